@@ -46,12 +46,14 @@ from ._policy import (
     Timeout,
     warn_of_bare_numbers,
 )
+from ._policy.rows import provide_rows
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
     from types import TracebackType
     from typing import ParamSpec, Protocol, Self, TypeVar
 
+    from ._call.row import Row
     from ._execution.future import ExecutorFuture, Future
     from .typing import AsyncCall, Duration
 
@@ -125,6 +127,15 @@ if TYPE_CHECKING:
         def __call__(self, target: Callable[P, Awaitable[T]], /) -> Callable[P, AsyncCall[T]]: ...
         @overload
         def __call__(self) -> _NonBlocking: ...
+
+
+def _rows() -> tuple[Row, ...]:
+    from ._extensions.order import ORDER
+
+    return ORDER
+
+
+provide_rows(_rows)
 
 
 def _decorator(kind: Callable[P, Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]:

@@ -6,12 +6,12 @@ import threading
 from typing import Any
 from weakref import WeakValueDictionary
 
-from .._extensions.observe.strategy import Tell
 from .._metrics.catalogue import advanced
 from .._metrics.counters import Counters
 from .._platform.fork import at_fork
 from .._policy import RetryBudget
 from .._strategy import retry_budget
+from .._strategy.gate import Tell
 
 
 class _Named:

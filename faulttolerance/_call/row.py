@@ -1,16 +1,22 @@
-"""What a policy brings to a call: a row of the order, and what its functions are given to bind it by."""
+"""A policy's row: its sockets, which say what the policy brings to a call, and its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from .._execution.caller_thread import GuardedCall
 from .._execution.environment import Environment
-from .._extensions.observe.strategy import Tell
+from .._metrics.catalogue import Metric, PolicyMetrics, Schema
 from .._metrics.counters import Counters
 from .._policy import Policy
 from .._strategy import back_off, circuit_breaker
+from .._strategy.condition import Condition
+from .._strategy.gate import Gate, Tell
+from ..exceptions import Fault
+
+if TYPE_CHECKING:
+    from .settle import BoundPolicies
 
 Policies = Mapping[type[Policy], Policy]
 
@@ -23,6 +29,10 @@ class StrategyLookup(Protocol):
         ...
 
 
+def _no_path(**changes: Any) -> GuardedCall:
+    raise AssertionError("only a layer has a call path inside it")
+
+
 class Binding(NamedTuple):
     """The name, the state and the surroundings to which the policies of one guarded function are bound."""
 
@@ -33,60 +43,177 @@ class Binding(NamedTuple):
     detached: bool
     """Whether attempts run detached from the call (``@asynchronous``), and their deadlines with them."""
     deliver: Callable[[circuit_breaker.CircuitBreaker], None]
-    """Tells listeners and sinks of the transitions of a circuit breaker."""
+    """Delivers the transitions of a circuit breaker to listeners and sinks."""
     template: Callable[..., Any] | None = None
     """The function whose parameters a call has; ``None`` where each call is given one."""
     takes_itself: bool = False
     """Whether the first argument of a call is its instance or class."""
     counters_of: Callable[..., Counters | None] = lambda *kinds, counts_calls=False: None
-    """Gives what counts policies of some kinds, beside what counts the calls; ``None``: nothing is counted."""
+    """Returns the counters of policies of some kinds; ``None``: nothing is counted."""
+    counters_under: Callable[[Schema], Counters | None] = lambda schema: None
+    """Returns the counters of the series of a schema; ``None``: nothing is counted."""
     is_block: bool = False
     """Whether a call is a block of code, which has no layer."""
     tell_of: Callable[[type[Policy]], Tell | None] = lambda kind: None
-    """Gives what is told of attempts that a policy would have refused, where that is observed; ``None``: it is not."""
-    is_hedge: bool = False
-    """Whether what is bound is the way of hedges, which never wait."""
+    """Returns what to call for refusals of a policy that is only observed; ``None``: the policy is obeyed."""
+    may_wait: bool = True
+    """Whether attempts on this call path may wait for a turn or a permit; hedges never do."""
+    rows: Sequence[Row] = ()
+    """The rows of all policies and extensions, outermost first."""
+    state: Any = None
+    """The state of the guarded function."""
+    metered_as: str = ""
+    """The method in metrics; several guards of one line have one in common."""
+    companions: Sequence[Any] = ()
+    """The overrides of tests that wrap attempts and calls, the innermost first."""
+    inside: Callable[..., GuardedCall] = _no_path
+    """Builds the call path of all that a layer wraps, with other values of some fields of this binding."""
+
+    def is_obeyed(self, kind: type[Policy]) -> bool:
+        """Return whether a policy of *kind* is in force, and not only observed."""
+        return kind in self.policies and self.tell_of(kind) is None
+
+    def decorated_gate(self, gate: Gate, policy: Policy) -> Gate:
+        """Return the *gate* of *policy*, decorated by every row that does so, the innermost first."""
+        for row in reversed(self.rows):
+            if row.gate is not None:
+                gate = row.gate(gate, policy, self)
+        return gate
+
+    def decorated_limit(self, limit: Any, may_wait: bool) -> tuple[Any, bool]:
+        """Return the rate *limit*, decorated by every row that does so, and whether calls wait for a turn under it."""
+        for row in reversed(self.rows):
+            if row.limit is not None:
+                limit, may_wait = row.limit(limit, may_wait, self)
+        return limit, may_wait
+
+    def decorated_permits(self, permits: Any, may_queue: bool) -> Any:
+        """Return the bulkhead *permits*, decorated by every row that does so; *may_queue*: whether calls may queue."""
+        for row in reversed(self.rows):
+            if row.permits is not None:
+                permits = row.permits(permits, may_queue, self)
+        return permits
 
 
-Layer: TypeAlias = Callable[[GuardedCall, Environment | None], GuardedCall]
-"""Makes what stands around a call of what the arguments are given to: for an asynchronous call, which waits in the
-environment, a coroutine function around one; else, without an environment, a function around one."""
+class Body(NamedTuple):
+    """The surroundings of the function that each attempt calls."""
+
+    binding: Binding
+    environment: Environment | None
+    """The environment in which it may wait; ``None``: it blocks its thread."""
+    is_awaited: bool
+    """Whether an attempt awaits what the function returns."""
+
+
+class Layer(Protocol):
+    """Wraps a call, and its environment if it is asynchronous; the wrapped call is a coroutine function then."""
+
+    def __call__(self, call: GuardedCall, environment: Environment | None, /) -> GuardedCall:
+        """Return the wrapped *call*."""
+        ...
 
 
 class Memory(NamedTuple):
-    """Makes the strategy of a policy that remembers something between calls, and gives it new values."""
+    """Creates the strategy of a policy that remembers something between calls, and renews its values."""
 
     make: Callable[[str, Any, StrategyLookup], Any]
-    """Makes the strategy, given a name, the policy and the strategies of the rows above."""
+    """Creates the strategy from a name, the policy and the strategies of the rows above."""
     renew: Callable[[Any, Any], object]
-    """Gives the strategy the values of the policy."""
+    """Hands the values of the policy to the strategy."""
     is_needed: Callable[[Any, bool], bool] | None = None
-    """Tells whether it is made under the policy, given whether attempts may run detached; ``None``: always."""
+    """Whether a policy needs it, where attempts may run detached; ``None``: always."""
+    is_last: bool = False
+    """Whether it is created and shown behind all others."""
+    nested: Callable[[Any], Iterable[Any]] | None = None
+    """Returns the ``Strategies`` that the strategy holds, one for each key; ``None``: it holds none."""
+    is_per_key: bool = True
+    """Whether each key has one of its own, where calls are divided by keys."""
+    name_of_key: Callable[[str, Hashable], str] | None = None
+    """Returns the name of the strategy of a key; ``None``: it is that of the function."""
+
+
+class ProcessSetting(NamedTuple):
+    """A keyword of ``configure`` that holds for the whole process."""
+
+    name: str
+    faults: Callable[[Any], list[Fault]]
+    """Returns what is wrong with a value."""
+    use: Callable[[Any], object]
+    """Uses a value from now on; it never fails."""
+
+
+Faults: TypeAlias = Callable[..., list[Fault]]
 
 
 class Row(NamedTuple):
-    """One policy at its place in the order."""
+    """One policy, or one extension that has none, at its place in the order."""
 
-    policy: type[Policy]
+    policy: type[Policy] | None = None
+    """``None`` for an extension that only decorates what other rows bring."""
     bind: Callable[[Any, Binding], Mapping[str, Any]] | None = None
-    """Gives what ``BoundPolicies`` holds of the policy, by parameter; ``None``: it holds nothing."""
+    """Returns the values of ``BoundPolicies`` that the policy determines, by name; ``None``: there are none."""
     memory: Memory | None = None
     modifies: type[Policy] | None = None
     """The policy without which this one does nothing."""
     or_else: type[Policy] | None = None
-    """Another one that this one may modify."""
+    """Another policy that this one may modify."""
     excludes: type[Policy] | None = None
     """The policy beside which this one may not stand."""
-    layer: Callable[[Any, Binding], Layer | None] | None = None
-    """Gives what stands around all policies below, inside what this one binds; ``None``: nothing does."""
     is_for_classes: bool = True
-    """Whether it may stand on a class."""
+    """Whether the policy may stand on a class."""
     back_off: Callable[[Any, float, str, back_off.Mistakes], back_off.BackOff | back_off.CustomBackOff] | None = None
-    """Gives the growth of the delays of ``Retry``; a function has one at most."""
+    """Returns the growth of the delays of ``Retry``; a function has one at most."""
+
+    # Sockets
+
+    layer: Callable[[Any, Binding], Layer | None] | None = None
+    """Returns the wrapper of all policies below, inside what this row binds; ``None``: there is none."""
+    gate: Callable[[Gate, Any, Binding], Gate] | None = None
+    """Decorates a gate; takes its policy."""
+    limit: Callable[[Any, bool, Binding], tuple[Any, bool]] | None = None
+    """Decorates a rate limit; takes and returns whether calls may wait for a turn."""
+    permits: Callable[[Any, bool, Binding], Any] | None = None
+    """Decorates a bulkhead; takes whether calls may queue."""
+    around_attempt: Callable[[Callable[..., Any], Body], Callable[..., Any]] | None = None
+    """Wraps the function that each attempt calls; returns it as it is where nothing is to be done."""
+    composed: Callable[[BoundPolicies], object] | None = None
+    """Called with policies whose attempt was composed."""
+    listener: Callable[[frozenset[type[Policy]], Binding], Callable[..., BoundPolicies] | None] | None = None
+    """Returns the class that binds policies of some kinds and listens to their attempts; ``None``: the usual one."""
+    entrance: Callable[[GuardedCall, str, bool], GuardedCall] | None = None
+    """Wraps the whole call of a guard; takes its name and whether it is asynchronous."""
+    observer: Callable[[str, type[Policy], Counters | None], Tell] | None = None
+    """Returns what to call for each refusal of a policy of a kind that is only observed."""
+
+    # Tables
+
+    series: PolicyMetrics | None = None
+    """The series of the policy."""
+    metrics: tuple[Metric, ...] = ()
+    """Metrics that belong to no policy."""
+    schema_of_observed: Callable[[type[Policy]], Schema] | None = None
+    """Returns the schema under which ``observer`` counts."""
+    faults: Faults | None = None
+    """Returns what is wrong with the policy on a function; see ``callback_faults``."""
+    block_fault: tuple[str, str] | None = None
+    """The problem with the policy around a block of code, and what is allowed instead; ``None``: there is none."""
+    needs_arguments: bool = False
+    """Whether the policy has a ``key``, which is computed from the arguments of each call."""
+    decorator: Callable[[], type[Any]] | None = None
+    """Returns the class of the policy's decorator; ``None``: the usual one."""
+    condition: Callable[[bool], Condition] | None = None
+    """Returns the condition of the policy without a state; takes whether a policy that it modifies is obeyed."""
+    setting: ProcessSetting | None = None
+    strangers: Callable[[], Iterable[str]] | None = None
+    """Returns the names of circuits that other processes have moved, and that no guard here has met."""
+    complaint: Callable[[], str] | None = None
+    """Returns what impairs the whole process; empty where nothing does."""
+    reset: Callable[[], object] | None = None
+    """Clears what the extension remembers of the process."""
 
 
 def key_of(key: Any, binding: Binding, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
-    """Give what makes the *key* of a call from its arguments; see ``key_function``."""
+    """Return the function that computes the *key* of a call from its arguments; see ``key_function``."""
     from .._signature.call_key import given_key_function, key_function  # which needs ``inspect``
 
     if binding.template is None:

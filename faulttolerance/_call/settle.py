@@ -14,13 +14,12 @@ from .._deadline.task import NO_DEADLINE
 from .._event import Recovered, Rejected, TimedOut, sinks
 from .._execution.caller_thread import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._execution.environment import Attempt, Environment, StoppedIteration
-from .._extensions.observe.strategy import Tell
 from .._metrics.catalogue import Interned, Series, advanced, call_series
 from .._metrics.counters import FOLD, Counters
 from .._platform.event_loop import refuse_trio
 from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
-from .._strategy.gate import NOT_ADMITTED, Gate
+from .._strategy.gate import NOT_ADMITTED, Gate, Tell
 from .._strategy.left_behind import LeftBehind
 from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Predicates, Retry
@@ -58,135 +57,123 @@ def conclude_of(asynchronous: bool) -> Conclude:
     return conclude
 
 
+_NOTHING: Mapping[str, Any] = {
+    "advice": "",
+    "asynchronous": False,
+    "attempt": _no_attempt,
+    "before_retry": None,
+    "budget": None,
+    "bulkhead": None,
+    "conclude": None,
+    "counters": None,
+    "counts_calls": True,
+    "deliver": _deliver_to_nobody,
+    "detached": False,
+    "environment": None,
+    "fail_on": (Exception,),
+    "fail_when": None,
+    "fallback_on": None,
+    "fallbacks": (),
+    "gate": None,
+    "interrupt": True,
+    "is_block": False,
+    "is_followed": False,
+    "left_behind": None,
+    "no_fallback_on": (),
+    "often": (),
+    "queues": False,
+    "rate_limit": None,
+    "retry": None,
+    "seconds": 0.0,
+    "skip_on": (),
+    "slow": 0.0,
+    "takes_turns": False,
+    "tell_of_budget": None,
+    "usual": None,
+    "watches_results": True,
+}
+"""The attributes of ``BoundPolicies``, and their values where no policy determines them."""
+
+
 class BoundPolicies:
-    """The policies of one guarded function, bound to what they remember between calls."""
+    """The policies of one guarded function, bound to what they remember between calls.
 
-    __slots__ = (
-        "_counted",
-        "advice",
-        "asynchronous",
-        "attempt",
-        "before_retry",
-        "budget",
-        "bulkhead",
-        "conclude",
-        "counters",
-        "counts_calls",
-        "deliver",
-        "detached",
-        "environment",
-        "fail_on",
-        "fail_when",
-        "fallback_on",
-        "fallbacks",
-        "gate",
-        "interrupt",
-        "is_block",
-        "is_followed",
-        "left_behind",
-        "name",
-        "no_fallback_on",
-        "often",
-        "queues",
-        "rate_limit",
-        "retry",
-        "seconds",
-        "skip_on",
-        "slow",
-        "takes_turns",
-        "tell_of_budget",
-        "usual",
-        "watches_results",
-    )
+    Args:
+        name: The guarded function.
+        values: The attributes below that policies determine, and the name of the gate's policy as ``gate_name``; the
+            other attributes have their defaults.
+    """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        fallback_on: Exceptions | None = None,
-        no_fallback_on: Exceptions = (),
-        retry: Retry | None = None,
-        budget: RetryBudget | None = None,
-        tell_of_budget: Tell | None = None,
-        gate: Gate | None = None,
-        gate_name: str = "CircuitBreaker",
-        deliver: Callable[[Gate], None] = _deliver_to_nobody,
-        fail_on: Exceptions = (Exception,),
-        skip_on: Exceptions = (),
-        slow: float = 0.0,
-        fail_when: Predicates | None = None,
-        rate_limit: RateLimit | None = None,
-        takes_turns: bool = False,
-        seconds: float = 0.0,
-        interrupt: bool = True,
-        conclude: Conclude | None = None,
-        left_behind: LeftBehind | None = None,
-        bulkhead: Bulkhead | None = None,
-        queues: bool = False,
-        asynchronous: bool = False,
-        detached: bool = False,
-        counters: Counters | None = None,
-        counts_calls: bool = True,
-    ) -> None:
+    __slots__ = ("_counted", "name", *_NOTHING)
+
+    name: str
+    fallback_on: Exceptions | None
+    no_fallback_on: Exceptions
+    fallbacks: Sequence[tuple[str, Aside]]
+    """The functions whose result replaces a final failure, each under its name, in the order of their calls."""
+    retry: Retry | None
+    before_retry: Aside | None
+    """The code of the application that runs before each retry."""
+    budget: RetryBudget | None
+    """The budget that pays for retries."""
+    tell_of_budget: Tell | None
+    """Called for each retry that an exhausted budget would refuse, where the budget is only observed."""
+    gate: Gate | None
+    """The circuit breaker, or the policy in its place."""
+    deliver: Callable[[Gate], None]
+    """Delivers the transitions of *gate* to listeners and sinks."""
+    fail_on: Exceptions
+    skip_on: Exceptions
+    fail_when: Predicates | None
+    """The application's rule for what is a failure to *gate*, beside *fail_on*."""
+    slow: float
+    """The seconds after which a success is a failure to *gate*; 0 where it never is."""
+    rate_limit: RateLimit | None
+    takes_turns: bool
+    """Whether calls wait for their turn under the rate limit."""
+    seconds: float
+    interrupt: bool
+    conclude: Conclude | None
+    """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` where there is none."""
+    left_behind: LeftBehind | None
+    """The detached attempts that have timed out and still run."""
+    bulkhead: Bulkhead | None
+    queues: bool
+    """Whether calls may wait for a permit: asynchronous ones, and others where there is a longest wait."""
+    asynchronous: bool
+    """Whether calls are awaited."""
+    detached: bool
+    """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
+    is_block: bool
+    """Whether the body is a block of code, whose end a coroutine goes on with."""
+    counters: Counters | None
+    counts_calls: bool
+    """Whether no further policies wrap these, and count the calls."""
+    is_followed: bool
+    """Whether a failed attempt may be followed by another one, or by a fallback."""
+    environment: Environment | None
+    """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
+    attempt: Callable[[], Any]
+    """Returns the function that makes an attempt, by a weak reference: that function refers to these policies."""
+    usual: type | None
+    """The class of the last result that was looked at, as far as it may be kept; ``object`` stands for others."""
+    watches_results: bool
+    """Whether nothing was logged yet about results of synchronous calls that come later (rule R8)."""
+    advice: str
+    """The advice in the error where results that can be awaited are one; empty where they are none."""
+    often: tuple[list[None], ...]
+    """Batches of what is counted often, made when first needed; see ``count_often``."""
+
+    def __init__(self, name: str, **values: Any) -> None:
         self.name = name
-        self.fallback_on = fallback_on
-        self.no_fallback_on = no_fallback_on
-        self.retry = retry
-        self.budget = budget
-        """What retries are paid from, if anything limits them so."""
-        self.tell_of_budget = tell_of_budget
-        """Told of retries for which nothing is left, where that is only observed."""
-        self.gate = gate
-        """The circuit breaker, or the policy in its place."""
-        self.deliver = deliver
-        """Tells listeners and sinks of the transitions of *gate*."""
-        self.fail_on = fail_on
-        self.skip_on = skip_on
-        self.fail_when = fail_when
-        """What the application says is a failure to *gate*, beside *fail_on*."""
-        self.slow = slow
-        """After how many seconds a success is a failure to *gate*; 0 where it never is."""
-        self.rate_limit = rate_limit
-        self.takes_turns = takes_turns
-        """Whether calls wait for their turn under the rate limit."""
-        self.seconds = seconds
-        self.interrupt = interrupt
-        self.conclude = conclude
-        """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` where there is none."""
-        self.left_behind = left_behind
-        """Knows the detached attempts that have timed out and go on."""
-        self.bulkhead = bulkhead
-        self.queues = queues
-        """Whether calls may wait for a permit: those that are awaited, and others where there is a longest wait."""
-        self.asynchronous = asynchronous
-        """Whether calls are awaited."""
-        self.detached = detached
-        """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
-        self.is_block = False
-        """Whether the body is a block of code, whose end a coroutine goes on with."""
-        self.counters = counters
-        self.counts_calls = counts_calls
-        """Whether no further policies stand around these, which count the calls then."""
-        self.fallbacks: Sequence[tuple[str, Aside]] = ()
-        """Give the result that replaces a final failure, each under its name, in the order in which they are asked."""
-        self.is_followed = False  # whether a failed attempt may be followed by another one, or by a fallback
-        self.before_retry: Aside | None = None
-        """The code of the application that is run before each retry."""
-        self.environment: Environment | None = None
-        """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
-        self.attempt: Callable[[], Any] = _no_attempt
-        """Gives the function that makes an attempt, by a weak reference: that function refers to these policies."""
-        self.usual: type | None = None
-        """The class of the last result that was looked at, as far as it may be kept; ``object`` stands for others."""
-        self.watches_results = True
-        """Whether nothing was said yet about results of synchronous calls that come later (rule R8)."""
-        self.advice = ""
-        """The advice that goes with the error where results that can be awaited are one; empty where they are none."""
-        if asynchronous and retry is not None:
-            retry.consults = _may_have_to_await(retry)
-        self.often: tuple[list[None], ...] = ()
-        """Batches of what is counted often, made when first needed; see ``count_often``."""
-        self._counted = _ranked(gate_name if gate else "", rate_limit is not None, seconds > 0, bulkhead is not None)
+        gate_name = values.pop("gate_name", "CircuitBreaker")
+        for attribute, value in {**_NOTHING, **values}.items():
+            setattr(self, attribute, value)
+        if self.asynchronous and self.retry is not None:
+            self.retry.consults = _may_have_to_await(self.retry)
+        self._counted = _ranked(
+            gate_name if self.gate else "", self.rate_limit is not None, self.seconds > 0, self.bulkhead is not None
+        )
 
     @property
     def first_try_durations(self) -> list[float] | None:

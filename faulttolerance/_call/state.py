@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import is_
+from typing import Any
 
 from .._config import Effective
 from .._deadline.clock import clock
-from .._extensions.partition_by.strategy import Partitions, in_use
 from .._log import tell_of_trouble
 from .._metrics.catalogue import Meter, Schema, Series, schema_of
 from .._metrics.counters import Counters, Ledger, ledger
 from .._platform.swap import Swap
-from .._policy import CircuitBreaker, CircuitBreakerName, FleetWide, PartitionBy, Policy, RateLimit, RetryBudget
+from .._policy import CircuitBreaker, CircuitBreakerName, Policy, RetryBudget
 from .._strategy import circuit_breaker as circuits
-from .._strategy.condition import Condition
-from .order import MEMORIES, Strategies
+from .._strategy.condition import Condition, in_use
+from .order import MEMORIES, ORDER, Strategies
 from .row import Policies
 
 _NO_STRATEGIES = Strategies()
@@ -50,13 +50,13 @@ class State:
         return self.strategies.get(CircuitBreaker)  # type: ignore[no-any-return]
 
     @property
-    def partitions(self) -> Partitions | None:
-        """What is remembered for each key, if calls are told apart by keys."""
-        return self.strategies.get(PartitionBy)  # type: ignore[no-any-return]
+    def partitions(self) -> Any:
+        """The state of each key, if calls are divided by keys."""
+        return self.strategies.partitions
 
     def every_breaker(self) -> list[circuits.CircuitBreaker]:
         """Give the breaker, if there is one, behind those of the keys that have one of their own."""
-        owners = (*(partition.strategies for partition in self.partitions or ()), self.strategies)
+        owners = (*self.strategies.nested(), self.strategies)
         return [breaker for strategies in owners if (breaker := strategies.get(CircuitBreaker)) is not None]
 
     @property
@@ -76,7 +76,7 @@ class State:
             self._followed = None
             for policy in policies:
                 kind = type(policy)
-                for strategies in (self.strategies, *(partition.strategies for partition in self.partitions or ())):
+                for strategies in (self.strategies, *self.strategies.nested()):
                     if (strategy := strategies.get(kind)) is not None:
                         MEMORIES[kind].renew(strategy, policy)
             self._followed = policies
@@ -116,15 +116,14 @@ class State:
 
 
 def conditions_of(state: State | None, values: Iterable[Effective]) -> dict[type[Policy], Condition]:
-    """Say how each strategy stands; of what is fleet-wide also before the first call, when there is no *state*."""
-    told = state.conditions() if state is not None else {}
+    """Return the condition of each strategy; of some policies also before the first call, when there is no *state*."""
+    found = state.conditions() if state is not None else {}
     modes = {type(value.policy): value.observed for value in values if value.enabled}
-    if FleetWide in modes:
-        from .._extensions.fleet.link import lane  # few functions are the fleet's
-
-        obeyed = [kind for kind in (CircuitBreaker, RateLimit) if modes.get(kind) is False]
-        told[FleetWide] = Condition(lane.words if obeyed else "local: what it would share is switched off or observed")
-    return told
+    for row in ORDER:
+        if row.condition is not None and row.policy in modes:
+            is_obeyed = any(modes.get(kind) is False for kind in (row.modifies, row.or_else) if kind is not None)
+            found[row.policy] = row.condition(is_obeyed)
+    return found
 
 
 class StateDraft:

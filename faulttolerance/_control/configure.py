@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .._call.budget import named_budgets
+from .._call.order import ORDER
 from .._call.state import alias_in, conditions_of
 from .._call.veto import Ask, vetoes
 from .._config import Declared, settings
@@ -129,7 +130,7 @@ def guards(name: str | None = None) -> Iterator[GuardedMethod]:
     Args:
         name: That of those that are meant; by default all are. The others are not looked at then.
     """
-    registry.meet_fleet()
+    registry.meet_strangers()
     for resolver, cls, effective in every_effective(name):
         if effective.declared:
             yield GuardedMethod(resolver, cls, effective)
@@ -189,7 +190,7 @@ def configure(
         prometheus_registry,
         meter_provider,
         tracing,
-        fleet,
+        {"fleet": fleet},
     )
     faults = process.faults()
     try:
@@ -354,16 +355,15 @@ def reset() -> None:
     """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
     from .._deadline.threads import application, main_thread
     from .._execution.pool import pool
-    from .._extensions.chaos.layer import forget_chaos
-    from .._extensions.fleet.link import lane
 
-    lane.forget()
+    for row in reversed(ORDER):
+        if row.reset is not None:
+            row.reset()
     transaction.forget()
     ledger.clear()
     telemetry.reset()
     forget_listeners()
     named_budgets.forget()
-    forget_chaos()
     last_reload.forget()
     application.forget_modules()
     main_thread.set_interrupt_signal()

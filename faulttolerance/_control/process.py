@@ -2,9 +2,11 @@
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from .._call.order import ORDER
+from .._call.row import ProcessSetting
 from .._config.resolution import EVENTS, OFF, SPANS, SPANS_NEED, can_make_spans
 from .._platform.swap import Swap
 from .._shown import shown
@@ -22,7 +24,8 @@ class Process(NamedTuple):
     prometheus_registry: Any
     meter_provider: Any
     tracing: Any
-    fleet: Any
+    settings: Mapping[str, Any]
+    """Those of extensions, by their names."""
 
     def faults(self) -> list[Fault]:
         """Tell everything that is wrong; after that, no step fails."""
@@ -33,11 +36,8 @@ class Process(NamedTuple):
         ]
         if _tracing_mode(self.tracing) == SPANS and not can_make_spans():
             faults.append(Fault("configure(tracing)", f"is {SPANS!r}", self.tracing, SPANS_NEED))
-        if self.fleet is not None and not _is_fleet(self.fleet):
-            # Not shown: what is given in place of a fleet may be an address with a password.
-            kind = type(self.fleet).__name__
-            allowed = "a fleet, as RedisFleet(..., namespace=...), or None"
-            faults.append(Fault("configure(fleet)", f"is a {kind}", kind, allowed))
+        for setting, value in self._changed():
+            faults += setting.faults(value)
         return faults
 
     def put(self, swap: Swap) -> None:
@@ -62,21 +62,23 @@ class Process(NamedTuple):
             from .._execution.pool import pool
 
             pool.follow_limit()
-        if not _is_unchanged(self.fleet):
-            from .._extensions.fleet.layer import use_fleet
-
-            use_fleet(self.fleet)
+        for setting, value in self._changed():
+            setting.use(value)
         telemetry.choose(self.prometheus_registry, self.meter_provider, _tracing_mode(self.tracing))
+
+    def _changed(self) -> Iterator[tuple[ProcessSetting, Any]]:
+        """Return the settings of extensions that are to change."""
+        for row in ORDER:
+            if row.setting is not None and not _is_unchanged(value := self.settings.get(row.setting.name, _UNCHANGED)):
+                yield row.setting, value
+
+
+_UNCHANGED = "unchanged"
 
 
 def _is_unchanged(chosen: Any) -> bool:
     """Tell whether *chosen* stands for what was not given, where ``None`` means something."""
-    return isinstance(chosen, str) and chosen == "unchanged"
-
-
-def _is_fleet(chosen: Any) -> bool:
-    needed = ("connect", "is_immediate", "namespace", "patience", "poll")
-    return _is_unchanged(chosen) or (not isinstance(chosen, type) and all(hasattr(chosen, name) for name in needed))
+    return isinstance(chosen, str) and chosen == _UNCHANGED
 
 
 def _is_signal(chosen: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
-from .._call.order import is_detached
+from .._call.spine import is_detached
 from .._call.state import conditions_of
 from .._config import Declared, Effective, parameter_keys, settings
 from .._guard.declare.declaration import FUNCTION, Declaration, declaration_of, unbound

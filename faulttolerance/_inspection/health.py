@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias
 
-from .._extensions.fleet.link import lane
-from .._guard.declare.registry import every_state, meet_fleet, resolvers
+from .._call.order import ORDER
+from .._guard.declare.registry import every_state, meet_strangers, resolvers
 from .._log import WARNING, log
 from .._record import Record
 from .._shown import one_or_several, shown
@@ -85,15 +85,16 @@ def health(critical: Iterable[str] | str = ()) -> Health:
         raise FaultToleranceDefinitionException(Fault("health(critical)", f"is {shown(wrong[0])}", wrong[0], allowed))
     _tell_of_strangers(patterns)
     reasons: dict[str, bool] = {}
-    meet_fleet()
+    meet_strangers()
     for state in every_state():
         is_critical = any(fnmatchcase(name, pattern) for name in (state.name, state.alias) for pattern in patterns)
         for policy, condition in state.conditions().items():
             if condition.is_impaired:
                 reason = f"{state.name}: {policy.annotation} is {condition.words}"
                 reasons[reason] = condition.is_down and is_critical
-    if complaint := lane.complaint:
-        reasons[complaint] = False
+    for row in ORDER:
+        if row.complaint is not None and (complaint := row.complaint()):
+            reasons[complaint] = False
     reload, complaint = last_reload.outcome
     if complaint:
         reasons[complaint] = False

@@ -12,24 +12,10 @@ from itertools import product
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .._deadline.clock import clock
-from .._extensions.hedge.strategy import RESULTS
-from .._extensions.partition_by.strategy import in_use
-from .._policy import (
-    AdaptiveThrottle,
-    Bulkhead,
-    CircuitBreaker,
-    Coalesce,
-    Deadline,
-    Fallback,
-    Hedge,
-    PartitionBy,
-    Policy,
-    RateLimit,
-    Retry,
-    RetryBudget,
-    Timeout,
-)
+from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, RetryBudget, Timeout
+from .._policy.rows import rows
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
+from .._strategy.condition import in_use
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
@@ -102,24 +88,6 @@ INVOCATIONS = Metric(
 )
 """Counted for every method with a policy that has a row."""
 
-OBSERVED = Metric(
-    "ft.observed.total",
-    "counter",
-    "The number of attempts that a policy would have refused, or ended, which is only observed",
-    ("policy",),
-    {policy.annotation: (policy.annotation,) for policy in Policy.__subclasses__() if policy.is_observable},
-)
-"""Counted for each policy that is observed."""
-
-CHAOS = Metric(
-    "ft.chaos.total",
-    "counter",
-    "The number of times that chaos befell an attempt",
-    ("kind",),
-    {"error": ("error",), "latency": ("latency",)},
-)
-"""Counted for each guard that carries chaos."""
-
 _RETRY = (
     Metric(
         "ft.retry.calls.total",
@@ -168,15 +136,6 @@ _TIMEOUT = (
         is_highest=True,
     ),
 )
-_DEADLINE = (
-    Metric(
-        "ft.deadline.calls.total",
-        "counter",
-        "The number of calls that were made under a deadline, and of those that exceeded it",
-        ("exceeded",),
-        {"passed": ("false",), "timedOut": ("true",)},
-    ),
-)
 _CIRCUIT_BREAKER = (
     Metric(
         "ft.circuitbreaker.calls.total",
@@ -202,22 +161,6 @@ _CIRCUIT_BREAKER = (
         "counter",
         "Number of times the circuit breaker has moved from closed state to open state",
         readings={(): lambda breaker, _: breaker.opened_total},
-    ),
-)
-_ADAPTIVE_THROTTLE = (
-    Metric(
-        "ft.throttle.calls.total",
-        "counter",
-        "The number of times the adaptive throttle was run",
-        ("result",),
-        {"success": ("accepted",), "failure": ("failed",), "refused": ("refused",)},
-    ),
-    Metric(
-        "ft.throttle.probability",
-        "gauge",
-        "The probability with which a call is refused, from 0 to 1",
-        readings={(): lambda throttle, now: throttle.probability(now)},
-        is_highest=True,
     ),
 )
 _BULKHEAD = (
@@ -270,59 +213,13 @@ _RATE_LIMIT = (
         {"passed": ("permitted",), "refused": ("rejected",)},
     ),
 )
-_COALESCE = (
-    Metric(
-        "ft.coalesce.calls.total",
-        "counter",
-        "The number of calls that were made, and of those that shared the outcome of one",
-        ("role",),
-        {"leader": ("leader",), "follower": ("follower",)},
-    ),
-)
-_HEDGE = (
-    Metric(
-        "ft.hedge.calls.total",
-        "counter",
-        "The number of times the hedge logic was run, by what came of it",
-        ("result",),
-        {result: (result,) for result in RESULTS},
-    ),
-    Metric(
-        "ft.hedge.delay",
-        "gauge",
-        "The time after which a hedge is sent; 0 while none would be",
-        readings={(): lambda hedge, _: hedge.delay},
-        unit="seconds",
-        is_highest=True,
-    ),
-)
-_PARTITION_BY = (
-    Metric(
-        "ft.partitions",
-        "gauge",
-        "The number of keys that have a state of their own",
-        readings={(): lambda partitions, _: len(partitions)},
-    ),
-    Metric(
-        "ft.partitions.shared.total",
-        "counter",
-        "The number of calls with a key that found no place, which share one state",
-        readings={(): lambda partitions, _: partitions.shared},
-    ),
-)
-
-TABLE = (
+_SPINE = (
     PolicyMetrics(Fallback),
     PolicyMetrics(Retry, "false valueReturned", _RETRY),
     PolicyMetrics(Timeout, "passed", _TIMEOUT),
     PolicyMetrics(CircuitBreaker, "success", _CIRCUIT_BREAKER),
     PolicyMetrics(Bulkhead, "passed", _BULKHEAD),
     PolicyMetrics(RateLimit, "passed", _RATE_LIMIT),
-    PolicyMetrics(AdaptiveThrottle, "success", _ADAPTIVE_THROTTLE),
-    PolicyMetrics(Hedge, metrics=_HEDGE),
-    PolicyMetrics(Deadline, "passed", _DEADLINE),
-    PolicyMetrics(Coalesce, metrics=_COALESCE),
-    PolicyMetrics(PartitionBy, metrics=_PARTITION_BY),
     PolicyMetrics(RetryBudget, metrics=_RETRY_BUDGET),
 )
 """In the order of the specification's table."""
@@ -335,28 +232,43 @@ CONFIGURATION = Metric(
     of_process=True,
 )
 
-FLEET_UP = Metric(
-    "ft.fleet.up",
-    "gauge",
-    "Whether the fleet answers this process: 1, or 0 while it decides alone",
-    ("namespace",),
-    of_process=True,
-)
-
-METRICS = (INVOCATIONS, *(metric for row in TABLE for metric in row.metrics), OBSERVED, CHAOS, CONFIGURATION, FLEET_UP)
-"""Every metric there is."""
-
-
 Fact = tuple[str, str]
 """A policy's annotation, and what happened under it: ``("Timeout", "timedOut")``."""
 
-_SERIES = {
-    (row.policy.annotation, fact): metric.series(values)
-    for row in TABLE
-    for metric in row.metrics
-    for fact, values in metric.facts.items()
-}
-_METRICS = {row.policy: row.metrics for row in TABLE}
+
+class _Catalogue(NamedTuple):
+    """The metrics of the spine, and those of extensions."""
+
+    table: tuple[PolicyMetrics, ...]
+    others: tuple[Metric, ...]
+    series: Mapping[Fact, Series]
+    """The series that a fact advances."""
+    of_policy: Mapping[type[Policy], tuple[Metric, ...]]
+
+
+@cache
+def _catalogue() -> _Catalogue:
+    every_row = rows()
+    table = (*_SPINE, *(row.series for row in every_row if row.series is not None))
+    series = {
+        (row.policy.annotation, fact): metric.series(values)
+        for row in table
+        for metric in row.metrics
+        for fact, values in metric.facts.items()
+    }
+    others = tuple(metric for row in every_row for metric in row.metrics)
+    return _Catalogue(table, others, series, {row.policy: row.metrics for row in table})
+
+
+def every_policy() -> tuple[PolicyMetrics, ...]:
+    """Return the metrics of every policy that has some."""
+    return _catalogue().table
+
+
+def every_metric() -> tuple[Metric, ...]:
+    """Return every metric that there is."""
+    of_policies = (metric for row in every_policy() for metric in row.metrics)
+    return (INVOCATIONS, *of_policies, *_catalogue().others, CONFIGURATION)
 
 
 class Schema(NamedTuple):
@@ -377,7 +289,8 @@ def advanced(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
 
     A fact without a series, as a neutral verdict, advances none.
     """
-    return Interned(_SERIES[fact] for fact in facts if fact in _SERIES)
+    series = _catalogue().series
+    return Interned(series[fact] for fact in facts if fact in series)
 
 
 @cache
@@ -396,7 +309,7 @@ def call_series(
     if fallback is not None:
         calls = (INVOCATIONS.series(("valueReturned" if returned else "exceptionThrown", fallback)),)
     if retried is not None:
-        calls = (*calls, _SERIES["Retry", f"{'true' if retried else 'false'} {result}"])
+        calls = (*calls, _catalogue().series["Retry", f"{'true' if retried else 'false'} {result}"])
     return Interned(calls)
 
 
@@ -405,13 +318,13 @@ def schema_of(policies: Iterable[type[Policy]], *, queue: bool, counts_calls: bo
 
     *queue* tells whether its calls may wait, *counts_calls* whether the calls are counted beside what the policies do.
     """
-    counted = frozenset(_METRICS.keys() & policies)
+    counted = frozenset(_catalogue().of_policy.keys() & policies)
     return _schema(counted, queue, counts_calls) if counted else None
 
 
 @cache
 def _schema(policies: frozenset[type[Policy]], queue: bool, counts_calls: bool) -> Schema:
-    rows = [row for row in TABLE if row.policy in policies]
+    rows = [row for row in _catalogue().table if row.policy in policies]
     choices: tuple[str | None, ...] = ("applied", "notApplied") if Fallback in policies else ("notDefined",)
     if not counts_calls:
         choices = (None,)
@@ -430,16 +343,12 @@ def _schema(policies: frozenset[type[Policy]], queue: bool, counts_calls: bool) 
     )
 
 
-@cache
-def observed_schema(annotation: str) -> Schema:
-    """Give the schema of what counts one policy that is observed."""
-    return Schema((OBSERVED.series((annotation,)),), (), (), ())
+def schema_of_metric(metric: Metric, *facts: str) -> Schema:
+    """Return the schema of the series of *metric* that some *facts* advance; by default all.
 
-
-@cache
-def chaos_schema() -> Schema:
-    """Give the schema of what counts chaos."""
-    return Schema(tuple(map(CHAOS.series, CHAOS.facts.values())), (), (), ())
+    Counters are found by the identity of their schema: the caller keeps it.
+    """
+    return Schema(tuple(metric.series(metric.facts[fact]) for fact in facts or metric.facts), (), (), ())
 
 
 class Strategies(Protocol):
@@ -464,7 +373,7 @@ class Meter(NamedTuple):
         yield from self._grown(now)
         highest: dict[Series, float] = {}
         for policy, strategy in in_use(self.strategies.items(), now) if levels else ():
-            for metric in _METRICS.get(policy, ()):
+            for metric in _catalogue().of_policy.get(policy, ()):
                 if metric.kind == "gauge" and (self.queues or not metric.needs_queue):
                     for series, value in _readings(metric, strategy, now):
                         if metric.is_highest:
@@ -475,7 +384,7 @@ class Meter(NamedTuple):
 
     def _grown(self, now: float) -> Iterator[tuple[Series, float]]:
         for policy, strategy in self.strategies.items():
-            for metric in _METRICS.get(policy, ()):
+            for metric in _catalogue().of_policy.get(policy, ()):
                 if metric.kind != "gauge":
                     yield from _readings(metric, strategy, now)
 

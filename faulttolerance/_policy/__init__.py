@@ -11,7 +11,7 @@ from .circuit_breaker import (
 )
 from .coalesce import Coalesce as Coalesce
 from .deadline import Deadline as Deadline
-from .fallback import Fallback as Fallback, LastGood as LastGood, last_good as last_good
+from .fallback import Fallback as Fallback, LastGood as LastGood, last_good as last_good, last_good_in as last_good_in
 from .fleet_wide import FleetWide as FleetWide
 from .hedge import Hedge as Hedge
 from .kind import Kind as Kind

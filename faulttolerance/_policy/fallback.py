@@ -163,3 +163,10 @@ class Fallback(Policy):
                     "a FallbackHandler class",
                     (),
                 )
+
+
+def last_good_in(policy: Policy | None) -> LastGood | None:
+    """Return the ``last_good`` among the handlers of *policy*, if that is a fallback with one."""
+    value = getattr(policy, "value", None)
+    several = value if isinstance(value, tuple) else (value,)
+    return next((one for one in several if isinstance(one, LastGood)), None)

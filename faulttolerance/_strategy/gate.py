@@ -20,13 +20,16 @@ answer of ``admit``, ``settle(gate.state, permit, NEUTRAL, now)`` gives back wha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Hashable
+from typing import Final, Protocol, TypeAlias
 
 from ..exceptions import RefusedException
 from .verdict import Verdict
 
-__all__ = ["NOT_ADMITTED", "Era", "Gate", "GateAround"]
+__all__ = ["NOT_ADMITTED", "Era", "Gate", "GateAround", "Tell"]
+
+Tell: TypeAlias = Callable[[], object]
+"""Called for each attempt that an observed policy would have refused."""
 
 
 class Era:

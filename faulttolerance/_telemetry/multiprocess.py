@@ -6,17 +6,21 @@ would be the counts of that one process. So the counts are taken over into value
 
 from __future__ import annotations
 
+from functools import cache
 from threading import RLock
 from typing import Any
 
 from prometheus_client import values
 
 from .._log import ERROR, log
-from .._metrics.catalogue import METRICS, Metric, labels
+from .._metrics.catalogue import Metric, every_metric, labels
 from .._metrics.counters import Reading, ledger
 from .prometheus import LIMITS, exposed_name
 
-_BY_NAME = {metric.name: metric for metric in METRICS}
+
+@cache
+def _metric(name: str) -> Metric:
+    return next(metric for metric in every_metric() if metric.name == name)
 
 
 def is_multiprocess() -> bool:
@@ -58,7 +62,7 @@ class MultiprocessExporter:
                 self._set(series[0], "", labels(method, series), count)
         held = {(name, "", *labels("", (name, tags)).values()) for name, tags in reading.counts.get("", ())}
         for key, value in self._values.items():
-            if _BY_NAME[key[0]].of_process and key not in held:
+            if _metric(key[0]).of_process and key not in held:
                 value.set(0)  # it was true before; a file forgets nothing
         for method, durations in reading.durations.items():
             for name, samples in durations.items():
@@ -72,7 +76,7 @@ class MultiprocessExporter:
             self._held[key] += self._taken.pop(key)
 
     def _set(self, name: str, suffix: str, labels: dict[str, str], total: float) -> None:
-        metric, key = _BY_NAME[name], (name, suffix, *labels.values())
+        metric, key = _metric(name), (name, suffix, *labels.values())
         value = self._values.get(key)
         if value is None:
             exposed = exposed_name(metric)

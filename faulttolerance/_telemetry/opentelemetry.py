@@ -13,7 +13,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from .._log import WARNING, log
-from .._metrics.catalogue import BOUNDARIES, METRICS, Metric, Series, labels
+from .._metrics.catalogue import BOUNDARIES, Metric, Series, every_metric, labels
 from .._metrics.counters import NO_DURATIONS, Durations, Reading, ledger
 from .otel_batch import add_again
 
@@ -31,7 +31,7 @@ class Exporter:
         self._needs_view = False
         """Whether boundaries cannot be given as advice, and nobody was told so yet."""
         self._histograms: dict[str, Any] = {}
-        for metric in METRICS:
+        for metric in every_metric():
             if metric.kind == "histogram":
                 self._histograms[metric.name] = self._histogram(meter, metric)
             else:

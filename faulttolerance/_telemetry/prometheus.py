@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.utils import floatToGoString
 
-from .._metrics.catalogue import BOUNDARIES, METRICS, Metric
+from .._metrics.catalogue import BOUNDARIES, Metric, every_metric
 from .._metrics.counters import Reading, ledger
 
 LIMITS = tuple(map(floatToGoString, (*BOUNDARIES, float("inf"))))
@@ -44,7 +44,7 @@ class Collector:
 
     def describe(self) -> list[Family]:
         """Name every family there may be, so that the registry can select by name and find clashes."""
-        return [_family(metric) for metric in METRICS]
+        return [_family(metric) for metric in every_metric()]
 
     def collect(self) -> Iterator[Family]:
         """Give the families that have series now."""
@@ -52,7 +52,7 @@ class Collector:
             return
         reading = ledger.read()
         values = reading.by_metric()
-        for metric in METRICS:
+        for metric in every_metric():
             family = _family(metric)
             if metric.kind == "histogram":
                 _add_histograms(family, metric, reading)

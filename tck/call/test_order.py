@@ -8,18 +8,19 @@ from typing import Any, get_type_hints
 import pytest
 
 from faulttolerance import Bulkhead, CircuitBreaker, Guard, RateLimit, Retry, Timeout, decorators
-from faulttolerance._call.order import MEMORIES, ORDER, RANK, GuardPolicies, Strategies
+from faulttolerance._call.order import MEMORIES, RANK, ROWS, Strategies
 from faulttolerance._call.state import State, StateDraft
 from faulttolerance._guard.declare.checks.definition import decorator_name
 from faulttolerance._metrics.counters import Ledger
 from faulttolerance._policy import Fallback, Policy
+from faulttolerance._policy.keywords import GuardPolicies
 
 GUARD_PARAMETERS = [name for name in inspect.signature(Guard).parameters if name not in ("given", "name")]
 
 
 def test_every_policy_has_one_row() -> None:
     """What has none would be configured, and never nested."""
-    assert sorted(row.policy.__name__ for row in ORDER) == sorted(policy.__name__ for policy in Policy.__subclasses__())
+    assert sorted(kind.__name__ for kind in ROWS) == sorted(policy.__name__ for policy in Policy.__subclasses__())
 
 
 def test_policies_nest_as_the_specification_says() -> None:
@@ -31,7 +32,7 @@ def test_policies_nest_as_the_specification_says() -> None:
 
 def test_what_modifies_another_policy_stands_behind_it() -> None:
     """A reader finds it there, and `explain` lists it there."""
-    assert all(RANK[row.modifies] < RANK[row.policy] for row in ORDER if row.modifies)
+    assert all(RANK[row.modifies] < RANK[kind] for kind, row in ROWS.items() if row.modifies)
 
 
 @pytest.mark.parametrize("name", GUARD_PARAMETERS)
@@ -42,14 +43,14 @@ def test_a_guard_takes_policies_under_the_names_of_their_decorators(name: str) -
 
 def test_a_guard_takes_every_policy_that_has_a_row() -> None:
     """What a decorator does, a guard does; only how it is called, its callers say (rule G1)."""
-    rows = [decorator_name(row.policy) for row in ORDER]
+    rows = [decorator_name(kind) for kind in ROWS]
 
     assert [name for name in rows if not name.startswith("asynchronous")] == GUARD_PARAMETERS
 
 
 def test_type_checkers_know_every_policy_that_a_guard_takes() -> None:
     """A row without its line in `GuardPolicies` would be refused by mypy, and taken by Python (rule G1)."""
-    kinds = {decorator_name(row.policy): row.policy | None for row in ORDER}
+    kinds = {decorator_name(kind): kind | None for kind in ROWS}
 
     assert get_type_hints(GuardPolicies) == {name: kinds[name] for name in GUARD_PARAMETERS}
 

@@ -12,7 +12,7 @@ import pytest
 from faulttolerance import exceptions
 from faulttolerance._config.formatting import formatted
 from faulttolerance._config.key import ENABLED, Key
-from faulttolerance._metrics.catalogue import METRICS, Metric
+from faulttolerance._metrics.catalogue import Metric, every_metric
 from faulttolerance._policy import Parameter, Policy, parameters
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -86,7 +86,7 @@ def metric_rows(prefix: str) -> Iterator[str]:
     """The metrics whose names begin like this, with the values that their tags can have."""
     yield "| metric | kind | tags |"
     yield "| --- | --- | --- |"
-    for metric in METRICS:
+    for metric in every_metric():
         if metric.name.startswith(f"{prefix}."):
             kind = metric.kind + (f", {metric.unit}" if metric.unit else "")
             yield f"| `{metric.name}` | {kind} | {'; '.join(tags_of(metric)) or 'none'} |"

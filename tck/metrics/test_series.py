@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from faulttolerance._metrics.catalogue import (
-    METRICS,
-    TABLE,
     Meter,
     Metric,
     PolicyMetrics,
     advanced,
     call_series,
+    every_metric,
+    every_policy,
     schema_of,
 )
 from faulttolerance._policy import Asynchronous, Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
 from faulttolerance._strategy import bulkhead, circuit_breaker
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", every_metric(), ids=lambda metric: metric.name)
 def test_a_metric_comes_from_facts_or_from_readings_or_is_a_histogram(metric: Metric) -> None:
     sources = [*metric.facts.values(), *metric.readings]
 
@@ -27,7 +27,7 @@ def test_a_metric_comes_from_facts_or_from_readings_or_is_a_histogram(metric: Me
     assert not (metric.kind == "gauge" and metric.facts)
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.policy.annotation)
+@pytest.mark.parametrize("row", every_policy(), ids=lambda row: row.policy.annotation)
 def test_what_goes_well_at_once_is_a_fact_of_the_policy(row: PolicyMetrics) -> None:
     facts = {fact for metric in row.metrics for fact in metric.facts}
 
@@ -72,12 +72,12 @@ def test_only_calls_that_may_wait_have_waiting_times() -> None:
 
 
 def test_what_goes_well_at_once_exists_from_the_beginning() -> None:
-    schema = schema_of([row.policy for row in TABLE], queue=True)
+    schema = schema_of([row.policy for row in every_policy()], queue=True)
     assert schema is not None
 
     assert set(schema.first_try) < set(schema.series)
     assert (
-        len(schema.first_try) == len([row for row in TABLE if row.at_once]) + 1
+        len(schema.first_try) == len([row for row in every_policy() if row.at_once]) + 1
     )  # one of the call for the fallback's, and one of each other policy
 
 

@@ -19,17 +19,17 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._metrics.catalogue import METRICS
+from faulttolerance._metrics.catalogue import every_metric
 from kit.surroundings import needs
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "how-to"
-LABELS = {"method", "le", *(tag for metric in METRICS for tag in metric.tags)}
+LABELS = {"method", "le", *(tag for metric in every_metric() for tag in metric.tags)}
 NAMES = {
     metric.name.replace(".", "_")
     + ("_seconds" if metric.unit == "seconds" else "")
     + ("_bucket" if metric.kind == "histogram" else "")
-    for metric in METRICS
+    for metric in every_metric()
 }
 IN_CI = bool(os.environ.get("CI"))
 

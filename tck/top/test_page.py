@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from faulttolerance import bulkhead, circuit_breaker, configure, fallback, retry, timeout
 from faulttolerance._command.top.page import Sample, page_of, plain_name
 from faulttolerance._command.top.standing import ADDED, COUNTERS, HIGHEST, STATES
-from faulttolerance._metrics.catalogue import METRICS
+from faulttolerance._metrics.catalogue import every_metric
 from faulttolerance._telemetry.prometheus import exposed_name
 
 OPENTELEMETRY = """
@@ -35,10 +35,10 @@ def values(text: str) -> dict[tuple[str, str], float]:
 def test_the_names_that_are_looked_for_are_those_of_the_catalogue() -> None:
     """A misspelt one would show nothing."""
     asked = [choice for table in (COUNTERS, STATES, ADDED, HIGHEST) for choice in table.values()]
-    metrics = {plain_name(exposed_name(metric)): metric for metric in METRICS}
+    metrics = {plain_name(exposed_name(metric)): metric for metric in every_metric()}
 
     assert {name for name, _ in asked} | {"ft_fleet_up", "ft_config_info"} <= metrics.keys()
-    assert len(metrics) == len(METRICS)
+    assert len(metrics) == len(every_metric())
     for name, wanted in asked:
         assert wanted.keys() <= set(metrics[name].tags)
         known = {value for values in (*metrics[name].facts.values(), *metrics[name].readings) for value in values}
@@ -46,10 +46,10 @@ def test_the_names_that_are_looked_for_are_those_of_the_catalogue() -> None:
 
 
 def test_which_gauges_add_up_is_what_the_catalogue_says() -> None:
-    metrics = {plain_name(exposed_name(metric)): metric for metric in METRICS}
+    metrics = {plain_name(exposed_name(metric)): metric for metric in every_metric()}
 
     assert not any(metrics[name].is_highest for name, _ in ADDED.values())
-    assert {plain_name(exposed_name(metric)) for metric in METRICS if metric.is_highest} == {
+    assert {plain_name(exposed_name(metric)) for metric in every_metric() if metric.is_highest} == {
         name for name, _ in HIGHEST.values()
     }
 

@@ -11,10 +11,10 @@ from ..._deadline.attempt_record import AttemptRecord
 from ..._deadline.clock import clock
 from ..._deadline.task import NO_DEADLINE
 from ..._execution.environment import Attempt
+from ..._execution.race import has_lost_as_first
 from ..._metrics.counters import FOLD, Counters
 from ..._strategy.adaptive_timeout import AdaptiveTimeout
 from ..._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, Listener
-from ..hedge.layer import has_lost_as_first
 from .limit_listener import Limiter
 
 __all__ = ["AdaptivelyTimed", "ListenedPolicies"]

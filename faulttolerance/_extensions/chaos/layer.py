@@ -10,7 +10,7 @@ from ..._deadline.clock import clock
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.environment import Environment
 from ..._log import WARNING, log
-from ..._metrics.catalogue import CHAOS
+from ..._metrics.catalogue import Series
 from ..._metrics.counters import Counters
 from ..._policy import Chaos, ChronoUnit, seconds
 
@@ -108,13 +108,14 @@ class Disturbance:
 _said: set[tuple[str, str]] = set()
 
 
-def chaos_of(name: str, policy: Chaos, counters: Counters | None) -> Disturbance:
+def chaos_of(name: str, policy: Chaos, counters: Counters | None, series_of: Callable[[str], Series]) -> Disturbance:
     """Give the chaos that the guard *name* carries, and warn once of each that it ever carries.
 
     Args:
         name: The guard, or the line that several have in common.
         policy: What befalls attempts.
-        counters: What counts it; ``None``: nothing does.
+        counters: Counts it; ``None``: nothing does.
+        series_of: Returns the series of a kind of chaos.
     """
     if (name, repr(policy)) not in _said:
         _said.add((name, repr(policy)))
@@ -131,7 +132,7 @@ def chaos_of(name: str, policy: Chaos, counters: Counters | None) -> Disturbance
 
     def tell(kind: str) -> None:
         if counters is not None:
-            counters.add((CHAOS.series((kind,)),))
+            counters.add((series_of(kind),))
 
     return Disturbance(failure, delay, rate=policy.rate, tell=tell)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from sys import modules
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..._call.follow import CallRecord
-from ..._call.settle import NO_GATE, BoundPolicies, conclude_of
+from ..._call.settle import NO_GATE, BoundPolicies
 from ..._deadline.attempt_record import AttemptRecord
 from ..._deadline.clock import clock
 from ..._deadline.interruption import remaining
@@ -28,12 +28,7 @@ from ..._deadline.threads.chain import (
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import Interned
-from ..._policy import ChronoUnit, Deadline, seconds
 from ...exceptions import TimeoutException
-from ..observe.layer import timed
-
-if TYPE_CHECKING:
-    from ..._call.row import Binding, Layer
 
 
 class WholeCallPolicies(BoundPolicies):
@@ -98,35 +93,16 @@ class UnderDeadline:
         return blocking if environment is None else awaited
 
 
-def time_limit_of(policy: Deadline, binding: Binding) -> Mapping[str, Any]:
-    """Give what is bound of a deadline around whole calls."""
-    limit = seconds(policy.value, ChronoUnit.MILLIS)
-    if not limit:
-        return {}
-    is_obeyed = binding.tell_of(Deadline) is None
-    return {
-        "seconds": limit,
-        "is_whole": True,
-        "conclude": conclude_of(binding.asynchronous) if is_obeyed else None,
-    }
-
-
-def under_deadline(policy: Deadline, binding: Binding) -> Layer | None:
-    """Give the layer inside it; none where it is no limit."""
-    limit, tell = seconds(policy.value, ChronoUnit.MILLIS), binding.tell_of(Deadline)
-    if not limit:
-        return None
-    return UnderDeadline(binding.name) if tell is None else timed(limit, tell)
-
-
 class Asking:
     """Whether calls ask for the time that is left before they begin; see ``asking_the_time``."""
 
     is_on = False
 
 
-def asking_the_time(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall:
-    """Put in front of *call* what begins nothing under a ``deadline`` that has passed."""
+def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> GuardedCall:
+    """Wrap *call*, so that it starts nothing under a ``deadline`` that has passed."""
+    if not Asking.is_on:
+        return call
 
     def asking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()

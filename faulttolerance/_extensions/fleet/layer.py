@@ -10,12 +10,12 @@ from weakref import ref
 from ..._config import settings
 from ..._config.resolution import variable
 from ..._log import WARNING, log
-from ..._metrics.catalogue import FLEET_UP
 from ..._metrics.counters import ledger
 from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.condition import Condition
 from .circuit import SharedCircuit
 from .link import lane
+from .metric import FLEET_UP
 from .protocol import Fleet
 from .server.environment import URL_VARIABLE, fleet_of_environment
 from .share import Part

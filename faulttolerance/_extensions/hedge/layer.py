@@ -7,7 +7,6 @@ the waiting alone; ``_extensions/hedge/strategy.py`` decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from functools import partial
 from math import inf
 from sys import modules
@@ -20,13 +19,14 @@ from ..._deadline.interruption import remaining
 from ..._event import HedgeSent, sinks
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment, StoppedIteration
+from ..._execution.race import Entry, entry as own_entry
 from ..._metrics.catalogue import advanced
 from ..._metrics.counters import FOLD, Counters
 from ..._platform.event_loop import refuse_trio
 from ..._signature.kind import is_coroutine_function
 from ..._strategy.adaptive_timeout import LEAST
+from ..._strategy.gate import Tell
 from ...exceptions import RefusedException, TimeoutException
-from ..observe.strategy import Tell
 from .strategy import RESULTS, Hedge, Race
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..._execution.environment import Run
     from ...typing import Timer
 
-__all__ = ["Hedging", "has_lost", "has_lost_as_first", "racing"]
+__all__ = ["Hedging", "announced", "racing"]
 
 
 class Payment(NamedTuple):
@@ -48,30 +48,6 @@ class Payment(NamedTuple):
     """Told of a race that was won; the budget of a method hears of the call."""
 
 
-class _Entry(NamedTuple):
-    """One attempt of a race."""
-
-    race: Race
-    number: int
-    """0 for the first attempt; else that of the hedge."""
-
-
-_entry: ContextVar[_Entry | None] = ContextVar("faulttolerance_hedge", default=None)
-"""The attempt that runs in this context."""
-
-
-def has_lost() -> bool:
-    """Tell whether nobody waits any more for the attempt that runs in this context, whatever it comes to."""
-    entry = _entry.get()
-    return entry is not None and entry.race.is_over
-
-
-def has_lost_as_first() -> bool:
-    """Tell the same of a first attempt; false for a hedge."""
-    entry = _entry.get()
-    return entry is not None and not entry.number and entry.race.is_over
-
-
 class Hedging:
     """Sends hedges beside the first attempt of one guarded function.
 
@@ -82,10 +58,11 @@ class Hedging:
         payment: What a hedge is paid from.
         limit: The seconds after which an attempt may time out; 0.0: it never does.
         counters: What counts its races; ``None``: nothing does.
-        tell: Told of each hedge that would have been sent, where none is; ``None``: they are.
+        tell: Called for each hedge that would have been sent, where none is; ``None``: they are.
+        inside: Builds the call path of a hedge.
     """
 
-    __slots__ = ("_batches", "_counters", "_hedge", "_limit", "_may_send", "_name", "_payment", "_tell", "other")
+    __slots__ = ("_batches", "_counters", "_hedge", "_inside", "_limit", "_may_send", "_name", "_payment", "_tell")
 
     def __init__(
         self,
@@ -96,6 +73,7 @@ class Hedging:
         limit: float,
         counters: Counters | None,
         tell: Tell | None,
+        inside: Callable[..., GuardedCall],
     ) -> None:
         self._name = name
         self._hedge = hedge
@@ -104,8 +82,7 @@ class Hedging:
         self._limit = limit
         self._counters = counters
         self._tell = tell
-        self.other: GuardedCall | None = None
-        """The way of a hedge; it leads to the same function, through the same policies."""
+        self._inside = inside
         self._batches = {
             result: [] if counters is None else counters.batch(advanced((("Hedge", result),))) for result in RESULTS
         }
@@ -115,29 +92,6 @@ class Hedging:
         assert environment is not None
         return self._raced(call, environment) if self._tell is None else self._watched(call, environment, self._tell)
 
-    def announced(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Give *function* as hedges call it: that one has begun is noted and told, after all policies let it in."""
-        if is_coroutine_function(function):
-
-            async def announced_later(*args: Any, **kwargs: Any) -> Any:
-                self._announce()
-                return await function(*args, **kwargs)
-
-            return announced_later
-
-        def announced(*args: Any, **kwargs: Any) -> Any:
-            self._announce()
-            return function(*args, **kwargs)
-
-        return announced
-
-    def _announce(self) -> None:
-        entry = _entry.get()
-        if entry is not None:
-            entry.race.sent[entry.number] = None
-            if sinks.wanted[HedgeSent]() and sinks.is_heard(HedgeSent):
-                sinks.tell(HedgeSent(self._name, entry.number, clock.monotonic() - entry.race.began))
-
     def _begin(self) -> Race:
         if "trio" in modules:
             refuse_trio(self._name)
@@ -145,13 +99,14 @@ class Hedging:
         return self._hedge.begin(now, inf if left is None else now + left)
 
     def _raced(self, call: GuardedCall, environment: Environment) -> GuardedCall:
-        begin, other = environment.begin, self.other or call
+        # The path of a hedge leads to the same function, through the same policies.
+        begin, other = environment.begin, self._inside(may_wait=False)
 
         async def raced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             race = self._begin()
             runs: dict[int, Run] = {}
             try:
-                entry, begun = partial(_entry.set, _Entry(race, 0)), partial(runs.__setitem__, 0)
+                entry, begun = partial(own_entry.set, Entry(race, 0)), partial(runs.__setitem__, 0)
                 await begin(partial(call, args, kwargs), entry, begun, race.ring)
                 while True:
                     if (winner := self._look(race, runs)) is not None:
@@ -165,7 +120,10 @@ class Hedging:
                         if self._may_send(now) and (is_paid := self._payment.take()) is not False:
                             if is_paid:
                                 race.paid.add(number)
-                            entry, begun = partial(_entry.set, _Entry(race, number)), partial(runs.__setitem__, number)
+                            entry, begun = (
+                                partial(own_entry.set, Entry(race, number)),
+                                partial(runs.__setitem__, number),
+                            )
                             await begin(partial(other, args, kwargs), entry, begun, race.ring)
                         continue
                     turn = environment.turn()
@@ -263,15 +221,38 @@ class Hedging:
                 self._counters.fold()
 
 
+def announced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return *function* as hedges of the guard *name* call it: the start is recorded, and an event is sent."""
+    if is_coroutine_function(function):
+
+        async def announced_later(*args: Any, **kwargs: Any) -> Any:
+            _announce(name)
+            return await function(*args, **kwargs)
+
+        return announced_later
+
+    def announced(*args: Any, **kwargs: Any) -> Any:
+        _announce(name)
+        return function(*args, **kwargs)
+
+    return announced
+
+
+def _announce(name: str) -> None:
+    entry: Any = own_entry.get()
+    if entry is not None:
+        entry.race.sent[entry.number] = None
+        if sinks.wanted[HedgeSent]() and sinks.is_heard(HedgeSent):
+            sinks.tell(HedgeSent(name, entry.number, clock.monotonic() - entry.race.began))
+
+
 def _leave(race: Race, runs: dict[int, Run], environment: Environment) -> None:
     race.end()
     environment.leave(list(runs.values()))
 
 
-def racing(policy: policies.Hedge, binding: Binding) -> Hedging | None:
-    """Give the layer of *policy*; a block has none."""
-    if binding.is_block or not binding.asynchronous:
-        return None
+def racing(binding: Binding) -> Hedging:
+    """Return the layer of asynchronous calls."""
     hedges: Hedge = binding.strategies.get(policies.Hedge)
     return Hedging(
         binding.name,
@@ -281,6 +262,7 @@ def racing(policy: policies.Hedge, binding: Binding) -> Hedging | None:
         _shortest_timeout(binding.policies.get(policies.Timeout)),
         binding.counters_of(policies.Hedge),
         binding.tell_of(policies.Hedge),
+        binding.inside,
     )
 
 

@@ -9,11 +9,11 @@ from ..._deadline.clock import clock
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
 from ..._log import DEBUG, log
-from ..._metrics.catalogue import OBSERVED
+from ..._metrics.catalogue import Series
 from ..._metrics.counters import Counters
 from ..._strategy.adaptive_timeout import AdaptiveTimeout
+from ..._strategy.gate import Tell
 from ..._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT
-from .strategy import Tell
 
 
 class Observer:
@@ -22,16 +22,17 @@ class Observer:
     Args:
         name: The guarded function.
         annotation: The policy.
-        counters: What counts it; ``None``: nothing does.
+        counters: Counts it; ``None``: nothing does.
+        series: The series that counts it.
     """
 
     __slots__ = ("_annotation", "_counters", "_name", "_series")
 
-    def __init__(self, name: str, annotation: str, counters: Counters | None) -> None:
+    def __init__(self, name: str, annotation: str, counters: Counters | None, series: Series) -> None:
         self._name = name
         self._annotation = annotation
         self._counters = counters
-        self._series = (OBSERVED.series((annotation,)),)
+        self._series = (series,)
 
     def __call__(self) -> None:
         """Count and log one."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
-from ..._strategy.gate import Era, Gate, GateAround
+from ..._strategy.gate import Era, Gate, GateAround, Tell
 from ..._strategy.rate_limit import Place, RateLimit
 from ..._strategy.unqueued import UnqueuedBulkhead
 from ..._strategy.verdict import Verdict
@@ -16,10 +16,7 @@ from ...exceptions import RefusedException
 if TYPE_CHECKING:
     from ..._strategy.bulkhead import Bulkhead, Waiter
 
-__all__ = ["ObservedBulkhead", "ObservedGate", "ObservedRateLimit", "Tell"]
-
-Tell = Callable[[], object]
-"""Told of each attempt that would have been refused."""
+__all__ = ["ObservedBulkhead", "ObservedGate", "ObservedRateLimit"]
 
 
 def _era(*, is_closed: bool) -> Era:

@@ -9,8 +9,9 @@ from ..._call.order import MEMORIES, Strategies
 from ..._call.state import State
 from ..._deadline.clock import clock
 from ..._execution.caller_thread import Arguments, GuardedCall
+from ..._execution.environment import Environment
 from ..._log import WARNING, log
-from ..._policy import CircuitBreaker, FleetWide, PartitionBy
+from ..._policy import CircuitBreaker
 from ..._signature.call_key import refuse_unhashable
 from .strategy import Partition, Partitions, Pin
 
@@ -21,37 +22,36 @@ _FULL = (
 
 
 class Partitioning:
-    """Finds the way of a call by its key, for one function.
+    """Finds the call path of a call by its key, for one function.
 
     Args:
-        state: What the function remembers: its partitions, and what calls share that find no place among them.
-        partitions: The former.
-        key_of: Gives the key of a call from its arguments.
-        shared: The way of the latter.
-        make: Makes the way of the calls with one key, from the strategies for it.
+        state: The state of the function: its partitions, and the strategies that calls share which find no place.
+        partitions: The partitions.
+        key_of: Computes the key of a call from its arguments.
+        inside: Builds the call path of the calls with one key, from its ``strategies``.
     """
 
-    __slots__ = ("__weakref__", "_key_of", "_make", "_partitions", "_shared", "_state", "_ways")
+    __slots__ = ("__weakref__", "_inside", "_key_of", "_partitions", "_paths", "_shared", "_state")
 
     def __init__(
         self,
         state: State,
         partitions: Partitions,
         key_of: Callable[..., Hashable],
-        shared: GuardedCall,
-        make: Callable[[Strategies], GuardedCall],
+        inside: Callable[..., GuardedCall],
     ) -> None:
         self._state = state
         self._partitions = partitions
         self._key_of = key_of
+        self._inside = inside
         self._shared = Partition(state.strategies)
-        self._make = make
-        self._ways: dict[Partition, GuardedCall] = {self._shared: shared}
-        partitions.join(self)
+        self._paths: dict[Partition, GuardedCall] = {}
 
-    def call(self, asynchronous: bool) -> GuardedCall:
-        """Give the way of all calls: a coroutine function where they are *asynchronous*."""
-        key_of, use, place, ways = self._key_of, self._partitions.use, self._place, self._ways
+    def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
+        """Return the call path of all calls; *call* is that of the keys which find no place."""
+        self._paths[self._shared] = call
+        self._partitions.join(self)
+        key_of, use, place, paths = self._key_of, self._partitions.use, self._place, self._paths
 
         def partitioned(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             pin = None
@@ -61,7 +61,7 @@ class Partitioning:
                 pin = partition.pin
                 if partition.is_gone:
                     partition, pin = place(key)
-                return (ways.get(partition) or self._way(partition))(args, kwargs)
+                return (paths.get(partition) or self._path(partition))(args, kwargs)
             finally:
                 del pin  # the traceback of a failure keeps this frame
 
@@ -73,15 +73,15 @@ class Partitioning:
                 pin = partition.pin
                 if partition.is_gone:
                     partition, pin = place(key)
-                return await (ways.get(partition) or self._way(partition))(args, kwargs)
+                return await (paths.get(partition) or self._path(partition))(args, kwargs)
             finally:
                 del pin  # the traceback of a failure keeps this frame
 
-        return partitioned_async if asynchronous else partitioned
+        return partitioned if environment is None else partitioned_async
 
     def forget(self, partition: Partition) -> None:
-        """Keep nothing for a *partition* that went."""
-        self._ways.pop(partition, None)
+        """Remove the call path of a *partition* that went."""
+        self._paths.pop(partition, None)
 
     def _place(self, key: Hashable) -> tuple[Partition, Pin]:
         """Find the partition of a call whose *key* has none yet, and its pin; what all share who find none."""
@@ -101,12 +101,12 @@ class Partitioning:
             log(WARNING, _FULL, self._state.name, len(partitions))
         return self._shared, self._shared.pin
 
-    def _way(self, partition: Partition) -> GuardedCall:
-        """Make the way of calls in *partition*."""
+    def _path(self, partition: Partition) -> GuardedCall:
+        """Build the call path of calls in *partition*."""
         with self._partitions.lock:
             self._complete(partition, partition.key, clock.monotonic())
-        way = self._ways[partition] = self._make(partition.strategies)
-        return way
+        path = self._paths[partition] = self._inside(strategies=partition.strategies)
+        return path
 
     def _complete(self, partition: Partition, key: Hashable, now: float) -> None:
         """Give *partition* every strategy that the policies in force ask for, with their values."""
@@ -116,12 +116,12 @@ class Partitioning:
             in_force = {type(policy): policy for policy in policies}
             made = partition.strategies.by_policy()
             for kind, memory in MEMORIES.items():
-                if kind is PartitionBy or kind not in in_force or self._state.strategies.get(kind) is None:
+                if not memory.is_per_key or kind not in in_force or self._state.strategies.get(kind) is None:
                     continue
                 if kind in made:
                     memory.renew(made[kind], in_force[kind])
                 else:
-                    name = self._state.name if kind is not FleetWide else _fleet_key(self._state.name, key)
+                    name = memory.name_of_key(self._state.name, key) if memory.name_of_key else self._state.name
                     made[kind] = memory.make(name, in_force[kind], Strategies.of(made))
             partition.strategies = Strategies.of(made)
         breaker, shared = partition.strategies.get(CircuitBreaker), self._state.circuit_breaker
@@ -135,13 +135,3 @@ class Partitioning:
             breaker = partition.strategies.get(CircuitBreaker)
             if shared is not None and breaker is not None:
                 shared.count_on(breaker, now)
-
-
-def _fleet_key(name: str, key: Hashable) -> str:
-    """Name the state of *key* for the whole fleet: the text of a key says nothing to others, and may be of any length.
-
-    What does not look the same in every process has a state of its own in each.
-    """
-    from hashlib import sha256  # brings in OpenSSL
-
-    return f"{name}#{sha256(repr(key).encode(errors='backslashreplace')).hexdigest()[:16]}"

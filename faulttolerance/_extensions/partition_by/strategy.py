@@ -13,8 +13,8 @@ the other.
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
 from enum import Enum
 from itertools import islice
 from sys import getrefcount
@@ -23,7 +23,7 @@ from weakref import ref
 
 from ..._strategy.condition import Condition
 
-__all__ = ["Partition", "Partitions", "Pin", "in_use"]
+__all__ = ["Partition", "Partitions", "Pin"]
 
 _FEW, _MANY = 8, 1024
 """How many partitions a key that finds no place looks at each time, and now and then."""
@@ -116,6 +116,11 @@ class Partitions:
 
     def __len__(self) -> int:
         return len(self._order)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a further key finds no place."""
+        return len(self._order) >= self.limit
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._some(0, None))
@@ -269,19 +274,3 @@ class Partitions:
         self._ring.pop(partition, None)
         self._order.pop(partition, None)
         return True
-
-
-def in_use(strategies: Iterable[tuple[Any, Any]], now: float) -> list[tuple[Any, Any]]:
-    """Give the *strategies* of a function, each with its policy, without what no call uses.
-
-    That is what the keys share that find no place, which comes first of its kind, while every key has found one.
-    """
-    found = list(strategies)
-    if any(isinstance(one, Partitions) and len(one) >= one.limit for _, one in found):
-        return found
-    occurrences, of_keys, kept = Counter(policy for policy, _ in found), set(), []
-    for policy, strategy in found:
-        if policy in of_keys or occurrences[policy] == 1 or not strategy.is_idle(now):
-            kept.append((policy, strategy))
-        of_keys.add(policy)
-    return kept

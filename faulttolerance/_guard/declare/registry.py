@@ -109,18 +109,17 @@ def renew_memos(renew: Callable[[AnyResolver, Any], Any]) -> list[Any]:
     return memos
 
 
-def meet_fleet() -> None:
-    """Let breakers be known that the fleet has opened, and whose methods were not called here yet."""
-    from ..._extensions.fleet.link import (
-        lane,  # after a fork it begins anew when circuits have: it is to be loaded behind this
-    )
+def meet_strangers() -> None:
+    """Resolve the circuits that other processes have opened, and whose methods were not called here yet."""
+    from ..._call.order import ORDER
 
-    for key in lane.strangers():
-        for resolver in resolvers():
-            try:
-                resolver.resolve_breaker(key)
-            except Exception:  # noqa: BLE001  # its first call says so
-                pass
+    for row in ORDER:
+        for key in row.strangers() if row.strangers is not None else ():
+            for resolver in resolvers():
+                try:
+                    resolver.resolve_breaker(key)
+                except Exception:  # noqa: BLE001  # its first call says so
+                    pass
 
 
 def every_state() -> Iterator[State]:

@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ..._call.order import ROWS
-from ..._policy import Deadline, Policy, check, parameters, shared, typed_call
+from ..._policy import Policy, check, parameters, shared, typed_call
 from ..._shown import shown
 from ..._signature.kind import is_generator_function
 from ..._signature.method import unproxied
@@ -119,16 +119,9 @@ def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) 
         names = f", or its parameters by name: {', '.join(complete)}" if complete else ""
         problem = f"is given {shown(target)} by position"
         raise FaultToleranceDefinitionException(Fault(f"@{kind.annotation}", problem, target, f"a function{names}"))
-    decorator = _class_of(kind)(kind, complete)
+    chosen = ROWS[kind].decorator
+    decorator = (Decorator if chosen is None else chosen())(kind, complete)
     return decorator if target is None else decorator(target)
-
-
-def _class_of(kind: type[Policy]) -> type[Decorator]:
-    if kind is not Deadline:
-        return Decorator
-    from ..._extensions.deadline.decorator import WholeCall
-
-    return WholeCall
 
 
 def refuse_bare(kind: type[Policy], value: Any) -> None:

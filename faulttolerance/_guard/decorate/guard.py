@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overloa
 from weakref import WeakKeyDictionary, ref
 
 from ..._call.block import Attempt, Attempts, single
-from ..._call.order import ORDER, GuardPolicies, is_detached
+from ..._call.order import ROWS
+from ..._call.spine import is_detached
 from ..._config import Declared
 from ..._platform.event_loop import running_loop
 from ..._platform.frames import module_of
 from ..._policy import CircuitBreaker, Policy, parameters
+from ..._policy.keywords import GuardPolicies
 from ..._shown import shown
 from ..._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
 from ..._signature.method import bound_when_called, unproxied
@@ -251,7 +253,7 @@ class Guard:
         return f"Guard({', '.join([*arguments, f'name={self.name!r}'])})"
 
 
-_PARAMETERS = {decorator_name(row.policy): row.policy for row in ORDER if not is_detached((row.policy,))}
+_PARAMETERS = {decorator_name(kind): kind for kind in ROWS if not is_detached((kind,))}
 """The policies that a guard takes, by parameter, in the order in which they nest: its callers say how it is called."""
 
 

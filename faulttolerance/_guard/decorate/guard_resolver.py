@@ -9,23 +9,13 @@ from weakref import ref
 
 from ..._call.mistakes import Mistakes
 from ..._call.order import MODIFIED, ROWS
+from ..._call.row import Row
 from ..._call.state import alias_in
 from ..._config import Declared, State as Configuration, carried, settings
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Aside, GuardedCall
 from ..._platform.swap import Swap
-from ..._policy import (
-    BeforeRetry,
-    CircuitBreaker,
-    Coalesce,
-    Deadline,
-    Fallback,
-    Hedge,
-    LastGood,
-    PartitionBy,
-    Policy,
-    Retry,
-)
+from ..._policy import BeforeRetry, CircuitBreaker, Fallback, Policy, Retry, last_good_in
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare import registry
 from ..declare.checks.definition import callback_faults
@@ -247,9 +237,8 @@ def _parts(policy: Policy) -> tuple[Policy, ...]:
 
 
 def _asks_for_a_key(policy: Policy) -> bool:
-    return isinstance(policy, (Coalesce, PartitionBy)) or (
-        isinstance(policy, Fallback) and isinstance(policy.value, LastGood)
-    )
+    row = ROWS.get(type(policy))
+    return (row is not None and row.needs_arguments) or last_good_in(policy) is not None
 
 
 def misfits(
@@ -276,22 +265,16 @@ def misfits(
 
 
 def _block_faults(policy: Policy, where: str) -> list[Fault]:
-    """Refuse for blocks what asks for a result or for arguments: they have neither."""
-    place, asked = f"{where} @{policy.annotation}", ""
-    if isinstance(policy, Fallback):
-        asked = "replaces a result, and a block has none"
-    elif (predicate := getattr(policy, "result", None)) is not None:
+    """Return the faults of *policy* around a block, which has neither a result nor arguments."""
+    place = f"{where} @{policy.annotation}"
+    if (predicate := getattr(policy, "result", None)) is not None:
         return [Fault(f"{place}(result)", "is asked about a result, and a block has none", predicate, "None; or call")]
-    elif isinstance(policy, Hedge):
-        asked = "runs twice at once what takes long, and a block cannot be"
-    elif isinstance(policy, PartitionBy) or (
-        (row := ROWS.get(type(policy))) is not None and row.layer is not None and not policy.is_observable
-    ):
-        asked = "asks for the arguments of a call, and a block has none"
-    elif isinstance(policy, Deadline):
-        return [Fault(place, "bounds whole calls", None, "`with deadline(...)` around the block, or around its loop")]
-    allowed = "another guard without it; or put the block into a function, and call that"
-    return [Fault(place, asked, None, allowed)] if asked else []
+    row = ROWS.get(type(policy), Row())
+    problem, allowed = row.block_fault or ("", "")
+    if row.needs_arguments:
+        problem = "asks for the arguments of a call, and a block has none"
+    allowed = allowed or "another guard without it; or put the block into a function, and call that"
+    return [Fault(place, problem, None, allowed)] if problem else []
 
 
 def _declaration(function: Callable[..., Any]) -> Declaration:

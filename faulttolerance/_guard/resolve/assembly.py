@@ -5,35 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 from ..._call.attempt import attempt, compose, flags_of
 from ..._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from ..._call.mistakes import Mistakes
-from ..._call.order import ORDER, ROWS, Strategies, is_detached, may_queue, memory_in
-from ..._call.row import Binding, Layer, Row, key_of
+from ..._call.order import ORDER
+from ..._call.row import Binding, Body, Layer, Row
 from ..._call.settle import BoundPolicies
 from ..._call.specialize import source_of
+from ..._call.spine import is_detached, may_queue
 from ..._call.state import State, StateDraft
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Aside, GuardedCall
 from ..._execution.environment import Environment
-from ..._extensions.deadline.layer import Asking, WholeCallPolicies, asking_the_time
-from ..._extensions.hedge.layer import Hedging
-from ..._extensions.last_good.layer import Remembering
-from ..._extensions.observe.layer import Observer
-from ..._metrics.catalogue import observed_schema
+from ..._metrics.catalogue import Schema
 from ..._metrics.counters import Counters, Ledger
-from ..._policy import AsynchronousNonBlocking, BeforeRetry, Chaos, Fallback, PartitionBy, Policy, Timeout
-from ..._telemetry.connect import telemetry
+from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, last_good_in
+from ..._strategy.gate import Tell
 from ..declare.declaration import CLASS, FUNCTION, Declaration, unbound
 from .awaitable import call_awaited, is_coroutine_code, refusing
 from .circuit_breakers import deliver_transitions
 from .effective import EffectivePolicies, is_first
-
-if TYPE_CHECKING:
-    from ..._extensions.chaos.layer import Disturbance
 
 
 def unguarded_call(function: Callable[..., Any]) -> GuardedCall:
@@ -145,42 +139,26 @@ def guarded_call(
         advice: What goes with the error where a synchronous call gives what is to be awaited; empty: it is no error.
     """
     binding = _binding(effective, draft, declaration, asynchronous=asynchronous, detached=detached)
-    parts = _parts(effective, binding)
     fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
     links = _links(fallback) if isinstance(fallback, Fallback) else ()
-    fallbacks = [(_called(link), side_call(link) if memory_in(link) is None else None) for link in links]
-    reconnect = side_call(before_retry) if before_retry is not None else None
-    chaos = _chaos(effective, draft)
+    fixed = _Fixed(
+        _parts(effective, binding),
+        [(_called(link), side_call(link) if last_good_in(link) is None else None) for link in links],
+        side_call(before_retry) if before_retry is not None else None,
+        advice,
+    )
     own = int(declaration is None or declaration.binding != FUNCTION)
 
     def composed(function: Callable[..., Any], environment: Environment | None, awaits: bool | None) -> GuardedCall:
         is_awaited = asynchronous and (not detached or is_coroutine_code(function))
-        waits_in = None if on_threads else environment
-        if chaos is not None:
-            function = chaos.around(function, waits_in, is_awaited)
-        for companion in effective.companions:
-            function = companion.around_attempt(function, effective.name, waits_in, is_awaited)
-
-        def make(strategies: Strategies) -> GuardedCall:
-            bound_to = binding._replace(strategies=strategies)
-            steps = _bound(parts, bound_to)
-            if isinstance(innermost := steps[0], BoundPolicies):
-                innermost.advice = advice
-            for place, step in enumerate(steps):
-                if isinstance(step, Hedging):
-                    ways = _bound(parts, bound_to._replace(is_hedge=True))[:place]
-                    step.other = _composed(ways, (), None, function, environment, awaits, step.announced)
-            return _composed(steps, fallbacks, reconnect, function, environment, awaits)
-
-        partition_by = effective.policies.get(PartitionBy)
-        call = _by_key(partition_by, binding, draft, make) if partition_by is not None else make(draft.strategies)
+        body = Body(binding, None if on_threads else environment, is_awaited)
+        call = _path(fixed, _Target(function, environment, awaits, body), binding)
         for companion in effective.companions:
             call = companion.around_call(call, effective.name, environment, own)
         return call
 
     if not asynchronous:
-        call = composed(function, None, awaits)
-        return asking_the_time(call, effective.name, asynchronous=False) if Asking.is_on else call
+        return _entered(composed(function, None, awaits), effective.name, asynchronous=False)
     if on_threads:
         from ..._execution import thread as offload
 
@@ -192,8 +170,7 @@ def guarded_call(
     target = function if is_certain else partial(call_awaited, function)
     driver = composed(target, TaskEnvironment(), awaits)
     driver = _named(driver if is_certain else refusing(effective.name, driver), declaration)
-    if Asking.is_on:
-        driver = asking_the_time(driver, effective.name, asynchronous=True)
+    driver = _entered(driver, effective.name, asynchronous=True)
     if not detached:
         return driver
     from ..._execution.async_call import AsyncCall
@@ -208,108 +185,113 @@ def _links(policy: Fallback) -> tuple[Fallback, ...]:
 def _called(policy: Fallback) -> str:
     """Name the fallback, for people."""
     value = policy.value
-    if memory_in(policy) is not None:
+    if last_good_in(policy) is not None:
         return "last_good"
     return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
 
 
-def _asked(fallbacks: Sequence[tuple[str, Aside | None]], steps: Sequence[object]) -> tuple[tuple[str, Aside], ...]:
-    """Give the fallbacks, with what the layer among *steps* remembers for the one that is none of itself."""
-    asked = []
-    for name, aside in fallbacks:
-        if aside is None:
-            aside = next(step.recall() for step in steps if isinstance(step, Remembering))
-        asked.append((name, aside))
-    return tuple(asked)
-
-
-def _by_key(policy: Any, binding: Binding, draft: StateDraft, make: Callable[[Strategies], GuardedCall]) -> GuardedCall:
-    """Let calls go the way of their key; *make* makes one from the strategies for it."""
-    from ..._extensions.partition_by.layer import Partitioning
-
-    shared = make(draft.strategies)
-    partitions = draft.strategies.get(PartitionBy)
-    return Partitioning(draft.state, partitions, key_of(policy.key, binding), shared, make).call(binding.asynchronous)
+def _entered(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall:
+    """Return *call* with the entrances of all rows in front of it."""
+    for row in reversed(ORDER):
+        if row.entrance is not None:
+            call = row.entrance(call, name, asynchronous)
+    return call
 
 
 def block_call(
     effective: EffectivePolicies, draft: StateDraft, *, side_call: Callable[[Any], Aside], asynchronous: bool
 ) -> GuardedCall:
-    """Assemble what a call goes through whose body is a block of code: one without a layer, or a key."""
+    """Assemble the call path of a block of code: it has neither layers nor keys."""
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=False)._replace(is_block=True)
-    (policies,) = _bound(_parts(effective, binding), binding)
-    assert isinstance(policies, BoundPolicies)
-    policies.is_block = True
     before_retry = effective.policies.get(BeforeRetry)
     hook = side_call(before_retry) if before_retry is not None else None
-    environment: Any = BlockingEnvironment(policies.name)
+    environment: Any = BlockingEnvironment(effective.name)
     if asynchronous:
         from ..._execution.task import BlockEnvironment
 
         environment = BlockEnvironment()
-    body: Callable[..., Any] = run_block
-    timeout, as_method = effective.policies.get(Timeout), binding._replace(is_block=False)
-    if timeout is not None and (layer := ROWS[Timeout].layer) and (observed := layer(timeout, as_method)) is not None:
-        body = _spreading(observed(unguarded_call(run_block), environment))
-    if (chaos := _chaos(effective, draft)) is not None:
-        body = chaos.around(body, environment, True, is_block=True)
-    for companion in effective.companions:
-        body = companion.around_attempt(body, effective.name, environment, True)
-    call = _composed([policies], (), hook, body, environment, True)
-    stop_between_attempts(policies)
+    target = _Target(run_block, environment, True, Body(binding, environment, is_awaited=True))
+    call = _path(_Fixed(_parts(effective, binding), (), hook, ""), target, binding)
     for companion in effective.companions:
         call = companion.around_call(call, effective.name, environment, 2)
-    return asking_the_time(call, effective.name, asynchronous=True) if Asking.is_on else call
+    return _entered(call, effective.name, asynchronous=True)
 
 
-def _composed(
-    steps: Sequence[BoundPolicies | Layer],
-    fallbacks: Sequence[tuple[str, Aside | None]],
-    before_retry: Aside | None,
-    function: Callable[..., Any],
-    environment: Environment | None,
-    awaits: bool | None,
-    announced: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function,
-) -> GuardedCall:
-    """Put *steps* around *function*, the innermost first, and what is *announced* inside them."""
-    call: GuardedCall | None = None
-    function = announced(function)
-    if makes_spans := telemetry.makes_spans:
-        function = _with_spans(function, steps[0])
-    for step in steps:
-        if isinstance(step, BoundPolicies):
-            call = compose(
-                function if call is None else _spreading(call),
-                step,
-                fallbacks=_asked(fallbacks, steps) if step.fallback_on is not None else (),
-                before_retry=before_retry if step.retry is not None else None,
-                environment=environment,
-                awaits=awaits if call is None else environment is not None,
-            )
-            if makes_spans and step.retry is not None:
-                _number_attempts(step)
-        else:
+class _Fixed(NamedTuple):
+    """What all call paths of one guarded function have in common."""
+
+    parts: Sequence[_Part]
+    fallbacks: Sequence[tuple[str, Aside | None]]
+    """The fallbacks, each under its name; ``None``: a layer answers."""
+    before_retry: Aside | None
+    advice: str
+
+
+class _Target(NamedTuple):
+    """The function that attempts call, and the environment in which calls wait."""
+
+    function: Callable[..., Any]
+    environment: Environment | None
+    awaits: bool | None
+    body: Body
+
+
+def _path(fixed: _Fixed, target: _Target, binding: Binding, end: int | None = None) -> GuardedCall:
+    """Return the call path through the innermost *end* parts, by default all, bound by *binding*."""
+    environment = target.environment
+    function, call, layers = target.function, None, list[Layer]()
+    body = target.body._replace(binding=binding)
+    for row in reversed(ORDER):
+        if row.around_attempt is not None and (row.policy is None or row.policy in binding.policies):
+            function = row.around_attempt(function, body)
+    for place, part in enumerate(fixed.parts[:end]):
+        if part.layer is not None:
             assert call is not None
-            call = step(call, environment)
+            layers.append(_layer_of(part.layer, fixed, target, binding, place))
+            call = layers[-1](call, environment)
+        if not part.is_step:
+            continue
+        policies = _bound(part, binding)
+        policies.is_block = binding.is_block
+        if call is None:
+            policies.advice = fixed.advice
+        call = compose(
+            function if call is None else _spreading(call),
+            policies,
+            fallbacks=_asked(fixed.fallbacks, layers) if policies.fallback_on is not None else (),
+            before_retry=fixed.before_retry if policies.retry is not None else None,
+            environment=environment,
+            awaits=target.awaits if call is None else environment is not None,
+        )
+        for row in ORDER:
+            if row.composed is not None:
+                row.composed(policies)
+        if policies.is_block:
+            stop_between_attempts(policies)
     assert call is not None
     return call
 
 
-def _with_spans(function: Callable[..., Any], policies: BoundPolicies | Layer) -> Callable[..., Any]:
-    from ..._extensions.spans.layer import Spans
+def _layer_of(row: Row, fixed: _Fixed, target: _Target, binding: Binding, place: int) -> Layer:
+    """Return the layer of *row*, which wraps the parts inside *place*."""
 
-    assert isinstance(policies, BoundPolicies)
-    spans = Spans(policies.name)
-    is_awaited = policies.is_block or (policies.asynchronous and (not policies.detached or is_coroutine_code(function)))
-    return spans.around_awaited(function) if is_awaited else spans.around(function)
+    def inside(**changes: Any) -> GuardedCall:
+        return _path(fixed, target, binding._replace(**changes), place)
+
+    assert row.layer is not None
+    layer = row.layer(_policy_of(row, binding), binding._replace(inside=inside))
+    assert layer is not None
+    return layer
 
 
-def _number_attempts(policies: BoundPolicies) -> None:
-    """Let the span of each attempt but the first be told its number."""
-    from ..._extensions.spans.layer import ATTEMPT
+def _policy_of(row: Row, binding: Binding) -> Policy | None:
+    return binding.policies[row.policy] if row.policy is not None else None
 
-    first = policies.attempt
-    policies.attempt = lambda: lambda args, kwargs, record: first()(args, {**kwargs, ATTEMPT: record.attempts}, record)
+
+def _asked(fallbacks: Sequence[tuple[str, Aside | None]], layers: Sequence[Any]) -> tuple[tuple[str, Aside], ...]:
+    """Return the fallbacks; one that is no function is answered by the layer among *layers* that recalls results."""
+    recalls = (layer.recall() for layer in layers if hasattr(layer, "recall"))
+    return tuple((name, next(recalls) if aside is None else aside) for name, aside in fallbacks)
 
 
 def _spreading(call: GuardedCall) -> Callable[..., Any]:
@@ -324,43 +306,43 @@ def _binding(
     asynchronous: bool,
     detached: bool,
 ) -> Binding:
-    """Say to what the policies of one guarded function are bound: what its state is to become."""
+    """Return what the policies of one guarded function are bound to: what its state is to become."""
     name = effective.line or effective.name
+    queue = may_queue(effective.policies, asynchronous)
 
     def counters_of(*kinds: type[Policy], counts_calls: bool = False) -> Counters | None:
         if not effective.switches.metrics_enabled:
             return None
-        return draft.counters_for(name, may_queue(effective.policies, asynchronous), kinds, counts_calls=counts_calls)
+        return draft.counters_for(name, queue, kinds, counts_calls=counts_calls)
 
-    # Made at once: what counts is put in force together with the rest.
-    queue = may_queue(effective.policies, asynchronous)
-    tells = {kind: _observer(kind, effective, draft, queue=queue) for kind in effective.observed}
-    template = declaration.template if declaration is not None else None
-    takes_itself = declaration is not None and declaration.binding != FUNCTION
+    def counters_under(schema: Schema) -> Counters | None:
+        if not effective.switches.metrics_enabled:
+            return None
+        return draft.counters_under(name, schema, queue=False)
+
+    # Made at once: the counters come into force together with the rest.
+    tells: dict[type[Policy], Tell] = {}
+    for row in ORDER:
+        if row.observer is not None and row.schema_of_observed is not None:
+            for kind in effective.observed:
+                tells[kind] = row.observer(effective.name, kind, counters_under(row.schema_of_observed(kind)))
     return Binding(
-        effective.name, effective.policies, draft.strategies, asynchronous, detached, deliver_transitions,
-        template, takes_itself, counters_of, tell_of=tells.get,
-    )  # fmt: skip
-
-
-def _observer(kind: type[Policy], effective: EffectivePolicies, draft: StateDraft, *, queue: bool) -> Observer:
-    schema, counters = observed_schema(kind.annotation), None
-    if effective.switches.metrics_enabled:
-        counters = draft.counters_under(effective.line or effective.name, schema, queue=queue)
-    return Observer(effective.name, kind.annotation, counters)
-
-
-def _chaos(effective: EffectivePolicies, draft: StateDraft) -> Disturbance | None:
-    policy = effective.policies.get(Chaos)
-    if not isinstance(policy, Chaos) or not policy.rate:
-        return None
-    from ..._extensions.chaos.layer import chaos_of
-    from ..._metrics.catalogue import chaos_schema
-
-    name, counters = effective.line or effective.name, None
-    if effective.switches.metrics_enabled:
-        counters = draft.counters_under(name, chaos_schema(), queue=False)
-    return chaos_of(name, policy, counters)
+        effective.name,
+        effective.policies,
+        draft.strategies,
+        asynchronous,
+        detached,
+        deliver_transitions,
+        template=declaration.template if declaration is not None else None,
+        takes_itself=declaration is not None and declaration.binding != FUNCTION,
+        counters_of=counters_of,
+        counters_under=counters_under,
+        tell_of=tells.get,
+        rows=ORDER,
+        state=draft.state,
+        metered_as=name,
+        companions=effective.companions,
+    )
 
 
 class _Part(NamedTuple):
@@ -368,28 +350,29 @@ class _Part(NamedTuple):
 
     layer: Row | None
     rows: Sequence[Row]
-    """Those that remember something, and so are bound to a state."""
+    """The rows that remember something, and so are bound to a state."""
+    kinds: frozenset[type[Policy]]
     fixed: Mapping[str, Any]
-    """What ``BoundPolicies`` holds of the others, and of none in particular."""
-    watches_results: bool
+    """The values of ``BoundPolicies`` that the other rows determine."""
     is_step: bool
-    """Whether there is anything outside the layer."""
+    """Whether there is any policy outside the layer."""
 
 
 def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
     """Divide the policies of one guarded function by the layers among them, the innermost first.
 
-    Nearly every function has no layer, and one part. The outermost one counts the calls, and the innermost one runs
+    Nearly every function has no layer, and one part. The outermost part counts the calls, and the innermost one runs
     attempts apart.
     """
     policies = binding.policies
     divided: list[tuple[Row | None, list[Row]]] = [(None, [])]
     for row in reversed(ORDER):
-        if row.policy in policies:
-            if row.layer is not None and row.layer(policies[row.policy], binding) is not None:
+        if row.policy is None or row.policy in policies:
+            if row.layer is not None and row.layer(_policy_of(row, binding), binding) is not None:
                 divided.append((row, []))
-            divided[-1][1].append(row)
-    # Where `@asynchronous` was switched off, what comes later is meant to.
+            if row.policy is not None:
+                divided[-1][1].append(row)
+    # Where `@asynchronous` was switched off, a result that comes later is meant to.
     is_meant = is_detached({type(declared.policy) for declared in effective.declared})
     parts: list[_Part] = []
     for at, (layer, rows) in enumerate(divided):
@@ -399,47 +382,31 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
             "asynchronous": binding.asynchronous,
             "detached": binding.detached and not at,
             "counts_calls": counts_calls,
+            "watches_results": not (at or is_meant),
         }
+        kinds = [row.policy for row in rows if row.policy is not None]
         if is_step:
-            fixed["counters"] = binding.counters_of(*(row.policy for row in rows), counts_calls=counts_calls)
+            fixed["counters"] = binding.counters_of(*kinds, counts_calls=counts_calls)
         for row in reversed(rows):
             if row.memory is None and row.bind is not None:
-                fixed |= row.bind(policies[row.policy], binding)
+                fixed |= row.bind(_policy_of(row, binding), binding)
         remembering = [row for row in reversed(rows) if row.memory is not None and row.bind is not None]
-        parts.append(_Part(layer, remembering, fixed, not (at or is_meant), is_step))
+        parts.append(_Part(layer, remembering, frozenset(kinds), fixed, is_step))
     return parts
 
 
-def _bound(parts: Sequence[_Part], binding: Binding) -> list[BoundPolicies | Layer]:
-    """Bind *parts* to the strategies of *binding*; give the steps of a call, the innermost first."""
-    steps: list[BoundPolicies | Layer] = []
-    for part in parts:
-        if part.layer is not None and part.layer.layer is not None:
-            layer = part.layer.layer(binding.policies[part.layer.policy], binding)
-            assert layer is not None
-            steps.append(layer)
-        if part.is_step:
-            values = dict(part.fixed)
-            for row in part.rows:
-                assert row.bind is not None
-                values |= row.bind(binding.policies[row.policy], binding)
-            bound = (_special if values.keys() & _SPECIAL else BoundPolicies)(binding.name, **values)
-            bound.watches_results = part.watches_results
-            steps.append(bound)
-    return steps
-
-
-_SPECIAL = {"limiter", "time_limit", "is_whole"}
-"""What is given for policies that listen to latencies, or bound whole calls."""
-
-
-def _special(name: str, **values: Any) -> BoundPolicies:
-    """Bind such policies; the others do without what that needs."""
-    if values.pop("is_whole", False):
-        return WholeCallPolicies(name, **values)
-    from ..._extensions.adaptive.listener import AdaptivelyTimed, ListenedPolicies
-
-    return (AdaptivelyTimed if "time_limit" in values else ListenedPolicies)(name, **values)
+def _bound(part: _Part, binding: Binding) -> BoundPolicies:
+    """Return the policies of *part*, bound to the strategies of *binding*."""
+    values = dict(part.fixed)
+    for row in part.rows:
+        assert row.bind is not None
+        values |= row.bind(_policy_of(row, binding), binding)
+    for row in ORDER:
+        if row.listener is None or (row.policy is not None and row.policy not in part.kinds):
+            continue
+        if (listening := row.listener(part.kinds, binding)) is not None:
+            return listening(binding.name, **values)
+    return BoundPolicies(binding.name, **values)
 
 
 def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
@@ -449,8 +416,7 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     # The state of a call that nobody makes: what it would count is nobody's business.
     draft = StateDraft(State(effective.name), policies, Ledger())
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=detached)
-    bound, *_ = _bound(_parts(effective, binding), binding)
-    assert isinstance(bound, BoundPolicies)
+    bound = _bound(_parts(effective, binding)[0], binding)
     return source_of(attempt, flags_of(bound))
 
 

@@ -6,20 +6,18 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, partialmethod, singledispatchmethod
 from typing import Any
 
-from ...._call.order import ORDER, is_detached
+from ...._call.order import ROWS
 from ...._call.row import Row
+from ...._call.spine import is_detached
 from ...._config import Declared
 from ...._policy import (  # fmt: skip
     BeforeRetry,
     Bulkhead,
     ChronoUnit,
-    Coalesce,
     CustomBackoff,
     FailWhen,
     Fallback,
-    Hedge,
     HonorRetryAfter,
-    PartitionBy,
     Policy,
     RetryWhen,
     Timeout,
@@ -32,9 +30,11 @@ from ....exceptions import Fault
 from ..declaration import Declaration, covering_at_home, declaration_of, declared_on
 
 _COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
-    row.policy: tuple(filter(None, (row.modifies, row.or_else))) for row in ORDER if row.modifies
+    kind: tuple(filter(None, (row.modifies, row.or_else))) for kind, row in ROWS.items() if row.modifies
 }
 """The policies that do nothing by themselves, and those that they belong to."""
+_NO_ROW = Row()
+"""The row of a policy that only configuration declares."""
 _DESCRIPTORS = {
     property: "a function, a method, a class; guard the getter below @property",
     cached_property: "a function, a method, a class; guard the function below @cached_property",
@@ -58,8 +58,8 @@ def definition_faults(declaration: Declaration) -> list[Fault]:
 
 def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Fault]:
     """Refuse *policies* that may not stand beside one another."""
-    faults = _excluded_faults(policies, where, ORDER)
-    back_offs = [f"@{row.policy.annotation}" for row in ORDER if row.back_off and row.policy in policies]
+    faults = _excluded_faults(policies, where, ROWS)
+    back_offs = [f"@{kind.annotation}" for kind, row in ROWS.items() if row.back_off and kind in policies]
     if len(back_offs) > 1:
         faults.append(Fault(f"{where} {' and '.join(back_offs)}", "are both there", None, "one back-off per function"))
     return faults
@@ -78,11 +78,11 @@ def latency_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[
     return [Fault(f"{where} @Bulkhead(latency)", problem, bulkhead.latency, allowed)]
 
 
-def _excluded_faults(policies: Container[type[Policy]], where: str, rows: Iterable[Row]) -> list[Fault]:
+def _excluded_faults(policies: Container[type[Policy]], where: str, rows: Mapping[type[Policy], Row]) -> list[Fault]:
     return [
-        Fault(f"{where} @{row.policy.annotation}", f"stands beside @{row.excludes.annotation}", None, "one of them")
-        for row in rows
-        if row.excludes is not None and row.policy in policies and row.excludes in policies
+        Fault(f"{where} @{kind.annotation}", f"stands beside @{row.excludes.annotation}", None, "one of them")
+        for kind, row in rows.items()
+        if row.excludes is not None and kind in policies and row.excludes in policies
     ]
 
 
@@ -100,7 +100,7 @@ def class_level_faults(
         faults += _asynchronous_faults(declaration, where, cls, exemption)
     together = {**covered, **declaration.policies}
     # Not the ways of being asynchronous: there a method may differ from its class.
-    faults += _excluded_faults(together, where, [row for row in ORDER if row.memory is not None])
+    faults += _excluded_faults(together, where, {kind: row for kind, row in ROWS.items() if row.memory is not None})
     faults += latency_faults({kind: policy for kind, (policy, _) in covered.items()} | declaration.policies, where)
     asynchronous = declaration.is_asynchronous(together)
     for kind, (policy, home) in covered.items():
@@ -235,14 +235,13 @@ def callback_faults(
         from . import callback  # only what compares functions needs ``inspect``
 
         return callback.faults(policy, declaration, where, asynchronous, owner or declaration.owner, final)
-    if isinstance(policy, (Coalesce, PartitionBy)):
+    row = ROWS.get(type(policy), _NO_ROW)
+    if row.needs_arguments:
         from . import callback
 
-        return callback.key_faults(f"{where} @{policy.annotation}(key)", policy.key, declaration)
-    if isinstance(policy, Hedge):
-        from ...._extensions.hedge.faults import hedge_faults
-
-        return hedge_faults(f"{where} @{policy.annotation}", declaration, asynchronous, owner, final)
+        return callback.key_faults(f"{where} @{policy.annotation}(key)", getattr(policy, "key", None), declaration)
+    if row.faults is not None:
+        return row.faults(policy, f"{where} @{policy.annotation}", declaration, asynchronous, owner, final)
     asked: list[tuple[str, Any]] = []
     if isinstance(policy, (RetryWhen, FailWhen)):
         asked = [("exception", policy.exception), ("result", policy.result)]

@@ -1,0 +1,282 @@
+"""The rows of the spine: the policies of the specification, and those that are woven into an attempt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Mapping
+from typing import Any
+
+from .._deadline.clock import clock
+from .._policy import (
+    Asynchronous,
+    AsynchronousNonBlocking,
+    BeforeRetry,
+    Bulkhead,
+    ChronoUnit,
+    CircuitBreaker,
+    CircuitBreakerName,
+    CustomBackoff,
+    ExponentialBackoff,
+    FailWhen,
+    Fallback,
+    FibonacciBackoff,
+    HonorRetryAfter,
+    Policy,
+    RateLimit,
+    Retry,
+    RetryBudget,
+    RetryWhen,
+    Timeout,
+    last_good_in,
+    seconds,
+)
+from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
+from .._strategy.retry_after import RetryAfter
+from .._strategy.unqueued import UnqueuedBulkhead
+from .budget import budget_of
+from .mistakes import Mistakes
+from .row import Binding, Body, Memory, Policies, Row, StrategyLookup
+from .settle import conclude_of
+
+
+def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
+    policies, name = binding.policies, binding.name
+    when: Any = policies.get(RetryWhen)
+    honor: Any = policies.get(HonorRetryAfter)
+    asks = when is not None or honor is not None or CustomBackoff in policies
+    tell = Mistakes(name) if asks else retry.unheard
+    delay, ceiling = seconds(policy.delay, policy.delay_unit), math.inf
+    if policy.jitter_kind == "decorrelated":  # three times the last one, and so on, would have no end
+        ceiling = max(delay, seconds(ExponentialBackoff.max_delay, ChronoUnit.MILLIS))
+    growth = [
+        row.back_off(policies[row.policy], delay, name, tell)
+        for row in binding.rows
+        if row.back_off and row.policy and row.policy in policies
+    ]
+    values: tuple[int, float, Any, float, Any, Any] = (
+        policy.max_retries,
+        seconds(policy.max_duration, policy.duration_unit),
+        _JITTERED[policy.jitter_kind](growth[0] if growth else back_off.fixed(delay, ceiling)),
+        seconds(policy.jitter, policy.jitter_delay_unit),
+        policy.retry_on,
+        policy.abort_on,
+    )
+    # What is shared is kept: nothing of the application is.
+    failures: tuple[Any, ...] = (*policy.retry_on, *policy.abort_on)  # type: ignore[misc]  # tuples once they are checked
+    is_remembered = last_good_in(policies.get(Fallback)) is not None
+    is_own = policy.jitter_kind != "added" or is_remembered
+    if asks or growth or is_own or any(one.__module__ != "builtins" for one in failures):
+        decides = retry.Retry(
+            *values,
+            exception_predicate=when and when.exception,
+            result_predicate=when and when.result,
+            tell=tell,
+            retry_after=honor and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, tell),
+            gives_result=when is not None and when.give == "result",
+            is_remembered=is_remembered,
+        )
+    else:
+        decides = retry.shared_retry(*values)
+    return {"retry": decides}
+
+
+_JITTERED: Mapping[str, Callable[[Any], back_off.AnyBackOff]] = {
+    "added": lambda growth: growth,
+    "full": lambda growth: back_off.Full(growth) if growth.has_jitter else growth,
+    "decorrelated": lambda growth: (
+        back_off.Decorrelated(growth.delay(1), growth.maximum) if growth.has_jitter else growth
+    ),
+}
+
+
+def _chance() -> float:
+    return clock.random()
+
+
+def _wall_time() -> float:
+    return clock.wall_time()
+
+
+_RETRY_BUDGET = Memory(budget_of, lambda budget, policy: budget.renew(policy.ratio, policy.burst))
+
+
+def _retry_budget(policy: RetryBudget, binding: Binding) -> Mapping[str, Any]:
+    return {"budget": binding.strategies.get(RetryBudget), "tell_of_budget": binding.tell_of(RetryBudget)}
+
+
+def _breaker_values(policy: CircuitBreaker) -> dict[str, Any]:
+    return {
+        "delay": seconds(policy.delay, policy.delay_unit),
+        "request_volume_threshold": policy.request_volume_threshold,
+        "failure_ratio": policy.failure_ratio,
+        "success_threshold": policy.success_threshold,
+        "window": seconds(policy.window, ChronoUnit.MILLIS),
+        "max_delay": seconds(policy.max_delay, ChronoUnit.MILLIS),
+        "now": clock.monotonic(),
+    }
+
+
+_BREAKER = Memory(
+    lambda name, policy, _: circuit_breaker.CircuitBreaker(name, **_breaker_values(policy), chance=_chance),
+    lambda breaker, policy: breaker.reconfigure(**_breaker_values(policy)),
+)
+
+
+def gate_values(policy: Any, binding: Binding) -> Mapping[str, Any]:
+    """Return what *policy* binds whose strategy is a gate: its name, and what is a failure to it."""
+    when: Any = binding.policies.get(FailWhen)
+    # Beside a policy that names every exception a predicate would add nothing.
+    decides_alone = when is not None and when.exception is not None and policy.fail_on == (Exception,)
+    gate = binding.strategies.get(type(policy))
+    asked = binding.decorated_gate(gate, policy)
+    return {
+        "gate": asked,
+        "gate_name": policy.annotation,
+        "deliver": binding.deliver if asked is gate else lambda _: binding.deliver(gate),
+        "fail_on": () if decides_alone else policy.fail_on,
+        "skip_on": policy.skip_on,
+        "fail_when": when and retry.Predicates(when.exception, when.result, "@fail_when", Mistakes(binding.name)),
+    }
+
+
+def _circuit_breaker(policy: CircuitBreaker, binding: Binding) -> Mapping[str, Any]:
+    return {**gate_values(policy, binding), "slow": seconds(policy.slow, ChronoUnit.MILLIS)}
+
+
+def _limit_values(policy: RateLimit) -> tuple[int, float, float, Any]:
+    window, spacing = seconds(policy.window, policy.window_unit), seconds(policy.min_spacing, policy.min_spacing_unit)
+    return policy.value, window, spacing, policy.type.value  # type: ignore[union-attr]  # a member once it is checked
+
+
+def _waiting_values(policy: RateLimit) -> tuple[float, int]:
+    return seconds(policy.max_wait, ChronoUnit.MILLIS), policy.burst
+
+
+_RATE_LIMIT = Memory(
+    lambda name, policy, _: rate_limit.RateLimit(name, *_limit_values(policy), *_waiting_values(policy)),
+    lambda limit, policy: limit.reconfigure(*_limit_values(policy), clock.monotonic(), *_waiting_values(policy)),
+)
+
+
+def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
+    may_wait = _waiting_values(policy)[0] > 0.0 and binding.may_wait
+    limit, takes_turns = binding.decorated_limit(binding.strategies.get(RateLimit), may_wait)
+    return {"rate_limit": limit, "takes_turns": takes_turns}
+
+
+def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
+    bound: dict[str, Any] = {"seconds": seconds(policy.value, policy.unit), "interrupt": policy.interrupt}
+    if not bound["seconds"] or not binding.is_obeyed(Timeout):
+        return bound
+    if binding.detached:
+        return {**bound, "left_behind": binding.strategies.get(Timeout)}
+    return {**bound, "conclude": conclude_of(binding.asynchronous)}
+
+
+def _adapt_timeout(bodies: left_behind.LeftBehind, policy: Timeout) -> left_behind.LeftBehind:
+    if policy.adaptive or bodies.limit is not None:
+        bodies.follow(seconds(policy.value, policy.unit) if policy.adaptive else 0.0)
+    return bodies
+
+
+_TIMEOUT = Memory(
+    lambda _, policy, __: _adapt_timeout(left_behind.LeftBehind(), policy),
+    _adapt_timeout,
+    lambda policy, detached: detached or policy.adaptive,  # 73 bytes less for every other time-out
+)
+
+
+def _bulkhead_values(policy: Bulkhead) -> tuple[int, int, float, float]:
+    max_wait, latency = seconds(policy.max_wait, ChronoUnit.MILLIS), seconds(policy.latency, ChronoUnit.MILLIS)
+    return policy.value, policy.waiting_task_queue, max_wait, latency
+
+
+def _bulkhead_of(name: str, policy: Bulkhead, strategies: StrategyLookup) -> bulkhead.Bulkhead:
+    breaker = strategies.get(CircuitBreaker)
+    lock = breaker.lock if breaker is not None else None  # one less per method
+    limit, queue, max_wait, latency = _bulkhead_values(policy)
+    return bulkhead.Bulkhead(limit, queue, name, max_wait=max_wait, latency=latency, now=_now, lock=lock)
+
+
+def _now() -> float:
+    return clock.monotonic()
+
+
+_BULKHEAD = Memory(_bulkhead_of, lambda permits, policy: permits.resize(*_bulkhead_values(policy)))
+
+
+def may_queue(policies: Policies, asynchronous: bool) -> bool:
+    """Return whether calls may wait for a permit: asynchronous ones, and others where there is a longest wait."""
+    policy: Any = policies.get(Bulkhead)
+    return asynchronous or (policy is not None and _bulkhead_values(policy)[2] > 0.0)
+
+
+def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
+    queues = may_queue(binding.policies, binding.asynchronous)
+    permits = binding.strategies.get(Bulkhead)
+    decorated = binding.decorated_permits(permits, queues)
+    if decorated is permits and not binding.may_wait:
+        decorated = UnqueuedBulkhead(permits)
+    return {"bulkhead": decorated, "queues": queues}
+
+
+def _exponential(policy: ExponentialBackoff, delay: float, *_: object) -> back_off.BackOff:
+    maximum = seconds(policy.max_delay, policy.max_delay_unit)
+    return back_off.exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
+
+
+def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.BackOff:
+    return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
+
+
+def _custom(policy: CustomBackoff, delay: float, name: str, tell: back_off.Mistakes) -> back_off.CustomBackOff:
+    return back_off.CustomBackOff(policy.value, name, delay, tell)
+
+
+ASYNCHRONOUS = Row(Asynchronous, excludes=AsynchronousNonBlocking)
+ASYNCHRONOUS_NON_BLOCKING = Row(AsynchronousNonBlocking)
+FALLBACK = Row(
+    Fallback,
+    lambda policy, _: {"fallback_on": policy.apply_on, "no_fallback_on": policy.skip_on},
+    block_fault=("replaces a result, and a block has none", ""),
+)
+RETRY = (
+    Row(Retry, _retry),
+    Row(ExponentialBackoff, modifies=Retry, back_off=_exponential),
+    Row(FibonacciBackoff, modifies=Retry, back_off=_fibonacci),
+    Row(CustomBackoff, modifies=Retry, back_off=_custom),
+    Row(HonorRetryAfter, modifies=Retry),
+    Row(RetryWhen, modifies=Retry),
+    Row(BeforeRetry, modifies=Retry),
+)
+"""The retry, and what modifies it."""
+CIRCUIT_BREAKER = Row(CircuitBreaker, _circuit_breaker, _BREAKER)
+CIRCUIT_BREAKER_NAME = Row(CircuitBreakerName, modifies=CircuitBreaker)
+RATE_LIMIT = Row(RateLimit, _rate_limit, _RATE_LIMIT)
+TIMEOUT = Row(Timeout, _timeout, _TIMEOUT)
+BULKHEAD = Row(Bulkhead, _bulkhead, _BULKHEAD)
+
+
+def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
+    for companion in body.binding.companions:
+        function = companion.around_attempt(function, body.binding.name, body.environment, body.is_awaited)
+    return function
+
+
+COMPANIONS = Row(around_attempt=_around_attempt)
+"""The overrides of tests, which are no policies."""
+
+
+def retry_budget(*, or_else: type[Policy] | None = None) -> Row:
+    """Return the row of the retry budget, which may modify another policy than the retry, too."""
+    return Row(RetryBudget, _retry_budget, _RETRY_BUDGET, modifies=Retry, or_else=or_else)
+
+
+def fail_when(*, or_else: type[Policy] | None = None) -> Row:
+    """Return the row of ``@fail_when``, which may modify another gate than the circuit breaker, too."""
+    return Row(FailWhen, modifies=CircuitBreaker, or_else=or_else)
+
+
+def is_detached(policies: Container[type[Policy]]) -> bool:
+    """Return whether calls under *policies* are asynchronous whatever the function is."""
+    return Asynchronous in policies or AsynchronousNonBlocking in policies

@@ -1,0 +1,41 @@
+"""Attempts of one call that run side by side: which of them nobody waits for any more."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import NamedTuple, Protocol
+
+__all__ = ["Entry", "entry", "has_lost", "has_lost_as_first"]
+
+
+class Race(Protocol):
+    """Attempts of one call, of which the first success wins."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits any more for the attempts that still run."""
+        ...
+
+
+class Entry(NamedTuple):
+    """One attempt of a race."""
+
+    race: Race
+    number: int
+    """0 for the first attempt; else the number of the hedge."""
+
+
+entry: ContextVar[Entry | None] = ContextVar("faulttolerance_race", default=None)
+"""The attempt that runs in this context."""
+
+
+def has_lost() -> bool:
+    """Return whether nobody waits any more for the attempt that runs in this context."""
+    own = entry.get()
+    return own is not None and own.race.is_over
+
+
+def has_lost_as_first() -> bool:
+    """Return whether nobody waits any more for the first attempt of a race, which runs in this context."""
+    own = entry.get()
+    return own is not None and not own.number and own.race.is_over

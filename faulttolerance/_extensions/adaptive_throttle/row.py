@@ -1,0 +1,48 @@
+"""The row of ``@adaptive_throttle``."""
+
+from __future__ import annotations
+
+from ..._call.row import Memory, Row
+from ..._call.spine import gate_values
+from ..._deadline.clock import clock
+from ..._execution.criticality import Criticality
+from ..._metrics.catalogue import Metric, PolicyMetrics
+from ..._policy import AdaptiveThrottle, ChronoUnit, CircuitBreaker, seconds
+from . import strategy
+
+
+def _values(policy: AdaptiveThrottle) -> tuple[float, float, int]:
+    return policy.multiplier, seconds(policy.window, ChronoUnit.MILLIS), policy.min_requests
+
+
+def _chance() -> float:
+    return clock.random()
+
+
+_MEMORY = Memory(
+    lambda name, policy, _: strategy.AdaptiveThrottle(name, *_values(policy), _chance, Criticality.current),
+    lambda throttle, policy: throttle.reconfigure(*_values(policy), clock.monotonic()),
+)
+
+_SERIES = PolicyMetrics(
+    AdaptiveThrottle,
+    "success",
+    (
+        Metric(
+            "ft.throttle.calls.total",
+            "counter",
+            "The number of times the adaptive throttle was run",
+            ("result",),
+            {"success": ("accepted",), "failure": ("failed",), "refused": ("refused",)},
+        ),
+        Metric(
+            "ft.throttle.probability",
+            "gauge",
+            "The probability with which a call is refused, from 0 to 1",
+            readings={(): lambda throttle, now: throttle.probability(now)},
+            is_highest=True,
+        ),
+    ),
+)
+
+ADAPTIVE_THROTTLE = Row(AdaptiveThrottle, gate_values, _MEMORY, excludes=CircuitBreaker, series=_SERIES)

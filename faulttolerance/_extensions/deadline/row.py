@@ -1,0 +1,77 @@
+"""The row of ``@deadline``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..._call.row import Binding, Layer, Row
+from ..._call.settle import BoundPolicies, conclude_of
+from ..._execution.caller_thread import GuardedCall
+from ..._metrics.catalogue import Metric, PolicyMetrics
+from ..._policy import ChronoUnit, Deadline, Policy, seconds
+
+if TYPE_CHECKING:
+    from .decorator import WholeCall
+
+
+def _bind(policy: Deadline, binding: Binding) -> Mapping[str, Any]:
+    limit = seconds(policy.value, ChronoUnit.MILLIS)
+    if not limit:
+        return {}
+    return {"seconds": limit, "conclude": conclude_of(binding.asynchronous) if binding.is_obeyed(Deadline) else None}
+
+
+def _layer(policy: Deadline, binding: Binding) -> Layer | None:
+    if not policy.value or not binding.is_obeyed(Deadline):
+        return None
+    from .layer import UnderDeadline
+
+    return UnderDeadline(binding.name)
+
+
+def _listener(kinds: frozenset[type[Policy]], binding: Binding) -> Callable[..., BoundPolicies] | None:
+    policy = binding.policies.get(Deadline)
+    if not isinstance(policy, Deadline) or not policy.value:
+        return None
+    from .layer import WholeCallPolicies
+
+    return WholeCallPolicies
+
+
+def _entrance(call: GuardedCall, name: str, asynchronous: bool) -> GuardedCall:
+    from .layer import asking_the_time
+
+    return asking_the_time(call, name, asynchronous)
+
+
+def _decorator() -> type[WholeCall]:
+    from .decorator import WholeCall
+
+    return WholeCall
+
+
+_SERIES = PolicyMetrics(
+    Deadline,
+    "passed",
+    (
+        Metric(
+            "ft.deadline.calls.total",
+            "counter",
+            "The number of calls that were made under a deadline, and of those that exceeded it",
+            ("exceeded",),
+            {"passed": ("false",), "timedOut": ("true",)},
+        ),
+    ),
+)
+
+DEADLINE = Row(
+    Deadline,
+    _bind,
+    layer=_layer,
+    listener=_listener,
+    entrance=_entrance,
+    series=_SERIES,
+    block_fault=("bounds whole calls", "`with deadline(...)` around the block, or around its loop"),
+    decorator=_decorator,
+)

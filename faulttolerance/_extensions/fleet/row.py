@@ -1,0 +1,106 @@
+"""The row of ``@fleet_wide``."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from ..._call.row import Binding, Memory, ProcessSetting, Row
+from ..._policy import CircuitBreaker, FleetWide, Policy, RateLimit
+from ..._strategy.condition import Condition
+from ..._strategy.gate import Gate
+from ...exceptions import Fault
+from .metric import FLEET_UP
+
+
+def _member_of(name: str, *_: object) -> Any:
+    from .layer import Member
+
+    return Member(name)
+
+
+def _name_of_key(name: str, key: Hashable) -> str:
+    """Return the name of the state of *key* in the whole fleet: a digest, since the text may be secret, and long.
+
+    A key whose text differs between processes has a state of its own in each.
+    """
+    from hashlib import sha256  # brings in OpenSSL
+
+    return f"{name}#{sha256(repr(key).encode(errors='backslashreplace')).hexdigest()[:16]}"
+
+
+def _gate(gate: Gate, policy: Policy, binding: Binding) -> Gate:
+    if (
+        FleetWide not in binding.policies
+        or not isinstance(policy, CircuitBreaker)
+        or not binding.is_obeyed(type(policy))
+    ):
+        return gate
+    shared: Gate = binding.strategies.get(FleetWide).gate(gate, binding.deliver)
+    return shared
+
+
+def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
+    if FleetWide not in binding.policies or not binding.is_obeyed(RateLimit):
+        return limit, may_wait
+    from .limit import FleetRateLimit
+    from .link import lane
+
+    member = binding.strategies.get(FleetWide)
+    return FleetRateLimit(limit, member.part, member.key, lane, may_wait=may_wait), True  # calls wait for answers
+
+
+def _condition(is_obeyed: bool) -> Condition:
+    from .link import lane
+
+    return Condition(lane.words if is_obeyed else "local: what it would share is switched off or observed")
+
+
+def _faults(chosen: Any) -> list[Fault]:
+    needed = ("connect", "is_immediate", "namespace", "patience", "poll")
+    if chosen is None or (not isinstance(chosen, type) and all(hasattr(chosen, name) for name in needed)):
+        return []
+    # The value is not shown: it may be an address with a password.
+    kind = type(chosen).__name__
+    allowed = "a fleet, as RedisFleet(..., namespace=...), or None"
+    return [Fault("configure(fleet)", f"is a {kind}", kind, allowed)]
+
+
+def _use(chosen: Any) -> None:
+    from .layer import use_fleet
+
+    use_fleet(chosen)
+
+
+def _strangers() -> Iterable[str]:
+    from .link import lane
+
+    return lane.strangers()
+
+
+def _complaint() -> str:
+    from .link import lane
+
+    return lane.complaint
+
+
+def _reset() -> None:
+    from .link import lane
+
+    lane.forget()
+
+
+FLEET_WIDE = Row(
+    FleetWide,
+    memory=Memory(_member_of, lambda member, _: member, is_last=True, name_of_key=_name_of_key),
+    modifies=CircuitBreaker,
+    or_else=RateLimit,
+    gate=_gate,
+    limit=_limit,
+    metrics=(FLEET_UP,),
+    condition=_condition,
+    setting=ProcessSetting("fleet", _faults, _use),
+    strangers=_strangers,
+    complaint=_complaint,
+    reset=_reset,
+)

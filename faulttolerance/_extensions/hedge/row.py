@@ -1,0 +1,93 @@
+"""The row of ``@hedge``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..._call.row import Binding, Body, Layer, Memory, Row
+from ..._metrics.catalogue import Metric, PolicyMetrics
+from ..._policy import ChronoUnit, Hedge, seconds
+from ..._strategy.gate import Gate
+from ...exceptions import Fault
+from . import strategy
+from .strategy import RESULTS, DeafGate
+
+
+def _values(policy: Hedge) -> tuple[int, float, float]:
+    return policy.max_hedges, policy.quantile, seconds(policy.delay, ChronoUnit.MILLIS)
+
+
+_MEMORY = Memory(
+    lambda name, policy, _: strategy.Hedge(*_values(policy)),
+    lambda hedges, policy: hedges.reconfigure(*_values(policy)),
+)
+
+
+def _bind(policy: Hedge, binding: Binding) -> Mapping[str, Any]:
+    """Bind nothing; but the policies around a race count the calls, each of them once."""
+    return {}
+
+
+def _layer(policy: Hedge, binding: Binding) -> Layer | None:
+    if binding.is_block or not binding.asynchronous:
+        return None
+    from .layer import racing
+
+    return racing(binding)
+
+
+def _gate(gate: Gate, policy: object, binding: Binding) -> Gate:
+    if Hedge not in binding.policies:
+        return gate
+    from ..._execution.race import has_lost
+
+    return DeafGate(gate, has_lost)
+
+
+def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
+    if body.binding.may_wait:
+        return function
+    from .layer import announced
+
+    return announced(function, body.binding.name)
+
+
+def _faults(policy: Hedge, *args: Any) -> list[Fault]:
+    from .faults import hedge_faults
+
+    return hedge_faults(*args)
+
+
+_SERIES = PolicyMetrics(
+    Hedge,
+    metrics=(
+        Metric(
+            "ft.hedge.calls.total",
+            "counter",
+            "The number of times the hedge logic was run, by what came of it",
+            ("result",),
+            {result: (result,) for result in RESULTS},
+        ),
+        Metric(
+            "ft.hedge.delay",
+            "gauge",
+            "The time after which a hedge is sent; 0 while none would be",
+            readings={(): lambda hedge, _: hedge.delay},
+            unit="seconds",
+            is_highest=True,
+        ),
+    ),
+)
+
+HEDGE = Row(
+    Hedge,
+    _bind,
+    _MEMORY,
+    layer=_layer,
+    gate=_gate,
+    around_attempt=_around_attempt,
+    series=_SERIES,
+    faults=_faults,
+    block_fault=("runs twice at once what takes long, and a block cannot be", ""),
+)

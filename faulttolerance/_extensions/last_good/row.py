@@ -1,0 +1,33 @@
+"""The row of a fallback that may answer by the last good result of the same call."""
+
+from __future__ import annotations
+
+from ..._call.row import Binding, Layer, Memory, Row, key_of
+from ..._policy import ChronoUnit, Fallback, last_good_in, seconds
+from .strategy import LastResults
+
+
+def _results_of(name: str, policy: Fallback, _: object) -> LastResults | None:
+    value = last_good_in(policy)
+    return None if value is None else LastResults(seconds(value.max_age, ChronoUnit.MILLIS), value.max_entries)
+
+
+def _renew(results: LastResults | None, policy: Fallback) -> None:
+    value = last_good_in(policy)
+    if results is not None and value is not None:
+        results.reconfigure(seconds(value.max_age, ChronoUnit.MILLIS), value.max_entries)
+
+
+def _layer(policy: Fallback, binding: Binding) -> Layer | None:
+    value = last_good_in(policy)
+    if value is None:
+        return None
+    from ..._signature.call_key import Target
+    from .layer import Remembering
+
+    return Remembering(binding.name, binding.strategies.get(Fallback), key_of(value.key, binding, Target))
+
+
+def with_last_good(fallback: Row) -> Row:
+    """Return the row of *fallback* with a memory for ``last_good``."""
+    return fallback._replace(memory=Memory(_results_of, _renew), layer=_layer)

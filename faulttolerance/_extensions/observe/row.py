@@ -1,0 +1,96 @@
+"""The rows of policies that are only observed: they decorate the strategies of others (rule X7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from ..._call.row import Binding, Body, Layer, Row
+from ..._metrics.catalogue import Metric, Schema, schema_of_metric
+from ..._metrics.counters import Counters
+from ..._policy import Bulkhead, ChronoUnit, Deadline, Policy, RateLimit, Timeout, seconds
+from ..._strategy.gate import Gate, Tell
+from .strategy import ObservedBulkhead, ObservedGate, ObservedRateLimit
+
+OBSERVED = Metric(
+    "ft.observed.total",
+    "counter",
+    "The number of attempts that a policy would have refused, or ended, which is only observed",
+    ("policy",),
+    {policy.annotation: (policy.annotation,) for policy in Policy.__subclasses__() if policy.is_observable},
+)
+"""Counted for each policy that is observed."""
+
+
+def _observer(name: str, kind: type[Policy], counters: Counters | None) -> Tell:
+    from .layer import Observer
+
+    return Observer(name, kind.annotation, counters, OBSERVED.series((kind.annotation,)))
+
+
+@cache
+def _schema(annotation: str) -> Schema:
+    return schema_of_metric(OBSERVED, annotation)
+
+
+def _gate(gate: Gate, policy: Policy, binding: Binding) -> Gate:
+    tell = binding.tell_of(type(policy))
+    return gate if tell is None else ObservedGate(gate, tell)
+
+
+def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
+    tell = binding.tell_of(RateLimit)
+    return (limit, may_wait) if tell is None else (ObservedRateLimit(limit, tell), False)
+
+
+def _permits(permits: Any, may_queue: bool, binding: Binding) -> Any:
+    tell = binding.tell_of(Bulkhead)
+    return permits if tell is None else ObservedBulkhead(permits, tell, may_wait=may_queue)
+
+
+OBSERVE = Row(
+    gate=_gate,
+    limit=_limit,
+    permits=_permits,
+    observer=_observer,
+    schema_of_observed=lambda kind: _schema(kind.annotation),
+    metrics=(OBSERVED,),
+)
+
+
+def _around_calls(_: object, binding: Binding) -> Layer | None:
+    policy, tell = binding.policies.get(Deadline), binding.tell_of(Deadline)
+    if tell is None or not isinstance(policy, Deadline) or not policy.value:
+        return None
+    from .layer import timed
+
+    return timed(seconds(policy.value, ChronoUnit.MILLIS), tell)
+
+
+OBSERVED_DEADLINE = Row(layer=_around_calls)
+
+
+def _around_attempts(_: object, binding: Binding) -> Layer | None:
+    return None if binding.is_block else _timed_attempts(binding)
+
+
+def _timed_attempts(binding: Binding) -> Layer | None:
+    policy, tell = binding.policies.get(Timeout), binding.tell_of(Timeout)
+    if tell is None or not isinstance(policy, Timeout) or not policy.value:
+        return None
+    from .layer import timed
+
+    limit = seconds(policy.value, policy.unit)
+    return timed(limit, tell, binding.strategies.get(Timeout).adaptive(limit) if policy.adaptive else None)
+
+
+def _around_block(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
+    timed = _timed_attempts(body.binding) if body.binding.is_block else None
+    if timed is None:
+        return function
+    call = timed(lambda args, kwargs: function(*args, **kwargs), body.environment)
+    return lambda *args, **kwargs: call(args, kwargs)
+
+
+OBSERVED_TIMEOUT = Row(layer=_around_attempts, around_attempt=_around_block)

@@ -1,0 +1,53 @@
+"""The row of ``@partition_by``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..._call.row import Binding, Layer, Memory, Row, key_of
+from ..._metrics.catalogue import Metric, PolicyMetrics
+from ..._policy import PartitionBy
+from .strategy import Partitions
+
+
+def _limit(partitions: Partitions, policy: PartitionBy) -> None:
+    partitions.limit = policy.max_partitions
+
+
+def _of_keys(partitions: Partitions) -> Iterable[Any]:
+    return (partition.strategies for partition in partitions)
+
+
+def _layer(policy: PartitionBy, binding: Binding) -> Layer:
+    from .layer import Partitioning
+
+    partitions = binding.strategies.get(PartitionBy)
+    return Partitioning(binding.state, partitions, key_of(policy.key, binding), binding.inside)
+
+
+_SERIES = PolicyMetrics(
+    PartitionBy,
+    metrics=(
+        Metric(
+            "ft.partitions",
+            "gauge",
+            "The number of keys that have a state of their own",
+            readings={(): lambda partitions, _: len(partitions)},
+        ),
+        Metric(
+            "ft.partitions.shared.total",
+            "counter",
+            "The number of calls with a key that found no place, which share one state",
+            readings={(): lambda partitions, _: partitions.shared},
+        ),
+    ),
+)
+
+PARTITION_BY = Row(
+    PartitionBy,
+    memory=Memory(lambda name, policy, _: Partitions(policy.max_partitions), _limit, nested=_of_keys, is_per_key=False),
+    layer=_layer,
+    series=_SERIES,
+    needs_arguments=True,
+)

@@ -1,0 +1,34 @@
+"""The row of spans, one for each attempt, where ``configure(tracing="spans")`` asks for them (rule O1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..._call.row import Body, Row
+from ..._telemetry.connect import telemetry
+
+if TYPE_CHECKING:
+    from ..._call.settle import BoundPolicies
+
+
+def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
+    if not telemetry.makes_spans:
+        return function
+    from .layer import Spans
+
+    spans = Spans(body.binding.name)
+    return spans.around_awaited(function) if body.is_awaited else spans.around(function)
+
+
+def _number_attempts(policies: BoundPolicies) -> None:
+    """Pass the number of each attempt but the first to its span."""
+    if not telemetry.makes_spans or policies.retry is None:
+        return
+    from .layer import ATTEMPT
+
+    first = policies.attempt
+    policies.attempt = lambda: lambda args, kwargs, record: first()(args, {**kwargs, ATTEMPT: record.attempts}, record)
+
+
+SPANS = Row(around_attempt=_around_attempt, composed=_number_attempts)

@@ -1,0 +1,17 @@
+"""The rows of all policies, which say what each brings to a call; they stand above this room, which imports none."""
+
+from collections.abc import Callable
+from typing import Any
+
+_load: Callable[[], Any] = tuple
+
+
+def provide_rows(load: Callable[[], Any]) -> None:
+    """Set the function that imports the rows; it is called when the first function is guarded or metrics are read."""
+    global _load
+    _load = load
+
+
+def rows() -> Any:
+    """Return the rows of all policies and extensions, outermost first."""
+    return _load()
