@@ -1,1 +1,1 @@
-"""Time, and how a deadline ends a call: of a thread, a task, a greenlet."""
+"""The clock, and the deadlines of threads, tasks and greenlets."""

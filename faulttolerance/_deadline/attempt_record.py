@@ -1,4 +1,4 @@
-"""The record of one attempt: the identity by which it takes permits, what it gives back, and facts about it."""
+"""The record of one attempt: its identity for permits, and the facts about it."""
 
 from __future__ import annotations
 
@@ -11,43 +11,44 @@ if TYPE_CHECKING:
 
 
 class AttemptRecord:
-    """One attempt: the identity under which permits and probe places are taken, and what is to be given back.
+    """The record of one attempt, which is also the identity under which it takes permits and probe places.
 
-    It is made before anything is taken, so that nothing is lost where an interruption lands between taking and noting.
+    The record is created before the attempt takes anything. So nothing is lost when an interruption comes after a
+    permit was taken and before the record of it was made.
     """
 
-    # Attributes of the class, so that making one calls no Python: most stay as they are.
+    # Attributes of the class, so that the creation of a record calls no Python code; most keep their default.
     began = 0.0
-    """When the attempt asked to be let in, or when the turn came that it waited for."""
+    """The moment at which the attempt requested admission, or at which its turn came if it waited for one."""
     asked = 0.0
-    """When it asked to be let in, before it waited for a turn."""
+    """The moment at which the attempt requested admission, before it waited for a turn."""
     permit: object = None
-    """The key of its permit and of its probe place; ``None`` where it took neither."""
+    """The key of the permit and of the probe place; ``None`` if the attempt took neither."""
     passed = 0
-    """How many of its gates let it in."""
+    """The number of gates that admitted the attempt."""
     refused_by = ""
-    """The policy that did not let it in."""
+    """The policy that refused the attempt."""
     era: Era | None = None
-    """The state of the gate that let it in."""
+    """The state of the gate that admitted the attempt."""
     fails: bool | None = False
-    """Whether the predicate of ``@fail_when`` says that it is a failure to the gate."""
+    """Whether the predicate of ``@fail_when`` counts the attempt as a failure for the gate."""
     verdict = ""
-    """The verdict of the gate."""
+    """The verdict for the gate."""
     deadlines: ThreadDeadlines | None = None
-    """The thread whose chain of deadlines it stands in."""
+    """The deadlines of the thread in whose chain the attempt stands."""
     entry: Entry = None
-    """Its entry in that chain."""
+    """The attempt's entry in that chain."""
     deadline: TaskDeadline | None = None
-    """The deadline of the task that runs it."""
+    """The deadline of the task that runs the attempt."""
     queued = False
-    """Whether it stood in the bulkhead's queue."""
+    """Whether the attempt waited in the queue of the bulkhead."""
     admitted = False
-    """Whether the bulkhead let it in."""
+    """Whether the bulkhead admitted the attempt."""
     running_since = 0.0
-    """When it left that queue; 0.0 where it never stood in it."""
+    """The moment at which the attempt left that queue; 0.0 if it never waited there."""
     ended = 0.0
-    """When its body ended, if that was before the call heard of it; else 0.0."""
+    """The moment at which the body ended, if the call was notified later; else 0.0."""
     timed_out = False
-    """Whether its own deadline ended it."""
+    """Whether its own deadline ended the attempt."""
     limit = 0.0
-    """How long it may take, in seconds, where that adapts."""
+    """The longest duration of the attempt in seconds, if the time-out adapts."""

@@ -1,4 +1,4 @@
-"""Time and chance, in one place: everything else in the library asks the one clock that it shares."""
+"""The clock and the random numbers that all modules of the library share."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _RealLock = type(native.allocate_lock())
 
 
 class Alarm:
-    """Ends one sleep early, from any thread; whoever sleeps may set it again."""
+    """An alarm that ends one sleep early, from any thread; the sleeping thread may use it again."""
 
     __slots__ = ("_end_sleep", "_order", "rings")
 
     def __init__(self) -> None:
         self.rings = False
-        """Whether it rang, before the sleep or in it."""
+        """Whether the alarm rang, before the sleep or during it."""
         self._end_sleep: Callable[[], object] | None = None
-        # Always empty. Without the GIL, who empties it between storing and looking sees what the other one stored.
+        # Always empty. Without the GIL, clearing it orders a store before the following read, as seen by other threads.
         self._order: list[object] = []
 
     def ring(self) -> None:
-        """End the sleep; one that has yet to begin ends at once."""
+        """End the sleep; a sleep that has not started yet then ends at once."""
         self.rings = True
         self._order.clear()
         end_sleep = self._end_sleep
@@ -39,13 +39,13 @@ class Alarm:
             end_sleep()
 
     def ends(self, sleep: Callable[[], object] | None) -> None:
-        """Let it end a sleep by calling *sleep*, which looks at ``rings`` afterwards."""
+        """Use the alarm for a sleep, which ends when *sleep* is called and then reads ``rings``."""
         self._end_sleep = sleep
         self._order.clear()
 
 
 def raise_if_expired(now: float) -> None:
-    """Raise ``Interrupted`` for a deadline of this thread that has passed at *now* and has not interrupted it yet."""
+    """Raise ``Interrupted`` if a deadline of this thread has passed at *now* and has not interrupted the thread yet."""
     deadlines = deadlines_here()
     if deadlines.innermost is not None:
         if deadlines.in_flight is not None:
@@ -57,7 +57,7 @@ def raise_if_expired(now: float) -> None:
 
 
 def next_deadline() -> float:
-    """Tell when a deadline is next going to interrupt this thread; infinity: none does, minus infinity: now."""
+    """Return when a deadline next interrupts this thread: infinity means never, minus infinity means now."""
     deadlines = deadlines_here()
     soonest = inf
     for entry in unmasked(deadlines):
@@ -76,11 +76,11 @@ def _sleep(seconds: float, alarm: Alarm | None = None) -> None:
         try:
             gate.release()
         except RuntimeError:
-            pass  # it is open
+            pass  # the gate is open already
 
-    # At its deadline a sleep ends by itself, and nobody gives up a call of the main thread; so the watchdog need not
-    # open a lock there that switches greenlets.
-    outer = deadlines.gate  # of the sleep in which a signal's handler sleeps
+    # A sleep ends by itself at its deadline, and no call on the main thread is interrupted on request. So the watchdog
+    # need not release a lock there that switches greenlets.
+    outer = deadlines.gate  # the gate of an enclosing sleep, when the handler of a signal sleeps
     deadlines.gate = open_gate if isinstance(gate, _RealLock) or not deadlines.is_main else None
     try:
         if alarm is not None:
@@ -112,42 +112,42 @@ def _wall_time_of(other: Clock | type[_SystemClock]) -> Callable[[], float]:
 
 
 class SharedClock:
-    """The clock that the library uses: the system's, or another one in its place.
+    """The clock of the library: the clock of the system, or a replacement.
 
-    Its parts are attributes, so that asking it costs no call but the one of the part.
+    Its functions are stored as attributes, so that a use of the clock costs only the call of that function.
     """
 
     __slots__ = ("call_at", "changes", "is_virtual", "monotonic", "random", "sleep", "wall_time")
 
     monotonic: Callable[[], float]
-    """Seconds since some moment; never goes back."""
+    """Seconds since an arbitrary moment; never decreases."""
     random: Callable[[], float]
     """A number in [0, 1)."""
     sleep: Callable[..., None]
-    """Block the thread for seconds, or until the ``Alarm`` that may be given rings.
+    """Block the thread for a number of seconds, or until the ``Alarm`` that may be passed rings.
 
-    Raises ``Interrupted`` as soon as one of the thread's deadlines passes.
+    Raises ``Interrupted`` as soon as a deadline of the thread passes.
     """
     call_at: Callable[[float, Callable[[], object]], Timer]
-    """Run a short callback once ``monotonic()`` has reached a moment."""
+    """Run a short callback as soon as ``monotonic()`` has reached a moment."""
     changes: int
-    """How often another clock was put in place: moments from before a change say nothing after it."""
+    """The number of times that the clock was replaced; moments from before a replacement mean nothing after it."""
     is_virtual: bool
-    """Whether time is another one than the system's."""
+    """Whether the time differs from the system's."""
     wall_time: Callable[[], float]
-    """Seconds since 1970; another clock's go on from where the system's stood."""
+    """Seconds since 1970; the time of a replacement continues from the system's time."""
 
     def __init__(self) -> None:
         self.changes = 0
         self._take(_SystemClock, is_virtual=False)
 
     def use(self, other: Clock) -> None:
-        """Follow *other*, which interrupts its own sleepers and loops; deadlines interrupt nobody else meanwhile."""
+        """Use *other*, which interrupts its own sleeping threads and loops; deadlines interrupt nothing else then."""
         watchdog.pause()
         self._take(other, is_virtual=True)
 
     def use_system(self) -> None:
-        """Follow the system's time again."""
+        """Use the clock of the system again."""
         self._take(_SystemClock, is_virtual=False)
         watchdog.resume()
 
@@ -162,7 +162,7 @@ class SharedClock:
 
 
 chance = random.random
-"""A number in [0, 1), for what is no call's: the clock of a test gives its calls the same numbers each time."""
+"""A random number in [0, 1) for uses outside of calls, so that a test's clock gives its calls the same numbers."""
 
 clock = SharedClock()
-"""The one that everything in the library asks."""
+"""The clock that the whole library uses."""

@@ -1,4 +1,4 @@
-"""Deadlines of ``deadline`` and the calls that run detached from whoever made them under one (rule D4)."""
+"""Deadlines of ``deadline`` that end the detached calls made under them, and deadlines of offloaded calls (rule D4)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class RulingWatch:
-    """Ends a detached call at the nearest of the deadlines under which it was made.
+    """The watch that ends a detached call at the nearest of the deadlines under which it was made.
 
     Args:
-        deadline: The innermost of them.
-        call_later: Runs a short callback after so many seconds.
+        deadline: The innermost of these deadlines.
+        call_later: Runs a short callback after a number of seconds.
         end: Ends the call.
-        task: The task that runs the call, whose own deadlines end it without this.
+        task: The task that runs the call. Its own deadlines are skipped, because they end the call themselves.
     """
 
     __slots__ = ("__weakref__", "_call_later", "_deadline", "_end", "_task", "_timer")
@@ -42,7 +42,7 @@ class RulingWatch:
         self._timer: Timer | None = None
 
     def look(self) -> None:
-        """End the call, if the nearest one that rules has passed; else look again when it does."""
+        """End the call if the nearest ruling deadline has passed; otherwise schedule the next check for that moment."""
         end, nearest = self._end, nearest_ruling(self._deadline, self._task)
         if end is None or nearest is None:
             return
@@ -54,34 +54,34 @@ class RulingWatch:
             self._timer = self._call_later(seconds, partial(while_alive, ref(self), RulingWatch.look))
 
     def cancel(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         self._end = None
         if self._timer is not None:
             self._timer.cancel()
 
 
 class CallDeadline(TaskDeadline):
-    """The deadline of an offloaded call, which no loop watches."""
+    """The deadline of an offloaded call, which no event loop watches."""
 
     __slots__ = ("__weakref__", "_ends", "_timer")
 
     _ends: list[Callable[[TaskDeadline], object]]
-    """Ends what the call waits for, as long as it is watched."""
+    """The callbacks that end the wait of the call; empty when the deadline is no longer watched."""
     _timer: Timer
 
     def watch(self, end: Callable[[TaskDeadline], object]) -> Self:
-        """Have *end* called when it passes."""
+        """Call *end* when the deadline passes."""
         self._ends = [end]
         self._timer = clock.call_at(self.when, partial(while_alive, ref(self), CallDeadline.expire))
         return self
 
     def cancel(self) -> None:
-        """Watch it no more."""
+        """Stop watching the deadline."""
         self._timer.cancel()
-        self._ends.clear()  # which refers to the call
+        self._ends.clear()  # the callbacks refer to the call
 
     def expire(self) -> None:
-        """End what the call waits for; an ``uninterruptible`` block holds back its body, and not the call."""
+        """End the wait of the call; an ``uninterruptible`` block holds back the body of the call, but not the call."""
         if self.counts is self:
             self.state = EXPIRED
             for end in [*self._ends]:
@@ -89,11 +89,11 @@ class CallDeadline(TaskDeadline):
 
 
 _NO_QUEUE: Any = SimpleNamespace(ident=0, loop=None, pending={})
-"""Stands for the queue of a deadline that no loop watches; nothing is ever stored in it."""
+"""Replaces the queue of a deadline that no loop watches; it stays empty."""
 
 
 def begin_call_deadline(seconds: float, when: float, what: str) -> CallDeadline:
-    """Begin the deadline of an offloaded call, which passes at *when*."""
+    """Start and return the deadline of an offloaded call, which passes at *when*."""
     deadline = CallDeadline()
     deadline.start(when, standing(current.get()))
     deadline.queue = _NO_QUEUE

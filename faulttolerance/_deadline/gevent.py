@@ -1,8 +1,8 @@
-"""Deadlines of greenlets of a gevent hub: its timer raises the interruption where a greenlet waits (rule S4).
+"""Deadlines of greenlets of a gevent hub, whose timer interrupts a waiting greenlet (rule S4).
 
-A hub runs on the thread of its greenlets, and only while all of them wait. So a greenlet that the hub looks at stands
-where it gave way, in a call that has taken nothing yet, and nothing happens between the look and the interruption.
-gevent is never imported here: a thread without a hub has no greenlets to wait for.
+A hub runs on the thread of its greenlets, and only while all of them wait. So a greenlet that the hub examines stands
+in a call that has switched to the hub and has taken nothing yet. Nothing happens between the examination and the
+interruption. This module never imports gevent: a thread without a hub has no greenlets that could wait.
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ from .threads.watchdog import watchdog
 
 _SOON = 0.001
 _SELDOM = 0.05
-"""Seconds until the next look at a greenlet that stood badly: as long as it is late by ten times that, and at most."""
+"""The shortest and longest delay, in seconds, before a greenlet in an unsafe place is examined again.
+
+In between, the delay is a tenth of the lateness.
+"""
 _PUTTING_BACK = frozenset({"__exit__", "_acquire_restore", "release"})
-"""Functions that wait for a lock which what follows an exception is going to give back."""
+"""Functions that wait for a lock which the cleanup after an exception is going to release."""
 
 
 def hub_here() -> Any:
-    """Return the hub of gevent that the running thread has; ``None`` where it has none."""
+    """Return the hub of gevent that the running thread has, or ``None``."""
     hubs = sys.modules.get("gevent._hub_local")
     return hubs.get_hub_if_exists() if hubs is not None else None
 
 
 def make_hub_here() -> bool:
-    """Let the running thread have a hub before it waits, if sockets wait by one; tell whether they do.
+    """Create the hub of the running thread if gevent has patched sockets; return whether it has.
 
-    A hub imports modules when it is made, by locks that are gevent's: two threads that make theirs at once wait for
-    each other for ever.
+    The creation of a hub imports modules, under import locks of gevent. Two threads that created their hubs at the same
+    time would wait for each other for ever.
     """
     patcher = sys.modules.get("gevent.monkey")
     if patcher is None or not patcher.is_module_patched("socket"):
@@ -50,25 +53,26 @@ def make_hub_here() -> bool:
 
 
 class HubWatch:
-    """Interrupts one greenlet of a hub at its deadlines, with one timer for the next of them."""
+    """The watch that interrupts one greenlet of a hub at its deadlines, with one timer for the nearest of them."""
 
     def __init__(self, deadlines: ThreadDeadlines, hub: Any, greenlet: Any) -> None:
         self._deadlines = ref(deadlines)
-        self._greenlet = ref(greenlet, self._stop)  # a timer would keep it until its time has come
+        self._greenlet = ref(greenlet, self._stop)  # weak: a running timer would keep the greenlet alive
         self._loop = hub.loop
         self._ident = get_ident()
         self._timer: Any = None
         self._is_first = greenlet.parent is None
-        """Whether this is the greenlet with which the thread began: it does not end, and may wait for the hub to end,
-        which it only does when there is no timer any more."""
+        """Whether this is the first greenlet of its thread.
+
+        That greenlet does not end. It may wait for the hub to end, and the hub ends only when no timer is left."""
         self._turns: Any = None
         self.next = inf
-        """When the timer is due."""
+        """The moment at which the timer is due."""
         if hasattr(greenlet, "rawlink"):
-            greenlet.rawlink(self._stop)  # who keeps a greenlet that has ended does not keep the hub waiting
+            greenlet.rawlink(self._stop)  # a reference to a greenlet that has ended must not keep the hub running
 
     def wake_at(self, when: float) -> None:
-        """Look at the greenlet at *when*; called on its thread."""
+        """Schedule an examination of the greenlet at *when*; called on the greenlet's thread."""
         if when >= self.next:
             return
         self.next = when
@@ -81,7 +85,7 @@ class HubWatch:
             self._turns.start(self._stop_if_over)
 
     def look_soon(self) -> None:
-        """Look at the greenlet when the hub next runs; called on any thread."""
+        """Schedule an examination of the greenlet for the hub's next turn; called on any thread."""
         if get_ident() == self._ident:
             self._loop.run_callback(self._look)
         else:
@@ -89,11 +93,11 @@ class HubWatch:
 
     def _stop(self, _: object) -> None:
         timer, self._timer, self.next = self._timer, None, inf
-        if timer is not None and get_ident() == self._ident:  # elsewhere it only does nothing when it is due
+        if timer is not None and get_ident() == self._ident:  # on another thread, the timer runs out without effect
             timer.stop()
 
     def _stop_if_over(self) -> None:
-        """Forget the timer if no call is under way; called at each turn of the hub."""
+        """Stop the timer if no call is under way; called at each turn of the hub."""
         deadlines = self._deadlines()
         if deadlines is None or deadlines.innermost is None:
             turns, self._turns = self._turns, None
@@ -127,10 +131,10 @@ class HubWatch:
 
     @staticmethod
     def _why_not(greenlet: Any, deadlines: ThreadDeadlines, entry: Entry, now: float) -> str | None:
-        """Return why the greenlet may not be interrupted where it waits; ``None`` where it may."""
+        """Return why the greenlet may not be interrupted at the place where it waits; ``None`` if it may."""
         frame = greenlet.gr_frame
         if frame is None:
-            return "it ran in a greenlet"  # it is the hub itself, or has not begun
+            return "it ran in a greenlet"  # the greenlet is the hub itself, or has not started
         stack, late_by = stack_of(frame), lateness(deadlines, entry, now)
         if any(step.f_code.co_name in _PUTTING_BACK for step in _waiting_frames(stack)):
             why: str | None = "it was about to take a lock again"
@@ -145,12 +149,12 @@ class HubWatch:
 
 
 def _waiting_frames(stack: Stack) -> Stack:
-    """Return the frames of the code, made for waiting, in which the greenlet waits."""
+    """Return the innermost frames that belong to gevent or ``threading``, in which the greenlet waits."""
     return tuple(takewhile(lambda step: module_of(step).partition(".")[0] in ("gevent", "threading"), stack))
 
 
 def watch_in_hub(deadlines: ThreadDeadlines) -> HubWatch | None:
-    """Let the hub of this thread interrupt the running greenlet, which has *deadlines*; ``None``: there is none."""
+    """Return the watch by which this thread's hub interrupts the running greenlet; ``None`` if there is no hub."""
     watch: HubWatch | None = deadlines.hub_watch
     if watch is None:
         hub = hub_here()

@@ -1,9 +1,10 @@
-"""Deadlines of the running thread: how an attempt begins and concludes one, and how much time is left.
+"""Deadlines of the running thread: start, conclusion and remaining time.
 
-An attempt begins a deadline by the plain store ``deadlines.innermost = (when, deadlines.innermost)``, having noted
-*deadlines* and what stood there before, so that it can take the deadline back whatever happens. It does so by the plain
-store ``deadlines.innermost = outer``, as the first thing after the body, and asks ``conclude`` then. An interruption
-that was sent before may be raised from whatever is called next; it is expected until ``conclude`` has returned.
+An attempt starts a deadline with the plain store ``deadlines.innermost = (when, deadlines.innermost)``. Before that it
+records *deadlines* and the previous entry, so that it can always remove the deadline. It removes the deadline with the
+plain store ``deadlines.innermost = outer`` as the first step after the body, and then calls ``conclude``. An
+interruption that was sent earlier may be raised in any function that is called next. The attempt expects it until
+``conclude`` has returned.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 NOT_WANTED = "interrupt=False"
 
 _LATE = 0.05
-"""Seconds after its deadline from which on it is said where a call stood; Python code is usually interrupted before."""
+"""The lateness in seconds from which on a note reports the place of the call; Python code is usually faster."""
 
 
 def be_watched(deadlines: ThreadDeadlines, when: float) -> None:
-    """See to it that the watchdog looks at *deadlines* by *when*, and that its thread can be interrupted then.
+    """Wake the watchdog for a deadline of *deadlines* at *when*, and prepare the thread for an interruption.
 
-    To be called where ``not deadlines.is_ready or when < watchdog.next``.
+    To be called if ``not deadlines.is_ready or when < watchdog.next``.
     """
     if "gevent" in modules and len(deadlines.innermost) == 2 and not watchdog.is_paused:
         watch = watch_in_hub(deadlines)
@@ -58,7 +59,7 @@ def be_watched(deadlines: ThreadDeadlines, when: float) -> None:
 
 
 def settle(deadlines: ThreadDeadlines, entry: Entry) -> None:
-    """Withdraw the interruption that is on its way to this thread for *entry*, which is over."""
+    """Withdraw the interruption that is on its way to this thread for *entry*, whose call is over."""
     if deadlines.in_flight is entry:
         withdraw(deadlines)
 
@@ -66,12 +67,12 @@ def settle(deadlines: ThreadDeadlines, entry: Entry) -> None:
 def conclude(
     record: AttemptRecord, error: BaseException | None, message: Callable[[AttemptRecord], str]
 ) -> BaseException | None:
-    """Return the outcome of an attempt whose deadline was taken back: *error*, nothing, or ``TimeoutException``.
+    """Return the outcome of an attempt whose deadline was removed: *error*, ``None``, or ``TimeoutException``.
 
     Args:
-        record: The attempt; ``timed_out`` is set where it ends by its own deadline.
-        error: What the body raised, or an ``Interrupted`` that was raised after it; ``None``: it returned.
-        message: Gives what the ``TimeoutException`` of *record* is to say.
+        record: The attempt; sets its ``timed_out`` if its own deadline ended it.
+        error: The exception of the body, or an ``Interrupted`` that was raised after the body; ``None``: it returned.
+        message: Returns the message of the ``TimeoutException`` of *record*.
     """
     deadlines, entry = record.deadlines, record.entry
     assert deadlines is not None
@@ -95,9 +96,9 @@ def conclude_at(
     ended: float,
     message: Callable[[AttemptRecord], str],
 ) -> BaseException | None:
-    """Say the same of one that *ended* under *entry*, in its caller's thread or in one of the pool."""
+    """Return the outcome of an attempt that *ended* under *entry*, on the caller's thread or a thread of the pool."""
     is_own, was_interrupted = _is_own(deadlines, entry, error), id(entry) in deadlines.sent
-    if not is_late(error, ended, entry[0], is_own, was_interrupted):  # as nearly all: no text is made for these
+    if not is_late(error, ended, entry[0], is_own, was_interrupted):  # the usual case, which formats no text
         record.timed_out = False
         return error
     outcome = deadline_outcome(
@@ -116,7 +117,7 @@ def conclude_at(
 
 
 def _tell_where_it_stood(deadlines: ThreadDeadlines, entry: Entry, ended: float, outcome: BaseException) -> None:
-    """Say in the note of a late end, and in one line of the log, where the watchdog saw the body at its deadline."""
+    """Add to the note of a late outcome, and to the log, where the watchdog saw the body at its deadline."""
     pending = deadlines.pending_interrupt
     if pending is None or pending.entry is not entry or pending.sighting is None:
         return
@@ -128,13 +129,13 @@ def _tell_where_it_stood(deadlines: ThreadDeadlines, entry: Entry, ended: float,
 def _is_own(deadlines: ThreadDeadlines, entry: Entry, error: BaseException | None) -> bool:
     if isinstance(error, Interrupted):
         return error.owner is entry
-    # The loop that ran in the call was told to end, and did so in its own way.
+    # The loop inside the call was cancelled for this deadline, and raised its own exception.
     return deadlines.cancelled is entry and isinstance(error, sys.modules["asyncio"].CancelledError)
 
 
 def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
     if deadlines.called is entry:
-        return ""  # it ended by what on_deadline called
+        return ""  # a function of on_deadline ended the call
     if len(entry) == 3:
         return str(entry[2])
     if clock.is_virtual:
@@ -157,7 +158,7 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
 
 @cache
 def _tell_of_greenlets() -> None:
-    """Say once that there are calls that no deadline interrupts, and what does."""
+    """Log once that deadlines do not interrupt some calls of greenlets, and what to use instead."""
     log(
         WARNING,
         "deadlines interrupt no call that runs in a greenlet without a hub of gevent, nor one during which other"
@@ -167,9 +168,9 @@ def _tell_of_greenlets() -> None:
 
 
 def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:
-    """Raise ``Interrupted`` in the thread of *deadlines* while *entry* stands in its chain, whatever the clock says.
+    """Raise ``Interrupted`` in the thread of *deadlines* while *entry* stands in its chain, regardless of the clock.
 
-    *entry* may be about to be put there.
+    *entry* may also be added to the chain shortly after this call.
     """
     deadlines.requested[id(entry)] = (entry, clock.monotonic())
     if deadlines.is_greenlet:
@@ -182,20 +183,20 @@ def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:
 
 
 def see_to(deadlines: ThreadDeadlines) -> None:
-    """Have *deadlines* looked at, one of which has passed; called on any thread."""
+    """Schedule an examination of *deadlines*, of which a deadline has passed; called on any thread."""
     if deadlines.hub_watch is not None:
         deadlines.hub_watch.look_soon()
     else:
         watchdog.wake()
 
 
-_get_current = current.get  # each call finds it anew otherwise
+_get_current = current.get  # bound once: an attribute look-up in each call costs time
 
 
 def remaining() -> float | None:
-    """Return the seconds left to the innermost deadline of the running call, the nearest one where they differ.
+    """Return the seconds left until the nearest deadline of the running call, including the deadlines around it.
 
-    0.0 once it has passed, ``None`` where there is none; in threads and in coroutines.
+    Returns 0.0 after the deadline has passed, and ``None`` if there is no deadline. Works in threads and in coroutines.
     """
     soonest = inf
     entry = (this_thread.deadlines if "greenlet" not in modules else deadlines_here()).innermost
@@ -214,7 +215,7 @@ def remaining() -> float | None:
 
 
 def sleep(seconds: float) -> None:
-    """Block the thread for *seconds*; any interruption ends it, at once and on every thread.
+    """Block the thread for *seconds*; every interruption ends the sleep at once, on every thread.
 
     Raises:
         Interrupted: A deadline of the running call passed, or the call was cancelled.

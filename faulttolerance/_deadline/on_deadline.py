@@ -1,4 +1,4 @@
-"""A block of an application's code with something of its own to call when a deadline passes (rule S1)."""
+"""A block of the application's code with a function that is called when a deadline passes (rule S1)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class _Exit:
-    """Gives the ``__exit__`` of a block, in C code: no exception of a signal comes before its first step."""
+    """The descriptor of ``__exit__``, which is C code, so that no signal handler raises before its first step."""
 
     def __get__(self, block: on_deadline | None, owner: type | None = None) -> Callable[..., None]:
-        # A ``with`` statement asks for it before it enters; ``contextlib.ExitStack`` asks the class.
+        # A ``with`` statement reads it before it enters the block; ``contextlib.ExitStack`` reads it from the class.
         return _leave_by_hand if block is None else block._prepare()
 
 
@@ -35,16 +35,16 @@ def _leave_by_hand(block: on_deadline, *_: object) -> None:
 
 
 class on_deadline:  # noqa: N801
-    """A ``with`` block inside a guarded body for whose sake *cancel* is called when the nearest deadline passes.
+    """A ``with`` block inside a guarded body that calls *cancel* when the nearest deadline passes.
 
-    For what no interruption ends: C code, and blocking calls off the main thread. ``connection.interrupt`` of sqlite3,
-    ``connection.cancel`` of psycopg, ``call.cancel`` of gRPC, ``sock.shutdown`` make them fail, and what the body then
-    raises becomes the cause of ``TimeoutException``.
+    Use it for code that no interruption ends: C code, and blocking calls off the main thread. ``connection.interrupt``
+    of sqlite3, ``connection.cancel`` of psycopg, ``call.cancel`` of gRPC and ``sock.shutdown`` make such code fail. The
+    exception that the body then raises becomes the cause of ``TimeoutException``.
 
-    *cancel* is called once at most, without arguments, on a thread of the library; by the event loop, before the task
-    is cancelled, where the deadline is that of a coroutine. It never is once the block was left, which waits for a call
-    that is under way. What it raises is logged. Without a deadline, and for those that an ``uninterruptible()`` block
-    holds back, the block does nothing.
+    *cancel* is called at most once, without arguments, on a thread of the library. For the deadline of a coroutine, the
+    event loop calls it before it cancels the task. *cancel* is never called after the block was left; the end of the
+    block waits for a call that is under way. An exception of *cancel* is logged. The block does nothing if there is no
+    deadline, or for deadlines that an ``uninterruptible()`` block holds back.
 
     Raises:
         TypeError: *cancel* cannot be called, or is a coroutine function.
@@ -80,15 +80,15 @@ class on_deadline:  # noqa: N801
         registration = self._prepared[get_ident()] = _Registration(self._cancel)
         steps = self._until_left(registration)
         next(steps)
-        # Called with the three arguments of ``__exit__``, this goes on with the generator, and gives ``None``.
+        # ``partial(max, None, key=steps.send)`` takes three arguments, resumes the generator, and returns ``None``.
         return partial(max, None, key=steps.send)
 
     def _until_left(self, registration: _Registration) -> Generator[int, object, None]:
         try:
-            yield 0  # inside: going on here is the first moment at which a handler may raise
+            yield 0  # inside the block: a signal handler may raise from the resumption on
             self._leave(registration)
         except GeneratorExit:
-            raise  # it was never entered
+            raise  # the block was never entered
         except BaseException:
             self._leave(registration)
             raise
@@ -96,7 +96,7 @@ class on_deadline:  # noqa: N801
             yield 0
 
     def _leave(self, registration: _Registration | None) -> None:
-        """Leave one entry; the last one, where *registration* was never entered. Each step may be taken twice."""
+        """Leave the entry *registration*, or the last entry if that was not entered. Each step may be repeated."""
         if registration is not None and registration.has_begun:
             self._forget(registration)
         elif self._entered:
@@ -109,17 +109,17 @@ class on_deadline:  # noqa: N801
 
 
 class _Registration:
-    """One entry into a block, and what is to call its ``cancel``."""
+    """One entry into a block, with the mechanism that calls its ``cancel``."""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._cancel = Cancel(function, lock_here())
         self._place: dict[Cancel, None] = {}
         self._timer: Timer | None = None
         self.has_begun = False
-        """Whether it was entered."""
+        """Whether the block was entered."""
 
     def begin(self) -> None:
-        """Wait for the nearest deadline of the running call, if there is one."""
+        """Register for the nearest deadline of the running call, if there is a deadline."""
         self.has_begun = True
         cancel, deadlines = self._cancel, deadlines_here()
         when, entry = _nearest_of_thread(deadlines)
@@ -139,7 +139,7 @@ class _Registration:
         self._timer = clock.call_at(cancel.when, partial(_look, deadlines))
 
     def end(self) -> None:
-        """Wait no more; each step may be taken twice."""
+        """Remove the registration; each step may be repeated."""
         self._cancel.drop()
         self._place.pop(self._cancel, None)
         if self._timer is not None:
@@ -155,7 +155,7 @@ def _nearest_of_thread(deadlines: ThreadDeadlines) -> tuple[float, Entry]:
 
 
 def _nearest_of_task(before: float) -> TaskDeadline | None:
-    """Return the nearest deadline that counts for the running context, and is nearer than *before*."""
+    """Return the nearest deadline before *before* that counts for the running context, or ``None``."""
     nearest = None
     deadline = standing(current.get())
     while deadline is not None:
@@ -166,7 +166,7 @@ def _nearest_of_task(before: float) -> TaskDeadline | None:
 
 
 def _is_of_running_loop(deadline: TaskDeadline) -> bool:
-    """Tell whether the loop that watches *deadline* runs on this thread, and so what is called may belong to it."""
+    """Return whether the loop that watches *deadline* runs on this thread, so that *cancel* may use the loop."""
     loop = loop_here()
     if loop is None or isinstance(deadline, Inherited):
         return False

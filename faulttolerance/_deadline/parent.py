@@ -1,4 +1,4 @@
-"""Deadlines of the thread that offloads a call, as far as they count for that call."""
+"""Deadlines of a thread that offloads a call, as they count for that call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .threads.chain import BlockDeadline, Entry, HandedOn, ThreadDeadlines, chai
 class Inherited(TaskDeadline):
     """One deadline of the thread that offloaded a call; it counts while its own call lasts.
 
-    It does so for good once that call has timed out, where it decides on further attempts: nobody waits for them.
+    It counts for ever if its own call has timed out: no caller awaits further attempts then, so it prevents them.
     """
 
     __slots__ = ("deadlines", "entry", "was_missed")
@@ -30,12 +30,12 @@ class Inherited(TaskDeadline):
 
     @property
     def counts(self) -> TaskDeadline | None:  # type: ignore[override]
-        """Itself as long as its call lasts; afterwards the one that encloses it."""
+        """Itself while its call lasts; afterwards the deadline that encloses it."""
         return self if self.was_missed or stands(self.deadlines, self.entry) else self.previous
 
 
 def inherit(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None) -> list[Inherited]:
-    """Return the deadlines of the thread of *deadlines*, the innermost one last, inside *enclosing*."""
+    """Return the deadlines of the thread of *deadlines* inside *enclosing*, the innermost deadline last."""
     inherited: list[Inherited] = []
     for entry in reversed([*chain(deadlines)]):
         if type(entry) is HandedOn:
@@ -46,7 +46,7 @@ def inherit(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None) -> list[
 
 
 def pass_on(deadlines: ThreadDeadlines, entry: Entry) -> None:
-    """Tell the calls that were offloaded under *entry* that its own call has timed out."""
+    """Notify the calls that were offloaded under *entry* that the call of *entry* has timed out."""
     for heir in list(deadlines.heirs):
         if heir.entry is entry:
             heir.was_missed = True

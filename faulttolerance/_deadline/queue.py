@@ -1,7 +1,7 @@
-"""Deadlines of coroutines: the task is cancelled, and told apart from a cancellation that came from outside.
+"""Deadlines of coroutines, which cancel the task, and the distinction from a cancellation from outside.
 
-Every deadline of one length on one loop stands in one ordered dict, oldest first, and the loop has one timer for the
-oldest. A call that ends in time costs an insertion and a removal; the timer finds out later that it is gone.
+All deadlines of one length on one loop stand in one ordered dict, the oldest first, and the loop has one timer for the
+oldest. A call that ends in time costs an insertion and a removal; the timer notices later that the deadline is gone.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from .attempt_record import AttemptRecord
 from .clock import clock
 from .task import CANCELLED, EXPIRED, NO_TASK, OWED, RUNS, TaskDeadline, current
 
-_QUEUES = "__faulttolerance_deadlines__"  # ``begin_deadline`` reads the attribute itself
+_QUEUES = "__faulttolerance_deadlines__"  # ``begin_deadline`` reads the attribute without this constant
 
 if sys.version_info >= (3, 12):
     current_task = asyncio.current_task
 else:
-    # What ``current_task`` asks there, without a Python call.
+    # The look-up of ``current_task`` in these versions, without a Python call.
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
 _modules = sys.modules
 _get_loop = asyncio._get_running_loop
-_get_current, _set_current = current.get, current.set  # each call finds them anew otherwise, at 40 ns
+_get_current, _set_current = current.get, current.set  # bound once: the look-up in each call costs 40 ns
 
 
 class Expiry:
-    """A short callback that is due after a time that many others have, on their loop."""
+    """A short callback that is due after a duration which many callbacks on the loop share."""
 
     __slots__ = ("_callback", "queue", "when")
 
@@ -46,11 +46,11 @@ class Expiry:
         queue_of(loop, seconds).add(self)
 
     def expire(self) -> None:
-        """Call back."""
+        """Call the callback."""
         self._callback()
 
     def cancel(self) -> None:
-        """Forget the callback."""
+        """Remove the callback."""
         self.queue.pending.pop(self, None)
 
 
@@ -63,25 +63,25 @@ class DeadlineQueue:
         self.loop = loop
         self.seconds = seconds
         self.ident = 0
-        """The thread that ran the loop when a deadline was last about to come in here."""
+        """The thread that ran the loop when a deadline was last about to be added."""
         self.pending: dict[TaskDeadline | Expiry, None] = {}
         self.timer: asyncio.TimerHandle | None = None
 
     def add(self, deadline: TaskDeadline | Expiry) -> None:
-        """Watch *deadline*, which passes later than every other one in here."""
+        """Watch *deadline*, which passes later than all others in this queue."""
         deadline.queue = self
         self.pending[deadline] = None
         if self.timer is None:
             self.arm(deadline.when)
 
     def arm(self, when: float) -> None:
-        """Look again at *when*, as nothing else is going to."""
+        """Schedule the next check of the queue at *when*; no other check is scheduled."""
         seconds = max(0.0, when - clock.monotonic())
         self.timer = self.loop.call_later(seconds, to_its_end(self._tick), None)
 
     def _tick(self) -> None:
         if self.timer is not None:
-            self.timer.cancel()  # where this is called again, it may be the next one
+            self.timer.cancel()  # in a repeated call, this may already be the next timer
             self.timer = None
         while self.pending:
             oldest = next(iter(self.pending))
@@ -91,17 +91,17 @@ class DeadlineQueue:
             oldest.expire()
             self.pending.pop(oldest, None)
         queues = queues_of(self.loop)
-        if queues.get(self.seconds) is self:  # some lengths are what a caller had left, and do not come again
+        if queues.get(self.seconds) is self:  # some lengths are remaining times of callers, and do not recur
             del queues[self.seconds]
 
 
 def queues_of(loop: asyncio.AbstractEventLoop) -> dict[float, DeadlineQueue]:
-    """Give the queues of *loop* by the length of their deadlines; a loop that takes no attributes has one per call."""
+    """Return the queues of *loop* by the length of their deadlines; a new dict if the loop accepts no attributes."""
     return kept_on(loop, _QUEUES, dict)
 
 
 def queue_of(loop: asyncio.AbstractEventLoop, seconds: float) -> DeadlineQueue:
-    """Give the queue of *loop*, which runs on this thread, for deadlines of this length."""
+    """Return the queue of *loop*, which runs on this thread, for deadlines of *seconds*."""
     queues = queues_of(loop)
     queue = queues.get(seconds)
     if queue is None:
@@ -113,10 +113,10 @@ def queue_of(loop: asyncio.AbstractEventLoop, seconds: float) -> DeadlineQueue:
 def begin_deadline(
     seconds: float, when: float, what: str, make: Callable[[], TaskDeadline] = TaskDeadline
 ) -> TaskDeadline:
-    """Begin a deadline of the running task that passes at *when*, in *seconds*; *make* makes what stands for it.
+    """Start and return a deadline of the running task that passes at *when*, in *seconds*; *make* creates the object.
 
     Raises:
-        FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
+        FaultToleranceException: The running task is not a task of asyncio, and *what* needs one.
     """
     latest = _get_current()
     task, queue, ident = latest.task, latest.queue, get_ident()
@@ -127,7 +127,7 @@ def begin_deadline(
         task = current_task(loop)
         if task is None:
             task = NO_TASK
-        try:  # as ``queue_of``, without a call: nearly every request is a task of its own
+        try:  # as ``queue_of``, without a call: nearly every request runs in a new task
             queue = loop.__faulttolerance_deadlines__[seconds]  # type: ignore[attr-defined]
             queue.ident = ident
         except (AttributeError, KeyError):
@@ -149,7 +149,7 @@ def begin_deadline(
     try:
         deadline.counts = deadline
         _set_current(deadline)
-        # Last, and nothing is called any more: its caller has the deadline before anything can come in between.
+        # Last, and followed by no call: the caller holds the deadline before any exception can come in between.
         queue.pending[deadline] = None
     except BaseException:
         deadline.counts = previous
@@ -160,11 +160,11 @@ def begin_deadline(
 def conclude(
     record: AttemptRecord, error: BaseException | None, message: Callable[[AttemptRecord], str]
 ) -> BaseException | None:
-    """Return the outcome of an attempt whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
+    """Return the outcome of an attempt whose deadline was removed: *error*, ``None``, or ``TimeoutException``."""
     deadline = record.deadline
     assert deadline is not None
     if deadline.state == CANCELLED and deadline.task.uncancel() > deadline.cancelling and error is not None:
-        return error  # cancelled from outside as well: that one must not be lost
+        return error  # also cancelled from outside, and that cancellation must not be lost
     return conclude_at(record, deadline, error, clock.monotonic(), message)
 
 
@@ -175,10 +175,10 @@ def conclude_at(
     ended: float,
     message: Callable[[AttemptRecord], str],
 ) -> BaseException | None:
-    """Return the same for one that *ended* under *deadline*, in its caller's task or in one of its own."""
+    """Return the outcome of an attempt that *ended* under *deadline*, in its caller's task or in its own."""
     was_interrupted = deadline.state >= EXPIRED
     is_own = was_interrupted and isinstance(error, asyncio.CancelledError)
-    if not is_late(error, ended, deadline.when, is_own, was_interrupted):  # as nearly all: no text is made for these
+    if not is_late(error, ended, deadline.when, is_own, was_interrupted):  # the usual case, which formats no text
         record.timed_out = False
         return error
     outcome = deadline_outcome(

@@ -1,4 +1,4 @@
-"""The deadlines under which the running task works, inherited by the tasks and threads that it starts."""
+"""The deadlines of the running task, which the tasks and threads that it starts inherit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from .threads.cancels import Cancel
 
 RUNS: Final = 0
-"""It has not passed, or nobody has looked yet."""
+"""The deadline has not passed, or its passing was not noticed yet."""
 OWED: Final = 1
-"""It passed while it was held back; the task is interrupted at the end of the outermost ``uninterruptible`` block."""
+"""The deadline passed while it was held back; the task is interrupted at the end of the ``uninterruptible`` block."""
 EXPIRED: Final = 2
-"""It passed, and the task was interrupted otherwise than by asking it to cancel."""
+"""The deadline passed, and the task was interrupted without a request to cancel."""
 CANCELLED: Final = 3
-"""It passed, and the task was asked to cancel."""
+"""The deadline passed, and the task was requested to cancel."""
 
 
 class _NoTask:
@@ -34,44 +34,44 @@ class _NoQueue:
 
 
 NO_TASK: Any = _NoTask()
-"""Stands for the task where none runs the coroutine, or none is to be cancelled."""
+"""Replaces the task if no task runs the coroutine, or no task is to be cancelled."""
 NO_QUEUE: Any = _NoQueue()
-"""Stands for the queue of a deadline that stands in none; no thread runs its loop."""
+"""Replaces the queue of a deadline that stands in no queue; no thread runs its loop."""
 
 
 class TaskDeadline:
-    """One deadline of a guarded coroutine; links to the one that encloses it.
+    """One deadline of a guarded coroutine, linked to the deadline that encloses it.
 
-    A context variable holds the one that began last, and is set for each: what a task or a thread inherits that is
-    started meanwhile are the deadlines that stand then, and none that begins later. Nothing is taken back from the
-    variable: whoever looks goes on to the one that ``counts``, wherever it was inherited.
+    A context variable holds the deadline that started last, and each deadline sets it. So a task or thread that is
+    started meanwhile inherits the deadlines that stand at that moment, and none that starts later. The variable is
+    never reset: every reader moves on to the deadline that ``counts``, wherever the variable was inherited.
     """
 
     __slots__ = ("_blocks", "_cancels", "_rules", "cancelling", "counts", "previous", "queue", "state", "task", "when")
 
     when: float
-    """When it passes, on the shared clock."""
+    """The moment at which the deadline passes, on the shared clock."""
     previous: TaskDeadline | None
-    """The deadline that encloses it."""
+    """The deadline that encloses this deadline."""
     task: Any
     """The task to cancel, or ``NO_TASK``."""
     cancelling: int
-    """How many cancellations the task had been asked for when the deadline began."""
+    """The number of cancellations that had been requested of the task when the deadline started."""
     queue: DeadlineQueue
-    """The queue that watches it, or ``NO_QUEUE``."""
+    """The queue that watches the deadline, or ``NO_QUEUE``."""
     state: int
-    """``RUNS``, or what became of it."""
+    """``RUNS``, ``OWED``, ``EXPIRED`` or ``CANCELLED``."""
     counts: TaskDeadline | None
-    """Itself as long as its call lasts; afterwards the one that encloses it."""
+    """Itself while its call lasts; afterwards the deadline that encloses it."""
     _blocks: dict[object, None]
-    """The ``uninterruptible`` blocks that hold it back; not there before one does."""
+    """The ``uninterruptible`` blocks that hold the deadline back; missing before the first block."""
     _cancels: dict[Cancel, None]
-    """What ``on_deadline`` has called before the task is interrupted; not there before a block of it."""
+    """The functions that ``on_deadline`` calls before the task is interrupted; missing before the first block."""
     _rules: bool
-    """Whether it is one of ``deadline``; not there where it is not."""
+    """Whether the deadline is of ``deadline``; missing if it is not."""
 
     def start(self, when: float, previous: TaskDeadline | None) -> None:
-        """Take values; not an ``__init__``, which the one that is made for each attempt does without."""
+        """Set the values; not an ``__init__``, because the deadline of an attempt is created without this call."""
         self.when = when
         self.previous = previous
         self.task = NO_TASK
@@ -81,18 +81,18 @@ class TaskDeadline:
         self.counts = self
 
     def end(self) -> None:
-        """Take the deadline back: the attempt is over."""
+        """Remove the deadline, because the attempt is over."""
         self.counts = self.previous
         self.queue.pending.pop(self, None)
 
     def expire(self) -> None:
-        """Interrupt the task, now that the deadline has passed; later where that is held back."""
+        """Interrupt the task, now that the deadline has passed; later if a block holds the deadline back."""
         if self.state >= EXPIRED:
             return
         if self.is_held:
             self.state = OWED
             if self.is_held:
-                return  # and not let go on another thread, which did not see that it was owed
+                return  # still held: no other thread released it before it could see ``OWED``
         for cancel in reversed([*getattr(self, "_cancels", ())]):
             if cancel.claim():
                 cancel.make()
@@ -101,34 +101,34 @@ class TaskDeadline:
         try:
             self.state = CANCELLED if task.cancel() else EXPIRED
         except BaseException:
-            if task.cancelling() > before:  # a signal's handler raised, and the task was asked all the same
+            if task.cancelling() > before:  # a signal's handler raised, but the cancellation was requested
                 self.state = CANCELLED
             raise
 
     def cancels_before(self) -> dict[Cancel, None]:
-        """Give what is to be called before the task is interrupted, to add something; called by its loop's thread."""
+        """Return the functions to call before the task is interrupted, for an addition by the thread of its loop."""
         if not hasattr(self, "_cancels"):
             self._cancels = {}
         return self._cancels
 
     @property
     def is_ruling(self) -> bool:
-        """Whether detached calls that are made under it end with it (rule D4), as those do under ``deadline``."""
+        """Whether detached calls that are made under the deadline end with it (rule D4), as under ``deadline``."""
         return getattr(self, "_rules", False)
 
     def rule(self) -> None:
-        """Let detached calls end with it that are made from now on."""
+        """Mark the deadline, so that detached calls that are made from now on end with it."""
         self._rules = True
 
     @property
     def is_held(self) -> bool:
-        """Whether an ``uninterruptible`` block holds it back."""
+        """Whether an ``uninterruptible`` block holds the deadline back."""
         return bool(getattr(self, "_blocks", None))
 
     def hold(self, block: object) -> None:
-        """Hold it back until ``let_go`` was called for the same block; from any thread."""
+        """Hold the deadline back until ``let_go`` is called for *block*; from any thread."""
         if not hasattr(self, "_blocks"):
-            # Two threads may be here at once: both take the one that was stored first.
+            # Two threads may be here at the same time: both use the dict that was stored first.
             blocks = _first_blocks.setdefault(self, {})
             if not hasattr(self, "_blocks"):
                 self._blocks = blocks
@@ -136,7 +136,7 @@ class TaskDeadline:
         self._blocks[block] = None
 
     def let_go(self, block: object) -> None:
-        """Undo ``hold``, also where that did not get to its end."""
+        """Undo ``hold`` for *block*, even if that call was interrupted."""
         _first_blocks.pop(self, None)
         getattr(self, "_blocks", {}).pop(block, None)
 
@@ -144,25 +144,25 @@ class TaskDeadline:
 _first_blocks: dict[TaskDeadline, dict[object, None]] = {}
 
 NO_DEADLINE: Final = TaskDeadline()
-"""Stands for the deadline of an attempt that has begun none, and for the one around an outermost one."""
+"""Replaces the deadline of an attempt without a deadline, and the deadline around an outermost deadline."""
 NO_DEADLINE.start(0.0, None)
 NO_DEADLINE.end()
 
 current: ContextVar[TaskDeadline] = ContextVar("faulttolerance_deadlines", default=NO_DEADLINE)
-"""The deadline that began last in the running context, or in the one from which that was copied."""
+"""The deadline that started last in the running context, or in the context from which that was copied."""
 
 
 def standing(deadline: TaskDeadline | None) -> TaskDeadline | None:
-    """Find the nearest one whose call has not ended: *deadline*, or one around it."""
+    """Return the nearest deadline whose call has not ended: *deadline*, or a deadline around it; else ``None``."""
     while deadline is not None and deadline.counts is not deadline:
         deadline = deadline.counts
     return deadline
 
 
 def nearest_ruling(deadline: TaskDeadline | None, task: object = None) -> TaskDeadline | None:
-    """Find the nearest deadline that ends detached calls, from *deadline* outwards, unless it is one of *task* itself.
+    """Return the nearest deadline, from *deadline* outwards, that ends detached calls and is not a deadline of *task*.
 
-    One counts that passed while its block or call lasted, even if that is over.
+    A deadline that passed while its block or call lasted counts even after that is over.
     """
     nearest, when = None, inf
     while deadline is not None:

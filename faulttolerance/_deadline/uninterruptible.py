@@ -1,4 +1,4 @@
-"""A block of an application's code in which no deadline interrupts."""
+"""A block of the application's code in which no deadline interrupts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from .threads.watchdog import watchdog
 
 
 class uninterruptible:  # noqa: N801
-    """A ``with`` block in which no deadline interrupts that ran when the block began.
+    """A ``with`` block in which no deadline interrupts that ran when the block started.
 
-    One that passes meanwhile interrupts at the end of the block, unless an exception leaves it: that one goes first. A
-    guarded call inside the block still has its own deadline. Works in threads and in coroutines.
+    A deadline that passes during the block interrupts at the end of the block, unless an exception leaves the block:
+    then that exception propagates first. A guarded call inside the block still has its own deadline. The block works in
+    threads and in coroutines.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class uninterruptible:  # noqa: N801
             block = self._innermost()
             owed = self._leave(block, error)
         except BaseException:
-            # A signal's handler raised: the block is over all the same, and each step may be taken twice.
+            # The handler of a signal raised. The block is over all the same, and each step may be repeated.
             self._leave(block if block is not None else self._innermost(), error)
             raise
         if error is None:
@@ -61,7 +62,7 @@ class uninterruptible:  # noqa: N801
             watchdog.look_after(block.deadlines)
 
     def _leave(self, block: _Block, error: BaseException | None) -> bool:
-        """Hold nothing back any more; whether the running task has to be interrupted for it now."""
+        """Release all deadlines; return whether the running task must be interrupted for one of them now."""
         _take_off(block.deadlines, block.mask)
         owed = False
         for deadline in block.held:
@@ -78,7 +79,7 @@ class uninterruptible:  # noqa: N801
 
 
 class undisturbed(uninterruptible):  # noqa: N801
-    """The same for code of this library, at whose end nothing interrupts either: what is due comes later."""
+    """An ``uninterruptible`` block of the library's code; a deadline that passes in it interrupts after its end."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -90,7 +91,7 @@ _NOTHING_YET = BaseException()
 
 
 class _Block:
-    """One entry into an ``uninterruptible`` block, and what it holds back."""
+    """One entry into an ``uninterruptible`` block, with the deadlines that it holds back."""
 
     def __init__(self, deadlines: ThreadDeadlines) -> None:
         self.deadlines = deadlines
@@ -100,7 +101,7 @@ class _Block:
 
 
 def _take_off(deadlines: ThreadDeadlines, mask: Entry) -> None:
-    """Take *mask* out of its chain, wherever it stands there: coroutines leave their blocks in any order."""
+    """Remove *mask* from its chain, at any place, because coroutines leave their blocks in any order."""
     mask[2] = False
     if deadlines is not deadlines_here():
         return
@@ -112,7 +113,7 @@ def _take_off(deadlines: ThreadDeadlines, mask: Entry) -> None:
 
 
 def _deliver(deadline: TaskDeadline, now: bool) -> bool:
-    """Let a deadline interrupt that was held back; whether the running task has to raise *now* for it."""
+    """Interrupt for *deadline*, which was held back; return whether the running task must raise *now* for it."""
     asyncio, task = sys.modules["asyncio"], deadline.task
     try:
         is_mine = task is NO_TASK or asyncio.current_task() is task
@@ -122,11 +123,11 @@ def _deliver(deadline: TaskDeadline, now: bool) -> bool:
         deadline.state = EXPIRED
         return True
     if task is not NO_TASK:
-        # For another task, or at the next time that this one waits; by then the call may be over.
+        # For another task, or at the next wait of this task; the call may be over by then.
         try:
             task.get_loop().call_soon_threadsafe(to_its_end(_expire_if_owed, deadline), None)
         except RuntimeError:
-            pass  # the loop was closed, and will go on with none of its tasks
+            pass  # the loop was closed, and runs none of its tasks any more
     return False
 
 

@@ -1,1 +1,1 @@
-"""Who runs an attempt: the caller's thread, a thread of the pool, a task."""
+"""The execution of attempts: on the caller's thread, on a thread of the pool, or as a task."""

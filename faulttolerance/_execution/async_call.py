@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
-    """A call of an ``@asynchronous async def``, and of an ``@asynchronous_non_blocking def`` (rule R7a)."""
+    """A call of an ``@asynchronous async def``, or of an ``@asynchronous_non_blocking def`` (rule R7a)."""
 
     __slots__ = ("__weakref__", "_start", "_steps", "_task")
 
@@ -28,7 +28,7 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
     def _begin(self) -> asyncio.Task[T]:
         if self._task is None:
             if self._start is None:
-                raise asyncio.CancelledError  # it was cancelled, or closed, before it began
+                raise asyncio.CancelledError  # the call was cancelled, or closed, before it started
             loop = asyncio._get_running_loop() or running_loop("an `@asynchronous async def`")
             start, self._start = self._start, None
             self._task = keep(loop.create_task(start()))
@@ -55,7 +55,7 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
         return self._steps
 
     def close(self) -> None:
-        """End the waiting; a call that has begun is cancelled, one that has not never begins."""
+        """Stop waiting; cancel a call that has started, and prevent the start of a call that has not."""
         self._start = None
         if self._steps is not None:
             self._steps.close()

@@ -1,4 +1,4 @@
-"""What a synchronous guard does on its caller's thread besides calling the method."""
+"""The parts of a synchronous guard that run on the caller's thread, besides the call of the method."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from .criticality import Criticality
 
 Arguments: TypeAlias = tuple[Any, ...]
 GuardedCall: TypeAlias = Callable[[Arguments, Mapping[str, Any]], Any]
-"""A guarded function that is given its arguments as they are, unspread."""
+"""A guarded function that receives its arguments as a tuple and a mapping, unspread."""
 Aside: TypeAlias = Callable[[Arguments, Mapping[str, Any], BaseException, int], Any]
-"""Code of the application beside the method itself: arguments of the call, its failure, how many attempts were made."""
+"""Code of the application beside the method: takes the arguments, the failure and the number of attempts of a call."""
 
 _HEAP_TYPE = 1 << 9
-"""``Py_TPFLAGS_HEAPTYPE``: a class that was made by a program, and may go."""
+"""``Py_TPFLAGS_HEAPTYPE``: a class that a program created, and that may disappear."""
 
 _warned: set[str] = set()
 
 
 class ThreadAdmission(NamedTuple):
-    """A thread's place in the queue of a bulkhead."""
+    """The place of a thread in the queue of a bulkhead."""
 
     bulkhead: Bulkhead
     waiter: Waiter
     alarm: Alarm
 
     def wait(self) -> float:
-        """Sleep until the permit is there; return the moment.
+        """Sleep until the permit is granted; return that moment.
 
         Raises:
-            BulkheadException: None came free in time, or another call took the place.
+            BulkheadException: No permit became free in time, or another call took the place.
             Interrupted: A deadline of this thread passed.
         """
         bulkhead, waiter, alarm = self
@@ -53,10 +53,10 @@ class ThreadAdmission(NamedTuple):
 
 
 def acquire_on_thread(bulkhead: Bulkhead, permit: object) -> ThreadAdmission | None:
-    """Take a permit for an attempt of this thread: at once (``None``), or once what is returned was waited for.
+    """Acquire a permit for an attempt of this thread: at once (returns ``None``), or after ``wait`` of the result.
 
     Raises:
-        BulkheadException: The bulkhead is full, and its queue too.
+        BulkheadException: The bulkhead and its queue are full.
     """
     alarm = Alarm()
     waiter = Waiter(permit, get_ident(), alarm.ring if bulkhead.max_wait else None, Criticality.current())
@@ -64,7 +64,7 @@ def acquire_on_thread(bulkhead: Bulkhead, permit: object) -> ThreadAdmission | N
 
 
 def pause(name: str, seconds: float) -> None:
-    """Wait between two attempts; once per guard, warn where that holds up an event loop (rule R12)."""
+    """Wait between two attempts; warn once per guard if that blocks an event loop (rule R12)."""
     if name not in _warned and loop_here() is not None:
         _warned.add(name)
         log(
@@ -77,11 +77,11 @@ def pause(name: str, seconds: float) -> None:
 
 
 HARMLESS: dict[int, ref[type]] = {}
-"""The classes of results that nobody awaits, by their ids; the classes themselves are not kept."""
+"""The classes of results that need no ``await``, by their ids; the classes themselves are not kept alive."""
 
 
 def comes_later(result: object) -> bool:
-    """Tell whether *result* is to be awaited, or asked for a result of its own that it has not got."""
+    """Return whether *result* must be awaited, or is a future without a successful result."""
     kind = type(result)
     if id(kind) in HARMLESS:
         return False
@@ -97,7 +97,7 @@ def comes_later(result: object) -> bool:
 
 
 def lives_on(kind: type) -> bool:
-    """Tell whether *kind* is kept by its module: it may be kept elsewhere, too; one made in a function may not."""
+    """Return whether the module of *kind* keeps it alive; other code may keep it alive, too."""
     if not kind.__flags__ & _HEAP_TYPE:
         return True
     name = type.__getattribute__(kind, "__module__")
@@ -106,7 +106,7 @@ def lives_on(kind: type) -> bool:
 
 
 def warn_of_outcome(name: str, result: object) -> None:
-    """Warn where a synchronous guard let *result* pass: whether that fails, nobody sees (rule R8)."""
+    """Warn that a synchronous guard returned *result*, whose later failure it cannot see (rule R8)."""
     kind = type(result)
     what = "a coroutine" if kind is CoroutineType else f"an object of the class {kind.__module__}.{kind.__qualname__}"
     level, frame = 1, sys._getframe()

@@ -1,4 +1,4 @@
-"""How important a call is: who is served first where calls have to wait, and who is shed first."""
+"""The importance of a call, which decides the order of waiting calls and of the calls to refuse."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class Criticality(IntEnum):
     """The importance of a call, the lowest first (rules K1, K2, K3)."""
 
     BEST_EFFORT = 0
-    """Nobody minds if it fails, as with prefetching."""
+    """A failure of the call does not matter, as for prefetching."""
     DEGRADED = 1
-    """Without it something is missing that one can do without."""
+    """Without the call the result lacks a dispensable part."""
     NORMAL = 2
-    """What counts where nothing was said."""
+    """The level of calls without a declared criticality."""
     CRITICAL = 3
-    """What the system is there for."""
+    """The purpose of the system depends on the call."""
 
     @classmethod
     def current(cls) -> Criticality:
-        """Return the level that holds for calls of the running context."""
+        """Return the level of calls in the running context."""
         return _level(_blocks.get())
 
 
 def level_in(context: Context) -> Criticality:
-    """Return the level that holds for calls of *context*."""
+    """Return the level of calls in *context*."""
     return _level(context.get(_blocks, ()))
 
 
@@ -36,17 +36,17 @@ Level: TypeAlias = Criticality | Literal["best_effort", "degraded", "normal", "c
 
 
 class criticality:  # noqa: N801  # it is used as a statement, like a function
-    """Let the guarded calls of a block, and of what the block starts, be as important as *level*.
+    """A block whose guarded calls, and those of everything that the block starts, have the importance *level*.
 
-    For ``with`` and ``async with``. It is read only where a call has to wait for a permit, or would be shed: important
-    calls are served first and shed last, but no limit lets in more for them. Blocks may be nested; the innermost one
-    counts. Tasks, threads of the pool and retries take the level along with their context.
+    For ``with`` and ``async with``. The level is read only if a call must wait for a permit, or would be refused in an
+    overload. Important calls are then served first and refused last, but no limit admits more of them. Blocks may be
+    nested; the innermost block counts. Tasks, threads of the pool and retries inherit the level with their context.
 
     Args:
         level: A ``Criticality``, or its name in letters of any case.
 
     Raises:
-        ValueError: *level* is neither.
+        ValueError: *level* is neither a ``Criticality`` nor a name of one.
 
     >>> with criticality("best_effort"):
     ...     Criticality.current()
@@ -70,7 +70,7 @@ class criticality:  # noqa: N801  # it is used as a statement, like a function
 
     def __exit__(self, *_: object) -> None:
         blocks = _blocks.get()
-        # Blocks of generators end in any order; one of a coroutine that is closed may end in another context.
+        # Blocks of generators end in any order; the block of a coroutine that is closed may end in another context.
         for index in reversed(range(len(blocks))):
             if blocks[index] is self:
                 _blocks.set(blocks[:index] + blocks[index + 1 :])

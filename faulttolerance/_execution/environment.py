@@ -1,4 +1,4 @@
-"""One attempt, what it holds, and where those of asynchronous calls run: as tasks of a loop, or on threads."""
+"""The environments of asynchronous calls, and the description of an attempt that runs in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Ts = TypeVarTuple("Ts")
     Run: TypeAlias = asyncio.Task[Any] | concurrent.futures.Future[Any]
-    """A call that goes on beside another one."""
+    """A call that runs beside another call."""
 
 MakeCall: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 
@@ -27,34 +27,36 @@ class Attempt(NamedTuple):
     """One attempt that runs detached from its caller, who does not wait for it beyond the deadline."""
 
     record: AttemptRecord
-    """The key of its permit, and the place for the facts about it."""
+    """The key of the attempt's permit, and the place for the facts about the attempt."""
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     bulkhead: Bulkhead | None
-    """The bulkhead whose permit it needs, queueing for it; the permit goes back when the body really ends."""
+    """The bulkhead whose permit the attempt waits for; the permit is released when the body really ends."""
     deadline: float | None
-    """When the caller stops waiting, on the shared clock; ``None``: never. The body is interrupted then, and one that
-    is still queued is withdrawn and never begins."""
+    """The moment at which the caller stops waiting, on the shared clock; ``None``: never.
+
+    The body is interrupted then. A queued attempt is withdrawn, and its body never starts."""
     interrupt: bool
     """Whether a body on a thread is interrupted at the deadline."""
     awaits: bool | None
-    """Whether the outcome of an awaitable that the body returns is the attempt's; ``None``: unless that is a future of
-    ``concurrent.futures``."""
+    """Whether the outcome of an awaitable that the body returns is the outcome of the attempt.
+
+    ``None``: unless the awaitable is a future of ``concurrent.futures``."""
     late: Callable[[AttemptRecord], str] = lambda _: "timed out"
-    """Gives what the ``TimeoutException`` of *record* says."""
+    """Returns the message of the ``TimeoutException`` of *record*."""
     seconds: float = 0.0
-    """How long after its beginning the deadline is; attempts with the same length are watched together."""
+    """Seconds from the start of the attempt to the deadline; attempts with the same length are watched together."""
     left_behind: LeftBehind | None = None
-    """Notes a body that goes on after its deadline; there wherever there is one."""
+    """Records a body that runs on after its deadline; set whenever there is a deadline."""
 
 
 class StoppedIteration(RuntimeError):
-    """Stands for a ``StopIteration``, its cause, on the way into a coroutine and out: that takes one for a result."""
+    """The replacement of a ``StopIteration``, its cause, in a coroutine, which would take it for a result."""
 
     @classmethod
     def of(cls, error: BaseException) -> BaseException:
-        """Give *error* as it may be raised in a coroutine."""
+        """Return *error* as it may be raised in a coroutine."""
         if not isinstance(error, StopIteration):
             return error
         stand_in = cls("the function raised StopIteration")
@@ -63,13 +65,13 @@ class StoppedIteration(RuntimeError):
 
     @staticmethod
     def meant(error: BaseException) -> BaseException:
-        """Give what *error* stands for."""
+        """Return the error that *error* replaces, or *error* itself."""
         cause = error.__cause__ if isinstance(error, StoppedIteration) else None
         return error if cause is None else cause
 
 
 class InItsContext:
-    """Keeps the context of an error that is raised in the block, instead of what the caller handles."""
+    """A block that keeps the context of an error raised in it, instead of the error that the caller handles."""
 
     __slots__ = ("_context",)
 
@@ -81,55 +83,55 @@ class InItsContext:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
-            BaseException.__setattr__(error, "__context__", self._context)  # what is frozen refuses an assignment
+            BaseException.__setattr__(error, "__context__", self._context)  # frozen exceptions reject an assignment
 
 
 class Turn(NamedTuple):
-    """What a call waits for until another one wakes it."""
+    """A wait of a call until another call wakes it."""
 
     ident: int
-    """The thread that waits; 0 where none does."""
+    """The thread that waits; 0 if no thread does."""
     wake: Callable[[], object]
-    """Wakes it, from any thread; before it waits, too."""
+    """Wakes the call, from any thread; also before the wait starts."""
     comes: Awaitable[object]
     """To be awaited once."""
 
 
 class Environment(Protocol):
-    """The ways in which an asynchronous call waits. Only the driver awaits what its methods return."""
+    """The ways in which an asynchronous call waits; only the driver awaits the results of its methods."""
 
     pause: Callable[[float], Awaitable[None]]
     """Waits between two attempts."""
     attempt: Callable[[Attempt], Awaitable[Any]]
-    """Runs an attempt; its result or failure, or ``TimeoutException`` at its deadline."""
+    """Runs an attempt; returns its result, or raises its failure, or ``TimeoutException`` at its deadline."""
     ident: Callable[[], int]
-    """Returns the thread that leaves a call behind in the child of a fork, which is not there; 0: every child does."""
+    """Returns the thread whose absence in the child of a fork leaves the call behind; 0: every child leaves it."""
     turn: Callable[[], Turn]
-    """Makes what the call can wait for until another one wakes it."""
+    """Creates a wait of the call, until another call wakes it."""
     begin: Callable[[MakeCall, Callable[[], object], Callable[[Run], object], Callable[[], object]], Awaitable[None]]
-    """Begins a call beside this one, in a copy of its context.
+    """Starts a call beside the running call, in a copy of its context.
 
     Args:
-        make: Makes the coroutine of the call.
+        make: Creates the coroutine of the call.
         prepare: Sets variables of that context.
-        begun: Gets the call before anything of it runs, for ``leave``, wherever this is interrupted.
-        ended: Is called once the call has ended, also where it was cancelled, from any thread.
+        begun: Receives the call before any of its code runs, so that ``leave`` works after any interruption.
+        ended: Is called from any thread when the call has ended, also by a cancellation.
     """
     leave: Callable[[Collection[Run]], None]
-    """Ends what goes on beside the call; nobody waits for it any more."""
+    """Ends calls that run beside the call, without waiting for them."""
     end: Callable[[Collection[Run]], Awaitable[None]]
-    """Ends what goes on beside the call, and waits for it as the caller would, who gives up."""
+    """Ends calls that run beside the call, and waits for them as a caller that cancels them would."""
     hand_on_deadline: Callable[[], Awaitable[Timer | None]]
-    """Lets detached attempts that are made from now on end with the deadline that began last.
+    """Marks the deadline that started last, so that detached attempts that are made from now on end with it.
 
-    Returns what is to be cancelled when that is over.
+    Returns an object to cancel when the deadline is over.
     """
 
     @staticmethod
     def call_later(seconds: float, callback: Callable[[], object], is_usual: bool = False) -> Timer:
-        """Run a short callback after so long; *is_usual* says that many calls give the same number of seconds."""
+        """Run a short callback after *seconds*; *is_usual*: many calls pass the same number of seconds."""
         ...
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
-        """Run a fallback or another function of the application, and await what it returns if that can be awaited."""
+        """Run a fallback or another function of the application, and await its result if that is awaitable."""
         ...

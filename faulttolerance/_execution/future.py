@@ -1,4 +1,4 @@
-"""What an offloaded call returns: a ``concurrent.futures.Future`` that any event loop can await (rule R7b)."""
+"""The result of an offloaded call: a ``concurrent.futures.Future`` that any event loop can await (rule R7b)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._platform.loop_callback import completer
 
 T = TypeVar("T")
 ExecutorFuture: TypeAlias = concurrent.futures.Future[T]
-"""The kinds of futures that executors return; ours is one."""
+"""The kinds of futures that executors return, including ``Future`` of this module."""
 
 _PATIENCE_SECONDS = 1.0
 
@@ -23,11 +23,11 @@ _PATIENCE_SECONDS = 1.0
 class Future(concurrent.futures.Future[T]):
     """The outcome of a call that runs elsewhere.
 
-    Works wherever a ``concurrent.futures.Future`` does; every event loop can await it, also several at once. Cancelling
-    the task that awaits it cancels it, as for a future of asyncio; ``asyncio.shield`` prevents that.
+    Works wherever a ``concurrent.futures.Future`` does. Every event loop can await it, also several at the same time. A
+    cancellation of the awaiting task cancels the future, as for a future of asyncio; ``asyncio.shield`` prevents that.
     """
 
-    if TYPE_CHECKING:  # what a subclass has to use, and stubs do not tell
+    if TYPE_CHECKING:  # attributes that a subclass must use, and that are missing in the stubs
         _done_callbacks: list[Callable[[concurrent.futures.Future[T]], Any]]
 
         _exception: BaseException | None
@@ -35,24 +35,24 @@ class Future(concurrent.futures.Future[T]):
         def _invoke_callbacks(self) -> None: ...
 
     _stop: Callable[[bool], object] | None = None
-    """Stops what works on the outcome; called at most a few times, and no more once there is one."""
+    """Stops the work on the outcome; called at most a few times, and never after there is an outcome."""
     _trace: TracebackType | None = None
-    """The traceback of its failure, as it came."""
+    """The original traceback of the failure."""
     _ending: Any = None
-    """A lock that is held while a call that was given up is being ended by the thread that was busy with it."""
+    """A lock that is held while the thread of a cancelled call ends that call."""
 
     def cancel(self, may_interrupt: bool = True) -> bool:
-        """Give the call up: it is cancelled and done at once, whether or not its body has begun.
+        """Cancel the call: the future is cancelled and done at once, whether or not the body has started.
 
-        As in Java, and unlike for other futures of Python, a call that runs can be cancelled. It is not retried, has no
-        fallback, and what its body returns or raises later is dropped. A body that has not begun never begins.
+        As in Java, and unlike with other futures of Python, a running call can be cancelled. It is not retried and has
+        no fallback. A later result or exception of its body is dropped. A body that has not started never starts.
 
         Args:
-            may_interrupt: Whether a body that runs is interrupted; else it runs to its end, and keeps its permit until
-                then.
+            may_interrupt: Whether a running body is interrupted; otherwise it runs to its end, and keeps its permit
+                until then.
 
         Returns:
-            Whether the future is cancelled; false where it had its outcome already.
+            Whether the future is cancelled; false if it had its outcome already.
         """
         stop = self._stop
         if stop is not None and not self.done():
@@ -74,7 +74,7 @@ class Future(concurrent.futures.Future[T]):
         return True
 
     def result(self, timeout: float | None = None) -> T:
-        """Return or raise what the call did, as soon as that is there; all that the call counts is counted then."""
+        """Return the result or raise the failure, as soon as the call has ended; all counters are updated by then."""
         try:
             return super().result(timeout)
         except concurrent.futures.CancelledError:
@@ -83,13 +83,13 @@ class Future(concurrent.futures.Future[T]):
         except BaseException as error:
             if error is not self._exception or self._trace is None:
                 raise
-            # As it was: however often it is raised, and by however many futures that share it, it does not grow.
+            # The original traceback does not grow, however often and by however many futures the failure is raised.
             raise error.with_traceback(self._trace)  # noqa: B904
         finally:
             del self  # a failure's traceback keeps this frame
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return what the call raised, ``None`` where it returned; as ``result`` otherwise."""
+        """Return the exception of the call, or ``None`` if it returned; waits as ``result`` does."""
         try:
             return super().exception(timeout)
         except concurrent.futures.CancelledError:
@@ -97,7 +97,7 @@ class Future(concurrent.futures.Future[T]):
             raise
 
     def await_end_of(self, is_over: Callable[[], bool]) -> None:
-        """Let a cancelled call's counts be there before its ``result``: hold that back until ``ended`` is called."""
+        """Hold back ``result`` of a cancelled call until ``ended`` is called, when all counters are updated."""
         ending = allocate_lock()
         ending.acquire()
         self._ending = ending
@@ -105,19 +105,19 @@ class Future(concurrent.futures.Future[T]):
             self.ended()
 
     def ended(self) -> None:
-        """Note that the call has ended, and counted what it counts."""
+        """Record that the call has ended and updated its counters."""
         if self._ending is not None:
-            with suppress(RuntimeError):  # somebody else has noted it
+            with suppress(RuntimeError):  # another thread has recorded it
                 self._ending.release()
 
     def _await_end(self) -> None:
         ending = self._ending
-        # Not for ever: it may be this very thread that is busy with the call, in a predicate of the application say.
+        # Not for ever: this thread itself may run the call right now, for example in a predicate of the application.
         if ending is not None and ending.acquire(timeout=_PATIENCE_SECONDS):
             self.ended()
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Mark the future as running; false where it is cancelled. For executors."""
+        """Mark the future as running; return false if it is cancelled. For executors."""
         with self._condition:
             return self._state != CANCELLED_AND_NOTIFIED and super().set_running_or_notify_cancel()
 
@@ -142,7 +142,7 @@ class Future(concurrent.futures.Future[T]):
         self._stop = None
 
     def follow(self, other: concurrent.futures.Future[T]) -> None:
-        """Become what *other* becomes; cancelling this one cancels *other*."""
+        """Copy the outcome of *other* when it ends; a cancellation of this future cancels *other*."""
         stop = other.cancel if isinstance(other, Future) else lambda _: other.cancel()
         self._stop = stop
         if self.cancelled():
@@ -161,7 +161,7 @@ class Future(concurrent.futures.Future[T]):
             self.complete(other.result())
 
     def __await__(self) -> Generator[object, None, T]:
-        """Wait for the outcome without holding up the running loop."""
+        """Wait for the outcome without blocking the running loop."""
         import asyncio
 
         if not self.done():
@@ -178,7 +178,7 @@ class Future(concurrent.futures.Future[T]):
 
 
 def completed_future(value: T) -> Future[T]:
-    """Make a future that has its result already.
+    """Return a future that has its result already.
 
     >>> completed_future("ready").result()
     'ready'

@@ -1,4 +1,4 @@
-"""The event loop that awaits for callers that have none; it is started when it is first needed."""
+"""The event loop that awaits for callers without a loop; it is started at its first use."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-        """Makes the loop; an ordinary one unless this is set, as virtual time does."""
+        """Creates the loop; ``None`` creates an ordinary loop. Virtual time sets it."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None  # guarded by _lock
         self._thread: threading.Thread | None = None  # guarded by _lock
         self._users = 0  # guarded by _lock
         self._left_behind: list[object] = []
-        """Loops of the parent process: closing one in a child would unregister its descriptors in the parent."""
+        """The loops of the parent process: closing a loop in a child would unregister its descriptors in the parent."""
 
     def acquire(self) -> asyncio.AbstractEventLoop:
-        """Give the running loop, and keep it running until ``release``.
+        """Return the running loop, and keep it running until ``release``.
 
         Raises:
-            RuntimeError: No thread can be started; the interpreter is ending.
+            RuntimeError: No thread can be started, because the interpreter is ending.
         """
         import asyncio
 
@@ -44,7 +44,7 @@ class LoopThread:
             loop = self._loop
             self._users += 1
         if thread is not None:
-            # Not under the lock: where a greenlet stands for the thread, others run until it has begun.
+            # Not under the lock: if a greenlet replaces the thread, other greenlets run until it has started.
             try:
                 thread.start()
             except BaseException:
@@ -56,12 +56,12 @@ class LoopThread:
         return loop
 
     def release(self) -> None:
-        """Note that one user of the loop needs it no more."""
+        """Release one use of the loop."""
         with self._lock:
             self._users -= 1
 
     def stop_if_idle(self) -> None:
-        """End the thread where nobody uses the loop, and wait until it is gone."""
+        """Stop the thread if the loop has no users, and wait until it is gone."""
         with self._lock:
             loop, thread = self._loop, self._thread
             if loop is None or thread is None or self._users:
@@ -71,7 +71,7 @@ class LoopThread:
         thread.join(_JOIN_SECONDS)
 
     def forget(self) -> None:
-        """Begin anew in a forked child, where the thread does not exist."""
+        """Reset the state in a forked child, where the thread does not exist."""
         self._lock = threading.Lock()
         self._left_behind.append(self._loop)
         self._loop = self._thread = None
@@ -86,6 +86,6 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 loop_thread = LoopThread()
-"""The one that offloaded calls share."""
+"""The loop thread that offloaded calls share."""
 
 at_fork(before=loop_thread.stop_if_idle, child=loop_thread.forget)

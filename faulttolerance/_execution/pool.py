@@ -1,12 +1,13 @@
-"""Daemon threads that park while they have nothing to do.
+"""Daemon threads that park while they have no work.
 
-``submit`` takes no lock: a finalizer or a signal handler that submits while this thread is in the middle of submitting
-cannot find one held. Every step is one operation on a list, a deque, a dict or a lock, and whoever has changed one of
-them looks at the others afterwards; of two that pass each other, the later one therefore sees what the earlier one did.
+``submit`` takes no lock. So a finalizer or a signal handler that submits in the middle of a ``submit`` on the same
+thread never finds a lock held. Every step is one operation on a list, a deque, a dict or a lock. A thread that has
+changed one of them reads the others afterwards. So if two threads pass each other, the later thread sees the change of
+the earlier.
 
-No step takes something away that a later one would have to pass on: an exception of a signal handler may land between
-any two. So who wakes a thread only opens its lock. The thread itself leaves the parked ones, and then looks at the
-queues: an open lock, of whomever, means that its thread is about to do so.
+No step removes something that a later step would have to pass on, because an exception of a signal handler may come
+between any two steps. So the wake-up of a thread only opens its lock. The thread itself leaves the list of parked
+threads, and then reads the queues. An open lock always means that its thread is about to do so.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 Job: TypeAlias = Callable[[], object]
 
 _IDLE_SECONDS = 10.0
-"""How long a thread stays parked before it ends; real time, whatever clock is in use."""
+"""Seconds for which a thread stays parked before it ends; real time, even if the clock was replaced."""
 _JOIN_SECONDS = 1.0
-"""How long a fork or a shutdown waits for a thread whose work is over already."""
+"""Seconds for which a fork or a shutdown waits for a thread whose work is over already."""
 
 _numbers = count(1)
 
@@ -44,28 +45,29 @@ class _Worker:
 
     def __init__(self, pool: Pool) -> None:
         self.leaving = False
-        """Whether it is to end once it has nothing to do."""
+        """Whether the thread must end when it has no work."""
         self.is_woken = False
-        """Whether it was woken and has not got to run yet; virtual time does not pass meanwhile."""
+        """Whether the thread was woken and does not run yet; virtual time does not pass meanwhile."""
         self.unbegun = [None]
-        """Emptied by the thread when it begins, or by whoever could not start it."""
+        """Emptied by the thread when it starts, or after a failure to start it."""
         self.ident = 0
-        """The thread that it is, or on which it is a greenlet."""
+        """The thread, or the thread on which it runs as a greenlet."""
         self.wake = threading.Lock()
         self.wake.acquire()
         options: dict[str, Any] = {}
         if sys.version_info >= (3, 14):
-            options["context"] = Context()  # not the context of the call that happens to need a new thread
+            options["context"] = Context()  # not the context of the call that needs a new thread
         self.thread = threading.Thread(
             target=pool.work, args=(self,), name=f"faulttolerance-{next(_numbers)}", daemon=True, **options
         )
 
 
 class Pool:
-    """Threads for whatever is submitted, the last one parked first, so that the others can end.
+    """Threads for submitted jobs; the thread that parked last works first, so that the others can end.
 
     Args:
-        max_threads: Work beyond this many threads waits, first in first out; ``None``: all of it gets a thread at once.
+        max_threads: Jobs beyond this number of threads wait, first in first out; ``None``: each job gets a thread
+            at once.
     """
 
     def __init__(self, max_threads: int | None = None) -> None:
@@ -77,12 +79,12 @@ class Pool:
         self._waiting: deque[Job] = deque()
         self._ended: list[threading.Thread] = []
         self._shutdowns: dict[threading.Event, None] = {}
-        """The shutdowns that are under way; each event is set once nothing is left to do."""
+        """The shutdowns that are under way; each event is set when no work is left."""
 
     # Calls
 
     def enter(self, call: Hashable, is_part: bool = False) -> bool:
-        """Count *call* as under way, and return true; a pool that is shut down takes parts of calls only."""
+        """Register *call* as under way and return true; during a shutdown, accept only parts of calls."""
         self._calls[call] = None
         if self._shutdowns and not is_part:
             self.leave(call)
@@ -90,7 +92,7 @@ class Pool:
         return True
 
     def leave(self, call: Hashable) -> None:
-        """Note that *call* is over."""
+        """Remove *call*, which is over."""
         self._calls.pop(call, None)
         if self._shutdowns:
             self._look_whether_drained()
@@ -107,10 +109,11 @@ class Pool:
 
         Args:
             job: Must not raise.
-            urgent: Run it now even where the pool has all its threads; for what frees a caller, and is short.
+            urgent: Run it now even if the pool has all its threads; for short jobs that release a caller.
 
         Raises:
-            RuntimeError: No thread can be started, and none is there that could do it later; the interpreter is ending.
+            RuntimeError: No thread can be started, and no thread exists that could run the job later, because the
+                interpreter is ending.
         """
         queue = self._urgent if urgent else self._waiting
         queue.append(job)
@@ -120,28 +123,28 @@ class Pool:
             try:
                 queue.remove(job)
             except (ValueError, IndexError):
-                return  # somebody has taken it after all, or takes another one right now
+                return  # a thread has taken it after all, or takes another job right now
             raise
 
     @property
     def is_crowded(self) -> bool:
-        """Whether more threads are there than wanted, so that this one should begin nothing long."""
+        """Whether there are more threads than allowed, so that the running thread should start no long job."""
         return self.max_threads is not None and len(self._workers) > self.max_threads
 
     def configure(self, max_threads: int | None) -> None:
-        """Change the limit; threads beyond a smaller one end as soon as they have nothing to do."""
+        """Change the limit; threads beyond a smaller limit end as soon as they have no work."""
         self.max_threads = max_threads
         self.follow_limit()
 
     def follow_limit(self) -> None:
-        """Have as many threads as there is work for and as the limit allows; called when that has changed."""
+        """Adapt the number of threads to the work and the limit; called after a change of either."""
         self._see_to_work()
         max_threads = self.max_threads
         if max_threads is not None:
             self._send_home(len(self._workers) - max_threads)
 
     def work(self, worker: _Worker) -> None:
-        """Do what is submitted until there has been nothing for a while; the target of each thread."""
+        """Run submitted jobs until there was none for a while; the target of each thread."""
         worker.ident = get_ident()
         if not take(worker.unbegun):
             return
@@ -164,7 +167,7 @@ class Pool:
                     self._wake_the_next()
                 return job
             if worker.leaving or self.is_crowded or self._shutdowns or not threads_are_real():
-                self._end(worker)  # a greenlet serves its own thread only, and another one costs next to nothing
+                self._end(worker)  # a greenlet serves only its own thread, and a new greenlet costs next to nothing
                 return None
             parked.append(worker)
             has_something = self._urgent or self._waiting or self._shutdowns or self.is_crowded
@@ -175,7 +178,7 @@ class Pool:
                 return None
 
     def _take(self, worker: _Worker) -> Job | None:
-        """Take the next job for *worker*, if there is one that it should do."""
+        """Remove and return the next job that *worker* should run, or ``None``."""
         for queue in (self._urgent, self._waiting):
             if queue is self._waiting and (worker.leaving or self.is_crowded):
                 break
@@ -186,34 +189,34 @@ class Pool:
         return None
 
     def _wake_the_next(self) -> None:
-        with suppress(RuntimeError):  # there is no further thread to be had, so this one goes on with the queue
+        with suppress(RuntimeError):  # no further thread is available, so this thread continues with the queue
             self._see_to_work()
 
     def _unpark(self, worker: _Worker) -> None:
         try:
             self._parked.remove(worker)
         except ValueError:
-            worker.wake.acquire()  # for ever: it was left behind when greenlets took the place of threads
+            worker.wake.acquire()  # for ever: the thread was abandoned when greenlets replaced threads
         worker.is_woken = False
 
     def _end(self, worker: _Worker) -> None:
         if self._shutdowns:
             self._ended.append(worker.thread)
         self._workers.pop(worker, None)
-        if self._urgent or self._waiting:  # also what this thread was woken for just now
+        if self._urgent or self._waiting:  # including the job for which this thread was woken just now
             self._wake_the_next()
         if self._shutdowns:
             self._look_whether_drained()
 
     def _see_to_work(self) -> None:
-        """Make sure that a thread is going to look at the queues.
+        """Ensure that a thread will read the queues.
 
-        One is woken for any number of jobs: whoever takes the first wakes the next thread if there is more. Short jobs
-        are therefore done by a few threads, while each of those that block gets its own.
+        One thread is woken for any number of jobs: the thread that takes the first job wakes the next thread if there
+        are more jobs. So a few threads run all short jobs, while each job that blocks gets its own thread.
         """
         while self._urgent or self._waiting:
             while self._parked and not threads_are_real():
-                # Greenlets have taken the place of threads: ``threading`` would complain at the end of these.
+                # Greenlets have replaced threads: ``threading`` would complain at the end of these threads.
                 self._workers.pop(self._parked.pop(), None)
             try:
                 _wake(self._parked[-1])
@@ -223,7 +226,7 @@ class Pool:
                 return
             limit = self.max_threads
             if limit is not None and len(self._workers) >= limit and not self._urgent:
-                return  # each of them looks at the queues before it parks or ends
+                return  # each of them reads the queues before it parks or ends
             worker = _Worker(self)
             try:
                 self._workers[worker] = None
@@ -233,7 +236,7 @@ class Pool:
                     return
                 self._workers.pop(worker, None)
             except BaseException as error:
-                if take(worker.unbegun):  # else it runs, and what was raised is a signal handler's
+                if take(worker.unbegun):  # otherwise it runs, and a signal's handler raised the error
                     self._workers.pop(worker, None)
                     if isinstance(error, RuntimeError) and self._workers and not _is_final(error):
                         return
@@ -242,13 +245,13 @@ class Pool:
     # The end
 
     def shutdown(self, timeout: float | None = None) -> bool:
-        """Refuse new calls, wait for those that are under way, and end the threads; afterwards take new calls again.
+        """Reject new calls, wait for the calls under way, and end the threads; accept new calls again afterwards.
 
         Args:
-            timeout: Seconds to wait at most; ``None``: as long as it takes.
+            timeout: The longest wait in seconds; ``None``: unlimited.
 
         Returns:
-            Whether every call and every body has ended. What has not goes on; it does not keep the interpreter from
+            Whether every call and every body has ended. The others run on; they do not keep the interpreter from
             exiting.
 
         Raises:
@@ -275,7 +278,7 @@ class Pool:
             worker.thread.join(_JOIN_SECONDS)
 
     def forget_other_threads(self) -> None:
-        """Begin anew in a forked child, where only the calling thread exists; calls stay until they ``leave``."""
+        """Reset the state in a forked child, where only the calling thread exists; calls stay until they ``leave``."""
         ident = get_ident()
         self._workers = {worker: None for worker in self._workers if worker.ident == ident}
         self._parked = []
@@ -298,20 +301,20 @@ class Pool:
 
 
 def _wake(worker: _Worker) -> None:
-    """Let the thread of *worker* look at the queues."""
+    """Wake the thread of *worker*, so that it reads the queues."""
     worker.is_woken = True
     try:
         worker.wake.release()
     except RuntimeError:
-        pass  # somebody has just woken it
+        pass  # another thread has just woken it
 
 
 def _is_final(error: RuntimeError) -> bool:
-    """Tell whether no thread can be started any more, because the interpreter is ending."""
+    """Return whether *error* means that no thread can be started any more, because the interpreter is ending."""
     return "shutdown" in str(error)
 
 
 pool = Pool()
-"""The one that offloaded calls share."""
+"""The pool that offloaded calls share."""
 
 at_fork(before=pool.stop_idle, child=pool.forget_other_threads)

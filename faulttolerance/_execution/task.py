@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class TaskAdmission(NamedTuple):
-    """A task's place in the queue of a bulkhead; ``await`` gives the moment at which the permit was there."""
+    """The place of a task in the queue of a bulkhead; ``await`` returns the moment at which the permit was granted."""
 
     bulkhead: Bulkhead
     waiter: Waiter
@@ -55,10 +55,10 @@ class TaskAdmission(NamedTuple):
 
 
 def acquire_in_task(bulkhead: Bulkhead, permit: object) -> TaskAdmission | None:
-    """Take a permit for an attempt of the running task: at once (``None``), or when what is returned completes.
+    """Acquire a permit for an attempt of the running task: at once (returns ``None``), or when the result completes.
 
     Raises:
-        BulkheadException: The bulkhead is full, and its queue too.
+        BulkheadException: The bulkhead and its queue are full.
     """
     turn = turn_in_task()
     waiter = bulkhead.enter(Waiter(permit, turn.ident, turn.wake, Criticality.current()))
@@ -66,10 +66,10 @@ def acquire_in_task(bulkhead: Bulkhead, permit: object) -> TaskAdmission | None:
 
 
 def turn_in_task() -> Turn:
-    """Make what the running task can wait for; waking it fails where its loop was closed."""
+    """Return a wait for the running task; its ``wake`` raises if its loop was closed."""
     future = running_loop("a call that may have to wait for another").create_future()
     ident = get_ident()
-    known = ref(future)  # queues outlive loops, and would keep one that was closed, and its tasks with it
+    known = ref(future)  # queues outlive loops, and would keep a closed loop alive, with its tasks
 
     def wake() -> None:
         waited = known()
@@ -84,7 +84,7 @@ def turn_in_task() -> Turn:
 
 
 class _DetachedDeadline(TaskDeadline):
-    """The deadline of an attempt that is a task of its own: its caller does not wait for the task to end."""
+    """The deadline of an attempt that is a task of its own, for whose end its caller does not wait."""
 
     __slots__ = ("_given_up",)
 
@@ -94,13 +94,13 @@ class _DetachedDeadline(TaskDeadline):
 
     def expire(self) -> None:
         if self.task.done():
-            return  # when it ended, and not when the loop comes to look, tells whether it was in time
+            return  # the end of the task decides whether it was in time, not the loop's look at it
         super().expire()
         next(self._given_up, None)
 
 
 class _BlockDeadline(TaskDeadline):
-    """The deadline of a block; one that an asynchronous generator holds open interrupts nobody but that."""
+    """The deadline of a block; if an asynchronous generator holds it open, it interrupts only that generator."""
 
     __slots__ = ("holder",)
 
@@ -142,7 +142,7 @@ class TaskEnvironment(Environment):
         context.run(prepare)
         body, task = make(), None
         try:
-            task = context.run(loop.create_task, body)  # not every loop takes a context
+            task = context.run(loop.create_task, body)  # not every loop accepts a context
             begun(task)
             task.add_done_callback(_drop)
             task.add_done_callback(to_its_end(ended))
@@ -151,17 +151,17 @@ class TaskEnvironment(Environment):
             try:
                 _give_up(body, task, error)
             except BaseException:
-                _give_up(body, task, error)  # a signal's handler raised: nobody else ends it
+                _give_up(body, task, error)  # a signal's handler raised: no other code ends the call
                 raise
             raise
 
     def leave(self, runs: Collection[Run]) -> None:
         for task in runs:
-            with suppress(RuntimeError):  # the loop was closed, and will not go on with the task
+            with suppress(RuntimeError):  # the loop was closed, and will not run the task
                 task.cancel()
 
     async def end(self, runs: Collection[Any]) -> None:
-        # What has ended the call may close what they use.
+        # The end of the call may close objects that these tasks use.
         self.leave(runs)
         await asyncio.wait(runs)
 
@@ -172,12 +172,12 @@ class TaskEnvironment(Environment):
         return await _outcome(function(*args), awaits=True)
 
     async def attempt(self, attempt: Attempt) -> Any:
-        # It is left behind at its deadline, and when its caller is cancelled.
+        # The body is left behind at its deadline, and when its caller is cancelled.
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
         ends = completion(ended)
         deadline = task = None
-        if attempt.deadline is not None:  # there before the body, which an eager task begins at once
+        if attempt.deadline is not None:  # before the body, which an eager task starts at once
             deadline = attempt.record.deadline = _DetachedDeadline(attempt.deadline, ends)
         body = self._body(attempt)
         watch = _watch_ruling()
@@ -192,7 +192,7 @@ class TaskEnvironment(Environment):
             try:
                 _give_up(body, task, error)
             except BaseException:
-                _give_up(body, task, error)  # a signal's handler raised: nobody else ends it
+                _give_up(body, task, error)  # a signal's handler raised: no other code ends the attempt
                 raise
             raise
         finally:
@@ -210,7 +210,7 @@ class TaskEnvironment(Environment):
                     task.add_done_callback(attempt.left_behind.remove)
                 raise TimeoutException(attempt.late(attempt.record))
             if deadline is not None:
-                deadline.task = NO_TASK  # which refers to it by its context
+                deadline.task = NO_TASK  # the task refers to the deadline by its context
                 raised = asyncio.CancelledError() if task.cancelled() else task.exception()
                 ended_at = attempt.record.ended or clock.monotonic()
                 failure = conclude_at(attempt.record, deadline, raised, ended_at, attempt.late)
@@ -222,7 +222,7 @@ class TaskEnvironment(Environment):
 
     async def _body(self, attempt: Attempt) -> Any:
         record, bulkhead = attempt.record, attempt.bulkhead
-        permit = object()  # and not the record, which leads to this task: the bulkhead would keep it, and its loop
+        permit = object()  # not the record, which refers to this task: the bulkhead would keep the task and its loop
         if record.deadline is not None:
             current.set(record.deadline)
         try:
@@ -236,7 +236,7 @@ class TaskEnvironment(Environment):
         finally:
             if bulkhead is not None:
                 try:
-                    bulkhead.release(permit)  # or its place in the queue, and whether or not it has heard of a permit
+                    bulkhead.release(permit)  # or its place in the queue, even if the task was not notified of a permit
                 except BaseException:
                     bulkhead.release(permit)  # a signal's handler raised before the first instruction
                     raise
@@ -246,20 +246,20 @@ class TaskEnvironment(Environment):
 
 
 class BlockEnvironment(TaskEnvironment):
-    """The same for calls whose body is a block of code."""
+    """The environment of tasks whose guarded body is a block of code."""
 
     @staticmethod
     def begin_deadline(
         seconds: float, when: float, what: str, make: Callable[[], TaskDeadline] | None = None
     ) -> TaskDeadline:
-        """Begin the deadline of the block that is being entered."""
+        """Start and return the deadline of the block that is being entered."""
         return begin_deadline(seconds, when, what, make or partial(_BlockDeadline, holder_of_block()))
 
 
 def _watch_ruling() -> RulingWatch | None:
-    """Have the running call cancelled at a deadline of another task, under which it was made; ``None``: there is none.
+    """Cancel the running call at a deadline of another task under which it was made; return ``None`` if there is none.
 
-    One of its own cancels it anyway.
+    A deadline of its own task cancels the call anyway.
     """
     latest, task = current.get(), asyncio.current_task()
     if latest is NO_DEADLINE or task is None or nearest_ruling(latest, task) is None:
@@ -274,18 +274,18 @@ def _watch_ruling() -> RulingWatch | None:
 def _give_up(body: Coroutine[Any, Any, Any], task: asyncio.Task[Any] | None, error: BaseException) -> None:
     """End an attempt whose caller does not wait for it any more, because of *error*."""
     reason = error.args[:1] if isinstance(error, asyncio.CancelledError) else ()
-    with suppress(RuntimeError):  # the loop was closed, and will not go on with the task
+    with suppress(RuntimeError):  # the loop was closed, and will not run the task
         body.close() if task is None else task.cancel(*reason)
 
 
 def _drop(task: asyncio.Task[Any]) -> None:
-    """Look at the end of a task that nobody waits for any more, so that the loop does not complain about it."""
+    """Retrieve the exception of a task that no code waits for any more, so that the loop does not complain about it."""
     if not task.cancelled():
         task.exception()
 
 
 async def _outcome(result: Any, awaits: bool | None) -> Any:
-    """Return *result*; await it first where ``Attempt.awaits`` says so."""
+    """Return *result*, or the result of awaiting it if ``Attempt.awaits`` requires that."""
     if awaits is False or (awaits is None and _is_concurrent_future(result)):
         return result
     if inspect.isawaitable(result):

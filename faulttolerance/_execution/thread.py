@@ -1,9 +1,9 @@
 """Calls that run on threads of the pool (rules R7, R7b, R7c).
 
-A call is the coroutine of a guarded function, stepped by whoever makes it go on: the caller's thread takes it to its
-first body, so that permits are asked for in the order of the calls and a refusal is there when the call returns; a
-thread of the pool runs the body and, on its own, whatever follows. The coroutine awaits nothing but what
-``ThreadEnvironment`` gives it. No thread ever waits for another one.
+A call is the coroutine of a guarded function, stepped by each thread that continues it. The caller's thread steps it
+to its first body. So permits are requested in the order of the calls, and a refusal is known when the call
+returns. A thread of the pool runs the body and all that follows. The coroutine awaits only results of
+``ThreadEnvironment``. No thread ever waits for another thread.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ Guarded: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], Coroutine[An
 
 
 def start(guarded: Guarded, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[Any]:
-    """Begin a call whose attempts run in a ``ThreadEnvironment``, and give its future; raises no ``Exception``."""
+    """Start a call whose attempts run in a ``ThreadEnvironment``, and return its future; raises no ``Exception``."""
     future: Future[Any] = Future()
     OffloadedCall(future).begin(partial(guarded, args, kwargs))
     return future
 
 
 def shutdown(timeout: float | None = None) -> bool:
-    """Refuse new offloaded calls and wait for those that are under way; the first call afterwards opens the pool again.
+    """Reject new offloaded calls and wait for those that are under way; the next call afterwards reopens the pool.
 
-    A call that is refused returns a future that failed with ``RuntimeError``. Calls under way are still retried, and
-    still have their fallbacks. A body that its caller gave up on, at a deadline or by cancelling, is waited for too.
+    A rejected call returns a future that failed with ``RuntimeError``. Calls that are under way are still retried, and
+    still have their fallbacks. The wait includes bodies whose callers have gone on after a deadline or a cancellation.
 
     Args:
-        timeout: Seconds to wait at most; ``None``: as long as it takes.
+        timeout: The longest wait in seconds; ``None``: unlimited.
 
     Returns:
-        Whether everything has ended. What has not goes on, and does not keep the interpreter from exiting.
+        Whether all calls and bodies have ended. The others run on, and do not keep the interpreter from exiting.
 
     Raises:
         RuntimeError: When called from an offloaded call, which would wait for itself.
@@ -60,7 +60,7 @@ def shutdown(timeout: float | None = None) -> bool:
 
 
 class ThreadEnvironment(Environment):
-    """The environment of calls that ``start`` begins; no thread is held while they wait."""
+    """The environment of calls that ``start`` starts; they hold no thread while they wait."""
 
     begin_deadline = staticmethod(begin_call_deadline)
     call_later = staticmethod(call_later)
@@ -109,7 +109,7 @@ class ThreadEnvironment(Environment):
 
 
 _left_behind: list[OffloadedCall] = []
-"""Calls of the parent process. They are kept, so that their coroutines are never closed, and change nothing here."""
+"""Calls of the parent process, kept so that their coroutines are never closed and change nothing in this process."""
 
 
 def _leave_calls_behind() -> None:

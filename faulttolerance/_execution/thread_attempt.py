@@ -1,4 +1,4 @@
-"""Code of the application on a thread of the pool (rules R2, R5, R7b)."""
+"""Attempts, and other code of the application, on threads of the pool (rules R2, R5, R7b)."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class Body(Suspension):
-    """An attempt on a thread, and afterwards what it returned, where that is awaited."""
+    """An attempt on a thread, including the wait for an awaitable that it returned."""
 
-    # Attributes of the class, so that making one calls less: most stay as they are.
+    # Attributes of the class, so that the creation of an attempt calls less; most keep their default.
     _waiter: Waiter | None = None
     """Its place in the queue of the bulkhead."""
     _longest_wait: Timer | None = None
     _is_over = False
-    """Whether the body has ended, or will never begin; looked at after a place in that queue was taken."""
+    """Whether the body has ended, or will never start; read after a place in that queue was taken."""
     _deadlines: ThreadDeadlines | None = None
     _entry: Any = None
     _awaited: AwaitedTask | concurrent.futures.Future[Any] | None = None
@@ -52,20 +52,20 @@ class Body(Suspension):
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self._unbegun = [None]
-        """Emptied by whoever begins the body, who then also gives its permit back, or by whoever withdraws it."""
+        """Emptied at the start of the body, whose thread then also releases the permit, or at the withdrawal."""
         self._unwoken = [None]
         """Emptied when the wait for a permit is over."""
 
     # Before the body
 
     def begin(self, may_run: bool) -> bool:
-        """Ask for a permit, and run the body here or have it run."""
+        """Request a permit, and run the body here or submit it; return whether the call continues here."""
         attempt, call = self.attempt, self.call
         record, bulkhead = attempt.record, attempt.bulkhead
         try:
             if call.attempted and not may_run:
                 call.is_shared = True
-                # A refused attempt is retried at once: the caller shall not wait for this one, and all that follow.
+                # A refused attempt is retried at once. The caller must not wait for this attempt and all that follow.
                 pool.submit(partial(self._resume_after, self.begin, True))
                 return False
             call.attempted = True
@@ -90,10 +90,10 @@ class Body(Suspension):
             return self._refuse(error, may_run)
 
     def _refuse(self, error: BaseException, may_run: bool) -> bool:
-        """Let the attempt fail with *error*, which came before its body was begun, or was sure to be."""
+        """Fail the attempt with *error*, which came before its body was started, or was sure to be."""
         try:
             if isinstance(error, BulkheadException):
-                self.call.is_shared = False  # nobody else has heard of it yet
+                self.call.is_shared = False  # no other thread was notified of the attempt yet
             self.cancel_timer()
             claimed = self.claim()
             if take(self._unbegun):
@@ -104,13 +104,13 @@ class Body(Suspension):
             if claimed:
                 self.error = error
             elif not may_run and not isinstance(error, Exception):
-                raise error  # somebody means this thread, and not the call, which goes on elsewhere
+                raise error  # the exception is for this thread, and not for the call, which continues elsewhere
             return claimed
         finally:
             del error
 
     def _wake(self) -> None:
-        """Run the body, if it has got its permit now; called from any thread, and at times twice."""
+        """Submit the body, or its refusal, when the wait for a permit is over; from any thread, and at times twice."""
         if not take(self._unwoken):
             return
         waiter = self._waiter
@@ -124,24 +124,24 @@ class Body(Suspension):
             raise
 
     def _leave_queue(self) -> bool:
-        """Let the attempt fail that got no permit; return whether that counts, and the call goes on here."""
+        """Fail the attempt, which got no permit; return whether that counts, so that the call continues here."""
         bulkhead, waiter = self.attempt.bulkhead, self._waiter
         self.cancel_timer()
         if bulkhead is None or waiter is None or not self.claim():
-            return False  # it was withdrawn
+            return False  # the attempt was withdrawn
         take(self._unbegun)
-        self._waiter = None  # which refers to this
+        self._waiter = None  # the waiter refers to this object
         self.error = bulkhead.refusal(waiter.reason)
         return True
 
     def cancel_timer(self) -> None:
-        """Forget the timers."""
+        """Cancel the timers."""
         super().cancel_timer()
         if self._longest_wait is not None:
             self._longest_wait.cancel()
 
     def _resume_after(self, step: Callable[..., bool], *args: Any) -> None:
-        """Take one step on this thread of the pool, and go on with the call where its outcome counts."""
+        """Run one step on this thread of the pool, and resume the call if the outcome of the step counts."""
         if step(*args):
             self.resume()
 
@@ -149,7 +149,7 @@ class Body(Suspension):
 
     @register(TIMED_ATTEMPT)
     def _run_body(self) -> bool:
-        """Run the body; return whether its outcome counts, and the call goes on here."""
+        """Run the body; return whether its outcome counts, so that the call continues here."""
         attempt, call = self.attempt, self.call
         deadlines = self._deadlines = deadlines_here()
         if deadlines.is_greenlet:
@@ -157,7 +157,7 @@ class Body(Suspension):
         previous = deadlines.innermost
         entry = self._entry = _entry_of(attempt, previous)
         if not take(self._unbegun):
-            self.release_permit()  # withdrawn, perhaps before it had anything to give back
+            self.release_permit()  # withdrawn, perhaps before the attempt held anything to release
             return False
         self.ident = get_ident()
         if attempt.bulkhead is not None:
@@ -172,7 +172,7 @@ class Body(Suspension):
         context = call.context_of_body()
         try:
             try:
-                # No need to wake the watchdog, as ``be_watched`` does: there is a timer for the same moment.
+                # No wake-up of the watchdog is needed, unlike in ``be_watched``: there is a timer for the same moment.
                 deadlines.innermost = entry
                 result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
             finally:
@@ -195,11 +195,11 @@ class Body(Suspension):
             del error
 
     def release_permit(self) -> None:
-        """Give the permit back, or the place in the queue."""
+        """Release the permit, or the place in the queue."""
         self._is_over = True
         if self.attempt.bulkhead is not None:
             self.attempt.bulkhead.release(self.attempt.record)
-            self._waiter = None  # which refers to this
+            self._waiter = None  # the waiter refers to this object
         if self.attempt.left_behind is not None:
             self.attempt.left_behind.remove(self)
 
@@ -212,11 +212,11 @@ class Body(Suspension):
 
     @property
     def _own_entry(self) -> Any:
-        """The entry of its own deadline in the chain of its thread."""
+        """The entry of the attempt's deadline in the chain of its thread."""
         return self._entry if self.attempt.interrupt else self._entry[1]
 
     def _conclude(self, result: Any, error: BaseException | None, ended: float) -> bool:
-        """Take what the attempt came to as its outcome, unless somebody went on without it."""
+        """Store the outcome of the attempt, unless the call went on without it; return whether it counts."""
         self.cancel_timer()
         try:
             if not self.claim():
@@ -231,7 +231,7 @@ class Body(Suspension):
             del error
 
     def take_over(self, future: Any, cancelled: type[BaseException]) -> None:
-        """Go on, on another thread than this one, with what *future* came to; may be called again."""
+        """Conclude with the outcome of *future*, on another thread than this; may be called again."""
         error = cancelled() if future.cancelled() else future.exception()
         result = None if error is not None else future.result()
         try:
@@ -246,7 +246,7 @@ class Body(Suspension):
             del error
 
     def expire(self) -> None:
-        """Go on without the body: its deadline has passed."""
+        """Resume the call without the body, because its deadline has passed."""
         if self.claim():
             self.attempt.record.timed_out = True
             self.error = TimeoutException(self.attempt.late(self.attempt.record))
@@ -259,12 +259,12 @@ class Body(Suspension):
             self.submit(self.resume, urgent=True)
 
     def abandon(self, may_interrupt: bool) -> None:
-        """Go on without the body: the caller gave up."""
+        """Withdraw or end the body, because the caller gave up."""
         self.cancel_timer()
         self._withdraw(may_interrupt, may_interrupt)
 
     def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> bool:
-        """Withdraw a body that has not begun, end one that has; return whether it was withdrawn."""
+        """Withdraw the body if it has not started, otherwise end it; return whether it was withdrawn."""
         is_withdrawn = take(self._unbegun)
         if is_withdrawn:
             self.release_permit()
@@ -273,7 +273,7 @@ class Body(Suspension):
         return is_withdrawn
 
     def _give_up(self, may_interrupt: bool, may_cancel: bool) -> None:
-        """End the body, which has begun, or what is awaited for it."""
+        """End the body, which has started, or the awaitable that it returned."""
         if self._awaited is not None:
             if may_cancel:
                 self._awaited.cancel()
@@ -282,7 +282,7 @@ class Body(Suspension):
         elif self._deadlines is not None:
             interruption.see_to(self._deadlines)  # the deadline stands in the chain of the body's thread
 
-    # What the body returned, where that is awaited
+    # The awaitable that the body returned
 
     def _is_to_be_awaited(self, result: Any) -> bool:
         awaits = self.attempt.awaits
@@ -291,7 +291,7 @@ class Body(Suspension):
         return awaits is not False and isawaitable(result)
 
     def _await(self, result: Any, context: Context) -> bool:
-        """Let the attempt end with *result*; the permit is kept meanwhile."""
+        """Wait for the awaitable *result*, with the permit; return whether the attempt ended at once."""
         if isinstance(result, concurrent.futures.Future):
             self._awaited = result
             if not self.is_awaited:
@@ -301,7 +301,7 @@ class Body(Suspension):
         try:
             self._awaited = AwaitedTask(self, result)
             self._awaited.begin(result, context)
-        except Exception as error:  # the loop was closed; or a new one could not be made
+        except Exception as error:  # the loop was closed, or no new loop could be created
             drop(result, None)
             self.release_permit()
             return self._conclude(None, error, clock.monotonic())
@@ -309,17 +309,17 @@ class Body(Suspension):
 
 
 def _entry_of(attempt: Attempt, outer: Entry) -> Entry:
-    """Make the entry of *attempt* in the chain of its thread; one that never passes is for calls that are cancelled."""
+    """Return the entry of *attempt* in its thread's chain; without a deadline it only serves cancellations."""
     if attempt.deadline is None:
         return (math.inf, outer)
     return (attempt.deadline, outer) if attempt.interrupt else (math.inf, (attempt.deadline, outer, NOT_WANTED))
 
 
 class AwaitedTask:
-    """The task that awaits what a body returned.
+    """The task that awaits the awaitable which a body returned.
 
-    It belongs to the loop of the awaitable, where that has one, else to the caller's, else to one that is borrowed.
-    What is called on the loop may be called twice, and so takes no step that it has taken.
+    It runs on the loop of the awaitable if that has a loop, otherwise on the loop of the caller, otherwise on a
+    borrowed loop. Functions on the loop may be called twice, and so repeat no completed step.
     """
 
     def __init__(self, body: Body, awaitable: Any) -> None:
@@ -333,7 +333,7 @@ class AwaitedTask:
         self._task: asyncio.Task[Any] | None = None
 
     def begin(self, awaitable: Any, context: Context) -> None:
-        """Have the task made on its loop.
+        """Schedule the creation of the task on its loop.
 
         Raises:
             RuntimeError: The loop was closed.
@@ -371,7 +371,7 @@ class AwaitedTask:
 
     def _cancel(self) -> None:
         if self._task is None:
-            return  # _begin has seen to it
+            return  # _begin releases the permit
         if self._limit is not None and not self._body.call.stopped:
             self._limit.expire()
         else:
@@ -394,8 +394,8 @@ async def _outcome(awaitable: Awaitable[Any]) -> Any:
 
 
 def drop(result: Any, error: BaseException | None) -> None:
-    """Do away with what a body came to for which nobody waits any more."""
+    """Discard the result or exception of a body that no caller waits for."""
     if isinstance(result, Coroutine):
-        result.close()  # it was never awaited, and on purpose
+        result.close()  # it was deliberately never awaited
     if error is not None:
         log_dropped(error)

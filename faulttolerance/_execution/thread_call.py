@@ -1,7 +1,7 @@
-"""An offloaded call, stepped by whoever makes it go on, and what it can wait for.
+"""An offloaded call, the threads that step it, and the suspensions that it can wait for.
 
-A suspension ends once: for the body that ended, the deadline that passed, or the caller that gave up, whoever takes it
-off ``suspended`` first. A body that comes second is not looked at; all that it still does is to give its permit back.
+A suspension ends once: when the body ended, when the deadline passed, or when the caller gave up. The first of them to
+remove it from ``suspended`` decides. A body that comes second is ignored; it only releases its permit.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NO_THREAD = 0
-"""Stands for the thread of a permit or a place in the queue while no thread runs the body; no thread has this ident."""
+"""Replaces the thread of a permit or a place in the queue while no thread runs the body; no thread has this ident."""
 
 
 def call_later(seconds: float, callback: Callable[[], object], is_usual: bool = False) -> Timer:
-    """Run a short callback after so long, on a thread of the clock."""
+    """Run a short callback after *seconds*, on a thread of the clock."""
     return clock.call_at(clock.monotonic() + seconds, callback)
 
 
 class OffloadedCall:
-    """One call: its coroutine, its future, and what it waits for."""
+    """One call: its coroutine, its future, and its suspension."""
 
     coroutine: Coroutine[Any, Any, Any]
-    """Not there before the call is under way."""
+    """Missing before the call is under way."""
     outer: OffloadedCall | None = None
-    """The call of which it is a part."""
+    """The call that this call is a part of."""
     attempted = False
     """Whether a first attempt was made."""
     stopped = False
     """Whether the caller gave up."""
     is_shared = False
-    """Whether another thread than the caller's may have gone on with the call."""
+    """Whether a thread other than the caller's may have continued the call."""
     overdue: TaskDeadline | None = None
-    """The deadline of the call itself that has passed, as long as the coroutine has not heard of it."""
+    """The call's own deadline after it has passed, until the coroutine is notified."""
     heirs: Sequence[Inherited] = ()
     """The deadlines of the caller's thread that decide on further attempts."""
     _for_bodies: Inherited | None = None
-    """What stands for the innermost of them in a body, which they do not outlive."""
+    """Replaces the innermost of them in a body, as a deadline that ends with its own call."""
     _watch: RulingWatch | None = None
 
     def __init__(self, future: Future[Any]) -> None:
@@ -73,7 +73,7 @@ class OffloadedCall:
         self.suspended: list[Suspension] = []
         """The suspension that the coroutine awaits; written before ``stopped`` is read, and read after that is set."""
         self._innermost = current.get()
-        """The innermost deadline under which it was made."""
+        """The innermost deadline under which the call was made."""
         deadlines = deadlines_here()
         if deadlines.innermost is not None:
             self._inherit(deadlines)
@@ -87,14 +87,14 @@ class OffloadedCall:
             self.steps.run(current.set, self._innermost)
 
     def context_of_body(self) -> Context:
-        """Return the context in which a body, or another function of the application, is to run."""
+        """Return the context in which a body, or another function of the application, must run."""
         context = self.steps.copy()
         if self._for_bodies is not None and context[current] is self._innermost:
             context.run(current.set, self._for_bodies)
         return context
 
     def begin(self, make: MakeCall) -> None:
-        """Begin the coroutine that *make* makes, and go on to its first body on this thread."""
+        """Start the coroutine that *make* creates, and step it to its first body on this thread."""
         future = self.future
         assert future is not None
         try:
@@ -116,10 +116,10 @@ class OffloadedCall:
             raise
 
     def run(self, error: BaseException | None, may_run: bool) -> None:
-        """Go on, by raising *error* where there is one, until the coroutine waits for something that is not there yet.
+        """Step the coroutine, with *error* if there is one, until it waits for a suspension that is not over.
 
         Args:
-            error: The failure of what it waited for.
+            error: The failure of the suspension.
             may_run: Whether code of the application may run on this thread.
         """
         steps, suspended = self.steps, self.suspended
@@ -132,14 +132,14 @@ class OffloadedCall:
                 else:
                     suspension = steps.run(self.coroutine.throw, error)
             except StopIteration as end:
-                error = suspension = value = None  # tracebacks keep this frame, and would keep what it refers to
+                error = suspension = value = None  # tracebacks keep this frame alive, with all that it refers to
                 self._settle(end.value, None)
                 return
             except BaseException as failure:
                 error = suspension = value = None
                 self._settle(None, failure)
                 if not may_run and not isinstance(failure, Exception):
-                    raise  # somebody means this thread, and not the call that it was about to begin
+                    raise  # the exception is for this thread, and not for the call that it was about to start
                 return
             if not isinstance(suspension, Suspension):
                 value, error = suspension(self), None
@@ -158,14 +158,14 @@ class OffloadedCall:
             error, suspension.error = suspension.error, None
 
     def stop(self, may_interrupt: bool) -> None:
-        """End the call for a caller who gave up; what was neither used nor failed is given back before this returns."""
+        """End the call for a caller that gave up; release unused permits and probe places before this returns."""
         if not self._abandon(may_interrupt):
             future = self.future
             if future is not None:
                 future.await_end_of(lambda: self.future is None)
 
     def _abandon(self, may_interrupt: bool) -> bool:
-        """End the call, and what it waits for; return false where some thread steps it, which will see."""
+        """End the call and its suspension; return false if a thread steps the call, which then notices it."""
         self.stopped = True
         try:
             suspension = self.suspended.pop()
@@ -176,12 +176,12 @@ class OffloadedCall:
         return True
 
     def _discard(self) -> None:
-        """End the call where its caller never got the future: a signal's handler raised meanwhile."""
+        """End the call if its caller never received the future, because a signal's handler raised."""
         if not self._abandon(may_interrupt=True) and not self.is_shared:
             self._close()
 
     def interrupt(self, deadline: TaskDeadline) -> None:
-        """End what the call waits for, because its own *deadline* has passed; called by the timer."""
+        """End the suspension of the call, because the call's own *deadline* has passed; called by the timer."""
         self.overdue = deadline
         for suspension in [*self.suspended]:
             if self._hears_of_deadline(suspension):
@@ -190,9 +190,9 @@ class OffloadedCall:
                 suspension.submit(suspension.resume, urgent=True)
 
     def _hears_of_deadline(self, suspension: Suspension) -> bool:
-        """Claim *suspension* for the deadline that has passed; false where that is over, or somebody goes on."""
+        """Claim *suspension* for the passed deadline; return false if that is over, or the call was resumed."""
         overdue = self.overdue
-        # While the coroutine stands in a suspension, the deadline cannot end; so the claim may come behind the look.
+        # During a suspension of the coroutine the deadline cannot end; so the claim may follow the check.
         if overdue is None or overdue.counts is not overdue or not suspension.claim():
             return False
         self.overdue = None
@@ -207,18 +207,18 @@ class OffloadedCall:
                 self.stop(may_interrupt=True)
 
     def give_up(self, error: BaseException) -> None:
-        """End the call where no thread can be had to go on with it; a suspension is claimed."""
+        """Fail the call with *error*, because no thread is available to continue it; a suspension is claimed."""
         future = self.future
         self._close()
         if future is not None:
             future.fail(error)
 
     def leave_behind(self) -> None:
-        """Fail in a forked child: the threads that would go on with the call do not exist there."""
+        """Fail in a forked child: the threads that would continue the call do not exist there."""
         future, self.future = self.future, None
         self.suspended.clear()
         if future is not None:
-            future._condition = threading.Condition()  # somebody who does not exist may hold the old one's lock
+            future._condition = threading.Condition()  # a thread of the parent may hold the old lock
             future._done_callbacks.clear()
             future._waiters.clear()
             future.fail(RuntimeError("the call goes on in the process that forked this one, and only there"))
@@ -227,7 +227,7 @@ class OffloadedCall:
         try:
             if hasattr(self, "coroutine"):
                 self.steps.run(self.coroutine.close)
-        except Exception as error:  # of a listener, say; there is nobody to whom it could be raised
+        except Exception as error:  # for example of a listener; there is no caller to receive it
             log_dropped(error)
         finally:
             self._end()
@@ -238,7 +238,7 @@ class OffloadedCall:
             if future is None:
                 pass
             elif self.stopped or (self.outer is None and isinstance(error, _cancelled_error())):
-                future.cancel(False)  # a cancellation that comes out of a part is for the call to judge
+                future.cancel(False)  # the outer call decides about the cancellation of a part
             elif error is not None:
                 future.fail(StoppedIteration.meant(error))
             elif isinstance(value, concurrent.futures.Future):
@@ -260,7 +260,7 @@ class OffloadedCall:
 
 
 class Part(OffloadedCall):
-    """A call that goes on beside the others of which one call consists, each in a copy of the context."""
+    """A call that runs beside the other parts of its outer call, each in a copy of the context."""
 
     def __init__(self, outer: OffloadedCall, future: Future[Any], prepare: Callable[[], object]) -> None:
         self.outer = outer
@@ -279,7 +279,7 @@ def step(take: Callable[[OffloadedCall], T]) -> Generator[object, T, T]:
 
 
 class Suspension:
-    """Something that the coroutine waits for; ``await`` returns ``value`` once it is resumed."""
+    """An event that the coroutine waits for; ``await`` returns ``value`` when the coroutine is resumed."""
 
     call: OffloadedCall
     ident = NO_THREAD
@@ -293,29 +293,29 @@ class Suspension:
         return self.value
 
     def begin(self, may_run: bool) -> bool:
-        """Begin what is waited for, on this thread if *may_run*; whether it is over, and claimed."""
+        """Start the wait, on this thread if *may_run*; return whether it is over already, and claimed."""
         raise NotImplementedError
 
     def abandon(self, may_interrupt: bool) -> None:
-        """Undo what was begun, for a caller who gave up and has claimed the suspension."""
+        """Undo the start of the wait, for a caller that gave up and has claimed the suspension."""
         self.cancel_timer()
 
     def expire(self) -> None:
-        """Go on because its time has come; called by the timer."""
+        """Continue, because the moment of the timer has come; called by the timer."""
         self.go_on()
 
     def set_timer(self, when: float) -> None:
-        """Have ``expire`` called once *when* has come."""
-        # A clock may keep a timer that was cancelled until it would have been due, but not the call.
+        """Call ``expire`` when the moment *when* has come."""
+        # A clock may keep a cancelled timer until it would have been due, but must not keep the call.
         self._timer = clock.call_at(when, partial(while_alive, ref(self), type(self).expire))
 
     def cancel_timer(self) -> None:
-        """Forget the timer."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
     def claim(self) -> bool:
-        """Take the right to resume the coroutine; false where somebody else has taken it."""
+        """Claim the right to resume the coroutine; return false if it was claimed before."""
         try:
             self.call.suspended.remove(self)
         except ValueError:
@@ -323,7 +323,7 @@ class Suspension:
         return True
 
     def submit(self, job: Callable[[], object], urgent: bool = False) -> None:
-        """Run *job*, which goes on with the call, on a thread of the pool."""
+        """Run *job*, which continues the call, on a thread of the pool."""
         try:
             pool.submit(job, urgent)
         except RuntimeError as error:
@@ -331,12 +331,12 @@ class Suspension:
             self.call.give_up(error)
 
     def go_on(self) -> None:
-        """Let a thread of the pool go on with the coroutine, unless somebody has resumed it."""
+        """Resume the coroutine on a thread of the pool, unless it was resumed already."""
         if self.claim():
             self.submit(self.resume)
 
     def resume(self) -> None:
-        """Go on with the coroutine on this thread of the pool; it was claimed."""
+        """Resume the coroutine on this thread of the pool; the suspension was claimed."""
         error, self.error = self.error, None
         try:
             self.call.run(error, may_run=True)
@@ -345,14 +345,14 @@ class Suspension:
 
 
 class Waiting(Suspension):
-    """The time until another call wakes this one, or until *seconds* are over; no thread waits for it."""
+    """The time until another call wakes this call, or until *seconds* are over; no thread waits meanwhile."""
 
     def __init__(self, seconds: float = inf) -> None:
         self._seconds = seconds
         self._is_woken = seconds <= 0.0
 
     def begin(self, may_run: bool) -> bool:
-        """Set the timer; where it was woken already, only leave the caller's thread."""
+        """Set the timer; if the call was woken already, only leave the caller's thread."""
         self.call.is_shared = True
         if self._is_woken and may_run:
             return self.claim()
@@ -363,18 +363,18 @@ class Waiting(Suspension):
         return False
 
     def wake(self) -> None:
-        """Let the call go on, on a thread of the pool; from any thread."""
+        """Continue the call on a thread of the pool; from any thread."""
         self._is_woken = True
         if hasattr(self, "call"):
             self.go_on()
 
 
 def _cancelled_error() -> Any:
-    """Return the class of cancellations, which is control flow; no class at all before asyncio is imported."""
+    """Return the class of cancellations, which are control flow; an empty tuple before asyncio is imported."""
     asyncio = sys.modules.get("asyncio")
     return () if asyncio is None else asyncio.CancelledError
 
 
 def log_dropped(error: BaseException) -> None:
-    """Write down what was raised where nobody is left to whom it could be raised."""
+    """Log an exception that no caller is left to receive."""
     log(DEBUG, "dropped what a call raised that its caller gave up on", error=error)

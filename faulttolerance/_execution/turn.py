@@ -1,4 +1,4 @@
-"""How a call waits for its turn under a rate limit: on its thread, or in the way of its environment (rule RL1)."""
+"""The wait of a call for its turn under a rate limit: on its thread, or in its environment (rule RL1)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from .environment import Environment
 
 
 class _Turn:
-    """One call's turn; both ways of waiting ask it what to do."""
+    """One call's turn, with the decisions that both ways of waiting share."""
 
     __slots__ = ("_limit", "alarm", "now", "place")
 
     now: float
-    """When it asked last."""
+    """The moment of the last request."""
 
     def __init__(self, limit: RateLimit, may_block: bool = False) -> None:
         self.alarm = Alarm()
-        """Rings when the call is to ask again at once."""
+        """Rings when the call must repeat its request at once."""
         self._limit = limit
         self.place = limit.place(get_ident(), self.alarm.ring, may_block)
 
     def ask(self) -> float:
-        """Give the seconds to wait before the call asks again; 0.0: it was let through."""
+        """Request admission; return the seconds to wait before the next request, or 0.0 if the call was admitted."""
         self.alarm.rings = False
         self.now = clock.monotonic()
         seconds = self._limit.ask(self.place, self.now)
@@ -37,21 +37,21 @@ class _Turn:
         return seconds
 
     def ring(self) -> None:
-        """Let the call ask again, if it still can."""
+        """Wake the call for its next request, if that is still possible."""
         with suppress(RuntimeError):  # its loop was closed
             self.alarm.ring()
 
     def give_back(self) -> None:
-        """Leave the line, whatever was the reason."""
+        """Leave the queue, for any reason."""
         if self.place.until is not None:
             self._limit.leave(self.place, clock.monotonic())
 
 
 def take_turn(limit: RateLimit) -> float:
-    """Wait on this thread until *limit* lets the call through; return the moment.
+    """Wait on this thread until *limit* admits the call; return that moment.
 
     Raises:
-        RateLimitException: It does not within the longest wait, or before the nearest deadline.
+        RateLimitException: The limit does not admit it within the longest wait, or before the nearest deadline.
         Interrupted: A deadline of this thread passed.
     """
     turn = _Turn(limit, may_block=True)
@@ -65,10 +65,10 @@ def take_turn(limit: RateLimit) -> float:
 
 
 async def take_turn_async(limit: RateLimit, environment: Environment) -> float:
-    """Wait in *environment* until *limit* lets the call through; return the moment.
+    """Wait in *environment* until *limit* admits the call; return that moment.
 
     Raises:
-        RateLimitException: It does not within the longest wait, or before the nearest deadline.
+        RateLimitException: The limit does not admit it within the longest wait, or before the nearest deadline.
     """
     turn = _Turn(limit)
     try:

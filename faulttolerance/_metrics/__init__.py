@@ -1,1 +1,1 @@
-"""Counting: from what calls append to the series of the specification."""
+"""Counters of calls, and the series of the specification that they feed."""

@@ -1,7 +1,7 @@
-"""The table of what is counted: a row for each policy, from which every metric and every series follows.
+"""The table of all metrics: a row for each policy, from which every metric and every series follows.
 
-The names, tags and descriptions are those of the specification; the rate limit's, beyond it, are after
-SmallRye, the adaptive throttle's of this library.
+The names, tags and descriptions are those of the specification. Beyond it, those of the rate limit follow SmallRye, and
+those of the adaptive throttle are of this library.
 """
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Interned(tuple[T, ...]):
-    """A tuple of which a cache gives the same object each time; told apart by identity, which is cheap to hash."""
+    """A tuple that a cache always returns as the same object; compared by identity, which is cheap to hash."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -32,7 +32,7 @@ class Interned(tuple[T, ...]):
 
 
 def labels(method: str, series: Series) -> dict[str, str]:
-    """Give the labels of *series* as receivers show them."""
+    """Return the labels of *series* as receivers show them."""
     return {**({"method": method} if method else {}), **dict(series[1])}
 
 
@@ -47,21 +47,21 @@ class Metric(NamedTuple):
     kind: Literal["counter", "gauge", "histogram"]
     description: str
     tags: tuple[str, ...] = ()
-    """Beside ``method``, which every metric has."""
+    """The tags beside ``method``, which every metric has."""
     facts: Mapping[str, tuple[str, ...]] = {}
     """The facts about a call or an attempt, each with the values of the tags that it advances by one."""
     readings: Mapping[tuple[str, ...], Callable[[Any, float], float | None]] = {}
-    """By the values of the tags, how the policy's strategy is asked at a time; right also while nobody calls."""
+    """By the values of the tags, functions of the policy's strategy and the time; correct also without any calls."""
     unit: Literal["", "seconds", "nanoseconds"] = ""
     needs_queue: bool = False
-    """Whether it is there only where calls may wait."""
+    """Whether the metric exists only if calls may wait."""
     of_process: bool = False
-    """Whether it is the whole process's: it has no tag ``method``, and its method is called ``""``."""
+    """Whether the metric is of the whole process: it has no tag ``method``, and its method is called ``""``."""
     is_highest: bool = False
-    """Whether the highest of several readings counts, one for each key, and not their sum."""
+    """Whether the highest of several readings, one for each key, counts, and not their sum."""
 
     def series(self, values: tuple[str, ...]) -> Series:
-        """Give the series whose tags have *values*."""
+        """Return the series whose tags have *values*."""
         return self.name, tuple(zip(self.tags, values, strict=True))
 
 
@@ -70,12 +70,12 @@ class PolicyMetrics(NamedTuple):
 
     policy: type[Policy]
     at_once: str = ""
-    """The fact of a call that goes well at its first attempt; it adds its duration to every histogram."""
+    """The fact of a call that succeeds at its first attempt; it adds its duration to every histogram."""
     metrics: tuple[Metric, ...] = ()
 
 
 def _each(*choices: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Name facts after the values of the tags, for all combinations of *choices*."""
+    """Return facts named after the values of the tags, for all combinations of *choices*."""
     return {" ".join(values): values for values in product(*choices)}
 
 
@@ -111,7 +111,7 @@ _RETRY_BUDGET = (
     ),
 )
 _OF_BUDGETS = ("true budgetExhausted", "false budgetExhausted")
-"""The facts of retries that there are only where a budget is declared."""
+"""The facts of retries that exist only if a budget is declared."""
 _TIMEOUT = (
     Metric(
         "ft.timeout.calls.total",
@@ -233,7 +233,7 @@ CONFIGURATION = Metric(
 )
 
 Fact = tuple[str, str]
-"""A policy's annotation, and what happened under it: ``("Timeout", "timedOut")``."""
+"""A policy's annotation, and a fact about a call under it: ``("Timeout", "timedOut")``."""
 
 
 class _Catalogue(NamedTuple):
@@ -275,19 +275,19 @@ class Schema(NamedTuple):
     """The series of a guarded method under one set of policies; methods with the same policies share it."""
 
     series: tuple[Series, ...]
-    """Every counter that exists from the beginning."""
+    """Every counter that exists from the start."""
     first_try: tuple[Series, ...]
-    """Those that a call advances by one each when its first attempt succeeds and nothing was refused."""
+    """The series that a call advances by one each when its first attempt succeeds and nothing was refused."""
     histograms: tuple[str, ...]
     waits: tuple[str, ...]
-    """Those histograms that such a call adds 0 to, as it did not wait; it adds its duration to the others."""
+    """The histograms to which such a call adds 0, as it did not wait; it adds its duration to the others."""
 
 
 @cache
 def advanced(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
-    """Give the series that *facts* advance: the same tuple each time, which is cheaper to count.
+    """Return the series that *facts* advance: the same tuple each time, which is cheaper to count.
 
-    A fact without a series, as a neutral verdict, advances none.
+    A fact without a series, such as a neutral verdict, advances none.
     """
     series = _catalogue().series
     return Interned(series[fact] for fact in facts if fact in series)
@@ -297,13 +297,13 @@ def advanced(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
 def call_series(
     returned: bool, fallback: str | None, retried: bool | None = None, result: str = ""
 ) -> tuple[Series, ...]:
-    """Give the series that a call advances once, when it is over.
+    """Return the series that a call advances once, when it is over.
 
     Args:
         returned: Whether it did not raise.
-        fallback: ``applied``, ``notApplied`` or ``notDefined``; ``None`` where the call itself is counted elsewhere.
+        fallback: ``applied``, ``notApplied`` or ``notDefined``; ``None`` if the call itself is counted elsewhere.
         retried: Whether there was a second attempt; ``None`` without a retry.
-        result: Why the retry logic made no further attempt.
+        result: The reason why the retry logic made no further attempt.
     """
     calls: tuple[Series, ...] = ()
     if fallback is not None:
@@ -314,9 +314,9 @@ def call_series(
 
 
 def schema_of(policies: Iterable[type[Policy]], *, queue: bool, counts_calls: bool = True) -> Schema | None:
-    """Give the schema of a method with *policies*, the same object each time; ``None`` if nothing of it is counted.
+    """Return the schema of a method with *policies*, the same object each time; ``None`` if there is nothing to count.
 
-    *queue* tells whether its calls may wait, *counts_calls* whether the calls are counted beside what the policies do.
+    *queue*: whether its calls may wait. *counts_calls*: whether the calls are counted, beside the effects of policies.
     """
     counted = frozenset(_catalogue().of_policy.keys() & policies)
     return _schema(counted, queue, counts_calls) if counted else None
@@ -352,23 +352,23 @@ def schema_of_metric(metric: Metric, *facts: str) -> Schema:
 
 
 class Strategies(Protocol):
-    """The strategies of one method that remember something."""
+    """The strategies of one method that have a state."""
 
     def items(self) -> Iterable[tuple[type[Policy], object]]:
-        """Give each with its policy."""
+        """Return each strategy with its policy."""
         ...
 
 
 class Meter(NamedTuple):
-    """Reads what strategies keep themselves."""
+    """A reader of the values that strategies keep themselves."""
 
     strategies: Strategies
-    """Those of one method, by their policies."""
+    """The strategies of one method, by their policies."""
     queues: bool
-    """Whether calls may wait for a permit, or ever might."""
+    """Whether calls may wait for a permit, now or later."""
 
     def read(self, *, levels: bool) -> Iterator[tuple[Series, float]]:
-        """Give the series that only grow and, with *levels*, those that go up and down."""
+        """Yield the series that never decrease and, with *levels*, those that rise and fall."""
         now = clock.monotonic()
         yield from self._grown(now)
         highest: dict[Series, float] = {}

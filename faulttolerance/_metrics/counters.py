@@ -1,7 +1,7 @@
-"""Lists to which calls append, folded into counts when they are long and when somebody reads, and the ledger of all.
+"""Lists to which calls append, their folding into counts when they are long or read, and the ledger of all counts.
 
-The hot path appends one number, the duration of a call on which everything went well, and that one sample stands for
-every series such a call advances. What goes otherwise is appended with its series.
+The hot path appends one number, the duration of a call that succeeded at its first attempt. That one sample counts for
+every series that such a call advances. All other calls append their series.
 """
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
@@ -24,7 +24,7 @@ FOLD = 1024
 
 
 MOST_GONE = 1_000
-"""How many names keep their counts of which no guard lives; of more, those go that have been without one longest."""
+"""The number of names without a living guard that keep their counts; the counts of those gone longest are dropped."""
 
 
 _DROPPED = (
@@ -34,14 +34,14 @@ _DROPPED = (
 
 
 class Durations(NamedTuple):
-    """Samples of a histogram by bucket: the buckets of ``BOUNDARIES``, and the one beyond."""
+    """Samples of a histogram by bucket: the buckets of ``BOUNDARIES``, and the bucket beyond them."""
 
     counts: tuple[int, ...]
     sums: tuple[float, ...]
     """The sum of the samples of each bucket, in seconds."""
 
     def plus(self, more: "Durations") -> "Durations":
-        """Add the samples of both."""
+        """Return the samples of both."""
         return Durations(tuple(map(add, self.counts, more.counts)), tuple(map(add, self.sums, more.sums)))
 
 
@@ -51,7 +51,7 @@ _NOTHING: Mapping[Any, Any] = {}
 
 
 class Account:
-    """All that is counted under one name by one guarded method of one class, or one ``Guard``, under one ``Schema``."""
+    """The counts under one name of one guarded method of one class, or of one ``Guard``, under one ``Schema``."""
 
     __slots__ = (
         "_batches",
@@ -65,8 +65,8 @@ class Account:
         "schema",
     )
 
-    # Folding is short and seldom: one lock for all, renewed in the child of a fork. Reentrant, and each account that is
-    # being folded is marked: a signal handler or a finalizer may count, or read, while its thread is in here.
+    # Folding is short and rare: one lock serves all accounts, renewed in the child of a fork. It is reentrant, and an
+    # account is marked while it is folded: a signal handler or a finalizer may count or read while its thread holds it.
     lock: ClassVar = RLock()
 
     def __init__(self, name: str, schema: Schema) -> None:
@@ -78,12 +78,12 @@ class Account:
         """All other entries: the series that each advances, and its samples by histogram."""
         # All guarded by the lock; replaced, never changed.
         self._batches: Mapping[tuple[Series, ...], list[None]] = _NOTHING
-        self._counts: Mapping[Series, int] = _NOTHING  # what was folded until now; what is not there is 0
+        self._counts: Mapping[Series, int] = _NOTHING  # the folded counts; a missing series counts 0
         self._durations: Mapping[str, Durations] = _NOTHING
         self._folding = False
 
     def fold(self) -> None:
-        """Take what was appended into the counts, unless somebody does so already."""
+        """Fold the appended entries into the counts, unless another thread does so already."""
         if self.lock.acquire(blocking=False):
             try:
                 self._fold_locked()
@@ -91,7 +91,7 @@ class Account:
                 self.lock.release()
 
     def read(self, counts: dict[Series, float], durations: dict[str, Durations], *, levels: bool = True) -> None:
-        """Add the value of every series and of every histogram; without *levels*, of what only grows."""
+        """Add the value of every series and histogram; without *levels*, only of those that never decrease."""
         with self.lock:
             self._fold_locked()
             counted, sampled = self._counts, self._durations
@@ -103,19 +103,19 @@ class Account:
             try:
                 for series, value in self.meter.read(levels=levels):
                     counts[series] = counts.get(series, 0) + value
-            except Exception as error:  # noqa: BLE001  # others are to be read
+            except Exception as error:  # noqa: BLE001  # the other metrics must still be read
                 tell_of_trouble(self.name, "some of its metrics are missing, for reading them failed", error)
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
-        """Give the list whose entries each advance all of *series* by one."""
-        series = tuple(series)  # one that is told apart by its contents
+        """Return the list whose entries each advance all of *series* by one."""
+        series = tuple(series)  # a tuple with equality by contents
         with self.lock:
             if series not in self._batches:
                 self._batches = {**self._batches, series: []}
             return self._batches[series]
 
     def begin_anew(self) -> None:
-        """Start again at 0 in the child of a fork."""
+        """Reset all counts to 0 in the child of a fork."""
         self._folding = False
         self._counts = self._durations = _NOTHING
         self.first_try_durations.clear()
@@ -129,7 +129,7 @@ class Account:
         self._folding = True
         try:
             counts, durations = dict(self._counts), dict(self._durations)
-            # What a call counts last is in a batch: taken first, it is not there without what was counted before.
+            # A call's last entry is in a batch. Batches are taken first, so that the call's other entries come with it.
             advances = [(series, len(_taken(batch))) for series, batch in self._batches.items()]
             first_try, others = _taken(self.first_try_durations), _taken(self.others)
             if first_try:
@@ -137,7 +137,7 @@ class Account:
                 ran, waited = _by_bucket(first_try), _in_first_bucket(len(first_try), 0.0)
                 for name in self.schema.histograms:
                     _add(durations, name, waited if name in self.schema.waits else ran)
-            # Most of them advance the same few tuples of series: each is gone through once.
+            # Most entries advance the same few tuples of series: each tuple is processed once.
             advances += Counter([series for series, _ in others]).items()
             for advanced, count in advances:
                 for series in advanced:
@@ -158,9 +158,9 @@ def _add(durations: dict[str, Durations], name: str, more: Durations) -> None:
 
 
 def _taken(calls: list[T]) -> list[T]:
-    """Take what is there out of *calls*, to which others append meanwhile.
+    """Remove and return the present contents of *calls*, to which other threads append meanwhile.
 
-    Nothing is called between copying and deleting, so that no interruption lands there and nothing is counted twice.
+    Nothing is called between the copy and the deletion, so no interruption comes there and nothing is counted twice.
     """
     count = len(calls)
     taken = calls[:count]
@@ -169,9 +169,9 @@ def _taken(calls: list[T]) -> list[T]:
 
 
 def _by_bucket(samples: list[float]) -> Durations:
-    """Sort *samples*, so that those of a bucket stand together: cheaper than looking up the bucket of each."""
+    """Return *samples* by bucket; they are sorted, which is cheaper than a look-up of each sample's bucket."""
     total = sum(samples)
-    # Mostly they are so short that their sum is in the first bucket, too: a third of the time that ``max`` takes.
+    # Most samples are so short that even their sum is in the first bucket: a third of the time that ``max`` takes.
     if total <= BOUNDARIES[0] or max(samples) <= BOUNDARIES[0]:
         return _in_first_bucket(len(samples), total)
     samples.sort()
@@ -188,7 +188,7 @@ def _in_first_bucket(count: int, total: float) -> Durations:
 
 
 class Counters:
-    """The counters of a guarded method. Whatever may still count holds them: when they go, the account is final."""
+    """The counters of a guarded method, held by all code that may still count; the account is final when they go."""
 
     __slots__ = ("_departed", "account")
 
@@ -198,24 +198,24 @@ class Counters:
 
     @property
     def first_try_durations(self) -> list[float]:
-        """Durations of calls that went well at once; who appends calls ``fold`` when there are ``FOLD``."""
+        """Durations of calls that succeeded at once; their caller calls ``fold`` when there are ``FOLD``."""
         return self.account.first_try_durations
 
     def __del__(self) -> None:
-        # Runs wherever the collector runs, so it takes no lock; also where a signal's handler raised in ``__init__``.
+        # Takes no lock, as the collector runs anywhere. Also runs after a signal's handler raised in ``__init__``.
         if hasattr(self, "_departed"):
             self._departed.append(self.account)
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
-        """Give a list for what is counted often: each entry advances all of *series*, and ``fold`` follows as above."""
+        """Return a list for frequent counts: each entry advances all of *series*; the caller must ``fold`` likewise."""
         return self.account.batch(series)
 
     def fold(self) -> None:
-        """Take what was appended into the counts."""
+        """Fold the appended entries into the counts."""
         self.account.fold()
 
     def add(self, series: tuple[Series, ...], samples: Mapping[str, float] = _NOTHING) -> None:
-        """Advance each of *series* by one, and add one sample to each histogram that is named."""
+        """Advance each of *series* by one, and add one sample to each histogram in *samples*."""
         others = self.account.others
         others.append((series, samples))
         if len(others) >= FOLD:
@@ -223,7 +223,7 @@ class Counters:
 
 
 class Reading(NamedTuple):
-    """All that was counted, at one moment, by the name of the method."""
+    """All counts at one moment, by the name of the method."""
 
     counts: dict[str, dict[Series, float]]
     durations: dict[str, dict[str, Durations]]
@@ -237,25 +237,25 @@ class Reading(NamedTuple):
         return found
 
     def take(self, account: Account, *, levels: bool = True) -> None:
-        """Add what *account* counted; without *levels*, what only grows."""
+        """Add the counts of *account*; without *levels*, only those that never decrease."""
         name = account.name
         account.read(self.counts.setdefault(name, {}), self.durations.setdefault(name, {}), levels=levels)
 
 
 class Ledger:
-    """Every account there is, and what is left of those that are closed: each is read exactly once per reading."""
+    """All accounts, and the final counts of closed accounts: a reading contains each of them exactly once."""
 
     def __init__(self) -> None:
-        self._lock = RLock()  # over the merging of what departed; never held where user code runs
+        self._lock = RLock()  # for merging departed accounts; never held while user code runs
         self._accounts: dict[Account, None] = {}
         self._departed: deque[Account] = deque()
         self._final = Reading({}, {})  # guarded by _lock
-        self._gone: dict[str, None] = {}  # guarded by _lock; names of what is final, what became so last at the end
+        self._gone: dict[str, None] = {}  # guarded by _lock; names with final counts, the latest last
         self._drops = False  # whether counts were dropped
         self._has_told = False
         self.of_process: list[tuple[Metric, Callable[[], Iterable[tuple[tuple[str, ...], float]]]]] = []
-        """Metrics of the whole process, each with what gives its values by those of its tags."""
-        self._is_read = False  # guarded by _lock; a signal handler may come in while its thread is in here
+        """Metrics of the whole process, each with a function that returns its values by the values of its tags."""
+        self._is_read = False  # guarded by _lock; a signal handler may come in while its thread holds it
 
     @property
     def is_empty(self) -> bool:
@@ -263,7 +263,7 @@ class Ledger:
         return not self._accounts and not self._final.counts
 
     def new(self, name: str, schema: Schema) -> Counters:
-        """Open an account, read once it is entered; it is final when nothing holds its counters any more."""
+        """Create an account, which is read after ``enter``; it is final when nothing holds its counters any more."""
         if len(self._departed) >= FOLD // 8 and self._lock.acquire(blocking=False):
             try:
                 self._merge_locked()
@@ -272,11 +272,11 @@ class Ledger:
         return Counters(Account(name, schema), self._departed)
 
     def enter(self, counters: Counters, swap: Swap) -> None:
-        """Let the account of *counters* be read from now on, together with the other stores of *swap*."""
+        """Add the account of *counters* to the accounts that are read, together with the other stores of *swap*."""
         swap.item(self._accounts, counters.account, None)
 
     def read(self) -> Reading:
-        """Read what was counted until now; equal names add up."""
+        """Return all counts until now; the counts of equal names are added up."""
         with self._lock:
             self._merge_locked()
             before, self._is_read = self._is_read, True
@@ -297,14 +297,14 @@ class Ledger:
         return reading
 
     def clear(self) -> None:
-        """Forget every account."""
+        """Remove every account."""
         with self._lock:
             self._accounts.clear()
             self._final = Reading({}, {})
             self._gone = {}
 
     def begin_anew(self) -> None:
-        """Start again at 0 in the child of a fork, where a thread that held the lock does not exist."""
+        """Reset all counts to 0 in the child of a fork, where a thread that held the lock does not exist."""
         self._lock = RLock()
         Account.lock = RLock()
         self._final = Reading({}, {})
@@ -325,7 +325,7 @@ class Ledger:
             self._drop_locked()
 
     def _drop_locked(self) -> None:
-        """Drop the counts of names that have been without a guard longest, but for ``MOST_GONE`` of them."""
+        """Drop the counts of the names that have been without a guard longest, except the last ``MOST_GONE``."""
         living = {account.name for account in self._accounts}
         for name in list(self._gone):
             if len(self._gone) <= MOST_GONE:

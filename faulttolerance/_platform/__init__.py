@@ -1,1 +1,1 @@
-"""What interpreters and other people do to us: threads, locks, forks, signals, greenlets."""
+"""The library's adaptation to interpreters and other libraries: threads, locks, forks, signals and greenlets."""

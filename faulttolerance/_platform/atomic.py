@@ -1,12 +1,12 @@
 """Calls of C code between which no other thread runs, no signal is handled and no garbage is collected.
 
-The interpreter gives way to others behind a call, where a function begins and where a loop jumps back; not inside C
-code that calls nothing but C code, nor where a ``for`` takes the next item of an iterator that is written in C. So what
-has to happen at once is put into such an iterator, and taken by a ``for`` that ends with its first item.
+The interpreter switches threads after calls, at the start of a function and at the jump back of a loop. It does not
+switch inside C code that calls nothing but C code, nor where a ``for`` takes the next item of an iterator in C. So the
+steps that must happen at once are put into such an iterator, and a ``for`` that ends after the first item runs them.
 
-Before Python 3.12 the collector runs wherever memory is asked for, and its finalizers give way as well. Whoever makes
-the interpreter follow the frames of another thread then follows frames that are gone (CPython issue 106883): so these
-frames are looked at by the functions below only.
+Before Python 3.12 the collector runs wherever memory is allocated, and its finalizers switch threads as well. If frames
+of another thread are followed at that moment, they may be gone (CPython issue 106883). So only the functions below read
+such frames.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 def once(function: Callable[..., T], *arguments: Any) -> Iterator[T]:
-    """Give an iterator that calls *function*, which is written in C, when its only item is asked for."""
+    """Return an iterator that calls *function*, which is written in C, when its only item is requested."""
     return map(call, (function,), *zip(arguments, strict=True))
 
 
 def uncollected_once(function: Callable[[], T]) -> Iterator[T]:
-    """Give the same, and let nothing be collected meanwhile: nobody else sees the collector off, or switches it on."""
+    """Return an iterator as ``once`` does, which disables garbage collection meanwhile, unseen by other threads."""
     return map(itemgetter(2), _steps(function, []))
 
 
@@ -41,7 +41,7 @@ def _steps(function: Callable[[], T], undo: list[Callable[[], object]]) -> Itera
 
 
 def uncollected(function: Callable[[], T]) -> T:
-    """Call *function*, which is written in C, and let nothing be collected meanwhile."""
+    """Call *function*, which is written in C, with garbage collection disabled; return its result."""
     undo: list[Callable[[], object]] = []
     try:
         return next(_steps(function, undo))[2]
@@ -54,13 +54,13 @@ def uncollected(function: Callable[[], T]) -> T:
 def frames_of_threads() -> dict[int, FrameType]:
     """Return the innermost frame of each other thread, by the identifier of the thread."""
     frames = uncollected(sys._current_frames)
-    # The frame of this function would keep the mapping, and with it what all threads had on their stacks.
+    # The frame of this function would keep the mapping alive, and with it the objects on all stacks.
     frames.pop(get_ident(), None)
     return frames
 
 
 def stack_of(frame: FrameType) -> tuple[FrameType, ...]:
-    """Return *frame*, which may be of another thread, and the frames outside it, the outermost one last."""
+    """Return *frame*, which may be of another thread, and the frames outside it, the outermost last."""
     get_attribute = cast("Callable[[Any, Any], Any]", getattr)
     walk = accumulate(chain((frame,), repeat("f_back")), get_attribute)
     return uncollected(partial(tuple, takewhile(partial(is_not, None), walk)))

@@ -1,4 +1,4 @@
-"""What is done beside the calls: at intervals, or on a thread that nobody has to wait for."""
+"""Work beside the calls: at intervals, or on a separate thread."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from .unpatched import allows_watching, native, start_and_await
 
 
 def within(seconds: float, function: Callable[[], object]) -> None:
-    """Call *function* on a thread of its own, and wait for it no longer than so many seconds."""
+    """Call *function* on a thread of its own, and wait for it no longer than *seconds*."""
     thread = threading.Thread(target=function, name="faulttolerance-telemetry", daemon=True)
     thread.start()
     thread.join(seconds)
 
 
 class Aside:
-    """Calls functions, one after another, on a thread that is there as long as it has something to do."""
+    """A caller of functions, one after another, on a thread that exists as long as there is work."""
 
     def __init__(self) -> None:
         self._begin_anew()
         at_fork(child=self._begin_anew)
 
     def __call__(self, function: Callable[[], object]) -> None:
-        """Call *function*, which must not raise, after those of before."""
+        """Call *function*, which must not raise, after all earlier functions."""
         self._waiting.append(function)
         try:
             if not allows_watching:
                 raise RuntimeError("no thread may outlive a call here")
             start_and_await(self._serve)
         except RuntimeError:
-            self._serve()  # the interpreter is ending, or no thread is to be had
+            self._serve()  # the interpreter is ending, or no thread is available
 
     def _begin_anew(self) -> None:
         self._waiting: deque[Callable[[], object]] = deque()
         self._serving = native.allocate_lock()
 
     def _serve(self) -> None:
-        # Who finds another one serving leaves the rest to it: that one looks again after it has let go.
+        # A thread that finds another serving leaves the rest to that, which checks again after it released the lock.
         waiting, serving = self._waiting, self._serving
         while waiting and serving.acquire(False):
             try:
@@ -52,15 +52,15 @@ class Aside:
 
 
 aside = Aside()
-"""For what the application does with news that no call of its own has brought."""
+"""Runs the application's reactions to events that none of its calls caused."""
 
 
 class Ticker:
-    """Calls a function at intervals and when the process ends; stops for a fork and goes on in both processes.
+    """The calls of a function at intervals and at the end of the process; they pause for a fork and go on in both.
 
     Args:
         seconds: The interval.
-        function: What is called; it must not raise.
+        function: The function; it must not raise.
         in_child: Called in the child of a fork before anything else of this ticker.
     """
 
@@ -74,7 +74,7 @@ class Ticker:
         at_fork(self._before_fork, self._after_fork, self._after_fork_in_child)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the calls."""
         if not self._is_on:
             self._is_on = True
             self._run()
@@ -82,7 +82,7 @@ class Ticker:
             self._finish_with_multiprocessing()
 
     def stop(self) -> None:
-        """End, with a last call."""
+        """Stop the calls, with a last one."""
         if self._is_on:
             self._is_on = False
             self._halt()
@@ -95,7 +95,7 @@ class Ticker:
 
     def _before_fork(self) -> None:
         if self._is_on:
-            self._halt()  # from Python 3.12 on a thread that runs would make the fork warn
+            self._halt()  # from Python 3.12 on, a fork warns of running threads
 
     def _after_fork(self) -> None:
         if self._is_on:
@@ -107,7 +107,7 @@ class Ticker:
             self._run()
             util = sys.modules.get("multiprocessing.util")
             if util is not None:
-                # What is registered before a process of multiprocessing has begun is forgotten when it begins.
+                # A registration from before the start of a process of multiprocessing is removed at that start.
                 util.register_after_fork(self, Ticker._finish_with_multiprocessing)
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""A thread of the library's own, which stays one among greenlets and for which nobody waits when the process ends."""
+"""A thread of the library that stays a real thread among greenlets and does not delay the end of the process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .unpatched import allows_watching, get_ident, get_native_id, native, start_
 
 
 class Daemon:
-    """Runs a function on a thread; one at a time.
+    """A thread that runs a function, at most one at a time.
 
-    A fork, from Python 3.12 on, warns of every thread there is. So who stops before one waits until it is really gone.
+    From Python 3.12 on, a fork warns of every thread. So a stop before a fork waits until the thread is really gone.
 
     Args:
-        function: What is run; must not raise.
-        is_wanted: Whether it is to run again although it has ended: it may have been started while it was ending.
+        function: The function; it must not raise.
+        is_wanted: Returns whether the function must run again after its end, for a start while it was ending.
     """
 
     __slots__ = ("_ended", "_function", "_handle", "_ident", "_is_wanted", "_native_id")
@@ -33,11 +33,11 @@ class Daemon:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the thread that runs."""
+        """Whether the running thread is this thread."""
         return self._ident == get_ident()
 
     def start(self) -> bool:
-        """Run the function, unless it runs already; false: there can be no thread, or the interpreter is ending."""
+        """Run the function, unless it runs already; return false if no thread is possible or the interpreter ends."""
         if not allows_watching:
             return False
         if not self._ended.acquire(False):
@@ -54,7 +54,7 @@ class Daemon:
         return True
 
     def join(self, seconds: float) -> bool:
-        """Wait so long until the function has ended and its thread is gone; tell whether it is."""
+        """Wait up to *seconds* until the function has ended and its thread is gone; return whether it is."""
         if not self._ended.acquire(timeout=seconds):
             return False
         self._ended.release()

@@ -1,4 +1,4 @@
-"""What is asked of the event loop that runs, and what is kept for as long as it lives."""
+"""The running event loop, and objects that are kept as long as a loop lives."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ T = TypeVar("T")
 
 
 def loop_here() -> Any:
-    """Return the event loop of asyncio that runs on this thread, if one does; does not import asyncio."""
+    """Return the event loop of asyncio that runs on this thread, or ``None``; does not import asyncio."""
     asyncio = sys.modules.get("asyncio")
     return None if asyncio is None else asyncio._get_running_loop()
 
 
 def refuse_trio(what: str) -> None:
-    """Refuse to wait in a task of trio, where nothing that asyncio can wait for may be awaited.
+    """Raise an exception in a task of trio, where nothing that needs asyncio may be awaited.
 
     Args:
-        what: What has to wait.
+        what: The feature that must wait, for the message.
 
     Raises:
-        FaultToleranceException: The running task is trio's.
+        FaultToleranceException: The running task is a task of trio.
     """
     trio: Any = sys.modules.get("trio")
     in_trio_task = getattr(getattr(trio, "lowlevel", None), "in_trio_task", None)
@@ -37,13 +37,13 @@ def refuse_trio(what: str) -> None:
 
 
 def running_loop(what: str) -> asyncio.AbstractEventLoop:
-    """Give the event loop that runs (rule O3).
+    """Return the running event loop (rule O3).
 
     Args:
-        what: What has to wait.
+        what: The feature that must wait, for the message.
 
     Raises:
-        FaultToleranceException: The running task is trio's, or no loop of asyncio runs it.
+        FaultToleranceException: The running task is a task of trio, or runs on no loop of asyncio.
     """
     if "trio" in sys.modules:
         refuse_trio(what)
@@ -54,13 +54,13 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
 
 
 def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = None) -> T:
-    """Give what *loop* has as its attribute *name*, made where there is none; it lives as long as the loop does.
+    """Return the attribute *name* of *loop*, created if it is missing; it lives as long as the loop does.
 
     Args:
         loop: The event loop.
-        name: What the attribute is called.
-        make: Makes its first value.
-        elsewhere: Serves where the loop takes no attributes; ``None``: what was made just now.
+        name: The name of the attribute.
+        make: Creates its first value.
+        elsewhere: The value if the loop accepts no attributes; ``None``: a new value.
     """
     value: T | None = getattr(loop, name, None)
     if value is None:
@@ -73,11 +73,11 @@ def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = N
 
 
 _running_elsewhere: set[asyncio.Task[Any]] = set()
-"""The tasks of loops that take no attributes."""
+"""The tasks of loops that accept no attributes."""
 
 
 def keep(task: asyncio.Task[T]) -> asyncio.Task[T]:
-    """Let *task* live as long as it runs, and no longer than its loop, which itself refers to it weakly."""
+    """Keep *task* alive while it runs, and no longer than its loop, which refers to it weakly; return it."""
     running = kept_on(task.get_loop(), "__faulttolerance_tasks__", set, _running_elsewhere)
     running.add(task)
     task.add_done_callback(running.discard)

@@ -1,4 +1,4 @@
-"""What has to happen around ``os.fork`` (rule L5)."""
+"""Functions that run around ``os.fork`` (rule L5)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def at_fork(
     parent: Callable[[], object] | None = None,
     child: Callable[[], object] | None = None,
 ) -> None:
-    """Call these functions on the forking thread; they are kept for as long as the process lives.
+    """Register functions that the forking thread calls; they are kept as long as the process lives.
 
     Args:
-        before: In the parent, before the fork; the last one registered is called first.
+        before: In the parent, before the fork; the function that was registered last is called first.
         parent: In the parent, after the fork.
-        child: In the child, where the forking thread is the only one.
+        child: In the child, where the forking thread is the only thread.
     """
     if before is not None:
         _before.append(before)
@@ -39,7 +39,7 @@ _has_looked = False
 
 
 def stop_at_end_of_subinterpreter() -> None:
-    """See to it that threads stop, as before a fork, when a sub-interpreter ends: one that is left ends the process."""
+    """Stop threads, as before a fork, when a sub-interpreter ends: a remaining thread would end the process."""
     global _has_looked
     if _has_looked:
         return
@@ -59,25 +59,25 @@ def _call_before() -> None:
 
 
 class Section:
-    """A section into which no fork may come, such as an import; any number of threads may be in it at once.
+    """A section that excludes forks, such as an import; any number of threads may be in it at the same time.
 
     A module that another thread is importing at the fork stays locked in the child for ever. So a fork waits until no
-    other thread is in here, and who arrives while it goes on waits for it. Not for ever: code of the application runs
-    in here, and may wait for the forking thread.
+    other thread is in the section, and a thread that arrives during a fork waits for its end. The waits are limited:
+    code of the application runs in the section, and may wait for the forking thread.
     """
 
     def __init__(self) -> None:
         self._inside: dict[int, int] = {}
-        """How often each thread has entered; written by that thread only."""
+        """The number of entries of each thread; written only by that thread."""
         self._forking: int | None = None
-        """The thread that forks, or that looks whether it is alone."""
+        """The thread that forks, or that checks whether it is alone."""
         at_fork(self._hold, self._let_go, self._begin_anew)
 
     def __enter__(self) -> None:
         ident, inside = get_ident(), self._inside
         depth = inside.get(ident, 0)
         inside[ident] = depth + 1
-        # Who arrives stores, then looks; who forks stores, then looks: one of the two sees the other.
+        # The arriving and the forking thread both store, then read: at least one of them sees the other.
         if not depth and self._forking is not None:
             self._give_way(ident)
 
@@ -103,7 +103,7 @@ class Section:
             self._left()
 
     def _left(self) -> None:
-        """Do what is due when a thread has left for good."""
+        """Run the work that is due when a thread has left completely."""
 
     def _hold(self) -> None:
         ident = get_ident()
@@ -112,7 +112,7 @@ class Section:
             self._forking = ident
             if not self._inside.keys() - {ident}:
                 return True
-            self._forking = None  # who is inside may wait for somebody who has yet to enter
+            self._forking = None  # a thread inside may wait for a thread that has yet to enter
             return False
 
         if not _wait(is_alone):
@@ -130,7 +130,7 @@ class Section:
 
 
 def _wait(is_over: Callable[[], bool]) -> bool:
-    """Look again and again, and not for ever; return whether it was over."""
+    """Check repeatedly, up to a limit, whether the wait is over; return whether it was."""
     for _ in range(_LOOKS):
         if is_over():
             return True

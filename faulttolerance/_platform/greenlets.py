@@ -1,7 +1,8 @@
-"""Waiting where gevent or eventlet have put greenlets in the place of threads: others run meanwhile.
+"""Waits in greenlets, where gevent or eventlet have replaced threads: other greenlets run meanwhile.
 
-A call waits by what its thread waits by. The library's own watchdog stays a thread, but nothing of a call may happen
-there: a lock that switches between greenlets, or a thread that is none, belongs to the thread on which it was made.
+A call waits with the primitives of its thread. The library's watchdog stays a real thread, but no part of a call may
+run there: a lock that switches between greenlets, or a greenlet that replaces a thread, belongs to its creator's
+thread.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .unpatched import get_ident, native, threads_are_real
 
 
 def lock_here() -> Any:
-    """A lock by which the running call may sleep, and which any thread may open."""
+    """Return a lock on which the running call may sleep, and which any thread may release."""
     if not threads_are_real():
         return _thread.allocate_lock() if "gevent" in sys.modules else _EventletLock()
     patcher = sys.modules.get("gevent.monkey")
@@ -31,12 +32,12 @@ def lock_here() -> Any:
 
 
 def _has_hub() -> bool:
-    """Tell whether the running thread may have other greenlets: it need not, where threads were left as they are."""
+    """Return whether the running thread may have other greenlets; if threads were not patched, it need not."""
     return import_module("gevent._hub_local").get_hub_if_exists() is not None
 
 
 class _EventletLock:
-    """A lock of eventlet's that other threads may open, too: left alone they would switch to greenlets not theirs."""
+    """A lock of eventlet that other threads may release, too; a plain lock would switch them to foreign greenlets."""
 
     __slots__ = ("_ident", "_lock", "_mailbox", "acquire")
 
@@ -47,7 +48,7 @@ class _EventletLock:
         self.acquire = self._lock.acquire
 
     def release(self) -> None:
-        """Open it; from another thread: soon."""
+        """Release the lock; from another thread: soon."""
         if get_ident() == self._ident:
             self._lock.release()
         else:
@@ -55,7 +56,7 @@ class _EventletLock:
 
 
 class _Mailbox:
-    """What other threads want to be called where greenlets of eventlet run, in one of them."""
+    """Callbacks of other threads for a thread with greenlets of eventlet, which one of its greenlets calls."""
 
     def __init__(self) -> None:
         self._posted: deque[Callable[[], object]] = deque()
@@ -67,30 +68,30 @@ class _Mailbox:
         eventlet.spawn(self._serve, eventlet.hubs.trampoline)
 
     def post(self, callback: Callable[[], object]) -> None:
-        """Let *callback* be called soon."""
+        """Schedule a call of *callback* soon."""
         self._posted.append(callback)
-        with suppress(BlockingIOError):  # it rings already
+        with suppress(BlockingIOError):  # a wake-up is already pending
             self._ring.send(b".")
 
     def _serve(self, wait: Callable[..., object]) -> None:
         while True:
             wait(self._bell.fileno(), read=True)
             if _mailboxes.get(get_ident()) is not self:
-                return  # in the child of a fork, where the bell is the parent's
+                return  # in the child of a fork, where the socket is the parent's
             with suppress(BlockingIOError):
                 self._bell.recv(4096)
             while self._posted:
-                with suppress(RuntimeError):  # it is open
+                with suppress(RuntimeError):  # the lock is open already
                     self._posted.popleft()()
 
 
 _mailboxes: dict[int, _Mailbox] = {}
-"""By thread."""
-at_fork(child=_mailboxes.clear)  # a child rings for itself
+"""The mailboxes, by thread."""
+at_fork(child=_mailboxes.clear)  # a child creates its own
 
 
 class _GreenletTimer:
-    """A callback that is due at a moment, in a greenlet of the thread that asked for it."""
+    """A callback that is due at a moment, in a greenlet of the thread that created it."""
 
     __slots__ = ("_callback", "_cancel", "_ident")
 
@@ -114,15 +115,15 @@ class _GreenletTimer:
             log(ERROR, "a timer's callback failed", error=error)
 
     def cancel(self) -> None:
-        """Forget the callback if it has not begun."""
+        """Remove the callback if it has not started."""
         if self._callback is not None:
             self._callback = None
-            if get_ident() == self._ident:  # from elsewhere it only does nothing when it is due
+            if get_ident() == self._ident:  # on another thread, it runs out without effect
                 self._cancel()
 
 
 def timer_here(when: float, callback: Callable[[], object]) -> Timer | None:
-    """Run a short callback at *when* on the running thread; ``None`` where threads are threads."""
+    """Run a short callback at *when* on the running thread; return ``None`` if threads are real threads."""
     if threads_are_real() or not ("gevent" in sys.modules or "eventlet" in sys.modules):
         return None
     return _GreenletTimer(when, callback)

@@ -1,11 +1,11 @@
-"""Learning that the application imports a module, without importing it.
+"""Notification when the application imports a module, without an import by the library.
 
-An exporter that comes after the first guarded call must find the counts complete at its first collection. Whoever only
-asks where a module is, as libraries do to know what is installed, or fails to import it, changes nothing: what counts
-is that it ran to its end.
+An exporter that comes after the first guarded call must find the counts complete at its first collection. A mere
+look-up of a module, with which libraries check for installed modules, has no effect, and neither has a failed import.
+Only a module that ran to its end counts.
 
-The hooks of wrapt do not serve here. They are called once, so neither a reload nor an import that is tried again is
-seen; a module that is imported lazily counts as run before it is; and metrics do without wrapt.
+The hooks of wrapt are no alternative. They are called once, so they miss a reload and a repeated import. They treat a
+lazily imported module as run before it has run. And metrics do not depend on wrapt.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ Callback: TypeAlias = Callable[[str], object]
 
 
 def is_here(name: str) -> bool:
-    """Whether the module is imported to its end."""
+    """Return whether the module was imported completely."""
     module = sys.modules.get(name)
     return module is not None and not _is_lazy(module) and not getattr(_spec_of(module), "_initializing", False)
 
 
 def _is_lazy(module: object) -> bool:
-    """Whether it is one of ``importlib.util.LazyLoader``, which runs when it is first used."""
+    """Return whether the module is of ``importlib.util.LazyLoader``, and runs when it is first used."""
     return type(module).__name__ == "_LazyModule"
 
 
 def _spec_of(module: object) -> Any:
     try:
-        # Not by the module's own way of looking attributes up, which loads a lazy one.
+        # Not by the attribute look-up of the module, which loads a lazy module.
         return object.__getattribute__(module, "__dict__").get("__spec__")
     except AttributeError:
         return None
 
 
 class ImportWatch:
-    """Stands among the finders of ``sys.meta_path`` as long as it waits for a module; finds nothing itself.
+    """A finder in ``sys.meta_path`` as long as it waits for a module; it finds nothing itself.
 
     Args:
-        callbacks: What to call for each module to wait for, as with ``add``.
-        once: Whether to wait no longer for a module that came; else its reloads are told, too.
+        callbacks: The callback for each module to wait for, as with ``add``.
+        once: Whether a module is reported only once; otherwise its reloads are reported, too.
     """
 
     def __init__(self, callbacks: Mapping[str, Callback] = MappingProxyType({}), *, once: bool = True) -> None:
@@ -57,15 +57,15 @@ class ImportWatch:
     def add(self, name: str, callback: Callback) -> None:
         """Call *callback* with the *name* of a module right after it ran, on the thread that imports it.
 
-        The hooks that others have now are called before. What the callback raises, the import raises.
+        Hooks that others have installed by now are called before. The import raises the exceptions of the callback.
         """
         if sys.meta_path[:1] != [self]:
-            sys.meta_path.insert(0, self)  # not taken out further on: an import under way would pass over a finder
+            sys.meta_path.insert(0, self)  # no removal from a later place: an import under way would skip a finder
         self._callbacks.setdefault(name, []).append(callback)
         self._watch_under_way(name)
 
     def discard(self, name: str, callback: Callback) -> None:
-        """Do not call *callback* for the module *name* any more."""
+        """Remove *callback* for the module *name*."""
         callbacks = self._callbacks.get(name, [])
         if callback in callbacks:
             callbacks.remove(callback)
@@ -73,7 +73,7 @@ class ImportWatch:
             self._forget(name)
 
     def end(self) -> None:
-        """Wait no longer."""
+        """Stop waiting for modules."""
         for name in list(self._callbacks):
             self._forget(name)
 
@@ -84,15 +84,15 @@ class ImportWatch:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether a module came without having been seen: a finder in front of this one found it, say."""
+        """Whether a module was imported unseen, for example because an earlier finder found it."""
         return any(map(is_here, list(self._callbacks)))
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Let the other finders find *name*; where it is one of ours, see to it that its end is reported."""
+        """Return the spec that the other finders find for *name*; watch its loader if *name* is a watched module."""
         asking = (get_ident(), name)
         if name not in self._callbacks or asking in self._asking:
             return None
-        self._asking.add(asking)  # one of the others may itself ask all of them
+        self._asking.add(asking)  # another finder may itself query all finders
         try:
             for finder in list(sys.meta_path):
                 find = getattr(finder, "find_spec", None)
@@ -105,7 +105,7 @@ class ImportWatch:
         return None
 
     def _watch_under_way(self, name: str) -> None:
-        """See to it that the end of an import is reported that began before anybody looked."""
+        """Watch the end of an import that started before the module was watched."""
         module = sys.modules.get(name)
         spec = _spec_of(module)
         if spec is None:
@@ -130,13 +130,13 @@ class ImportWatch:
 
 
 class _Loader:
-    """A loader that tells when its module has run; otherwise the one that it stands for, which may load others, too."""
+    """A loader that reports when its module has run; otherwise it behaves as the loader that it replaces."""
 
     def __init__(self, loader: Any, done: Callable[[], object]) -> None:
         self._loader = loader
         self._done = done
 
-    @property  # type: ignore[misc]  # it passes for the one that it stands for
+    @property  # type: ignore[misc]  # it appears as the loader that it replaces
     def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return type(self._loader)
 
@@ -144,7 +144,7 @@ class _Loader:
         return getattr(self._loader, name)
 
     def exec_module(self, module: ModuleType) -> None:
-        # The module is to find the loader that it would have without us.
+        # The module must find the loader that it would have without the watch.
         spec = _spec_of(module)
         if getattr(spec, "loader", None) is self:
             spec.loader = self._loader
@@ -155,7 +155,7 @@ class _Loader:
 
 
 def _watched(kind: type[ModuleSpec], done: Callable[[], object]) -> type[ModuleSpec]:
-    """The class of a spec that tells when its import is over: ``importlib`` writes that down in the spec."""
+    """Return the class of a spec that reports the end of its import, which ``importlib`` records in the spec."""
 
     def is_over(spec: Any, value: bool) -> None:
         spec.__class__ = kind

@@ -1,7 +1,7 @@
-"""Callbacks of event loops that get to their end, whatever the handler of a signal raises amidst them.
+"""Callbacks of event loops that run to their end, even if the handler of a signal raises in the middle.
 
-Whoever waits for a callback would wait for ever otherwise, and keep what it holds: a loop only writes down what is
-raised in a callback. Here it is raised, too, but once all is done.
+Otherwise the waiters of a callback would wait for ever, and keep all that they hold, because a loop only logs an
+exception of a callback. These callbacks raise the exception, too, but after all steps are done.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def take(token: list[None]) -> bool:
-    """Take the only item of *token*; return whether it was there, as it is for one of any number of threads."""
+    """Remove the only item of *token*; return whether it was there, which is true for one of any number of threads."""
     try:
         token.pop()
     except IndexError:
@@ -28,19 +28,19 @@ def take(token: list[None]) -> bool:
 
 
 def while_alive(known: ref[T], function: Callable[[T], object]) -> None:
-    """Call *function* with an object that its timer does not keep, unless it is gone."""
+    """Call *function* with an object that its timer refers to weakly, unless the object is gone."""
     known_object = known()
     if known_object is not None:
         function(known_object)
 
 
 def completion(future: Any) -> Iterator[object]:
-    """Give what completes *future* at its ``next``, if it is not done: by steps in C, amidst which no handler runs."""
+    """Return an iterator whose ``next`` completes *future*, if it is not done, in C code that no handler interrupts."""
     return map(future.set_result, iter(future.done, True))
 
 
 class _Gathered(local):
-    """What the running thread is about to complete, by the loops on which it has to be done."""
+    """The futures that the running thread is about to complete, by their loops."""
 
     by_loop: dict[int, tuple[Any, list[Iterator[object]]]] | None = None
 
@@ -49,7 +49,7 @@ _gathered = _Gathered()
 
 
 def complete_soon(future: Any) -> None:
-    """Complete *future* on its loop, which runs on another thread; fails where that was closed."""
+    """Complete *future* on its loop, which runs on another thread; raises if that loop was closed."""
     by_loop = _gathered.by_loop
     loop = future.get_loop()
     if by_loop is None:
@@ -59,7 +59,7 @@ def complete_soon(future: Any) -> None:
 
 
 def completer(future: Any) -> Callable[[object], None]:
-    """Return a callback, for any thread, that completes *future* on its loop, if nobody has closed that."""
+    """Return a callback, for any thread, that completes *future* on its loop unless that was closed."""
 
     def complete(_: object) -> None:
         with suppress(RuntimeError):
@@ -70,9 +70,9 @@ def completer(future: Any) -> Callable[[object], None]:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Wake each loop once, at the end of the block, for all that this thread completes soon.
+    """Wake each loop once, at the end of the block, for all futures that this thread completes in the block.
 
-    A loop that is woken for the first of many takes the interpreter away from who has yet to complete the others.
+    A loop that is woken for the first of many futures would delay the thread that has yet to complete the others.
     """
     before = _gathered.by_loop
     by_loop: dict[int, tuple[Any, list[Iterator[object]]]] = {}
@@ -82,7 +82,7 @@ def together() -> Iterator[None]:
     finally:
         _gathered.by_loop = before
         for loop, completions in by_loop.values():
-            with suppress(RuntimeError):  # it was closed
+            with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(_complete_all, completions)
 
 
@@ -91,9 +91,9 @@ def _complete_all(completions: list[Iterator[object]]) -> None:
 
 
 def to_its_end(function: Callable[..., object], *args: Any) -> Callable[[object], object]:
-    """Make a callback, of one argument that is ignored, for one call of *function*.
+    """Return a callback for one call of *function*; the callback ignores its argument.
 
-    *function* is called again if something is raised in it, wherever that is; so each of its steps may be taken twice.
+    *function* is called again if an exception is raised in it, at any place; so it must be able to repeat each step.
     """
     steps = _steps(function, args)
     next(steps)
@@ -102,10 +102,10 @@ def to_its_end(function: Callable[..., object], *args: Any) -> Callable[[object]
 
 def _steps(function: Callable[..., object], args: tuple[Any, ...]) -> Generator[None, object, None]:
     try:
-        yield  # inside: going on here is the first moment at which a handler may raise
+        yield  # inside: the resumption here is the first moment at which a handler may raise
         function(*args)
     except GeneratorExit:
-        raise  # it is never called
+        raise  # the callback is never called
     except BaseException:
         function(*args)
         raise

@@ -1,10 +1,11 @@
-"""Doing something when a signal comes, beside whatever it interrupts.
+"""Functions that run when a signal arrives, beside the code that the signal interrupts.
 
-The handler itself only starts a thread. What it interrupts may stand anywhere, with locks held that are not reentrant:
-in the middle of a reload, of a first call, of the application's own code. A thread waits for these as any other does.
+The handler itself only starts a thread. The interrupted code may stand anywhere, and hold locks that are not reentrant:
+in the middle of a reload, of a first call, of the application's own code. The thread waits for these locks as any
+other.
 
-The end of the process waits for a function that is being called, though not for ever: a thread that the interpreter
-ends amidst code of a compiled extension, such as pydantic's, may take the process with it.
+The end of the process waits for a running function, with a limit. A thread that the interpreter ends in the middle of a
+compiled extension's code, such as pydantic's, may crash the process.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from .._log import ERROR, log
 from .fork import at_fork
 
 _EXIT_SECONDS = 2.0
-"""How long the end of the process waits for a function that is being called."""
+"""Seconds for which the end of the process waits for a running function."""
 
 
 class _Caller:
-    """Calls a function after each signal, once for those that come while it is about to be called."""
+    """The handler that has a function called after each signal, and once for all that arrive before the call."""
 
     def __init__(self, signum: int, function: Callable[[], object]) -> None:
         self._signum = signum
@@ -32,7 +33,7 @@ class _Caller:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Forget what other threads are about to do: in the child of a fork they do not exist."""
+        """Reset the state in the child of a fork, where other threads do not exist."""
         self._wanted: deque[None] = deque()
         self._calling = threading.Lock()
 
@@ -47,7 +48,7 @@ class _Caller:
             log(ERROR, "%s is left for the next one, there is no thread for it: %s", name_of(self._signum), error)
 
     def _serve(self) -> None:
-        # Who finds the other calling leaves the rest to him: he looks again after he has let go.
+        # A thread that finds another calling leaves the rest to that, which checks again after it released the lock.
         while self._wanted and self._calling.acquire(blocking=False):
             try:
                 self._wanted.clear()
@@ -56,16 +57,16 @@ class _Caller:
                 self._calling.release()
 
     def end(self) -> None:
-        """Call no more, and wait for the function if it is being called."""
-        self._wanted = deque(maxlen=0)  # which keeps nothing
+        """Stop further calls, and wait for the function if it is running."""
+        self._wanted = deque(maxlen=0)  # keeps no items
         self._calling.acquire(timeout=_EXIT_SECONDS)
 
 
 def call_on(signum: int, function: Callable[[], object]) -> bool:
-    """Call *function*, which must not raise, on a thread of its own after each such signal.
+    """Call *function*, which must not raise, on a thread of its own after each signal *signum*.
 
     Returns:
-        Whether a handler could be installed: Python allows it on the main thread of the main interpreter alone.
+        Whether a handler could be installed: Python allows it only on the main thread of the main interpreter.
     """
     caller = _Caller(signum, function)
     try:
@@ -78,7 +79,7 @@ def call_on(signum: int, function: Callable[[], object]) -> bool:
 
 
 def name_of(signum: int) -> str:
-    """Return the signal as people know it, as in ``SIGHUP``."""
+    """Return the usual name of the signal, as in ``SIGHUP``."""
     try:
         return signal.Signals(signum).name
     except ValueError:

@@ -1,9 +1,9 @@
-"""The interpreter's own threads, locks and clock, whoever has put something else in their place.
+"""The interpreter's own threads, locks and clock, even if other libraries have replaced them.
 
-gevent and eventlet let greenlets stand for threads, and locks that switch between greenlets for locks. Tools of tests
-stop the clock. What the library does beside its calls needs the real ones: a watchdog that is a greenlet interrupts
-nobody, and one that sleeps on a real lock, on a greenlet of the main thread, stops everything for ever. What a call
-itself does, as waiting for its next attempt, goes by the names of the standard library, and so by what was put there.
+gevent and eventlet replace threads by greenlets, and locks by locks that switch between greenlets. Test tools stop the
+clock. The library's work beside its calls needs the real objects: a watchdog that is a greenlet interrupts nothing, and
+a watchdog that sleeps on a real lock, in a greenlet of the main thread, stops everything for ever. A call itself, for
+example its wait for the next attempt, uses the names of the standard library, and so their replacements.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _original(module: ModuleType, name: str) -> Any:
-    """Give what *module* had as *name* before anybody replaced it."""
+    """Return the attribute *name* of *module* from before any replacement."""
     patcher = sys.modules.get("gevent.monkey")
     if patcher is not None:
         return patcher.get_original(module.__name__, name)
@@ -32,7 +32,7 @@ def _original(module: ModuleType, name: str) -> Any:
 
 
 def _from_clock(name: str) -> Any:
-    """Give a function of ``time``; from another copy of that module where somebody has replaced it."""
+    """Return a function of ``time``, from another copy of that module if the function was replaced."""
     function = getattr(time, name)
     if isinstance(function, BuiltinFunctionType):
         return function
@@ -47,7 +47,7 @@ def _from_clock(name: str) -> Any:
 
 
 class _Native:
-    """The originals, taken once; attributes of an object, because tools that replace functions look through modules."""
+    """The originals, read once; attributes of an object, because tools that replace functions search modules."""
 
     __slots__ = ("allocate_lock", "main_ident", "monotonic", "sleep", "start_joinable_thread", "start_thread")
 
@@ -60,14 +60,14 @@ class _Native:
         self.monotonic: Callable[[], float] = _from_clock("monotonic")
         self.sleep: Callable[[float], None] = _from_clock("sleep")
         self.main_ident = threading.main_thread().ident
-        """The main thread, as ``get_ident`` names it."""
-        if get_ident is not _thread.get_ident:  # so that is what the main thread's greenlet is called
+        """The ident of the main thread, as ``get_ident`` returns it."""
+        if get_ident is not _thread.get_ident:  # ``threading`` then stores the ident of the main thread's greenlet
             is_main = threading.current_thread() is threading.main_thread()
             self.main_ident = get_ident() if is_main else None
 
 
 get_ident: Callable[[], int] = _original(_thread, "get_ident")
-"""Gives the ident of the running thread, whichever greenlet it runs."""
+"""Returns the ident of the running thread, for all of its greenlets."""
 get_native_id: Callable[[], int] = _thread.get_native_id
 if not TYPE_CHECKING:
     local = _original(_thread, "_local")
@@ -75,29 +75,29 @@ native = _Native()
 
 
 allows_watching: bool = getattr(_thread, "daemon_threads_allowed", lambda: True)()
-"""False in an isolated sub-interpreter: no thread may outlive a call there, and looking at frames corrupts memory."""
+"""False in an isolated sub-interpreter: no thread may outlive a call there, and reading frames corrupts memory."""
 
 
 def wall_time() -> float:
-    """Seconds since 1970, for dates of servers; whoever stops the clock of a test stops them too."""
+    """Return the seconds since 1970, for dates of servers; a test that stops the clock stops this value, too."""
     return time.time()  # noqa: TID251  # no duration
 
 
 def threads_are_real() -> bool:
-    """Tell whether what ``threading`` starts is a thread, and no greenlet."""
+    """Return whether ``threading`` starts real threads, and not greenlets."""
     return _thread.start_new_thread is native.start_thread
 
 
 def start_and_await(function: Callable[[], object]) -> None:
-    """Run *function* on a new thread, and wait until that has begun where that matters.
+    """Run *function* on a new thread, and wait until it has started if that matters.
 
-    Before Python 3.12 an exception that is sent to a thread reaches the one that it has started last, as long as that
-    has not begun: code that a deadline may interrupt must not go on before.
+    Before Python 3.12 an exception that is sent to a thread reaches the thread that it has started last, as long as
+    that has not started to run. So code that a deadline may interrupt must not continue before.
 
     Raises:
-        RuntimeError: No thread is to be had.
+        RuntimeError: No thread is available.
     """
-    if sys.version_info >= (3, 12) or sys.is_finalizing():  # then no thread begins any more
+    if sys.version_info >= (3, 12) or sys.is_finalizing():  # then no thread starts any more
         native.start_thread(function, ())
         return
     begun = native.allocate_lock()

@@ -1,1 +1,1 @@
-"""What signatures say: which kind a function is, what it is called, what its annotations mean, what can replace it."""
+"""Signatures of functions: their kinds, their names, their annotations, and their substitutes."""

@@ -1,7 +1,7 @@
-"""What annotations say: types, type arguments, type variables.
+"""Annotations: their types, type arguments and type variables.
 
-An annotation is read, never imported for. A name that exists for type checkers only, or that is not defined yet, is
-kept as an unresolved name: its text may still decide, and it matches every type.
+An annotation is read, and never causes an import. A name that exists only for type checkers, or that is not defined
+yet, is kept as an unresolved name: its text may still decide, and it matches every type.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .kind import function_behind
 
 
 class Type(NamedTuple):
-    """A resolved annotation: without strings, aliases and ``Annotated``, and with type variables filled in.
+    """A resolved annotation: without strings, aliases and ``Annotated``, and with values for type variables.
 
-    *head* is a class, ``Union``, ``Any``, a type variable that nothing fills in, an unresolved name, or a value that
-    only equality can compare. *args* are the type arguments, ``None`` for a bare generic or a plain class; for a type
+    *head* is a class, ``Union``, ``Any``, a type variable without a value, an unresolved name, or a value that only
+    equality can compare. *args* are the type arguments, ``None`` for a bare generic or a plain class. For a type
     variable and a ``NewType`` they are its bounds.
     """
 
@@ -31,7 +31,7 @@ class Type(NamedTuple):
     args: tuple[Type, ...] | None = None
 
     def __str__(self) -> str:
-        """Write the type as a program might."""
+        """Return the type as program text."""
         args = () if self.args is None or isinstance(self.head, (TypeVar, NewType)) else tuple(map(str, self.args))
         if self.head is Union:
             return " | ".join(args)
@@ -48,7 +48,7 @@ _CALLABLE_PARAMETERS = "the parameters of a Callable"
 
 
 class UnresolvedName:
-    """A name that means nothing at run time; whatever is done with it in an annotation gives an annotation."""
+    """A name without a meaning at run time; every operation of an annotation on it yields an annotation."""
 
     def __init__(self, name: str, args: tuple[Any, ...] | None = None) -> None:
         self.name = name
@@ -63,36 +63,36 @@ class UnresolvedName:
         return UnresolvedName(self.name, args if isinstance(args, tuple) else (args,))
 
     def __or__(self, other: Any) -> Any:
-        return Union[self, other]  # noqa: UP007  # made of what is no type
+        return Union[self, other]  # noqa: UP007  # made of objects that are no types
 
     def __ror__(self, other: Any) -> Any:
         return Union[other, self]  # noqa: UP007
 
     def __call__(self) -> None:
-        """Pass for a type: ``typing`` takes only callables as type arguments."""
+        """Do nothing; being callable makes it a type for ``typing``, which requires callables as type arguments."""
 
     def ends_in(self, *names: str) -> bool:
         return self.name.rpartition(".")[2] in names
 
 
 class _Names(ChainMap[str, Any]):
-    """The names that an annotation's text sees."""
+    """The names that the text of an annotation can use."""
 
     def __missing__(self, name: str) -> Any:
         if name.startswith("__"):
-            raise KeyError(name)  # asked by a debugger, not by an annotation
+            raise KeyError(name)  # a debugger's request, not an annotation's
         return UnresolvedName(name)
 
 
 class Scope(NamedTuple):
-    """Where annotations were written: the names they see, and what type variables stand for.
+    """The place where annotations were written: the names that they can use, and the values of type variables.
 
     Args:
-        namespaces: From the innermost outward.
+        namespaces: The namespaces, from the innermost outwards.
         variables: The types of type variables, as far as they are known.
         owner: The class that ``Self`` means.
-        expanding: The texts, aliases and type variables that are being expanded; what refers to itself is not
-            expanded twice.
+        expanding: The texts, aliases and type variables that are being expanded; a reference to itself is not
+            expanded again.
     """
 
     namespaces: Sequence[Mapping[str, Any]]
@@ -102,7 +102,7 @@ class Scope(NamedTuple):
 
     @classmethod
     def of(cls, function: Callable[..., Any], owner: type | None = None, defined_in: type | None = None) -> Scope:
-        """Make the scope of *function*, defined in class *defined_in*, as seen from its subclass *owner*."""
+        """Return the scope of *function*, defined in class *defined_in*, as seen from its subclass *owner*."""
         behind = function_behind(function)
         namespaces: list[Mapping[str, Any]] = [_closure(behind), _type_parameters_by_name(behind)]
         variables: Mapping[Any, Type] = {}
@@ -124,15 +124,15 @@ class Scope(NamedTuple):
         return cls([names, vars(builtins), {owner.__name__: owner}, vars(owner)], variables, owner)
 
     def within(self, expanded: object, variables: Mapping[Any, Type] | None = None) -> Scope:
-        """Copy the scope for the inside of *expanded*, whose type variables stand for *variables*."""
+        """Return a copy of the scope for the inside of *expanded*, with the type variables *variables*."""
         variables = {**self.variables, **(variables or {})}
         return self._replace(variables=variables, expanding=self.expanding | {expanded})
 
     def evaluate(self, text: str) -> Any:
-        """Evaluate the text of an annotation; give an unresolved name where that fails."""
+        """Return the value of the text of an annotation; an unresolved name if the evaluation fails."""
         try:
             return eval(text.strip(), {"__builtins__": builtins}, _Names(*self.namespaces))  # type: ignore[arg-type]  # only read
-        except Exception:  # noqa: BLE001  # the text is the application's, and so is what fails in it
+        except Exception:  # noqa: BLE001  # the text and its failures are the application's
             head = re.match(r"[\s'\"]*([A-Za-z_][\w.]*)", text)
             return UnresolvedName(head[1]) if head else Any
 
@@ -157,7 +157,7 @@ def _type_arguments(cls: type, args: tuple[Type, ...] | None) -> dict[Any, Type]
 
 
 def type_parameters(cls: type) -> tuple[Any, ...]:
-    """List the type parameters of *cls*; where only its bases are generic, those of the bases in their order."""
+    """Return the type parameters of *cls*; if only its bases are generic, the bases' parameters in their order."""
     own = vars(cls).get("__parameters__")
     if own is None:
         bases = vars(cls).get("__orig_bases__", ())
@@ -166,7 +166,7 @@ def type_parameters(cls: type) -> tuple[Any, ...]:
 
 
 def signature_of(function: Any) -> inspect.Signature | None:
-    """Read the signature of *function*, its annotations as they were written; ``None`` where there is none."""
+    """Return the signature of *function* with its annotations as written; ``None`` if it has no signature."""
     try:
         if sys.version_info >= (3, 14):
             from annotationlib import Format
@@ -178,7 +178,7 @@ def signature_of(function: Any) -> inspect.Signature | None:
 
 
 def display(annotation: Any) -> str:
-    """Write an annotation as a program does."""
+    """Return an annotation as program text."""
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
@@ -186,7 +186,7 @@ def display(annotation: Any) -> str:
 
 
 def resolve(annotation: Any, scope: Scope) -> Type:
-    """Find the type that *annotation* means in *scope*."""
+    """Return the type that *annotation* means in *scope*."""
     if annotation is inspect.Signature.empty or annotation is Any:
         return ANYTHING
     if isinstance(annotation, (str, typing.ForwardRef)):
@@ -239,7 +239,7 @@ def _resolve_generic(annotation: Any, scope: Scope) -> Type:
 
 
 def _is_alias(annotation: Any) -> bool:
-    """Tell what a ``type`` statement made, or the class that older versions have for it."""
+    """Return whether *annotation* comes from a ``type`` statement, or from its backport to older versions."""
     return type(annotation).__name__ == "TypeAliasType"
 
 
@@ -249,13 +249,13 @@ def _resolve_alias(alias: Any, args: tuple[Any, ...], scope: Scope) -> Type:
     variables = dict(zip(alias.__type_params__, _resolve_all(args, scope), strict=False))
     try:
         value = alias.__value__
-    except Exception:  # noqa: BLE001  # computed now, from names of the application
+    except Exception:  # noqa: BLE001  # evaluated here, from names of the application
         return Type(UnresolvedName(alias.__name__))
     return resolve(value, scope.within(alias, variables))
 
 
 def ancestry(generic: Type) -> dict[type, tuple[Type, ...] | None]:
-    """Map the class *generic* and its bases, nearest first, to their type arguments as far as they are known."""
+    """Return the class *generic* and its bases, nearest first, with their type arguments as far as they are known."""
     arguments: dict[type, tuple[Type, ...] | None] = {}
 
     def walk(cls: type, args: tuple[Type, ...] | None) -> None:
@@ -273,28 +273,28 @@ def ancestry(generic: Type) -> dict[type, tuple[Type, ...] | None]:
     return arguments
 
 
-# Knowing
+# Testing
 
 
 def is_gradual(type_: Type) -> bool:
-    """Tell whether *type_* is not known, and so matches every type."""
+    """Return whether *type_* is unknown, and so matches every type."""
     return type_.head is Any or isinstance(type_.head, (UnresolvedName, TypeVar))
 
 
 def is_resolved(type_: Type) -> bool:
-    """Tell whether no name in *type_* waits to be defined."""
+    """Return whether *type_* contains no unresolved name."""
     return not isinstance(type_.head, UnresolvedName) and all(map(is_resolved, type_.args or ()))
 
 
 def members(type_: Type) -> tuple[Type, ...]:
-    """List the members of a union; a bounded type variable counts as its bounds, another type as its own member."""
+    """Return the members of a union; of a bounded type variable its bounds, of another type the type itself."""
     if isinstance(type_.head, TypeVar) and type_.args:
         return tuple(member for bound in type_.args for member in members(bound))
     return (type_.args or ()) if type_.head is Union else (type_,)
 
 
 def accepts(type_: Type, value: object) -> bool:
-    """Tell whether *value* is an instance of *type_*; an unresolved name is compared with those of its classes."""
+    """Return whether *value* is an instance of *type_*; an unresolved name is compared with its classes' names."""
     return any(_accepts(member.head, value) for member in members(type_))
 
 

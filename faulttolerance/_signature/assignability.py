@@ -1,7 +1,7 @@
-"""Whether values of one type may stand where another is expected.
+"""The check whether values of one type may replace values of another type.
 
-What is not known fits everything, and everything fits it: ``Any``, unresolved names, type variables that nothing fills
-in. A bare generic fits each of its parametrisations.
+An unknown type fits every type, and every type fits it: ``Any``, an unresolved name, a type variable without a value. A
+bare generic fits each of its parametrisations.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Literal, NewType, Union, is_typeddict
 from .annotation import Type, ancestry, is_gradual
 
 _PROMOTIONS: dict[object, tuple[object, ...]] = {int: (float, complex), bool: (float, complex), float: (complex,)}
-"""What type checkers take for one another though no class derives from the other."""
+"""The classes that type checkers accept for a class although they do not derive from it."""
 _ELEMENTS: dict[object, type] = {str: str, bytes: int, bytearray: int, range: int}
 """The types of the elements of sequences that are not generic."""
 
 
 def is_assignable(type_: Type, target: Type) -> bool:
-    """Tell whether each value of *type_* is one of *target*, as far as is known.
+    """Return whether each value of *type_* is a value of *target*, as far as is known.
 
-    A subclass fits its base, a member its union, a literal its class. Type arguments have to be the same.
+    A subclass fits its base, a member its union, a literal its class. Type arguments must be equal.
     """
     if is_gradual(type_) or is_gradual(target) or target.head is object:
         return True
@@ -46,19 +46,19 @@ def _is_head_assignable(type_: Type, target: Type) -> bool:
         return True
     try:
         is_subclass = issubclass(type_.head, target.head)
-    except TypeError:  # structural types, which cannot be asked
+    except TypeError:  # structural types, which ``issubclass`` rejects
         return getattr(target.head, "_is_protocol", False) or is_typeddict(target.head)
     return is_subclass and (target.args is None or _are_equivalent(_arguments_as(type_, target), target.args))
 
 
 def _arguments_as(type_: Type, base: Type) -> tuple[Type, ...] | None:
-    """Give the type arguments of *type_* seen as *base*, as far as they are known."""
+    """Return the type arguments of *type_* seen as *base*, as far as they are known."""
     if type_.head in _ELEMENTS:
         return (Type(_ELEMENTS[type_.head]),)
     args = ancestry(type_).get(base.head)
     if args is not None or type_.args is None or type_.head.__module__ not in ("builtins", "collections.abc"):
         return args
-    # The built-in containers say nowhere what they pass on to their abstract bases.
+    # The built-in containers do not record the arguments of their abstract bases.
     if base.head is Awaitable:
         return type_.args[-1:]
     if type_.head is tuple:
@@ -68,7 +68,7 @@ def _arguments_as(type_: Type, base: Type) -> tuple[Type, ...] | None:
 
 
 def is_equivalent(a: Type, b: Type) -> bool:
-    """Tell whether two types are the same, as far as is known."""
+    """Return whether two types are equal, as far as is known."""
     if is_gradual(a) or is_gradual(b):
         return True
     if a.head is not Union and b.head is not Union:
@@ -86,12 +86,12 @@ def _are_equivalent(a: tuple[Type, ...] | None, b: tuple[Type, ...] | None) -> b
 
 
 def _alternatives(type_: Type) -> tuple[Type, ...]:
-    """List the types and the single literals of which *type_* is made up."""
+    """Return the types and the single literals that form *type_*."""
     if _is_literal(type_) and len(type_.head[1]) > 1:
         return tuple(Type((Literal, frozenset([value]))) for value in type_.head[1])
     return (type_.args or ()) if type_.head is Union else (type_,)
 
 
 def _is_literal(type_: Type) -> bool:
-    """Tell whether *type_* is a ``Literal``: its head has the values, each with its class."""
+    """Return whether *type_* is a ``Literal``: its head holds the values, each with its class."""
     return isinstance(type_.head, tuple) and type_.head[0] is Literal

@@ -1,7 +1,7 @@
-"""What tells calls of one function apart: the key that coalescing, partitions and remembered results go by.
+"""The key that distinguishes calls of one function, for coalescing, partitions and remembered results.
 
-The function that gives the key is compiled, once per guarded function, with the parameters of that function: so the
-interpreter itself binds the arguments and fills in defaults, and does so faster than anything else.
+The key function is compiled once per guarded function, with the parameters of that function. So the interpreter itself
+binds the arguments and fills in defaults, which is the fastest way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Target(ref[Any]):
-    """Stands for an object that it does not keep, and equals only what stands for the same one."""
+    """A weak reference to an object, which equals only other references to the same object."""
 
     __slots__ = ("_ident",)
     _ident: int
@@ -56,21 +56,21 @@ class Target(ref[Any]):
 def key_function(
     key: Key, function: Callable[..., Any], *, takes_itself: bool, identity: Callable[[Any], Hashable] = id
 ) -> Callable[..., Hashable]:
-    """Make the function that gives the key of a call of *function*, called with the arguments of that call.
+    """Return the function that returns the key of a call of *function*, called with the arguments of that call.
 
     Args:
-        key: What makes the key; ``mismatches`` has found nothing wrong with it.
+        key: The declaration of the key; ``mismatches`` has found no fault in it.
         function: The guarded function.
         takes_itself: Whether its first argument is its instance or class, which takes part by its *identity*.
-        identity: Gives what stands for the instance or class: ``id`` serves as long as the call lasts, ``Target`` also
-            where the key outlives it.
+        identity: Returns the identity of the instance or class: ``id`` is enough while the call lasts, ``Target``
+            also works if the key outlives the object.
     """
     signature = signature_of(function)
     if signature is None:
         return key if callable(key) else _without_signature(takes_itself, identity)
     parameters = list(signature.parameters.values())
     longest = max((len(parameter.name) for parameter in parameters), default=0)
-    call, identify, freeze = ("_" * (longest + more) for more in (1, 2, 3))  # like no parameter
+    call, identify, freeze = ("_" * (longest + more) for more in (1, 2, 3))  # differs from every parameter
     parts = {parameter.name: _part(parameter, freeze) for parameter in parameters}
     if takes_itself and parameters:
         first = parameters[0]
@@ -85,24 +85,24 @@ def key_function(
     else:
         body = f"({''.join(f'{parts[name]}, ' for name in (parts if key is None else key))})"
     names = {call: key, identify: identity, freeze: frozenset}
-    made: Any = eval(f"lambda {_declared(parameters)}: {body}", names)  # of names of parameters, and nothing else
+    made: Any = eval(f"lambda {_declared(parameters)}: {body}", names)  # contains only names of parameters
     made.__defaults__ = tuple(p.default for p in parameters if p.kind in _POSITIONAL and p.default is not p.empty)
     made.__kwdefaults__ = {
         p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY and p.default is not p.empty
     }
-    # Where arguments are wrong, it is this function that says so first.
+    # This function is the first to raise an error about wrong arguments.
     made.__name__ = getattr(function, "__name__", made.__name__)
     made.__qualname__ = getattr(function, "__qualname__", made.__qualname__)
     return made  # type: ignore[no-any-return]
 
 
 def given_key_function(key: Key, name: str, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
-    """Make the function that gives the key of a call of whatever function is its first argument.
+    """Return the function that returns the key of a call of any function, which is its first argument.
 
-    By default the function takes part too, a bound method by that of its class.
+    By default the function is part of the key; for a bound method, the function of its class is.
 
     Raises:
-        TypeError: At a call, where *key* does not fit the function; *name* is the guard, for the message.
+        TypeError: At a call, if *key* does not fit the function; *name* is the guard, for the message.
     """
     known: WeakKeyDictionary[Callable[..., Any], Callable[..., Hashable]] = WeakKeyDictionary()
 
@@ -126,7 +126,7 @@ def given_key_function(key: Key, name: str, identity: Callable[[Any], Hashable] 
 
 
 def mismatches(key: Key, function: Callable[..., Any], *, takes_itself: bool) -> Iterator[tuple[str, str]]:
-    """Tell how *key* does not fit *function*: what is wrong, and what is allowed."""
+    """Yield the reasons why *key* does not fit *function*, each with the allowed values."""
     signature = signature_of(function)
     if callable(key):
         if is_coroutine_function(key):
@@ -152,7 +152,7 @@ def mismatches(key: Key, function: Callable[..., Any], *, takes_itself: bool) ->
 
 
 def refuse_unhashable(name: str, key: object) -> None:
-    """Raise ``TypeError`` for a *key* of a call of the guarded function *name* that has no hash."""
+    """Raise ``TypeError`` if *key*, of a call of the guarded function *name*, has no hash."""
     try:
         hash(key)
     except TypeError as error:
@@ -175,7 +175,7 @@ def _part(parameter: Parameter, freeze: str) -> str:
 
 
 def _declared(parameters: list[Parameter]) -> str:
-    """Write *parameters* down as a ``lambda`` has them; their defaults are put in their places afterwards."""
+    """Return *parameters* as text for a ``lambda``; their defaults are set afterwards."""
     bare = [
         parameter.replace(
             annotation=Parameter.empty, default=parameter.default if parameter.default is Parameter.empty else None
@@ -186,7 +186,7 @@ def _declared(parameters: list[Parameter]) -> str:
 
 
 def _passed(parameters: list[Parameter], *, leaves_out_first: bool) -> Iterator[str]:
-    """Write down how the arguments are passed on, by position where that can be."""
+    """Yield the text of each passed argument, by position if possible."""
     for at, parameter in enumerate(parameters):
         name = parameter.name
         if parameter.kind is Parameter.VAR_POSITIONAL:
@@ -200,7 +200,7 @@ def _passed(parameters: list[Parameter], *, leaves_out_first: bool) -> Iterator[
 
 
 def _takes_itself(key: Callable[..., Any], signature: Signature) -> bool:
-    """Tell whether *key* takes the instance or class: where it could do either, the name of its parameter decides."""
+    """Return whether *key* takes the instance or class; if both are possible, the name of its parameter decides."""
     if not _accepts(key, signature, leaves_out_first=True):
         return True
     own, others = signature_of(key), signature.parameters
@@ -211,13 +211,13 @@ def _takes_itself(key: Callable[..., Any], signature: Signature) -> bool:
 
 
 def _accepts(key: Callable[..., Any], signature: Signature, *, leaves_out_first: bool) -> bool:
-    """Tell whether *key* takes what is passed on, as far as its signature is known."""
+    """Return whether *key* accepts the passed arguments, as far as its signature is known."""
     own = signature_of(key)
     if own is None:
         return not leaves_out_first
     parameters = list(signature.parameters.values())
     if all(parameter.kind in _VARIADIC for parameter in parameters[:2]) and len(parameters) == 2:
-        return True  # it hands on whatever comes, and what that is, nobody knows
+        return True  # the function passes on all its arguments, and nothing is known about them
     if leaves_out_first and parameters and parameters[0].kind in _POSITIONAL:
         del parameters[0]
     args = [None for parameter in parameters if parameter.kind in _POSITIONAL]

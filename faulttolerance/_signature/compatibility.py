@@ -1,4 +1,4 @@
-"""Whether a function can stand in for a guarded one: its kind, its parameters, and its result (rule R6)."""
+"""The check whether a function can replace a guarded function: kind, parameters and result (rule R6)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .lookup import home_of
 from .outcome import Outcome, awaited_type, outcome_of
 
 Mismatch = tuple[str, str]
-"""A fault of a function, as a clause that follows its name, and what is allowed instead."""
+"""A fault of a function, as a clause that follows its name, and the allowed alternative."""
 
 _PENDING = (Outcome.FUTURE, Outcome.AWAITABLE)
 
 
 def accepts_arguments(signature: inspect.Signature | None, count: int) -> bool:
-    """Tell whether a function takes *count* positional arguments, as far as its signature is known."""
+    """Return whether a function takes *count* positional arguments, as far as its signature is known."""
     try:
         if signature is not None:
             signature.bind(*[None] * count)
@@ -30,12 +30,12 @@ def accepts_arguments(signature: inspect.Signature | None, count: int) -> bool:
 
 
 class Callee:
-    """A function that is called, as its signature describes it.
+    """A function, described by its signature.
 
     Args:
-        function: Any callable; ``written`` is its signature, ``None`` where there is none.
+        function: Any callable; ``written`` is its signature, or ``None`` if it has none.
         owner: The class from which it is seen.
-        home: The class that defines it; by default the one in whose body it was written.
+        home: The class that defines it; by default the class in whose body it was written.
         takes_itself: Whether its first parameter is its instance or class, which does not count as a parameter.
     """
 
@@ -58,7 +58,7 @@ class Callee:
             self.returned = resolve(self.written.return_annotation, self.scope)
             self.returned_text = display(self.written.return_annotation)
         self.is_settled = is_resolved(self.returned)
-        """Whether comparing the result again later would say the same."""
+        """Whether a later comparison of the result would give the same answer."""
 
 
 def _parameters_of(signature: inspect.Signature, takes_itself: bool) -> dict[int | str, Parameter]:
@@ -76,9 +76,10 @@ def _parameters_of(signature: inspect.Signature, takes_itself: bool) -> dict[int
 def mismatches(
     guarded: Callee, substitute: Callee, asynchronous: bool | None, *, but_parameters: bool = False
 ) -> Iterator[Mismatch]:
-    """List why *substitute* cannot stand in for *guarded*; *but_parameters*: called with other arguments.
+    """Yield the reasons why *substitute* cannot replace *guarded*.
 
-    *asynchronous* tells whether calls of the guarded function are awaited; ``None`` where that is still open.
+    *but_parameters*: the substitute is called with other arguments. *asynchronous*: whether calls of the guarded
+    function are awaited; ``None`` if that is not known yet.
     """
     yield from kind_mismatches(guarded, substitute.function, asynchronous)
     if not but_parameters:
@@ -87,7 +88,7 @@ def mismatches(
 
 
 def kind_mismatches(guarded: Callee, function: Callable[..., Any], asynchronous: bool | None) -> Iterator[Mismatch]:
-    """Refuse a generator function, and a coroutine function that nobody would await."""
+    """Yield a mismatch for a generator function, and for a coroutine function whose result is never awaited."""
     if is_generator_function(function):
         yield "which is a generator function", "a function that returns"
     elif (
@@ -115,7 +116,7 @@ def _parameter_mismatches(guarded: Callee, substitute: Callee) -> Iterator[Misma
 
 
 def allowed_parameters(guarded: Callee) -> str:
-    """Say which parameters a substitute may have."""
+    """Return the parameters that a substitute may have, as text."""
     return f"{_display(guarded)}, and at will one more at the end, which takes the exception"
 
 
@@ -124,14 +125,14 @@ def _display(callee: Callee) -> str:
 
 
 def _is_open(parameters: dict[int | str, Parameter]) -> bool:
-    """Tell ``(*args, **kwargs)``, as of a wrapper, which tells nothing and takes everything."""
+    """Return whether *parameters* are ``(*args, **kwargs)``, as of a wrapper, which accept everything."""
     return parameters.keys() == {"*", "**"}
 
 
 def extra_parameters(guarded: Callee, substitute: Callee) -> list[Parameter] | None:
-    """List the parameters that only *substitute* has: none, or one that takes the exception.
+    """Return the parameters that only *substitute* has: none, or a single parameter for the exception.
 
-    ``None`` where it does not take what the guarded function takes.
+    ``None`` if it does not accept the arguments of the guarded function.
     """
     passed, taken = guarded.parameters, substitute.parameters
     if passed is None or taken is None or _is_open(taken):
@@ -146,7 +147,7 @@ def extra_parameters(guarded: Callee, substitute: Callee) -> list[Parameter] | N
 
 
 def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
-    """Tell whether a parameter more than the guarded function has can only be the exception."""
+    """Return whether the additional parameter *parameter* can only be the exception."""
     if parameter.annotation is Parameter.empty:
         return parameter.default is Parameter.empty or parameter.default is None
     types = [member for member in members(resolve(parameter.annotation, scope)) if member.head is not type(None)]
@@ -162,7 +163,7 @@ def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
 
 
 def _result_mismatches(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> Iterator[Mismatch]:
-    """Compare what the two return, or what both come to: ``async def -> T``, ``Awaitable[T]``, ``Future[T]``, ``T``."""
+    """Yield a mismatch of the results or their outcomes: ``async def -> T``, ``Awaitable[T]``, ``Future[T]``, ``T``."""
     fits_now = asynchronous is not True and _returns_same(guarded, substitute, asynchronous)
     if not fits_now and (asynchronous is False or not _leads_to_same(guarded, substitute)):
         allowed = f"{guarded.returned_text}, as the guarded function returns, or a subtype"
@@ -174,7 +175,7 @@ def _returns_same(guarded: Callee, substitute: Callee, asynchronous: bool | None
         return is_assignable(substitute.returned, guarded.returned)
     if outcome_of(guarded.returned) is Outcome.AWAITABLE:
         return is_assignable(substitute.returned, awaited_type(guarded.returned))
-    return asynchronous is False  # of the wrong kind, which was told already
+    return asynchronous is False  # the wrong kind was reported already
 
 
 def _leads_to_same(guarded: Callee, substitute: Callee) -> bool:

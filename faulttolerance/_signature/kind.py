@@ -1,4 +1,4 @@
-"""Asynchronous or not: decided once, when decorating (rules P4, P6)."""
+"""The kind of a function, asynchronous or not, which is decided once, at its decoration (rules P4, P6)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Plain functions, which is nearly all that is decorated, are told by their code; only the rest needs ``inspect``.
+# Nearly all decorated functions are plain, and their code shows the kind; only the rest needs ``inspect``.
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 """``inspect.CO_GENERATOR`` and its neighbours."""
 
 
 def own_attribute(call: Any, name: str, default: Any = None) -> Any:
-    """Get an attribute that *call* really has; not one that its ``__getattr__`` makes up, as proxies of servers do."""
+    """Return an attribute that *call* really has; not an attribute from ``__getattr__``, as of proxies of servers."""
     if type(call) is FunctionType:
-        return getattr(call, name, default)  # a plain function makes nothing up
+        return getattr(call, name, default)  # a plain function has no ``__getattr__``
     if type(call) is MethodType:
         return own_attribute(call.__func__, name, default)
     import inspect
@@ -26,12 +26,12 @@ def own_attribute(call: Any, name: str, default: Any = None) -> Any:
     try:
         inspect.getattr_static(call, name)
         return getattr(call, name)
-    except Exception:  # noqa: BLE001  # a proxy whose object is not there yet
+    except Exception:  # noqa: BLE001  # a proxy without its object
         return default
 
 
 def function_behind(call: Any) -> Any:
-    """Find the function that runs in the end: behind partials, wrappers that name it, bound methods, ``__call__``."""
+    """Return the function that finally runs: behind partials, wrappers with ``__wrapped__``, methods, ``__call__``."""
     seen: set[int] = set()
     while id(call) not in seen:
         seen.add(id(call))
@@ -55,10 +55,10 @@ def _is_routine(call: Any) -> bool:
 
 
 def is_coroutine_function(call: Any) -> bool:
-    """Tell whether calling *call* gives a coroutine.
+    """Return whether a call of *call* returns a coroutine.
 
-    A wrapper that is an ordinary function counts as what it wraps: made with ``functools.wraps`` or wrapt around a
-    coroutine function, it hands its coroutine on.
+    A wrapper that is an ordinary function counts as its wrapped function: a wrapper made with ``functools.wraps`` or
+    wrapt around a coroutine function returns its coroutine.
     """
     return _is_coroutine_function(call) or _is_coroutine_function(function_behind(call))
 
@@ -72,7 +72,7 @@ def _is_coroutine_function(call: Any) -> bool:
 
 
 def is_generator_function(call: Any) -> bool:
-    """Tell whether calling *call* gives a generator, asynchronous or not."""
+    """Return whether a call of *call* returns a generator, asynchronous or not."""
     behind = function_behind(call)
     if type(behind) is FunctionType:
         return bool(behind.__code__.co_flags & (_GENERATOR | _ASYNC_GENERATOR))
@@ -82,10 +82,10 @@ def is_generator_function(call: Any) -> bool:
 
 
 def mark_coroutine_function(function: F) -> F:
-    """Let ``inspect.iscoroutinefunction`` see a coroutine function in a plain one that returns coroutines.
+    """Mark a plain function that returns coroutines for ``inspect.iscoroutinefunction``; return it.
 
-    Python 3.11 has no mark for it and looks at the code's flags. The flag alone does nothing: what makes a coroutine is
-    the first instruction of an ``async def``.
+    Python 3.11 has no mark and reads the flags of the code. The flag alone has no other effect, because the first
+    instruction of an ``async def`` creates the coroutine.
     """
     if sys.version_info >= (3, 12):
         import inspect

@@ -31,19 +31,19 @@ class NamedFunction(NamedTuple):
 
 
 class LateLookup:
-    """A function that is looked up by its name at each call: an override may be another each time.
+    """A function that is looked up by its name at each call, because objects may have different overrides.
 
     Args:
-        name: As the decorator has it.
+        name: The name in the decorator.
         function: The guarded function.
         owner: The class that declares the policy; ``None`` for a function of a module.
-        takes_itself: Whether calls of *function* have its instance or class in front.
+        takes_itself: Whether the first argument of calls of *function* is its instance or class.
     """
 
     __slots__ = ("_attribute", "_function", "_home", "_takes_itself", "name")
 
     def __init__(self, name: str, function: Callable[..., Any], owner: type | None, takes_itself: bool) -> None:
-        # A method that was guarded late is known by its qualified name.
+        # The qualified name identifies a method that was guarded after the creation of its class.
         scope = getattr(function, "__qualname__", "").rpartition(".")[0].rpartition(".")[2]
         self.name = name
         self._attribute = mangle(name, owner or scope)
@@ -56,7 +56,7 @@ class LateLookup:
         return self._home()
 
     def find(self, args: tuple[Any, ...]) -> Callable[..., Any] | None:
-        """Find the function for a call with *args*: the override of the object's own class, if there is an object."""
+        """Return the function for a call with *args*: the override of the object's own class, if there is an object."""
         owner = self.owner
         if self._takes_itself:
             function = getattr(args[0], self._attribute, None)
@@ -67,12 +67,12 @@ class LateLookup:
         return function if callable(function) else None
 
     def missing(self) -> str:
-        """Say that there is no such function."""
+        """Return the message that there is no such function."""
         return missing(self.name, self._function, self.owner)
 
 
 def mangle(name: str, owner: type | str | None) -> str:
-    """Spell *name* as Python does in the body of *owner*: ``__name`` is private to its class."""
+    """Return *name* as Python spells it in the body of *owner*: ``__name`` is private to its class."""
     if owner is None or not name.startswith("__") or name.endswith("__"):
         return name
     stripped = (owner if isinstance(owner, str) else owner.__name__).lstrip("_")
@@ -80,7 +80,7 @@ def mangle(name: str, owner: type | str | None) -> str:
 
 
 def find_in_class(name: str, owner: type) -> NamedFunction | None:
-    """Find the method *name* of *owner* or its bases, not of subclasses."""
+    """Return the method *name* of *owner* or its bases, not of subclasses; ``None`` if there is none."""
     name = mangle(name, owner)
     for base in owner.__mro__:
         if name in vars(base):
@@ -93,13 +93,13 @@ def _in_class(value: Any, name: str, base: type, owner: type) -> NamedFunction |
         return NamedFunction(value.__func__, base, isinstance(value, classmethod), False)
     is_bound = hasattr(type(value), "__get__") and not isinstance(value, type)
     if not callable(value):
-        # Properties are no methods; what becomes one when it is looked up (partialmethod) is.
+        # Properties are not methods; an object whose look-up returns a method (partialmethod) is.
         value = getattr(owner, name, None) if is_bound else None
     return NamedFunction(value, base, is_bound, is_bound) if callable(value) else None
 
 
 def find_in_module(name: str, function: Callable[..., Any]) -> NamedFunction | None:
-    """Find the function *name* of the module that defines *function*."""
+    """Return the function *name* of the module that defines *function*, or ``None``."""
     behind = function_behind(function)
     names = getattr(behind, "__globals__", None)
     if names is None:
@@ -109,14 +109,14 @@ def find_in_module(name: str, function: Callable[..., Any]) -> NamedFunction | N
 
 
 def home_of(function: Callable[..., Any], owner: type) -> type:
-    """Find the class among *owner* and its bases in whose body *function* was written; *owner* if it was in none."""
+    """Return the class among *owner* and its bases in whose body *function* was written; by default *owner*."""
     behind = function_behind(function)
     written_in = (getattr(behind, "__qualname__", "").rpartition(".")[0], getattr(behind, "__module__", None))
     return next((base for base in owner.__mro__ if (base.__qualname__, base.__module__) == written_in), owner)
 
 
 def missing(name: str, function: Callable[..., Any], owner: type | None) -> str:
-    """Say that neither *owner* nor the module of *function* has the function *name*; guess what was meant."""
+    """Return the message that neither *owner* nor the module of *function* has the function *name*; with a hint."""
     import difflib
 
     behind = function_behind(function)
@@ -128,8 +128,8 @@ def missing(name: str, function: Callable[..., Any], owner: type | None) -> str:
 
 
 def weakly(target: T | None) -> Callable[[], T | None]:
-    """Refer to *target* while it lives: a guard outlives the classes that inherit it, and must not keep them."""
+    """Return a weak reference to *target*: a guard outlives the classes that inherit it, and must not keep them."""
     try:
         return ref(target) if target is not None else lambda: None
-    except TypeError:  # of no use for keeping, and so found anew each time
+    except TypeError:  # no weak reference is possible: the caller computes the target again each time
         return lambda: None

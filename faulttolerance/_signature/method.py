@@ -1,8 +1,8 @@
-"""What of a class is a method, and how one is called that binds itself (rule L2).
+"""Methods of a class, and calls of methods that bind themselves (rule L2).
 
-Wrappers such as wrapt's pass for what they wrap: they say that they are a function, a static method or a class method,
-and are none. Taken apart as one, what they do around the call is lost; called with the instance in front, they take
-that for an argument. In a class they must be bound before they are called.
+Wrappers such as wrapt's imitate the wrapped object: they report that they are a function, a static method or a class
+method, and are not. If such a wrapper is unwrapped, its work around the call is lost. If it is called with the instance
+in front, it takes the instance for an argument. A wrapper in a class must be bound before it is called.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from .kind import is_coroutine_function, mark_coroutine_function
 
 _BOUND_BY_NOTHING = (type, MethodType, *(() if sys.version_info >= (3, 14) else (partial,)))
-"""Callables that are the same as an attribute of whatever class or object."""
+"""Callables that stay the same as an attribute of any class or object."""
 
 
 def as_method(attribute: Any, owner: type, name: str) -> Any:
-    """Give the attribute *name* of *owner* as a function, a static or a class method; ``None`` where it is no method.
+    """Return the attribute *name* of *owner* as a function, static method or class method; ``None`` if it is no method.
 
-    Another callable that binds itself stays as it is.
+    Another callable that binds itself is returned unchanged.
     """
     if type(attribute) is FunctionType:
         return attribute
@@ -36,7 +36,7 @@ def as_method(attribute: Any, owner: type, name: str) -> Any:
 
 
 def takes_instance_first(function: Any, owner: type) -> bool:
-    """Tell whether *function* can be called with the instance in front, as a function in a class can."""
+    """Return whether *function* can be called with the instance in front, as a function in a class can."""
     if isinstance(function, FunctionType):
         return True
     try:
@@ -46,7 +46,7 @@ def takes_instance_first(function: Any, owner: type) -> bool:
 
 
 def unproxied(attribute: Any) -> Any:
-    """Give *attribute*, or where it passes for a static or class method, a real one that calls through it."""
+    """Return *attribute*, or, if it imitates a static or class method, a real method that calls it."""
     for kind in (staticmethod, classmethod):
         if isinstance(attribute, kind) and not issubclass(type(attribute), kind):
             return kind(update_wrapper(_binding(attribute, kind), attribute.__func__))
@@ -54,14 +54,14 @@ def unproxied(attribute: Any) -> Any:
 
 
 def bound_when_called(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a method as it is called with its instance in front: one that passes for a function is bound to it."""
+    """Return a method for calls with its instance in front: a wrapper that imitates a function is bound each time."""
     if not isinstance(function, FunctionType) or issubclass(type(function), FunctionType):
         return function
     return update_wrapper(_binding(function, None), function)
 
 
 def _binding(descriptor: Any, kind: type | None, owner: type = object) -> Callable[..., Any]:
-    """Make a function, for a static or class method if *kind* says so, that binds *descriptor* at each call."""
+    """Return a function that binds *descriptor* at each call; *kind*: ``staticmethod``, ``classmethod`` or ``None``."""
 
     def call_static(*args: Any, **kwargs: Any) -> Any:
         return descriptor.__get__(None, owner)(*args, **kwargs)
@@ -76,7 +76,7 @@ def _binding(descriptor: Any, kind: type | None, owner: type = object) -> Callab
 
 
 def _made_anew(descriptor: Any, owner: type, name: str) -> Any:
-    """Make a method that looks like the one which *descriptor* makes, and has that make one at each call."""
+    """Return a method that looks like the method of *descriptor*, and binds *descriptor* at each call."""
     behind: Any = descriptor.func
     kind = next((kind for kind in (staticmethod, classmethod) if isinstance(behind, kind)), None)
     function: Any = descriptor.func if kind is None else behind.__func__
@@ -89,12 +89,12 @@ def _made_anew(descriptor: Any, owner: type, name: str) -> Any:
         call.register = descriptor.register  # type: ignore[attr-defined]
         _, *implementations = descriptor.dispatcher.registry.values()
         if implementations and all(map(is_coroutine_function, implementations)) and not is_coroutine_function(function):
-            mark_coroutine_function(call)  # the first one only says that there is none
+            mark_coroutine_function(call)  # the first function only reports a missing implementation
     return call if kind is None else kind(call)
 
 
 def _sign(call: Any, descriptor: Any, owner: type, first: str | None) -> None:
-    """Let *call* show the parameters that *descriptor* leaves, behind the one that is called *first*."""
+    """Set the signature of *call* to the parameters that *descriptor* leaves, after the parameter named *first*."""
     import inspect
 
     try:

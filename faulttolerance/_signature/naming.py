@@ -17,12 +17,12 @@ _CACHED = ("cache_clear", "cache_info")
 
 
 def class_name(cls: type) -> str:
-    """Name a class in messages, metrics and configuration keys; in a program run with ``-m`` by its real module."""
+    """Return the name of a class for messages, metrics and keys; in a program run with ``-m``, with its real module."""
     return f"{module_name(cls.__module__)}.{cls.__qualname__}".lstrip(".")
 
 
 def module_name(name: object) -> str:
-    """Give *name*, or that of ``__main__`` when it is imported; empty where it is no name, as under ``exec``."""
+    """Return *name*, or the import name of ``__main__``; empty if it is not a string, as under ``exec``."""
     if not isinstance(name, str):
         return ""
     if name == "__main__":
@@ -36,7 +36,7 @@ class QualifiedName(NamedTuple):
     """The name of a function that no class body guards: ``<class>`` and ``<method>`` of its keys."""
 
     owner: str
-    """Module, dot and ``__qualname__`` of the class; the module alone where there is none."""
+    """Module, dot and ``__qualname__`` of the class; only the module if there is no class."""
     method: str
     """The method's name; the ``__qualname__`` of a plain function."""
 
@@ -45,7 +45,7 @@ class QualifiedName(NamedTuple):
 
 
 def qualified_name_of(call: Any) -> QualifiedName:
-    """Name *call*: a bound method by the class of its object, a partial object by what that calls."""
+    """Return the name of *call*; a bound method takes the class of its object, a partial object its callee."""
     named = _named_by(call)
     owner, name = _owner(named), own_attribute(named, "__name__", "")
     if owner is not None:
@@ -54,7 +54,7 @@ def qualified_name_of(call: Any) -> QualifiedName:
 
 
 def copy_names(wrapper: Any, call: Any) -> Any:
-    """Give *wrapper* the names and the texts of *call*."""
+    """Copy the names and the documentation of *call* to *wrapper*, and return it."""
     present = [name for name in WRAPPER_ASSIGNMENTS if own_attribute(call, name, _ABSENT) is not _ABSENT]
     update_wrapper(wrapper, call, present)
     if type(call) is not types.FunctionType:
@@ -70,7 +70,7 @@ def copy_names(wrapper: Any, call: Any) -> Any:
 
 
 def _named_by(call: Any) -> Any:
-    """Find what names *call*: itself, what a partial object calls in the end, or the class of an object."""
+    """Return the object that names *call*: itself, the final callee of a partial object, or the class of an object."""
     if type(call) is types.FunctionType:
         return call
     while isinstance(call, partial) and not _has_name(call):
@@ -89,7 +89,7 @@ _UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType, types.Class
 
 
 def _owner(call: Callable[..., Any]) -> type | None:
-    """Find the class to whose object a method is bound, or that defines one written in C."""
+    """Return the class of the object to which a method is bound, or the class that defines a method written in C."""
     if isinstance(call, _UNBOUND):
         return call.__objclass__
     target = call.__self__ if isinstance(call, _BOUND) else None

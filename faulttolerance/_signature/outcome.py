@@ -1,4 +1,4 @@
-"""What calling a function gives, as its annotation says: a future, something to await, or neither (rule R7)."""
+"""The kind of result of a function, from its annotation: a future, an awaitable, or neither (rule R7)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .kind import is_coroutine_function
 
 
 class Outcome(Enum):
-    """The kinds of results, as far as a return annotation tells."""
+    """The kinds of results, as far as a return annotation reveals them."""
 
     FUTURE = "future"
-    """A future of ``concurrent.futures``, ours, or another that is not awaitable."""
+    """A future of ``concurrent.futures`` or of this library, or another future that is not awaitable."""
     AWAITABLE = "awaitable"
     OBJECT = "object"
-    """Not told: the object that is returned decides."""
+    """Unknown: the returned object decides."""
     FOREIGN = "foreign"
-    """Something that is neither a future nor awaitable."""
+    """An object that is neither a future nor awaitable."""
 
 
 def outcome(function: Callable[..., Any], owner: type | None = None) -> Outcome:
-    """Read from its return annotation what a call of *function*, of the class *owner*, gives."""
+    """Return the kind of result of *function*, of the class *owner*, from its return annotation."""
     if is_coroutine_function(function):
         return Outcome.AWAITABLE
     signature = signature_of(function)
@@ -34,7 +34,7 @@ def outcome(function: Callable[..., Any], owner: type | None = None) -> Outcome:
 
 
 def outcome_of(returned: Type) -> Outcome:
-    """Tell what a function gives whose return type is *returned*."""
+    """Return the kind of result of a function whose return type is *returned*."""
     head = returned.head
     if isinstance(head, UnresolvedName):
         if head.ends_in("Future"):
@@ -62,13 +62,13 @@ def _outcome_of_class(cls: type) -> Outcome:
 
 
 def _loaded(module: str, name: str) -> type | None:
-    """Get a class of the standard library if it is loaded; no class can derive from it before that."""
+    """Return a class of the standard library if it is loaded; no class can derive from it before that."""
     cls = getattr(sys.modules.get(module), name, None)
     return cls if isinstance(cls, type) else None
 
 
 def awaited_type(returned: Type) -> Type:
-    """Tell the type that awaiting *returned*, or waiting for it, gives."""
+    """Return the type of the result of awaiting *returned*, or of waiting for it."""
     head = returned.head
     if isinstance(head, UnresolvedName):
         return returned.args[-1] if returned.args else ANYTHING

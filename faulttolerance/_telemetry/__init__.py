@@ -1,1 +1,1 @@
-"""The receivers of counts and events: one file for each, imported when there is somebody to receive."""
+"""The receivers of counts and events: one file for each, imported when its receiver exists."""

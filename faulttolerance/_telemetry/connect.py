@@ -32,12 +32,12 @@ ChosenProvider: TypeAlias = "MeterProvider | Literal['auto', 'unchanged'] | None
 _PROMETHEUS = "prometheus_client"
 _OPENTELEMETRY = "opentelemetry.metrics"
 _WRITE_SECONDS = 0.5
-"""How often counts are taken over where several processes share one scrape: at least once a second is promised."""
+"""Seconds between writes if several processes share one scrape; at least one write a second is promised."""
 _PATIENCE_SECONDS = 0.5
 
 
 class Telemetry:
-    """Connects the ledger with the exporters; there is one."""
+    """The connections of the ledger with the exporters; there is one instance."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -51,12 +51,12 @@ class Telemetry:
         self._multiprocess: MultiprocessExporter | None = None
         self._ticker: Ticker | None = None
         self._exporter: Exporter | None = None
-        # Instruments cannot be taken away: who connects again gets those of before.
+        # Instruments cannot be removed: a new connection reuses the earlier instruments.
         self._exporters: WeakKeyDictionary[Any, Exporter] = WeakKeyDictionary()
         self._through_proxy: Exporter | None = None
 
     def connect_if_due(self) -> None:
-        """Find the exporters, once something is counted; called outside the registry's lock.
+        """Connect the exporters, once something is counted; called outside the registry's lock.
 
         An OpenTelemetry reader may hold a lock of its own while it calls a guarded function for the first time.
         """
@@ -65,7 +65,7 @@ class Telemetry:
             self._connect()
 
     def choose(self, registry: Any, provider: Any, tracing: str | None) -> None:
-        """Take what ``configure`` was given and has checked."""
+        """Store the arguments of ``configure``, which has checked them."""
         if tracing is not None:
             self._tracing = tracing
             sinks.forget_default()
@@ -79,7 +79,7 @@ class Telemetry:
             self._connect()
 
     def reset(self) -> None:
-        """Forget what was chosen, and let go of all exporters until the next first call."""
+        """Reset the choices, and disconnect all exporters until the next first call."""
         self._disconnect_prometheus()
         with self._lock:
             if self._watch is not None:
@@ -93,18 +93,18 @@ class Telemetry:
         sinks.set(None)
 
     def in_child(self) -> None:
-        """Count from 0 in the child of a fork."""
+        """Reset the exporters to 0 in the child of a fork."""
         self._lock = RLock()
         self._making = RLock()
         self._begin_anew()
 
     def default_sinks(self) -> tuple[Sink, ...]:
-        """Give the log, and the trace unless tracing was switched off."""
+        """Return the log, and the trace unless tracing was switched off."""
         return (log,) if self._tracing_mode == OFF else (log, trace)
 
     @property
     def makes_spans(self) -> bool:
-        """Whether each attempt is to be a span."""
+        """Whether each attempt becomes a span."""
         return self._tracing_mode == SPANS
 
     @property
@@ -165,7 +165,7 @@ class Telemetry:
                 self._collector = registry, collector
 
     def _disconnect_prometheus(self) -> None:
-        """Let go of the registry outside the lock: it is the application's, and so is what is logged (rule R10)."""
+        """Disconnect from the registry outside the lock: the registry and the log are the application's (rule R10)."""
         with self._lock:
             connected, self._collector = self._collector, None
         if connected is not None:
@@ -173,7 +173,7 @@ class Telemetry:
             try:
                 registry.unregister(collector)
             except KeyError:
-                pass  # the application has emptied it, as suites of tests do
+                pass  # the application has emptied it, as test suites do
             except Exception as error:  # noqa: BLE001  # likewise the application's
                 write(ERROR, "metrics are still exported to a registry that does not let go of them", error=error)
         if self._ticker is not None:
@@ -185,7 +185,7 @@ class Telemetry:
         application = get_meter_provider()
         provider = application if self._provider == "auto" else self._provider
         is_proxy = has_just_arrived or type(provider).__name__.startswith("_Proxy")
-        # Instruments on the stand-in became instruments of the provider that was set later.
+        # Instruments on the proxy became instruments of the provider that was set later.
         known = self._through_proxy if provider is application else None
         known = known or self._exporters.get(provider)
         if known is not None:
@@ -208,7 +208,7 @@ class Telemetry:
         if is_proxy:
             make()
         else:
-            # A provider that is being collected makes no instruments, and the collecting thread may be this one.
+            # A provider creates no instruments during a collection, and this thread may be the collecting thread.
             from .._platform.background import within
 
             within(_PATIENCE_SECONDS, partial(_try, make))
@@ -220,7 +220,7 @@ class Telemetry:
 
 
 def _try(connect: Callable[[], object]) -> None:
-    """Log what goes wrong: metrics are an aside, and no reason for a guarded call to fail."""
+    """Call *connect*, and log its failure: metrics are secondary, and must not make a guarded call fail."""
     try:
         connect()
     except Exception as error:  # noqa: BLE001  # registries and providers are the application's

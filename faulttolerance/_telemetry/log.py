@@ -1,7 +1,7 @@
 """Events as records of the standard library's logger ``faulttolerance``.
 
-Fields are attributes of the record, named ``ft_...``. Arguments are never logged, nor are messages of failures, which
-may hold some.
+Fields are attributes of the record, named ``ft_...``. Arguments are never logged. Messages of failures are not logged
+either, because they may contain arguments.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _level_of(event: Event) -> int:
 
 
 def _described(event: Event) -> tuple[str, Mapping[str, object], Mapping[str, object]]:
-    """Return the text, the fields whose values stand in it in this order, and further fields."""
+    """Return the text, the fields whose values it contains in this order, and further fields."""
     match event:
         case RetryScheduled(_, attempt, delay, failure):
             values = {"ft_attempt": attempt, "ft_error_type": error_type(failure), "ft_delay": delay}
@@ -92,7 +92,7 @@ def _interest(kind: type[Event], others: Question) -> Question:
 
 
 _LEVELS = {StateChanged: WARNING, GaveUp: WARNING, FleetLost: WARNING, FleetRegained: INFO}
-"""The highest at which events of a kind are logged."""
+"""The highest level at which events of a kind are logged."""
 
 
-log.interest = _interest  # type: ignore[attr-defined]  # asked first: a retry is not to pay for text that nobody reads
+log.interest = _interest  # type: ignore[attr-defined]  # called first: a retry must not pay for unread text

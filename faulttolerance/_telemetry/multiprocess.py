@@ -1,7 +1,7 @@
 """Prometheus with several worker processes (``PROMETHEUS_MULTIPROC_DIR``).
 
-There each process keeps its values in files, and one of them answers the scrape for all: what is computed at a scrape
-would be the counts of that one process. So the counts are taken over into values of those files from time to time.
+Each process keeps its values in files, and one process answers the scrape for all. Values computed at a scrape would be
+the counts of only that process. So the counts are written to values of those files at intervals.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ def _metric(name: str) -> Metric:
 
 
 def is_multiprocess() -> bool:
-    """Tell whether prometheus_client found the folder for several processes when it was imported."""
+    """Return whether prometheus_client found the folder for several processes when it was imported."""
     return bool(getattr(values.ValueClass, "_multiprocess", False))
 
 
 class MultiprocessExporter:
-    """Takes counts over into the files of this process, on top of what they held before.
+    """A writer of counts to the files of this process, on top of their previous values.
 
-    A folder may be away, or full, for a moment: that is logged, and the next time everything is taken over.
+    A folder may be missing, or full, for a moment. That is logged, and the next write includes everything.
     """
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._values: dict[tuple[str, ...], Any] = {}  # guarded by _lock
-        self._held: dict[tuple[str, ...], float] = {}  # guarded by _lock; what was there before
+        self._held: dict[tuple[str, ...], float] = {}  # guarded by _lock; the values from before
         self._taken: dict[tuple[str, ...], float] = {}  # guarded by _lock
         self._methods: set[str] = set()  # guarded by _lock; of the last reading
         self._failed: set[type[Exception]] = set()
 
     def write(self) -> None:
-        """Take over what came since the last time."""
+        """Write the counts since the last write."""
         try:
             with self._lock:
                 self._write_locked(ledger.read())
@@ -71,7 +71,7 @@ class MultiprocessExporter:
                 self._set(name, "_sum", {"method": method}, sum(samples.sums))
 
     def _begin_again(self, dropped: set[str]) -> None:
-        """Let counts of *dropped* names go on from where they stand: they come from 0, should a name come back."""
+        """Continue the counts of *dropped* names from their present values, as a name that returns starts at 0."""
         for key in [key for key in self._taken if dropped and key[2] in dropped]:
             self._held[key] += self._taken.pop(key)
 
@@ -92,15 +92,15 @@ class MultiprocessExporter:
         if metric.kind == "gauge":
             value.set(total)
         elif total > self._taken.get(key, 0):
-            # A file may go on from a process of the same number that ran before. Set to the sum and not increased:
-            # where writing fails half-way, it can be done again.
+            # The file may continue that of an earlier process with the same number. The value is set to the sum and not
+            # increased, so that the step can be repeated when a write fails half-way.
             if key not in self._held:
                 self._held[key] = value.get()
             value.set(self._held[key] + total)
             self._taken[key] = total
 
     def begin_anew(self) -> None:
-        """Take over everything from 0 on, in the child of a fork, or after the counts were forgotten."""
+        """Reset the written counts, in the child of a fork, or after the counts were reset."""
         self._lock = RLock()
         self._held = {}
         self._taken = {}
@@ -108,7 +108,7 @@ class MultiprocessExporter:
 
 
 def _mode(metric: Metric) -> str:
-    """Say what becomes of the levels of the processes that live: their sum, or the highest of them."""
+    """Return the mode that combines the levels of living processes: their sum, or the highest of them."""
     if metric.kind != "gauge":
         return ""
     return "livemax" if metric.is_highest else "livesum"

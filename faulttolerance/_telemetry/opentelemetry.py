@@ -1,8 +1,8 @@
 """The counts as instruments of OpenTelemetry.
 
-All but the histograms are observed: they are looked at when a reader collects, and cost nothing between. Histograms
-cannot be observed, so what came since the last collection is recorded when the next one begins, each sample as the mean
-of its bucket: counts, buckets and sums are exact.
+All instruments but the histograms are observed: they are read when a reader collects, and cost nothing in between.
+Histograms cannot be observed, so the samples since the last collection are recorded when the next collection starts,
+each sample as the mean of its bucket: counts, buckets and sums are exact.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .otel_batch import add_again
 
 
 class Exporter:
-    """The instruments on one meter provider: made once, they stay there as long as it does."""
+    """The instruments on one meter provider: created once, they exist as long as the provider does."""
 
     def __init__(self, provider: MeterProvider) -> None:
         self.is_on = True
-        """Whether the counts are shown; an instrument can be made only once and never taken away."""
+        """Whether the counts are exported; an instrument can be created only once and never be removed."""
         self._values: dict[str, list[tuple[str, Series, float]]] | None = None
         self._served: set[str] = set()
         self._recorded: dict[tuple[str, str], Durations] = {}
         meter = provider.get_meter("faulttolerance")
         self._needs_view = False
-        """Whether boundaries cannot be given as advice, and nobody was told so yet."""
+        """Whether the API accepts no advice on boundaries, and no warning was logged yet."""
         self._histograms: dict[str, Any] = {}
         for metric in every_metric():
             if metric.kind == "histogram":
@@ -40,7 +40,7 @@ class Exporter:
                 create(metric.name, [self._callback(metric)], metric.unit, metric.description)
 
     def begin_anew(self) -> None:
-        """Record everything from 0 on, in the child of a fork, or after the counts were forgotten."""
+        """Reset the recorded counts, in the child of a fork, or after the counts were reset."""
         self._recorded = {}
 
     def _histogram(self, meter: Meter, metric: Metric) -> Any:
@@ -62,7 +62,7 @@ class Exporter:
         return observe
 
     def _values_for(self, name: str) -> list[tuple[str, Series, float]]:
-        """Read once per collection: a provider collects once at a time, and asks every instrument each time."""
+        """Return the values of the metric, read once per collection: a collection reads every instrument once."""
         values = self._values
         if values is None or name in self._served:
             reading = ledger.read()
@@ -77,7 +77,7 @@ class Exporter:
             self._needs_view = False
             log(WARNING, "the boundaries of histograms need opentelemetry-api 1.30, or a view that sets them")
         for key in [key for key in self._recorded if key[0] not in reading.durations]:
-            del self._recorded[key]  # its counts were dropped, and begin at 0 should the name come back
+            del self._recorded[key]  # its counts were dropped, and start at 0 if the name returns
         for method, durations in reading.durations.items():
             for name, samples in durations.items():
                 self._record_one(method, name, samples)

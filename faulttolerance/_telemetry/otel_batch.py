@@ -1,7 +1,7 @@
 """Many equal samples for a histogram of OpenTelemetry's SDK, at the price of one.
 
-Its API takes samples one by one, at several microseconds each. Where the SDK is of the make that we know, the second
-and all further ones are added where the first one went; where anything about it is different, nothing is touched.
+The API accepts samples one by one, at several microseconds each. If the SDK has the known structure, all samples after
+the first are added at the place of the first. If any part of it differs, nothing is changed.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 
 def add_again(histogram: Any, value: float, attributes: Mapping[str, str], count: int) -> bool:
-    """Add *value*, which was just recorded, *count* times more; where that cannot be, do nothing and return false."""
+    """Add *value*, which was just recorded, *count* times more; if that is impossible, do nothing and return false."""
     try:
         aggregations = _aggregations(getattr(histogram, "_real_instrument", None) or histogram, attributes)
-        # All of them are looked at before the first is changed.
+        # All of them are checked before the first is changed.
         buckets = [bisect_left(aggregation._boundaries, value) for aggregation in aggregations]
         if not all(map(_is_known, aggregations)):
             return False
@@ -34,7 +34,7 @@ def _is_known(aggregation: Any) -> bool:
 
 
 def _aggregations(histogram: Any, attributes: Mapping[str, str]) -> list[Any]:
-    """List where each reader of the provider, and each view, keeps the samples with *attributes*."""
+    """Return the aggregations of the samples with *attributes*, for each reader of the provider and each view."""
     from opentelemetry.sdk.metrics._internal import _view_instrument_match as matching
 
     matches = [

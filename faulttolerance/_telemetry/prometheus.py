@@ -16,7 +16,7 @@ from .._metrics.catalogue import BOUNDARIES, Metric, every_metric
 from .._metrics.counters import Reading, ledger
 
 LIMITS = tuple(map(floatToGoString, (*BOUNDARIES, float("inf"))))
-"""What stands in the label ``le``."""
+"""The values of the label ``le``."""
 
 
 _FAMILIES: dict[str, Callable[..., Any]] = {
@@ -27,16 +27,16 @@ _FAMILIES: dict[str, Callable[..., Any]] = {
 
 
 def exposed_name(metric: Metric) -> str:
-    """Spell ``ft.timeout.executionDuration`` as ``ft_timeout_executionDuration_seconds``."""
+    """Return the exposed name: ``ft_timeout_executionDuration_seconds`` for ``ft.timeout.executionDuration``."""
     name = metric.name.replace(".", "_")
     return f"{name}_seconds" if metric.unit == "seconds" else name
 
 
 class Collector:
-    """What a ``CollectorRegistry`` asks at each scrape.
+    """The collector that a ``CollectorRegistry`` calls at each scrape.
 
     Args:
-        gives_way: Whether to say nothing, because somebody else exposes the same counts in the same registry.
+        gives_way: Returns whether to export nothing, because another exporter exposes the same counts there.
     """
 
     def __init__(self, gives_way: Callable[[], bool]) -> None:
@@ -47,7 +47,7 @@ class Collector:
         return [_family(metric) for metric in every_metric()]
 
     def collect(self) -> Iterator[Family]:
-        """Give the families that have series now."""
+        """Yield the families that have series now."""
         if self._gives_way():
             return
         reading = ledger.read()
@@ -76,6 +76,6 @@ def _add_histograms(family: Any, metric: Metric, reading: Reading) -> None:
 
 
 def is_exposed_by_opentelemetry(registry: CollectorRegistry) -> bool:
-    """Tell whether OpenTelemetry's reader for Prometheus sits in *registry*: it shows the same families."""
+    """Return whether OpenTelemetry's reader for Prometheus is in *registry*, as it exposes the same families."""
     collectors = getattr(registry, "_collector_to_names", {})
     return any(type(collector).__module__.startswith("opentelemetry.") for collector in list(collectors))

@@ -1,4 +1,4 @@
-"""Events on the current span of OpenTelemetry, where one is recording."""
+"""Events on the current span of OpenTelemetry, if a span records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trace(event: Event) -> None:
 
 
 def is_traced() -> bool:
-    """Return whether a span of the application records here; also where its tracer cannot say."""
+    """Return whether a span of the application records here; true also if its tracer fails."""
     try:
         return _recording_span() is not None
     except Exception:  # noqa: BLE001  # the application's: ``trace`` meets it again, and that is logged
@@ -44,7 +44,7 @@ def is_traced() -> bool:
 def _recording_span() -> Any:
     """Return the current span if it records, else ``None``.
 
-    Nothing records before the application has imported ``opentelemetry.trace``, so it is not imported here.
+    No span records before the application has imported ``opentelemetry.trace``, so this function does not import it.
     """
     find = getattr(modules.get("opentelemetry.trace"), "get_current_span", None)
     span = None if find is None else find()
@@ -88,4 +88,4 @@ def _interest(_: type[Event], others: Question) -> Question:
     return is_here if others is bool else lambda: is_here() or others()
 
 
-trace.interest = _interest  # type: ignore[attr-defined]  # without a tracer, no event is made for it
+trace.interest = _interest  # type: ignore[attr-defined]  # without a tracer, no event is created for it

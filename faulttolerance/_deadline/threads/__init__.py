@@ -1,3 +1,3 @@
-"""Interrupting a call at its deadline: what deadlines a thread has, where it stands, how an exception comes there."""
+"""The interruption of calls at their deadlines: chains of deadlines, safe points, and the delivery of exceptions."""
 
-from . import round as _round  # noqa: F401  # what the watchdog does, whichever part of it is asked for
+from . import round as _round  # noqa: F401  # completes the watchdog, whichever of its modules is imported

@@ -1,7 +1,7 @@
-"""Which frames run the application's own code, and which run code that it only has installed.
+"""The distinction between frames of the application's own code and frames of installed code.
 
-An exception may come amidst the application's code as Ctrl-C does. Installed code is written by others, and often takes
-something before it knows to give it back: a pool, a queue, a lock.
+An exception may come in the middle of the application's code, as Ctrl-C does. Installed code is written by others, and
+often takes something before it is able to release it: from a pool, from a queue, or a lock.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _STANDARD_LIBRARY = os.path.dirname(os.path.abspath(threading.__file__)) + os.se
 _INSTALLED = ("site-packages", "dist-packages")
 
 _guarding: dict[str, None] = {}
-"""The packages that guard functions of their own: an installed one among them is an application, too."""
+"""The packages that guard functions of their own; an installed package among them counts as an application, too."""
 _interruptible: frozenset[str] = frozenset()
 _uninterruptible: frozenset[str] = frozenset()
 
 
 def put_modules(swap: Swap, *, interruptible: Iterable[str] = (), uninterruptible: Iterable[str] = ()) -> None:
-    """Add modules, and the modules inside them, to those that are interrupted or left in peace, with *swap*."""
+    """Add modules, with the modules inside them, that are interrupted or are not, when *swap* takes place."""
     here = sys.modules[__name__]
     swap.attribute(here, "_interruptible", _interruptible | frozenset(interruptible))
     swap.attribute(here, "_uninterruptible", _uninterruptible | frozenset(uninterruptible))
 
 
 def forget_modules() -> None:
-    """Forget the modules that were added."""
+    """Remove the modules that were added."""
     global _interruptible, _uninterruptible
     _interruptible = _uninterruptible = frozenset()
 
 
 def include_package_of(frame: FrameType | None) -> None:
-    """Count the package whose code *frame* runs as part of the application, for it declares a guard."""
+    """Count the package of *frame* as part of the application, because it declares a guard."""
     if frame is not None:
         _guarding[module_of(frame).partition(".")[0]] = None
 
@@ -66,7 +66,7 @@ def is_standard(frame: FrameType) -> bool:
 
 
 def is_exempt(frame: FrameType) -> bool:
-    """Return whether *frame* runs code of a module that the application exempts, with all that this calls."""
+    """Return whether *frame* runs code of a module that the application exempts; its callees are exempt, too."""
     return bool(_uninterruptible) and _is_among(module_of(frame), _uninterruptible)
 
 
@@ -91,7 +91,7 @@ def _is_installed(file: str, name: str) -> bool:
 
 @lru_cache(4096)
 def _lies_among_installed(file: str, name: str) -> bool:
-    """Return whether the module *name* lies where an installer has put distributions, by what it leaves beside them."""
+    """Return whether the module *name* lies beside the metadata that an installer leaves for its distributions."""
     if any(f"{os.sep}{directory}{os.sep}" in file for directory in _INSTALLED):
         return True
     depth = name.count(".") + (os.path.basename(file).partition(".")[0] == "__init__")

@@ -1,4 +1,4 @@
-"""The exception that interrupts a call: how it is sent to another thread, raised in this one, and taken back."""
+"""The exception that interrupts a call: sent to another thread, raised in the running thread, and withdrawn."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .watchdog import watchdog
 
 
 class Interrupted(BaseException):
-    """Raised in the body of a guarded call when its deadline passes, or when the call is cancelled; once for each.
+    """The exception in the body of a guarded call when its deadline passes or it is cancelled; raised once for each.
 
-    It is no ``Exception``, so that handlers of errors let it pass. A body may catch it to put things in order and raise
-    it on; one that swallows it goes on, and its call still ends in ``TimeoutException``.
+    It is not an ``Exception``, so handlers of errors do not catch it. A body may catch it to clean up, and raise it
+    again. A body that suppresses it continues, and its call still ends in ``TimeoutException``.
     """
 
     owner: Entry = None
-    """The deadline that interrupts; ``None`` where an application raised this itself."""
+    """The deadline that interrupts; ``None`` if the application raised the exception itself."""
 
     def __init__(self, *args: object) -> None:
-        # The interpreter makes it, in the thread that is interrupted, where it was sent to that thread.
+        # For an exception that was sent, the interpreter creates the object in the interrupted thread.
         super().__init__(*args)
         deadlines = this_thread.deadlines
         entry = deadlines.in_flight
@@ -41,7 +41,7 @@ never_match(Interrupted)
 
 
 def interruption_for(deadlines: ThreadDeadlines, entry: Entry) -> Interrupted:
-    """Return what the running thread, which has *deadlines*, is to raise for *entry*."""
+    """Return the exception that the running thread, which has *deadlines*, must raise for *entry*."""
     prune(deadlines)
     deadlines.sent[id(entry)] = entry
     interrupted = Interrupted.__new__(Interrupted)
@@ -53,7 +53,7 @@ def interruption_for(deadlines: ThreadDeadlines, entry: Entry) -> Interrupted:
 
 
 def withdraw(deadlines: ThreadDeadlines) -> None:
-    """Take back what is on its way to the running thread, which has *deadlines*, unless it is raised from here."""
+    """Withdraw an interruption that is on its way to the running thread, unless that thread raises it itself here."""
     while watchdog.busy is deadlines:
         native.sleep(0)
     entry = deadlines.in_flight
@@ -68,15 +68,15 @@ def withdraw(deadlines: ThreadDeadlines) -> None:
 
 
 _sender: Callable[[Any, Any], int] | None = None
-"""``PyThreadState_SetAsyncExc``; ``None`` where there is none, and before it was first needed."""
+"""``PyThreadState_SetAsyncExc``; ``None`` if it does not exist, and before its first use."""
 _was_sought = False
 _nothing: Any = None
 _interrupted: Any = None
 
 
 def find_sender() -> None:
-    """Make ``send`` work where that is possible."""
-    # Not at import: it takes some 10 ms, which are better spent while the first deadline runs.
+    """Load the function that ``send`` needs, if it is available."""
+    # Not at import: it takes about 10 ms, which are better spent while the first deadline runs.
     global _sender, _nothing, _interrupted, _was_sought
     if _was_sought or sys.implementation.name != "cpython":
         return
@@ -94,25 +94,25 @@ def find_sender() -> None:
 
 
 def can_send() -> bool:
-    """Tell whether ``send`` works."""
+    """Return whether ``send`` works."""
     return HAS_GIL and _sender is not None
 
 
 _NO_SLEEPER: tuple[Iterable[Any], ...] = ((True,), (), (), ())
-"""The steps by which a sleeper is woken, where the thread does not sleep."""
+"""The steps of a wake-up for a thread that does not sleep."""
 
 
 def send(deadlines: ThreadDeadlines, pending: PendingInterrupt, frame: FrameType, sleeper: Sleeper | None) -> bool:
     """Send the exception to a thread, unless it has left the place where it was seen; return whether it was sent."""
     assert _sender is not None
     assert pending.at is not None
-    # Where it was seen, and not where it stands by now: nobody has looked whether it may be interrupted there.
+    # The place of the examination, not the present place: nobody has checked whether the present place is safe.
     entry, (_, instruction) = pending.entry, pending.at
     if sleeper is not None and not sleeper.is_usual:
         return False
     ident = deadlines.ident
     prune(deadlines)
-    # Made beforehand: from the look on, every step is one of those between which threads are never switched.
+    # Created beforehand: after the look, threads are never switched between the steps.
     look = uncollected_once(sys._current_frames)
     sending = once(_sender, ident, _interrupted)
     takes, leaves, wakes, gives = _NO_SLEEPER if sleeper is None else sleeper.steps()
@@ -135,7 +135,7 @@ def send(deadlines: ThreadDeadlines, pending: PendingInterrupt, frame: FrameType
                             for _ in wakes:
                                 break
                         except (RuntimeError, ValueError):
-                            pass  # it was notified, and is about to go on by itself
+                            pass  # the sleeper was notified, and is about to continue by itself
                         for _ in gives:
                             break
                     break
@@ -145,5 +145,5 @@ def send(deadlines: ThreadDeadlines, pending: PendingInterrupt, frame: FrameType
     if not is_sent:
         deadlines.in_flight = None
     watchdog.busy = None
-    frames.clear()  # it holds the frame of this function, and that would hold it
+    frames.clear()  # it holds the frame of this function, which would form a cycle
     return is_sent

@@ -1,7 +1,7 @@
 """Deadlines of blocks of code, which run in a frame of the application.
 
-A block may belong to a generator or a coroutine, whose caller goes on while it is suspended, and which may even go on
-in another thread: the deadline interrupts nobody but the block. And blocks of generators end in any order.
+A block may belong to a generator or a coroutine. Its caller continues while it is suspended, and it may even resume in
+another thread. So the deadline interrupts nothing but the block. Blocks of generators end in any order.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from .roles import is_ours
 
 _ASYNC_GENERATOR = 0x200
 NO_BLOCK = BlockDeadline((inf, None))
-"""Stands for the deadline of a block that has begun none."""
+"""Replaces the deadline of a block that has started none."""
 _OPENING = ("__enter__", "__aenter__")
 
 
 def block_deadline(entry: Entry) -> BlockDeadline:
-    """Make *entry* that of the block which is being entered."""
+    """Return *entry* as the deadline of the block that is being entered."""
     due, outer, *rest = entry
-    # Here, too: one that ended under a call, which then put it back, stands there until the next one begins.
+    # Skip a block that ended under a call which then restored it: it stands there until the next block starts.
     deadline = BlockDeadline((due, standing_entry(outer), *rest))
     deadline.holder = holder_of_block()
     return deadline
 
 
 def end_block(deadlines: ThreadDeadlines, entry: Entry) -> None:
-    """Take back *entry* wherever it stands in its chain; any number of times, and on any thread."""
+    """Remove *entry* from its chain, at any place; repeatable, and on any thread."""
     entry.is_over = True
     entry.holder = None
     if deadlines is deadlines_here():
@@ -39,7 +39,7 @@ def end_block(deadlines: ThreadDeadlines, entry: Entry) -> None:
 
 
 def holder_of_block() -> FrameType | None:
-    """Find the frame whose block is being entered: not that of a context manager, which enters it for another one."""
+    """Return the frame whose block is being entered, past the frames of context managers that enter it for others."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (is_ours(frame) or _opens_for_another(frame)):
         frame = frame.f_back
@@ -54,10 +54,10 @@ def _opens_for_another(frame: FrameType) -> bool:
 
 
 def has_yielded(frame: FrameType | None) -> bool:
-    """Tell whether *frame* is of an asynchronous generator that has given something, and awaits nothing."""
+    """Return whether *frame* is of an asynchronous generator that has yielded a value and awaits nothing."""
     if frame is None or not frame.f_code.co_flags & _ASYNC_GENERATOR or frame.f_back is not None:
         return False
     code, after = frame.f_code.co_code, frame.f_lasti
-    if dis.opname[code[after]] == "YIELD_VALUE":  # from 3.13 on, what is suspended stands behind that already
+    if dis.opname[code[after]] == "YIELD_VALUE":  # from 3.13 on, a suspended frame stands behind it already
         after += 2
     return dis.opname[code[after]] == "RESUME" and code[after + 1] & 3 == 1

@@ -1,8 +1,8 @@
-"""What applications want called when a deadline passes, by blocks of ``on_deadline`` (rule S1).
+"""The functions of the application that ``on_deadline`` blocks call when a deadline passes (rule S1).
 
-Each is called on a thread of its own: one that takes long keeps neither the watchdog nor other calls waiting, but only
-the end of its own block. That is the handshake: the first who stores its token in ``_owner`` decides, the block that is
-left, whose call is off then, or whoever found the deadline passed, for whose call the block waits then.
+Each call runs on a thread of its own. A long call delays neither the watchdog nor other calls, but only the end of its
+own block. The handshake: the first party that stores its token in ``_owner`` decides. If that is the block, which is
+being left, the call is not made. If it is the finder of the passed deadline, the call is made and the block waits.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ..._platform.unpatched import allows_watching, native, start_and_await, thr
 from .chain import Entry, ThreadDeadlines
 
 _SECONDS_TO_BEGIN = 0.05
-"""How long a block that is left waits for the call to begin before it sees to that itself."""
+"""Seconds for which a block that is left waits for the start of the call before it starts the call itself."""
 
 
 _PATIENCE = 1.0
-"""Seconds for which an interruption waits for the end of the calls; the end of their block does so anyway."""
+"""Seconds for which an interruption waits for the end of the calls; the end of their block always waits."""
 _FAILED = "what on_deadline called failed: %r"
 
 
 class Cancel:
-    """One call that is made when a deadline passes, unless the block that wants it was left before."""
+    """One call that is made when a deadline passes, unless its block was left before."""
 
     __slots__ = ("_ended", "_function", "_owner", "_unbegun", "entry", "holds", "is_over", "when")
 
@@ -39,21 +39,21 @@ class Cancel:
         self._ended = lock
         self._ended.acquire()
         self.is_over = False
-        """Whether it was called, and has returned."""
+        """Whether the call was made and has returned."""
         self.when = 0.0
-        """When the deadline passes."""
+        """The moment at which the deadline passes."""
         self.holds: Callable[[], bool] = bool
-        """Whether the deadline still counts, and nothing holds it back."""
+        """Returns whether the deadline still counts and nothing holds it back."""
         self.entry: Entry = None
-        """The deadline, where it is one of the thread's own."""
+        """The deadline, if it is a deadline of the thread."""
 
     def claim(self) -> bool:
-        """Take the right to make the call, once; false where the block was left, or somebody else has it."""
+        """Claim the right to make the call, once; return false if the block was left or it was claimed before."""
         token = object()
         return self._owner.setdefault(None, token) is token
 
     def make(self) -> None:
-        """Make the call, for whoever has claimed it; not twice. Control flow passes, every other failure is logged."""
+        """Make the claimed call, at most once; control flow propagates, every other failure is logged."""
         if not take(self._unbegun):
             return
         try:
@@ -68,29 +68,29 @@ class Cancel:
             self._ended.release()
 
     def drop(self) -> None:
-        """Make the call impossible, or wait for the end of one that is under way; each step may be taken twice."""
+        """Make the call impossible, or wait for the end of a call that is under way; each step may be repeated."""
         if self._owner.setdefault(None, self) is not self:
             self.wait()
 
     @property
     def is_under_way(self) -> bool:
-        """Whether somebody makes the call, or is about to."""
+        """Whether the call is running or was claimed."""
         return self._owner.get(None, self) is not self and not self.is_over
 
     def wait(self) -> None:
         """Wait for the end of a call that is under way."""
         while not self.is_over:
             if not self._ended.acquire(timeout=_SECONDS_TO_BEGIN) and self._unbegun:
-                make_aside([self])  # whoever claimed it was interrupted, or is in the parent process
+                make_aside([self])  # the claiming thread was interrupted, or is in the parent process
 
     def forget_other_threads(self) -> None:
-        """Wait for nobody, in the child of a fork."""
+        """Mark the call as over, in the child of a fork, where its thread does not exist."""
         self.is_over = True
 
 
 def make_due(deadlines: ThreadDeadlines, now: float, *, on_watchdog: bool = False) -> None:
-    """Have the calls made whose deadline has passed at *now*, and is not held back; the innermost block's first."""
-    # Copied by a single C call: the thread itself may be in the middle of leaving a block.
+    """Start the calls whose deadline has passed at *now* and is not held back, those of the innermost block first."""
+    # A single C call copies the dict: the thread itself may be in the middle of leaving a block.
     claimed = []
     for cancel in reversed([*deadlines.cancels]):
         if cancel.when <= now and cancel.holds() and cancel.claim():
@@ -102,7 +102,7 @@ def make_due(deadlines: ThreadDeadlines, now: float, *, on_watchdog: bool = Fals
 
 
 def make_due_first(deadlines: ThreadDeadlines, now: float) -> None:
-    """Have these calls made for the running thread, and wait until they are."""
+    """Make the due calls for the running thread, and wait for their end."""
     if deadlines.cancels:
         make_due(deadlines, now)
         for cancel in [*deadlines.cancels]:
@@ -111,19 +111,19 @@ def make_due_first(deadlines: ThreadDeadlines, now: float) -> None:
 
 
 def are_under_way(deadlines: ThreadDeadlines, late_by: float) -> bool:
-    """Tell whether such calls are to end before the thread is interrupted, which is *late_by* seconds late."""
+    """Return whether calls must end before the interruption of the thread, which is *late_by* seconds late."""
     return late_by < _PATIENCE and any(cancel.is_under_way for cancel in [*deadlines.cancels])
 
 
 def make_aside(claimed: list[Cancel], *, on_watchdog: bool = False) -> None:
-    """Make calls that were claimed, one after the other, on a thread of their own; here, where none is to be had.
+    """Make claimed calls in order on a thread of their own, or on this thread if no other thread is available.
 
     *on_watchdog*: nothing interrupts the running thread, and it has no time to wait.
     """
     work = partial(_make_all, claimed)
     hubs = modules.get("gevent._hub_local")
     if hubs is not None and hubs.get_hub_if_exists() is not None:
-        modules["gevent"].spawn(work)  # what greenlets wait by belongs to their thread, and a hub may not wait
+        modules["gevent"].spawn(work)  # the locks of greenlets belong to their thread, and a hub may not wait
         return
     if allows_watching and threads_are_real():
         try:
@@ -141,5 +141,5 @@ def _make_all(claimed: list[Cancel]) -> None:
     for cancel in claimed:
         try:
             cancel.make()
-        except BaseException as error:  # nobody is on this thread whom it could tell
+        except BaseException as error:  # this thread has no caller that could receive it
             log(ERROR, _FAILED, cancel, error=error)

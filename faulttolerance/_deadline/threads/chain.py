@@ -1,9 +1,9 @@
-"""The deadlines of each thread, as a chain that its own calls extend and cut, and that everybody may read.
+"""The deadlines of each thread, as a chain that only its own calls change and that every thread may read.
 
-A deadline is an immutable tuple ``(when, outer)``; one that interrupts nothing, and only makes its call end late, has a
-third element. That of a block of code is a ``BlockDeadline``. A mask, below which nothing is interrupted, is a list
-``[-1.0, outer, alive]``. Taking the deadline of a call back is one store, of what encloses it, and that store also
-drops whatever an inner call left behind.
+A deadline is an immutable tuple ``(when, outer)``. A deadline that interrupts nothing, and only makes its call end
+late, has a third element. The deadline of a block of code is a ``BlockDeadline``. A mask, below which nothing is
+interrupted, is a list ``[-1.0, outer, alive]``. A call removes its deadline with one store of the enclosing entry. That
+store also drops everything that an inner call left behind.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ if TYPE_CHECKING:
 
 
 Entry: TypeAlias = Any
-"""``(when, outer)``, ``(when, outer, why)`` or ``[-1.0, outer, alive]``; a recursive type would say no more."""
+"""``(when, outer)``, ``(when, outer, why)`` or ``[-1.0, outer, alive]``; a recursive type would add nothing."""
 
 Depth: TypeAlias = int | FrameType
-"""How far a call reaches down the stack: the number of the guard there, counted from the innermost, or, of a block,
-the frame that it stands in."""
+"""The extent of a call on the stack.
+
+It is the number of the call's guard, counted from the innermost guard, or, for a block, the frame of the block."""
 
 RESUMABLE = 0x20 | 0x80 | 0x200
 """The flags of the code of generators, coroutines and asynchronous generators; ``inspect`` takes long to import."""
 
 
 class BlockDeadline(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room for slots
-    """The deadline of a block of code; it may end wherever it stands in its chain: generators leave theirs any time."""
+    """The deadline of a block; it may end at any place in its chain, as generators leave their blocks at any time."""
 
     is_over = False
     is_ruling = False
     """Whether detached calls that are made in the block end with it (rule D4)."""
     holder: FrameType | None = None
-    """The frame that the block belongs to; it may be suspended, and go on in another thread."""
+    """The frame of the block; it may be suspended, and resume on another thread."""
 
     @property
     def is_at_rest(self) -> bool:
@@ -63,13 +64,13 @@ class BlockDeadline(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room fo
 
 
 class HandedOn(tuple[Any, ...]):
-    """Says of the deadline that it encloses that detached calls end with it; interrupts nothing itself."""
+    """An entry which marks that the deadline around it ends detached calls; it interrupts nothing itself."""
 
     __slots__ = ()
 
 
 def handed_on(entry: Entry) -> Entry:
-    """Make what says that detached calls that are made from now on end with *entry* (rule D4)."""
+    """Return the entry which records that detached calls that are made from now on end with *entry* (rule D4)."""
     return HandedOn((entry[0], entry, "it stands for the deadline around it"))
 
 
@@ -77,55 +78,58 @@ HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class ThreadDeadlines:
-    """The deadlines of one thread, or of one greenlet, whose thread runs others as well."""
+    """The deadlines of one thread, or of one greenlet, whose thread also runs other greenlets."""
 
     def __init__(self, *, is_greenlet: bool = False) -> None:
         self.order: list[object] = []
-        """Without the GIL: whoever stores something here and then looks for what another thread stored empties this in
-        between. It is always empty; but emptying it is a single step that two threads take one after the other, so that
-        the later one sees what the earlier one stored. A lock could be held where a signal handler or an exception
-        comes in, and then be waited for by its own holder, or for ever."""
+        """An empty list whose clearing orders memory accesses without the GIL.
+
+        A thread clears it between a store and a following look for another thread's store. Two threads clear it one
+        after the other, so the later thread sees the store of the earlier thread. A lock would not do: its holder may
+        be interrupted by a signal handler or an exception, and then waits for itself, or holds the lock for ever."""
         self.innermost: Entry = None
-        """The innermost deadline or mask. Written by the thread itself only."""
+        """The innermost deadline or mask; only the thread itself writes it."""
         self.in_flight: Entry = None
-        """The deadline for which an interruption is on its way; cleared by whoever receives or withdraws it."""
+        """The deadline for which an interruption is on its way; cleared on receipt and on withdrawal."""
         self.sent: dict[int, Entry] = {}
-        """Deadlines whose interruption was sent, by identity: each interrupts once."""
+        """The deadlines whose interruption was sent, by identity: each interrupts once."""
         self.withdrawn: Entry = None
-        """The last deadline that was over before the interruption arrived which had been sent for it."""
+        """The last deadline that was over before its interruption arrived."""
         self.cancelled: Entry = None
-        """The last deadline for which the loop that ran inside its call was told to end."""
+        """The last deadline for which the loop inside its call was cancelled."""
         self.requested: dict[int, tuple[Entry, float]] = {}
-        """Entries to interrupt whatever the clock says, by identity, and since when."""
+        """The entries that interrupt regardless of the clock, by identity, each with the moment of the request."""
         self.gate: Callable[[], object] | None = None
-        """The function that ends the sleep of the thread while it sleeps in this library."""
+        """The function that ends the thread's sleep while it sleeps in the library."""
         self.pending_interrupt: PendingInterrupt | None = None
-        """The deadline that could not interrupt the thread at once, if there is one; kept by the watchdog alone."""
+        """The deadline that could not interrupt the thread at once, if there is one; only the watchdog uses it."""
         self.seen_blocked: tuple[int, int] | None = None
         """The frame and instruction at which the thread was seen to be blocked."""
         self.heirs: dict[Heir, None] = {}
-        """The deadlines of this thread that count for calls which it offloaded, as long as those are under way."""
+        """The deadlines of this thread that count for offloaded calls, as long as those calls are under way."""
         self.cancels: dict[Cancel, None] = {}
-        """What is to be called when a deadline passes, by the blocks of ``on_deadline`` that are not left yet."""
+        """The calls to make when a deadline passes, of the ``on_deadline`` blocks that were not left yet."""
         self.called: Entry = None
-        """The last deadline at which such a call was made."""
+        """The last deadline at which one of these calls was made."""
         self.hub_watch: Any = None
-        """What interrupts a greenlet of gevent, once it was watched."""
+        """The watch that interrupts a greenlet of gevent, once it exists."""
         self.ident = get_ident()
         self.native_id = get_native_id()
         self.is_greenlet = is_greenlet
-        """Whether this is of a greenlet beside the one with which its thread began; the watchdog does not see it."""
+        """Whether they belong to a greenlet other than its thread's first, which the watchdog does not see."""
         self.is_main = self.ident == native.main_ident and not is_greenlet
         self.is_ready = not (self.is_main or is_greenlet)
-        """Whether nothing is to be done before the thread can be interrupted; the main thread installs the handler, and
-        a greenlet needs the hub's timer, or it is said that it cannot be."""
+        """Whether the thread can be interrupted without preparation.
+
+        The main thread must install the signal's handler. A greenlet needs the timer of a hub, or a log line that no
+        deadline can interrupt it."""
         if not is_greenlet:
             known: ref[ThreadDeadlines] = ref(self, _forget)
             _known[known] = None
 
 
 class _OrderedDeadlines(ThreadDeadlines):
-    """Deadlines without the GIL: what is stored as the innermost one is seen before anything else is read."""
+    """Deadlines without the GIL: other threads see a store to ``innermost`` before the thread reads anything else."""
 
     @property
     def innermost(self) -> Entry:
@@ -140,12 +144,12 @@ class _OrderedDeadlines(ThreadDeadlines):
 _Deadlines = ThreadDeadlines if HAS_GIL else _OrderedDeadlines
 
 _known: dict[ref[ThreadDeadlines], None] = {}
-"""Those of all living threads; changed and copied by single C calls only."""
+"""The deadlines of all living threads; changed and copied only by single C calls."""
 _forget: Callable[[ref[ThreadDeadlines]], None] = _known.pop
 
 
 class _ThisThread(local):
-    """``this_thread.deadlines`` are those of the running thread; ``deadlines_here()`` those of the running call."""
+    """The deadlines of the running thread, as ``deadlines``; ``deadlines_here()`` returns those of the running call."""
 
     def __init__(self) -> None:
         self.deadlines = _Deadlines()
@@ -157,9 +161,9 @@ _OF_GREENLET = "__faulttolerance_deadlines__"
 
 
 def deadlines_here() -> ThreadDeadlines:
-    """Return the deadlines of the running call: calls of one thread overlap in greenlets, and each has its own.
+    """Return the deadlines of the running call: each greenlet has its own, because calls overlap in greenlets.
 
-    Where greenlet is not imported, this is ``this_thread.deadlines``.
+    Without an imported greenlet, this is ``this_thread.deadlines``.
     """
     greenlet = current_greenlet()
     if greenlet is None:
@@ -174,7 +178,7 @@ def deadlines_here() -> ThreadDeadlines:
 
 
 def current_greenlet() -> Any:
-    """Return the running greenlet; ``None`` where it is the one with which its thread began."""
+    """Return the running greenlet; ``None`` if it is the first greenlet of its thread."""
     getcurrent = getattr(sys.modules.get("greenlet"), "getcurrent", None)
     greenlet = getcurrent() if getcurrent is not None else None
     return greenlet if greenlet is not None and greenlet.parent is not None else None
@@ -186,7 +190,7 @@ def deadlines_of_threads() -> list[ThreadDeadlines]:
 
 
 def forget_other_threads() -> None:
-    """Keep the deadlines of the running thread only: in the child of a fork there is no other thread."""
+    """Remove the deadlines of all threads but the running thread: the child of a fork has no other thread."""
     mine = this_thread.deadlines
     mine.ident = native.main_ident = get_ident()
     mine.native_id = get_native_id()
@@ -199,7 +203,7 @@ def forget_other_threads() -> None:
 
 
 def chain(deadlines: ThreadDeadlines) -> Iterator[Entry]:
-    """Give all deadlines and masks, from the innermost outwards."""
+    """Yield all deadlines and masks, from the innermost outwards."""
     entry = deadlines.innermost
     while entry is not None:
         yield entry
@@ -207,14 +211,14 @@ def chain(deadlines: ThreadDeadlines) -> Iterator[Entry]:
 
 
 def standing_entry(entry: Entry) -> Entry:
-    """Return the nearest one that is no block's which has ended: *entry*, or one around it."""
+    """Return the nearest entry that is not over: *entry*, or an entry around it."""
     while (type(entry) is BlockDeadline and entry.is_over) or (type(entry) is list and not entry[2]):
         entry = entry[1]
     return entry
 
 
 def uncovered(deadlines: ThreadDeadlines) -> Iterator[Entry]:
-    """Give the deadlines from the innermost to the first mask, but for those of blocks that are at rest."""
+    """Yield the deadlines from the innermost to the first mask, except those of blocks that are at rest."""
     for entry in chain(deadlines):
         if type(entry) is list:
             if entry[2]:
@@ -224,22 +228,22 @@ def uncovered(deadlines: ThreadDeadlines) -> Iterator[Entry]:
 
 
 def unmasked(deadlines: ThreadDeadlines) -> Iterator[Entry]:
-    """Give the deadlines that may interrupt, from the innermost to the first mask."""
+    """Return an iterator of the deadlines that may interrupt, from the innermost to the first mask."""
     return (entry for entry in uncovered(deadlines) if len(entry) == 2)
 
 
 def is_open(deadlines: ThreadDeadlines, entry: Entry) -> bool:
-    """Tell whether *entry* itself stands in the chain, and no mask above it; two deadlines may well be equal."""
+    """Return whether *entry* itself stands in the chain without a mask above it; an equal deadline does not count."""
     return any(other is entry for other in unmasked(deadlines))
 
 
 def stands(deadlines: ThreadDeadlines, entry: Entry) -> bool:
-    """Tell whether *entry* itself stands in the chain, held back or not."""
+    """Return whether *entry* itself stands in the chain, held back or not."""
     return any(other is entry for other in chain(deadlines))
 
 
 def depth(deadlines: ThreadDeadlines, entry: Entry) -> Depth:
-    """Tell what stands outermost in the call of *entry*."""
+    """Return the extent of the call of *entry* on the stack."""
     if type(entry) is BlockDeadline:
         return entry.holder or 0
     inner = takewhile(lambda other: other is not entry, chain(deadlines))
@@ -247,7 +251,7 @@ def depth(deadlines: ThreadDeadlines, entry: Entry) -> Depth:
 
 
 def due(deadlines: ThreadDeadlines, now: float) -> Entry:
-    """Return the outermost deadline that is to interrupt the thread at *now* and has not done so, or ``None``."""
+    """Return the outermost deadline that must interrupt the thread at *now* and has not done so, or ``None``."""
     outermost = None
     for entry in unmasked(deadlines):
         if (entry[0] <= now or id(entry) in deadlines.requested) and id(entry) not in deadlines.sent:
@@ -256,13 +260,13 @@ def due(deadlines: ThreadDeadlines, now: float) -> Entry:
 
 
 def lateness(deadlines: ThreadDeadlines, entry: Entry, now: float) -> float:
-    """Return for how many seconds *entry* has been due, or for how long it has been requested to interrupt."""
+    """Return for how many seconds *entry* has been due, or has been requested to interrupt."""
     request = deadlines.requested.get(id(entry))
     return now - (entry[0] if request is None else request[1])
 
 
 def prune(deadlines: ThreadDeadlines) -> None:
-    """Forget what was sent for deadlines that are over; called from the thread itself and from the watchdog."""
+    """Remove the records of sent interruptions whose deadlines are over; called by the thread and by the watchdog."""
     standing = {id(entry) for entry in chain(deadlines)}
     for key in list(deadlines.sent):
         if key not in standing:

@@ -1,7 +1,8 @@
-"""An event loop that runs inside a synchronous call, as under ``asyncio.run``, and how the call is ended then.
+"""Event loops that run inside a synchronous call, as under ``asyncio.run``, and their end at a deadline of the call.
 
-What is raised in a task ends that task only, and what is raised in the loop's own code leaves all tasks as they are.
-So the loop is told to cancel what it runs for, as ``asyncio.run`` itself does at Ctrl-C: that cleans up, and ends it.
+An exception that is raised in a task ends only that task. An exception in the loop's own code leaves all tasks
+unfinished. So the loop's main task is cancelled, as ``asyncio.run`` does at Ctrl-C: the tasks clean up, and the loop
+ends.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from .safe_point import Stack, frames_of_call
 
 
 class InnerLoop(NamedTuple):
-    """A loop on the stack of a thread."""
+    """An event loop on the stack of a thread."""
 
     frame: FrameType
     is_idle: bool
-    """Whether it waits or is about to, and no task or callback runs."""
+    """Whether the loop waits or is about to wait, and runs no task or callback."""
 
     def tell(self, deadlines: ThreadDeadlines, entry: Entry) -> None:
-        """Have it end, on its own thread, for the sake of *entry*."""
+        """Schedule the cancellation of the loop's main task, on the loop's thread, for *entry*."""
         variables = variables_of(self.frame)
         try:
             variables["self"].call_soon_threadsafe(to_its_end(_cancel, variables["future"], deadlines, entry), None)
-        except (KeyError, RuntimeError):  # it has not begun, or is closed already
+        except (KeyError, RuntimeError):  # the loop has not started, or is closed already
             return
 
 
 def find_loop(stack: Stack, depth: Depth) -> InnerLoop | None:
-    """Return the loop that runs in the call that reaches down to *depth*."""
+    """Return the loop that runs in the call whose extent is *depth*, or ``None``."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or "asyncio.base_events" not in sys.modules:
         return None
@@ -49,7 +50,7 @@ def find_loop(stack: Stack, depth: Depth) -> InnerLoop | None:
 
 
 def end_loop(now: float) -> bool:
-    """Have the loop end that runs on this thread if a deadline around it has passed at *now*; whether it was told."""
+    """End the loop on this thread if a deadline around it has passed at *now*; return whether it was notified."""
     deadlines = deadlines_here()
     entry = due(deadlines, now)
     loop = find_loop(stack_of(sys._getframe()), depth(deadlines, entry)) if entry is not None else None

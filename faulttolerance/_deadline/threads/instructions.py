@@ -1,8 +1,8 @@
-"""What the instructions of a function tell of a place in it: whether something is taken there, and what comes next.
+"""Facts about a place in a function, from its instructions: whether it acquires something, and what may follow.
 
-Names decide: a call of ``acquire`` takes something, whatever it belongs to. Python looks for what interrupts it behind
-calls, where a function begins, and where a loop jumps back; a thread that stands elsewhere stands in code written in C,
-and is interrupted at the next of these places.
+Names decide: a call of ``acquire`` takes something, whatever object it belongs to. Python checks for interruptions
+after calls, at the start of a function, and at the jump back of a loop. A thread at any other place is in code written
+in C, and is interrupted at the next of these places.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from functools import cached_property, lru_cache
 from types import CodeType
 
 TAKES = "takes"
-"""Something may be taken there, and would not be given back."""
+"""The place may acquire something that would not be released."""
 GIVES = "gives"
-"""Something may be given back there, or nobody knows."""
+"""The place may release something, or nothing is known about it."""
 ENDS = "ends"
-"""The end of a ``with`` block, behind which nothing is left to be given back."""
+"""The end of a ``with`` block, after which nothing is left to release."""
 USES = "uses"
-"""A call whose result is used: what is raised behind it loses that."""
+"""A call whose result is used: an exception after it loses the result."""
 SKIPS = "skips"
-"""What is raised there passes by the handlers around it."""
+"""An exception that is raised at the place skips the handlers around it."""
 RETURNS = "returns"
-"""The function may return, and then it depends on its caller."""
+"""The function may return, and then the result depends on its caller."""
 
 _TAKING = frozenset({"__aenter__", "__enter__", "acquire"})
 ACQUIRE_RELEASE = _TAKING | {"__aexit__", "__exit__", "release"}
-"""The names of functions that take something or give it back."""
+"""The names of functions that acquire or release something."""
 
 _BLOCKING = frozenset(
     {
@@ -54,20 +54,20 @@ _BLOCKING = frozenset(
         "sleep",
     }
 )
-"""Calls that wait for the network or the clock, and take nothing: sockets, selectors, sleeps."""
+"""Calls that wait for the network or the clock, and acquire nothing: sockets, selectors, sleeps."""
 _FORESIGHT = 200
-"""The number of instructions that are looked at, at most."""
+"""The largest number of instructions that are examined."""
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
 _TAKING_STEPS = ("BEFORE_ASYNC_WITH", "BEFORE_WITH", "LOAD_SPECIAL")
 _BOUNDARIES = re.compile("JUMP|POP_JUMP|POP_TOP|RERAISE|RESUME|RETURN|STORE_|YIELD_VALUE|FOR_ITER|SEND")
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
 _JUMPS_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
 _STACKED = {"CALL_FUNCTION_EX": lambda argument: 1 + (argument & 1), "CALL_KW": lambda argument: argument + 1}
-"""How many values lie above the function when it is called, by the argument of the instruction; elsewhere that many."""
+"""The number of values above the function on the stack at a call, from the argument; by default the argument itself."""
 _UNCHECKED = frozenset({"append", "isinstance", "len", "type"})
-"""Calls that the interpreter makes in a way of its own, behind which it does not look."""
+"""Calls that the interpreter specializes, without a check after them."""
 _HARMLESS = frozenset(dir(builtins)) - {"__import__", "eval", "exec", "input", "next", "open"}
-"""Calls of functions and types whose results nobody has to give back."""
+"""Calls of functions and types whose results need no release."""
 
 
 class _Instructions:
@@ -76,7 +76,7 @@ class _Instructions:
     def __init__(self, code: CodeType) -> None:
         self.steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
         self.offsets = [step.offset for step in self.steps]
-        # That of a generator or coroutine which covers it all, and replaces a StopIteration, is not missed.
+        # The handler that covers a whole generator or coroutine and replaces a StopIteration may be skipped.
         self.handlers = [
             (entry.start, entry.end, entry.target)
             for entry in dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
@@ -84,11 +84,11 @@ class _Instructions:
         ]
 
     def at(self, offset: int) -> int:
-        """Return the number of the instruction that a frame stands at; *offset* may be that of its last cache entry."""
+        """Return the index of the instruction of a frame; *offset* may be that of its last cache entry."""
         return bisect_right(self.offsets, offset) - 1
 
     def acquire_release(self, number: int) -> str | None:
-        """Tell whether this instruction calls something that takes or gives back, as far as names tell."""
+        """Return the kind of this instruction if it acquires or releases something, judged by names; else ``None``."""
         name = self.steps[number].opname
         if name in _TAKING_STEPS:
             return TAKES
@@ -106,7 +106,7 @@ class _Instructions:
         return kind
 
     def _ends_block(self, number: int) -> bool:
-        """Tell whether this is ``__exit__(None, None, None)``, as the end of a ``with`` block calls it."""
+        """Return whether this is ``__exit__(None, None, None)``, the call at the end of a ``with`` block."""
         before = [step for step in self.steps[max(0, number - 4) : number] if step.opname != "PRECALL"][-3:]
         return (
             len(before) == 3
@@ -115,38 +115,38 @@ class _Instructions:
         )
 
     def uses_result(self, number: int) -> bool:
-        """Return whether this instruction is a call whose result is used, and may have to be given back."""
+        """Return whether this instruction is a call whose result is used, and may need a release."""
         if self.steps[number].opname not in _CALLS or self.steps[number + 1].opname == "POP_TOP":
             return False
         name, is_global = self.path_of_callee(number)
         return not (is_global and name in _HARMLESS)
 
     def blocks(self, number: int) -> bool:
-        """Return whether this instruction calls something that blocks, as far as its name tells."""
+        """Return whether this instruction calls a function that blocks, judged by its name."""
         name = self._callee(number) if self.steps[number].opname in _CALLS else None
         return name in _BLOCKING
 
     def is_checked(self, number: int) -> bool:
-        """Tell whether Python looks for what interrupts it at this instruction, once that is done."""
+        """Return whether Python checks for interruptions at this instruction, after its execution."""
         step = self.steps[number]
         if step.opname in _CALLS:
             return step.opname != "CALL" or self._callee(number) not in _UNCHECKED
         return step.opname == "RESUME" or self._jump_back(number) is not None
 
     def _jump_back(self, number: int) -> dis.Instruction | None:
-        """Return the jump back that this instruction does, or that 3.11 makes one with this comparison."""
+        """Return the backward jump of this instruction, or the jump that 3.11 fuses with this comparison."""
         if self.steps[number].opname == "COMPARE_OP" and sys.version_info < (3, 12):
             number += 1
         step = self.steps[number]
         return step if step.opname.startswith(_JUMPS_BACK) and "NO_INTERRUPT" not in step.opname else None
 
     def _callee(self, number: int) -> object:
-        """Return the name of what this instruction calls; ``None`` where that has no name."""
+        """Return the name of the callee of this instruction; ``None`` if it has no name."""
         place = self._load_of_callee(number)
         return None if place is None else self.steps[place].argval
 
     def _load_of_callee(self, number: int) -> int | None:
-        """Return the number of the instruction that loads by name what this one calls."""
+        """Return the index of the instruction that loads the callee of this instruction by name."""
         call = self.steps[number]
         arguments = _STACKED.get(call.opname, lambda argument: argument)(call.arg or 0)
         depth = 0
@@ -164,7 +164,7 @@ class _Instructions:
         return None
 
     def path_of_callee(self, number: int) -> tuple[str, bool]:
-        """Return what this instruction calls as the code spells it, and whether that begins with a global name."""
+        """Return the callee of this instruction as the code spells it, and whether that starts with a global name."""
         place = self._load_of_callee(number) if self.steps[number].opname in _CALLS else None
         names: list[str] = []
         is_global = False
@@ -178,10 +178,10 @@ class _Instructions:
         return ".".join(names), is_global
 
     def jumps_out(self, number: int) -> bool:
-        """Tell whether an exception that is raised where this instruction jumps back passes by a handler around it.
+        """Return whether an exception at the backward jump of this instruction skips a handler around it.
 
-        Up to 3.12 it seems to come from before the place that is jumped to, later from the jump itself; neither need
-        be covered as the loop is (CPython issue 130279).
+        Up to 3.12 the exception seems to come from before the target of the jump, later from the jump itself. The
+        handlers of the loop need not cover either place (CPython issue 130279).
         """
         step = self._jump_back(number)
         if step is None:
@@ -194,7 +194,7 @@ class _Instructions:
 
     @cached_property
     def handling(self) -> frozenset[int]:
-        """The numbers of the instructions of ``except`` and ``finally`` blocks, and the like, that follow a failure."""
+        """The indexes of the instructions of ``except`` and ``finally`` blocks, and others, that follow a failure."""
         pending = [number for number, step in enumerate(self.steps) if step.opname == "PUSH_EXC_INFO"]
         found: set[int] = set()
         while pending:
@@ -206,15 +206,15 @@ class _Instructions:
         return frozenset(found)
 
     def successors(self, number: int) -> list[int]:
-        """Return the numbers of the instructions that may come next."""
+        """Return the indexes of the possible next instructions."""
         step = self.steps[number]
         if step.opcode not in dis.hasjrel and step.opcode not in dis.hasjabs:
             return [number + 1]
-        target = bisect_left(self.offsets, step.argval)  # behind any prefixes
+        target = bisect_left(self.offsets, step.argval)  # after any prefixes
         return [target] if step.opname.startswith("JUMP") else [target, number + 1]
 
     def outcome(self, number: int) -> str | None:
-        """Return what it means to come to this instruction; empty where Python looks and nothing is the matter."""
+        """Return the effect of this instruction; empty if Python checks at it, and an exception is harmless."""
         step = self.steps[number]
         name = step.opname
         if name.startswith(("RAISE", "RERAISE", "WITH_EXCEPT_START")):
@@ -226,7 +226,7 @@ class _Instructions:
         kind = _named_acquire_release(step) or (self.acquire_release(number) if name in _CALLS else None)
         if kind is not None:
             return GIVES if kind is ENDS else kind
-        # Conservative: a function that goes on after a ``yield``, and a conditional jump, need not be checked.
+        # Conservative: the resumption after a ``yield`` and a conditional jump need not be checked.
         is_sure = name == "JUMP_BACKWARD" or (name in _CALLS and name != "PRECALL")
         if not (is_sure and self.is_checked(number)):
             return None
@@ -234,7 +234,7 @@ class _Instructions:
 
 
 def _named_acquire_release(step: dis.Instruction) -> str | None:
-    """Tell whether this instruction loads something that is called like what takes or gives back."""
+    """Return ``TAKES`` or ``GIVES`` if this instruction loads a name of ``ACQUIRE_RELEASE``, else ``None``."""
     if step.opname == "LOAD_SPECIAL":
         return TAKES
     if not step.opname.startswith(_LOADS):
@@ -251,7 +251,7 @@ def _instructions(code: CodeType) -> _Instructions:
 
 
 def calls_of(code: CodeType) -> Iterator[tuple[int, str, set[object]]]:
-    """Give each call of *code*: its offset, its instruction, and what was loaded by name since the call before."""
+    """Yield for each call in *code* its offset, its instruction, and the names loaded since the previous call."""
     loaded: set[object] = set()
     for step in _instructions(code).steps:
         if step.opname.startswith(_LOADS):
@@ -263,7 +263,7 @@ def calls_of(code: CodeType) -> Iterator[tuple[int, str, set[object]]]:
 
 @lru_cache(1024)
 def acquire_release_at(code: CodeType, offset: int) -> str | None:
-    """Return ``TAKES``, ``GIVES`` or ``ENDS`` where the instruction at *offset* calls something that does, by name."""
+    """Return ``TAKES``, ``GIVES`` or ``ENDS`` if the instruction at *offset* is such a call, judged by the names."""
     if offset < 0 or not _opname(code, offset).startswith((*_CALLS, *_TAKING_STEPS, "WITH_EXCEPT_START")):
         return None
     instructions = _instructions(code)
@@ -272,9 +272,9 @@ def acquire_release_at(code: CodeType, offset: int) -> str | None:
 
 @lru_cache(64)
 def callee_at(code: CodeType, offset: int) -> tuple[str, bool]:
-    """Return the function that is called at *offset*, as the code spells it, and whether by a global name.
+    """Return the callee at *offset*, as the code spells it, and whether that starts with a global name.
 
-    Empty where nothing is called there, or what has no name.
+    The name is empty if there is no call at *offset*, or its callee has no name.
     """
     if offset < 0:
         return "", False
@@ -284,14 +284,14 @@ def callee_at(code: CodeType, offset: int) -> tuple[str, bool]:
 
 @lru_cache(256)
 def is_checked(code: CodeType, offset: int) -> bool:
-    """Tell whether an exception that was sent is raised at *offset*, once the instruction there is done."""
+    """Return whether an exception that was sent is raised at *offset*, after the execution of the instruction."""
     instructions = _instructions(code)
     return offset >= 0 and instructions.is_checked(instructions.at(offset))
 
 
 @lru_cache(256)
 def uses_result_at(code: CodeType, offset: int) -> bool:
-    """Return whether the call at *offset*, if it is one, returns something that is used and does not only block."""
+    """Return whether the instruction at *offset* is a call with a used result that does more than block."""
     instructions = _instructions(code)
     number = instructions.at(offset)
     return offset >= 0 and instructions.uses_result(number) and not instructions.blocks(number)
@@ -299,28 +299,28 @@ def uses_result_at(code: CodeType, offset: int) -> bool:
 
 @lru_cache(256)
 def blocks_at(code: CodeType, offset: int) -> bool:
-    """Return whether the instruction at *offset* calls something that blocks, as far as its name tells."""
+    """Return whether the instruction at *offset* calls a function that blocks, judged by its name."""
     instructions = _instructions(code)
     return offset >= 0 and instructions.blocks(instructions.at(offset))
 
 
 @lru_cache(256)
 def jumps_out(code: CodeType, offset: int) -> bool:
-    """Tell whether an exception that is raised at *offset* passes by a handler that is meant to see it."""
+    """Return whether an exception that is raised at *offset* skips a handler that is meant for it."""
     instructions = _instructions(code)
     return offset >= 0 and instructions.jumps_out(instructions.at(offset))
 
 
 @lru_cache(256)
 def handles_failure(code: CodeType, offset: int) -> bool:
-    """Tell whether the instruction at *offset* belongs to what handles an exception, or cleans up after one."""
+    """Return whether the instruction at *offset* belongs to the handling of an exception, or the cleanup after it."""
     instructions = _instructions(code)
     return offset >= 0 and instructions.at(offset) in instructions.handling
 
 
 @lru_cache(256)
 def ahead(code: CodeType, offset: int) -> frozenset[str]:
-    """Return what may come before the next place where an exception can be raised; nothing: all ways are harmless."""
+    """Return the effects that may come before the next place of an exception; nothing: all paths are harmless."""
     if offset < 0:
         return frozenset({GIVES})
     instructions = _instructions(code)
@@ -343,9 +343,9 @@ def ahead(code: CodeType, offset: int) -> frozenset[str]:
 
 
 def goes_round(code: CodeType, offset: int, loop: int) -> bool:
-    """Tell whether control may get from *offset* to *loop*, where an iterator is asked for its next item: the same one.
+    """Return whether control may get from *offset* to *loop*, which requests the next item of the same iterator.
 
-    A loop that is left asks its iterator for nothing more; where it is entered again, it makes a new one.
+    A loop that was left requests no more items from its iterator. A loop that is entered again has a new iterator.
     """
     instructions = _instructions(code)
     target = instructions.at(loop)
@@ -366,10 +366,10 @@ def goes_round(code: CodeType, offset: int, loop: int) -> bool:
 
 
 def may_call(code: CodeType, offset: int) -> bool:
-    """Tell whether the instruction at *offset* may be meant to call Python code.
+    """Return whether the instruction at *offset* may be meant to call Python code.
 
-    Where it is not, what runs is a finalizer, a weak reference's callback, or a handler of a signal: an exception would
-    be lost there, or come out in a place that does not expect it.
+    Otherwise the running code is a finalizer, the callback of a weak reference, or the handler of a signal. An
+    exception would be lost there, or come out at a place that does not expect it.
     """
     return _CALLERS.match(_opname(code, offset)) is not None
 
@@ -388,4 +388,4 @@ _CALLERS = re.compile(
     "RAISE_VARARGS|SEND|SET_|STORE_ATTR|STORE_SLICE|STORE_SUBSCR|TO_BOOL|UNARY_|UNPACK_|WITH_EXCEPT_START|"
     "YIELD_FROM"
 )
-"""How the names of instructions begin that call what the application wrote."""
+"""The beginnings of the names of instructions that call code of the application."""

@@ -1,6 +1,6 @@
-"""Interrupting the main thread, by a signal: that ends calls in which it waits, too, and is handled where it stands.
+"""The interruption of the main thread by a signal, which also ends its blocking calls.
 
-The signal is sent, and at times sent again, until the handler finds that the place is good, and raises.
+The signal is sent, and repeated if needed, until its handler finds the thread at a safe point and raises there.
 """
 
 from __future__ import annotations
@@ -33,36 +33,35 @@ from .sleeper import sleeper_in
 from .watchdog import watchdog
 
 _SEND_AGAIN = (0.001, 0.005, 0.05, 0.5, 1.0)
-"""Seconds after which a signal is repeated: one that comes just before a blocking call is lost.
+"""Seconds after which a signal is repeated, because a signal that arrives just before a blocking call is lost.
 
-Code in C that waits in turns, and looks only between them whether a signal has come, may begin its turn anew at each
-(gRPC: 0.2 s).
+C code that waits in turns, and checks for signals only between them, may restart its turn at each signal (gRPC: 0.2 s).
 """
 _MOST_LOOKS = 250
-"""How often to ask the system, while no other thread runs, whether a signal has arrived; some milliseconds."""
+"""The most checks, while no other thread runs, of whether a signal has arrived; they take some milliseconds."""
 _CAN_SIGNAL = hasattr(signal, "pthread_kill")
 _DEFAULT_SIGNAL: int | None = getattr(signal, "SIGURG", None)
 
 
 class MainThread:
-    """The signal that interrupts the main thread, and what is known of how it takes that."""
+    """The signal that interrupts the main thread, and the known facts about its effect there."""
 
     def __init__(self) -> None:
         self.signum = _DEFAULT_SIGNAL
-        """The signal that interrupts blocking calls of the main thread; ``None``: nothing does."""
+        """The signal that interrupts blocking calls of the main thread; ``None``: no signal does."""
         self.is_deaf = False
-        """Whether the main thread notices signals in blocking calls only."""
+        """Whether the main thread notices signals only in blocking calls."""
         self.is_blind = False
-        """Whether the system does not tell what the main thread does."""
+        """Whether the system does not report the activity of the main thread."""
         self._installed: int | None = None
         self._activity: Activity | None = None
 
     def owns_signal(self) -> bool:
-        """Tell whether our handler stands; an application may have put its own in the place at any time."""
+        """Return whether the library's handler is installed; an application may replace it at any time."""
         return self.signum is not None and _CAN_SIGNAL and signal.getsignal(self.signum) is on_signal
 
     def install_handler(self, deadlines: ThreadDeadlines) -> None:
-        """Have the signal handled here, if nothing else handles it; called by the main thread, with its deadlines."""
+        """Install the handler of the signal if it has no other; called by the main thread, with its *deadlines*."""
         deadlines.is_ready = True
         signum, installed = self.signum, self._installed
         try:
@@ -73,11 +72,11 @@ class MainThread:
             if signum is not None and _CAN_SIGNAL and signal.getsignal(signum) in (signal.SIG_DFL, on_signal):
                 signal.signal(signum, on_signal)
                 self._installed = signum
-        except ValueError:  # the main thread of a sub-interpreter: signals are not its own
+        except ValueError:  # the main thread of a sub-interpreter, which receives no signals
             self.signum = None
 
     def activity(self, deadlines: ThreadDeadlines) -> Activity | None:
-        """Return what the system tells of the main thread, where it does."""
+        """Return the activity of the main thread; ``None`` if the system does not report it."""
         if self._activity is None and not self.is_blind:
             try:
                 self._activity = Activity(deadlines.ident)
@@ -86,8 +85,8 @@ class MainThread:
         return self._activity
 
     def begin_anew(self) -> None:
-        """Look at another main thread, in the child of a fork."""
-        # CPython 3.13 goes on to tell of signals whoever was the main thread before.
+        """Reset the state for another main thread, in the child of a fork."""
+        # CPython 3.13 continues to notify the previous main thread of signals.
         self.is_deaf = HAS_GIL and sys.version_info >= (3, 13) and (self.is_deaf or get_ident() != native.main_ident)
         self.is_blind = False
         if self._activity is not None:
@@ -95,7 +94,7 @@ class MainThread:
             self._activity = None
 
     def send(self, deadlines: ThreadDeadlines, pending: PendingInterrupt, activity: Activity | None = None) -> None:
-        """Send the signal; with *activity* only if that shows the main thread blocked at this very moment."""
+        """Send the signal; if *activity* is passed, only while it shows that the main thread is blocked."""
         kill = once(signal.pthread_kill, deadlines.ident, cast("int", self.signum))
         watchdog.busy = deadlines
         deadlines.in_flight = pending.entry
@@ -106,9 +105,9 @@ class MainThread:
             if activity is None:
                 is_sent = next(kill, 0) is None
             else:
-                # No other thread runs from the first look to the last. So nothing but the signal can end what the main
-                # thread waits for: it has come out of that with nothing taken once it has run, and sleeps again, for
-                # the interpreter's lock. Otherwise the handler, at the same place, is to refuse.
+                # No other thread runs from the first look to the last. So only the signal can end the wait of the main
+                # thread. After the thread has run, it has left the wait with nothing taken, and sleeps again, for the
+                # interpreter's lock. In every other case the handler, at the same place, must reject.
                 cpu, at = pending.cpu, pending.at
                 has_run = dropwhile(cpu.__eq__, islice(activity.clocks, 20 * _MOST_LOOKS))
                 sleeps_again = filter(sleeps, islice(activity.states, _MOST_LOOKS))
@@ -137,10 +136,10 @@ main_thread = MainThread()
 
 
 def on_signal(signum: int, frame: FrameType | None) -> None:
-    """Raise ``Interrupted`` in the main thread where a deadline has passed and this is the place for it."""
+    """Raise ``Interrupted`` in the main thread if a deadline has passed and the thread stands at a safe point."""
     deadlines = this_thread.deadlines
     entry, seen_blocked = deadlines.in_flight, deadlines.seen_blocked
-    deadlines.seen_blocked = None  # it held for this moment
+    deadlines.seen_blocked = None  # valid only for this signal
     if entry is None or id(entry) in deadlines.sent or not is_open(deadlines, entry) or frame is None:
         return
     pending = deadlines.pending_interrupt
@@ -154,8 +153,8 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     stack = stack_of(frame)
     why = reason_unsafe(stack, late_by, exact=True, asleep=True, blocked=blocked, blind=blind, depth=layers)
     if why == OURS and not HAS_GIL:
-        # Nobody has seen whether the thread is blocked in the call of a guarded function, or has just come out of it.
-        # What that returned comes too late in either case.
+        # No check has shown whether the thread is blocked in the guarded function's call, or has just left it. The
+        # result of that call comes too late in either case.
         why = reason_unsafe(stack, late_by, exact=True, asleep=True, blocked=True, depth=layers)
     sleeper = sleeper_in(frame) if why is None else None
     if sleeper is not None and not sleeper.leave():
@@ -165,11 +164,11 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     if pending is not None:
         pending.refuse(why)
         pending.refused_at = place(frame)
-        pending.send_at = -inf  # this one was not lost, and need not be waited for
+        pending.send_at = -inf  # this signal was not lost, so the next need not wait
 
 
 def can_interrupt(signum: object) -> bool:
-    """Tell whether a handler can be installed for *signum*."""
+    """Return whether a handler can be installed for *signum*."""
     uncatchable = (getattr(signal, name, None) for name in ("SIGKILL", "SIGSTOP"))
     return (
         isinstance(signum, int)
@@ -180,9 +179,9 @@ def can_interrupt(signum: object) -> bool:
 
 
 def put_interrupt_signal(signum: int | None, swap: Swap) -> None:
-    """Let this signal interrupt blocking calls of the main thread once *swap* takes place; ``None``: they end late.
+    """Set *signum* as the signal that interrupts the main thread, when *swap* takes place; ``None``: no signal does.
 
-    The next guarded call on the main thread installs the handler, and only where the signal has none.
+    The next guarded call on the main thread installs the handler, and only if the signal has no other handler.
     """
     swap.attribute(main_thread, "signum", signum)
     for deadlines in deadlines_of_threads():
@@ -190,7 +189,7 @@ def put_interrupt_signal(signum: int | None, swap: Swap) -> None:
 
 
 def set_interrupt_signal(signum: int | None = _DEFAULT_SIGNAL) -> None:
-    """Let this signal interrupt blocking calls of the main thread at once; see ``put_interrupt_signal``."""
+    """Set the signal that interrupts the main thread, at once; see ``put_interrupt_signal``."""
     swap = Swap()
     put_interrupt_signal(signum, swap)
     swap.take_place()

@@ -1,4 +1,4 @@
-"""One deadline that has passed and could not interrupt its thread at once, and what was seen of the thread since."""
+"""The record of a deadline that passed and could not interrupt its thread at once."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ from ..._platform.unpatched import native
 from .chain import Entry
 
 _LOOK_AGAIN = 0.0005
-"""Seconds until the next look at a thread that moves, and may soon come to a better place."""
+"""Seconds until the next look at a thread that moves, and may soon reach a safe point."""
 _LOOK_OFTEN = 0.005
 _LOOK_SELDOM = 0.05
-"""The same, at the longest, for a thread that does not move: in the first second, and later."""
+"""The longest delays before the next look at a thread that does not move: in the first second, and later."""
 _PRESSED_FOR = 10.0
-"""Seconds for which the interpreter is asked to switch threads more often, for the sake of one that moves."""
+"""Seconds for which the interpreter switches threads more often, for the sake of a thread that moves."""
 
 _NEXT_TO_NOTHING = 0.0002
-"""Seconds of processor time that a thread may use to wake up, and to wait for the interpreter."""
+"""Seconds of processor time that a thread may use to wake up and to wait for the interpreter."""
 
 OURS = "it was in code of this library"
-"""A reason that says nothing of the body: the call was about to begin, or to end."""
+"""A reason that reveals nothing about the body: the call was about to start or to end."""
 OTHER_GREENLETS = "other greenlets ran in its thread"
-"""Why a call is not interrupted while another stack than its own stands on the thread."""
+"""The reason why a call is not interrupted while the stack of another greenlet runs on the thread."""
 
 Position = tuple[int, int]
-"""A frame, by its identity, and an instruction of it."""
+"""A frame, by its identity, and one of its instructions."""
 
 
 class PendingInterrupt:
-    """The deadline *entry* that is to interrupt its thread, and where that was seen."""
+    """The deadline *entry* that must interrupt its thread, and the observations of that thread."""
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         self.at: Position | None = None
         """The position at which the thread was seen last."""
         self.since = -inf
-        """When it was first seen there."""
+        """The moment at which the thread was first seen there."""
         self.cpu = -1.0
-        """The processor time that it had used by then."""
+        """The processor time that the thread had used by then."""
         self.looks = 0
-        """How often in a row it was seen there without having done anything."""
+        """The number of consecutive looks that found the thread there without any activity."""
         self.is_first = True
-        """Whether it was looked at once only."""
+        """Whether there was only one look at the thread."""
         self.waits = False
-        """Whether it has slept at that position since the last look, and may only be about to go on."""
+        """Whether the thread has slept at that position since the last look; it may be about to continue."""
         self.has_moved = False
-        """Whether it was somewhere else when it was last looked at, or has come back there."""
+        """Whether the thread was elsewhere at the previous look, or has returned to the same place."""
         self.why: str | None = None
-        """The last reason why it was not interrupted, or one that says more."""
+        """The last reason why the thread was not interrupted, or an earlier reason that reveals more."""
         self.sighting: object = None
-        """Where the body stood when it was first looked at, in words for whoever asks."""
+        """The place of the body at the first look, with a text for messages."""
         self.seen_at: float | None = None
-        """When that was; the watchdog may have been late itself, on a busy machine."""
+        """The moment of the first look, which may be late on a busy machine."""
         self.refused_at: Position = (0, 0)
-        """The position at which the handler of the signal refused to interrupt."""
+        """The position at which the handler of the signal last rejected the interruption."""
         self.has_told_loop = False
-        """Whether the loop that runs in the call was told to end."""
+        """Whether the loop that runs in the call was cancelled."""
         self.signals = 0
         self.send_at = -inf
-        """When to repeat the signal."""
+        """The moment at which the signal is repeated."""
         self._wait = _LOOK_AGAIN
 
     def look(self, at: Position, cpu: float, now: float) -> None:
-        """Note where the thread stands, and the processor time that it has used, in seconds."""
+        """Record the position of the thread, and the processor time that it has used, in seconds."""
         self.is_first = self.at is None
         self.waits = at == self.at and cpu - self.cpu < _NEXT_TO_NOTHING
-        # A frame of the next round may lie where that of the last one lay; the processor time tells them apart.
+        # A frame of the next iteration may have the address of the last one; the processor time distinguishes them.
         self.has_moved = self.at is not None and not self.waits
         if at == self.at and cpu == self.cpu:
             self.looks += 1
@@ -76,17 +76,17 @@ class PendingInterrupt:
             self._wait = _LOOK_AGAIN
 
     def refuse(self, why: str | None) -> None:
-        """Note why it was not interrupted; ``None``: nothing was the matter, at that moment.
+        """Record why the thread was not interrupted; ``None``: there was no reason at that moment.
 
-        That it was in code of this library says the least: a call is there whenever it begins or ends.
+        ``OURS`` reveals the least, because a call is in the library's code whenever it starts or ends.
         """
         if why is not None and (why != OURS or self.why is None):
             self.why = why
 
     def look_again_at(self, late_by: float) -> float:
-        """Return when to look again."""
+        """Return the moment of the next look."""
         return native.monotonic() + (self._wait if late_by > 1.0 else min(self._wait, _LOOK_OFTEN))
 
     def presses(self, late_by: float) -> bool:
-        """Tell whether to have threads switched more often, so that the thread is seen in more places."""
+        """Return whether to switch threads more often, so that looks see the thread in more places."""
         return self.has_moved and _LOOK_OFTEN < late_by < _PRESSED_FOR

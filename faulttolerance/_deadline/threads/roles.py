@@ -1,4 +1,4 @@
-"""What code of this library has to do with interruptions: it says so itself, where it is defined or compiled."""
+"""The roles of the library's functions in interruptions, registered where they are defined or compiled."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .instructions import calls_of
 F = TypeVar("F", bound=Callable[..., Any])
 
 CALLER = 1
-"""It calls what is guarded, with arguments that it spreads; what is raised there seems to come out of that."""
+"""The function calls the guarded function, with spread arguments; an exception in it seems to come from that call."""
 ATTEMPT = 2
-"""It does so, too, and expects interruptions wherever one may land in it."""
+"""As ``CALLER``; the function also expects interruptions at any of its instructions."""
 TIMED_ATTEMPT = 3
-"""It does all that, under a deadline of the running thread."""
+"""As ``ATTEMPT``, under a deadline of the running thread."""
 
 _roles: dict[CodeType, int] = {}
 _ROOM = __name__.rpartition(".")[0] + "."
@@ -26,7 +26,7 @@ _INSIDE = f"{_PACKAGE}."
 
 
 def register(role: int) -> Callable[[F], F]:
-    """Let a function, or all that share its code, have *role*; where they differ, the one that says most."""
+    """Return a decorator that registers *role* for a function and all with the same code; the highest role counts."""
 
     def note(function: F) -> F:
         code = cast("FunctionType", function).__code__
@@ -37,33 +37,33 @@ def register(role: int) -> Callable[[F], F]:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Tell whether *frame* runs code of this library."""
+    """Return whether *frame* runs code of this library."""
     name = module_of(frame)
     return name.startswith(_INSIDE) or name == _PACKAGE
 
 
 def looks_at_threads(frame: FrameType) -> bool:
-    """Tell whether *frame* runs code that finds out where a thread stands, or prepares that."""
+    """Return whether *frame* runs code that examines where a thread stands, or prepares that."""
     return module_of(frame).startswith(_ROOM)
 
 
 def is_attempt(frame: FrameType) -> bool:
-    """Tell whether an interruption may land anywhere in *frame*."""
+    """Return whether an interruption may come at any instruction of *frame*."""
     return is_ours(frame) and _roles.get(frame.f_code, 0) >= ATTEMPT
 
 
 def is_timed_attempt(frame: FrameType) -> bool:
-    """Tell whether *frame* begins a deadline of the running thread, or takes it back."""
+    """Return whether *frame* starts a deadline of the running thread, or removes it."""
     return is_ours(frame) and _roles.get(frame.f_code) == TIMED_ATTEMPT
 
 
 def has_deadline(frame: FrameType) -> bool:
-    """Tell whether *frame* has begun a deadline, and now calls what that is for."""
+    """Return whether *frame* has started a deadline, and now calls the guarded function under it."""
     return is_timed_attempt(frame) and calls_what_is_guarded(frame)
 
 
 def calls_what_is_guarded(frame: FrameType) -> bool:
-    """Tell whether *frame* calls what is guarded at this moment."""
+    """Return whether *frame* is in the call of the guarded function."""
     return is_ours(frame) and frame.f_code in _roles and frame.f_lasti in _spreading_calls(frame.f_code)
 
 

@@ -1,4 +1,4 @@
-"""The watchdog's round: which deadlines have passed, and what is done about each."""
+"""The watchdog's round, which finds the deadlines that have passed and interrupts their threads."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from .sleeper import sleeper_in
 from .watchdog import watchdog
 
 _PATIENCE_WITH_CALLS = 0.04
-"""Seconds that a call on another thread than the main one has to end by a time-out of its own; less than is late."""
+"""Seconds in which a call off the main thread may end by its own time-out; less than a lateness that is reported."""
 _SOON = 0.0005
-"""Seconds until the next look at a thread for whose sake something is called first."""
+"""Seconds until the next look at a thread whose ``on_deadline`` functions run first."""
 
 
 def look_at_threads() -> float:
-    """Interrupt every thread that has a deadline which has passed, and stands well; return when to look again."""
+    """Interrupt every thread with a passed deadline that is at a safe point; return the moment of the next look."""
     soonest = inf
     threads = deadlines_of_threads()
     for deadlines in threads:
         if deadlines.cancels and not watchdog.is_paused:
-            make_due(deadlines, native.monotonic(), on_watchdog=True)  # first: who is interrupted leaves the block
+            make_due(deadlines, native.monotonic(), on_watchdog=True)  # first: an interrupted thread leaves the block
     for deadlines in threads:
         if not HAS_GIL:
             deadlines.order.clear()
@@ -72,7 +72,7 @@ def _look_at(deadlines: ThreadDeadlines) -> float:
 
 
 def _forget_requests(deadlines: ThreadDeadlines, now: float) -> float:
-    """Forget requests that were met, or found their call over or not begun within a second; when to look again."""
+    """Remove requests that were met, or whose call is over or has not started within 1 s; return the next look."""
     soonest = inf
     for key, (entry, since) in list(deadlines.requested.items()):
         if key in deadlines.sent:
@@ -86,17 +86,17 @@ def _forget_requests(deadlines: ThreadDeadlines, now: float) -> float:
 
 
 def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -> float:
-    """Interrupt one thread for one deadline if it stands well; when to look again."""
+    """Interrupt one thread for one deadline if it is at a safe point; return the moment of the next look."""
     gate = deadlines.gate
     if gate is not None:
-        gate()  # who sleeps here raises the interruption itself
+        gate()  # a thread that sleeps there raises the interruption itself
         return now + 0.001
     by_signal = deadlines.is_main and main_thread.owns_signal()
     in_flight, pending = deadlines.in_flight, deadlines.pending_interrupt
     if in_flight is not None and (id(in_flight) in deadlines.sent or not by_signal):
         return inf  # under way, or about to be withdrawn
     if by_signal and main_thread.is_deaf and pending is not None and pending.send_at > now:
-        by_signal = False  # a signal was sent, and ends what waits; nothing else notices it
+        by_signal = False  # a signal was sent, and ends a wait; nothing else notices it
     if not (by_signal or can_send()):
         return inf
     if pending is None or pending.entry is not entry:
@@ -105,7 +105,7 @@ def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -
     if deadlines.cancels and are_under_way(deadlines, late_by):
         return now + _SOON
     if not HAS_GIL:
-        # The frames of a thread that runs at this moment must not be looked at; the handler looks at its own.
+        # The frames of a thread that runs at this moment must not be read; the handler reads those of its thread.
         pending.look(pending.refused_at, 0.0, now)
         if pending.send_at <= now:
             main_thread.send(deadlines, pending)
@@ -119,7 +119,7 @@ def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -
 def _interrupt(
     deadlines: ThreadDeadlines, pending: PendingInterrupt, stack: Stack, late_by: float, by_signal: bool
 ) -> bool:
-    """Interrupt a thread that has *stack* if that does no harm; whether it was sent the exception."""
+    """Interrupt a thread that has *stack* if that is safe; return whether the exception was sent."""
     entry = pending.entry
     if "greenlet" in sys.modules and not is_of_call(stack, entry):
         pending.why = OTHER_GREENLETS
@@ -133,7 +133,7 @@ def _interrupt(
             pending.has_told_loop = True
             loop.tell(deadlines, entry)
         if loop.is_idle and late_by < 1.0:
-            return False  # it is about to end by itself
+            return False  # the loop is about to end by itself
     if _aim(deadlines, pending, stack, late_by, layers, by_signal):
         return True
     watchdog.is_pressed = watchdog.is_pressed or pending.presses(late_by)
@@ -143,14 +143,14 @@ def _interrupt(
 def _aim(
     deadlines: ThreadDeadlines, pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth, by_signal: bool
 ) -> bool:
-    """Look how the thread stands, and send it the exception or the signal; whether that was the exception."""
+    """Send the thread the exception or the signal if that is safe; return whether the exception was sent."""
     frame, now = stack[0], native.monotonic()
     activity = main_thread.activity(deadlines) if by_signal and pending.why is not None else None
     sleeper = sleeper_in(frame)
     cpu = activity.cpu() if activity is not None else cpu_of(deadlines.native_id)
     pending.look(place(frame), cpu, now)
     is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
-    # One that has woken up by itself may wait for the interpreter only, and be hit amidst the end of its wait.
+    # A thread that woke up by itself may only wait for the interpreter, and would be hit at the end of its wait.
     may_be_awake = not (by_signal or IS_EXACT) and sleeper is not None and sleeper.is_timed
     why = reason_unsafe(
         stack,
@@ -173,7 +173,7 @@ def _aim(
     if is_deaf and send(deadlines, pending, frame, sleeper):
         return True
     if why is None or pending.has_moved:
-        # One that moves is somewhere else by the time that it notices; the handler looks at where that is.
+        # A moving thread is elsewhere by the time that it notices; the handler checks that place.
         main_thread.send(deadlines, pending)
     elif (
         activity is not None
@@ -185,24 +185,24 @@ def _aim(
 
 
 def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -> bool:
-    """Tell whether a thread waits in a call, which no exception ends, or cleans up after one that has failed.
+    """Return whether a thread waits in a call that no exception ends, or cleans up after a failed call.
 
-    The call may have a time-out of its own: that is what ``remaining()`` is for, and it ends the call when the deadline
-    passes. What was sent meanwhile would be raised amidst the cleanup.
+    The call may have a time-out of its own, for which ``remaining()`` exists, and which ends it when the deadline
+    passes. An exception that was sent meanwhile would be raised in the middle of the cleanup.
     """
     frame = stack[0]
     if (pending.waits or pending.is_first) and may_call(frame.f_code, frame.f_lasti):
         name, _ = callee_at(frame.f_code, frame.f_lasti)
-        if name.rpartition(".")[2] != "sleep":  # that one never fails
+        if name.rpartition(".")[2] != "sleep":  # ``sleep`` never fails
             return True
     return cleans_up(stack, layers)
 
 
 def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth) -> bool:
-    """Tell whether the main thread is better sent an exception, which it notices where it stands, or soon.
+    """Return whether to send the main thread an exception instead, which it notices where it stands, or soon.
 
-    A signal it notices at the next place where it looks. Where that is code that is left in peace, as in a loop that
-    does nothing but call such code, or under a trace function, every signal would be in vain.
+    A signal is noticed at the next place where the thread checks for signals. If that place is in code that is never
+    interrupted, as in a loop that only calls such code, or under a trace function, every signal would have no effect.
     """
     if not pending.signals or may_call(stack[0].f_code, stack[0].f_lasti):
         return False
@@ -213,7 +213,7 @@ def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, lay
 
 
 def _begin_anew() -> None:
-    """Go on, in the child of a fork: the deadlines of the forking thread still hold, others are gone."""
+    """Continue in the child of a fork: the deadlines of the forking thread still hold, all others are gone."""
     main_thread.begin_anew()
     forget_other_threads()
     for cancel in this_thread.deadlines.cancels:
@@ -224,7 +224,7 @@ def _begin_anew() -> None:
 
 
 watchdog.look = look_at_threads
-# The forks are counted in C: there no signal's handler raises. Before a fork the last hook comes first, after it last.
+# C code counts the forks, because no signal's handler raises in it. Hooks run in reverse order before a fork only.
 at_fork(parent=watchdog.forks.pop)
 at_fork(before=watchdog.stop, parent=watchdog.begin_again, child=_begin_anew)
 at_fork(before=partial(watchdog.forks.append, None))

@@ -1,10 +1,10 @@
-"""Where an exception may be raised in code that does not expect one (rule R2a).
+"""The safe points at which an exception may be raised in code that does not expect it (rule R2a).
 
-In the application's own code it comes where nothing is in hand: where a loop goes round, where a function begins, and
-behind a call whose result is dropped. In all other code it ends a call that blocks, and nothing else: an exception may
-come there anyway, and the author of that code had to think of it. Installed code that gives something back is left in
-peace altogether. Where the application itself takes something or gives it back, an exception waits for a while only,
-since a thread may stand there for ever.
+In the application's own code these are places where the code holds nothing: the jump back of a loop, the start of a
+function, and the place after a call whose result is dropped. In all other code the exception ends a call that blocks,
+and nothing else: such a call may raise anyway, and the author of the code had to consider that. Installed code that
+releases something is never interrupted. Where the application itself acquires or releases something, an exception waits
+only for a while, since a thread may stand there for ever.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ from .roles import calls_what_is_guarded, has_deadline, is_attempt, is_ours, is_
 from .sleeper import is_in_condition_wait, sleeps_in_condition_wait
 
 Stack: TypeAlias = tuple[FrameType, ...]
-"""The frames of a thread, the innermost one first; taken at once, as those of another thread must be."""
+"""The frames of a thread, the innermost first; read at one moment, as those of another thread must be."""
 
 IS_EXACT = sys.version_info < (3, 13)
-"""Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
+"""Whether an exception sent to a thread is raised at its place; otherwise it is raised at the next possible place."""
 
 _PUTTING_BACK = frozenset({"__exit__", "_acquire_restore", "release"})
-"""Functions that may wait themselves, but are needed for everything that follows an exception."""
+"""Functions that may wait themselves, but must run in everything that follows an exception."""
 _GIVING_BACK = frozenset({"__aexit__", "__exit__", "aclose", "close", "putconn", "release"})
-"""Functions of installed code that give something back; whoever called them forgets about it."""
+"""Functions of installed code that release something; their callers no longer refer to it."""
 _PATIENCE = 1.0
-"""Seconds for which a call that takes or gives back something holds an interruption back."""
+"""Seconds for which a call that acquires or releases something holds back an interruption."""
 _LONG_PATIENCE = 3.0
-"""The same where the thread only passes there again and again; it is likely to be met elsewhere as well."""
+"""As ``_PATIENCE``, for a thread that only passes there repeatedly; looks probably meet it elsewhere as well."""
 
 _THREAD_START = threading.Thread.start.__code__
 
 
 def place(frame: FrameType) -> tuple[int, int]:
-    """Return what tells whether a thread has moved."""
+    """Return the place of a thread; it changes when the thread moves."""
     return id(frame), frame.f_lasti
 
 
@@ -76,28 +76,28 @@ def reason_unsafe(
     blind: bool = False,
     depth: Depth = 1,
 ) -> str | None:
-    """Return why no exception may be raised in a thread; ``None`` where one may.
+    """Return why no exception may be raised in a thread; ``None`` if it may.
 
     Args:
-        stack: Its frames.
-        late_by: How long the exception has been due, in seconds.
-        exact: Whether it is raised in this place, else at the next one where it can be.
+        stack: The frames of the thread.
+        late_by: For how long the exception has been due, in seconds.
+        exact: Whether the exception is raised at this place; otherwise at the next possible place.
         asleep: Whether the thread has stood there for a while.
-        blocked: Whether it waits in a call that the exception ends.
-        standing: Whether it does not come on by itself, and so may stay there for ever.
-        blind: Whether nobody can tell if it is *blocked*, while it may well be.
-        depth: How far down the call reaches whose deadline has passed.
+        blocked: Whether the thread waits in a call that the exception ends.
+        standing: Whether the thread does not continue by itself, and so may stay there for ever.
+        blind: Whether it is unknown if the thread is *blocked*, which it may well be.
+        depth: The extent of the call whose deadline has passed.
     """
     frame = stack[0]
     if depth == 0 or (isinstance(depth, FrameType) and depth not in stack):
         return "its block was suspended, or ran elsewhere"
     waits = blocked
     if is_ours(frame):
-        # Where a function written in C is what is guarded, the frame that calls it is the innermost one.
+        # If the guarded function is written in C, the innermost frame is the frame that calls it.
         if not (blocked and calls_what_is_guarded(frame)):
             return OURS
     elif is_in_condition_wait(frame):
-        # It sleeps where a ``finally`` puts everything back in order; that must not be interrupted itself.
+        # The thread sleeps where a ``finally`` restores everything; the ``finally`` itself must not be interrupted.
         waits = asleep or blocked
         if not (waits and sleeps_in_condition_wait(frame)) or _starts_thread(stack):
             return f"it was in {_name_of(frame)}"
@@ -125,9 +125,9 @@ def reason_unsafe(
 
 
 def _gives_back(frame: FrameType, *, is_patient: bool) -> bool:
-    """Return whether *frame* gives something back in installed code, or, while one *is_patient*, handles a failure.
+    """Return whether *frame* releases something in installed code, or handles a failure there while *is_patient*.
 
-    The standard library is none of it: what gives back there waits for others for ever, as a pool of threads does.
+    The standard library does not count: its releasing code may wait for others for ever, as a pool of threads does.
     """
     code = frame.f_code
     if not (code.co_name in _GIVING_BACK or (is_patient and handles_failure(code, frame.f_lasti))):
@@ -136,17 +136,17 @@ def _gives_back(frame: FrameType, *, is_patient: bool) -> bool:
 
 
 def _reason_here(stack: Stack, is_patient: bool, standing: bool, exact: bool, blind: bool) -> str | None:
-    """Return why the innermost frame is to be left in peace; some of it counts only while one *is_patient*."""
+    """Return why the innermost frame may not be interrupted; some reasons count only while *is_patient*."""
     frame = stack[0]
     code, offset = frame.f_code, frame.f_lasti
     kind = acquire_release_at(code, offset)
-    # Behind a call that takes something, the exception would come before that is known to anybody, and is lost.
+    # After an acquiring call the exception would come before any code holds the acquired object, which is lost.
     if (kind is TAKES and not blind) or (kind is not None and is_patient and not (exact and kind is ENDS)):
         return f"it was acquiring or releasing something in {_name_of(frame)}"
     if jumps_out(code, offset):
         return f"it was at the end of a loop in {_name_of(frame)}, where an exception skips the block around it"
     if exact and (is_checked(code, offset) or blind):
-        # Who stands still waits for a call, and what that returns would be lost; the next place is a better one.
+        # A standing thread waits for a call, whose result would be lost; the next place is better.
         if uses_result_at(code, offset) and (is_patient or standing) and not blind:
             return f"it was about to use what a call returned in {_name_of(frame)}"
     else:
@@ -157,9 +157,9 @@ def _reason_here(stack: Stack, is_patient: bool, standing: bool, exact: bool, bl
 
 
 def _acquire_release_on_the_way(stack: Stack, depth: Depth, waits: bool) -> FrameType | None:
-    """Return the innermost frame, down to the guard, that takes something or gives it back, itself or by what it calls.
+    """Return the innermost frame, down to the guard, that acquires or releases something, itself or in its callee.
 
-    Where the thread *waits*, code that is made for waiting has taken nothing yet.
+    While the thread *waits*, code that is made for waiting has acquired nothing yet.
     """
     callee: FrameType | None = None
     for step in frames_of_call(stack, depth):
@@ -167,7 +167,7 @@ def _acquire_release_on_the_way(stack: Stack, depth: Depth, waits: bool) -> Fram
         if not (is_ours(step) or (waits and _is_made_for_waiting(step))):
             if code.co_name in ACQUIRE_RELEASE:
                 return step
-            # What leaves a block of this library's may be interrupted where that calls the application.
+            # The exit of a block of this library may be interrupted where it calls the application.
             is_waiting = callee is None or is_ours(callee) or (waits and _is_made_for_waiting(callee))
             if not is_waiting and acquire_release_at(code, step.f_lasti):
                 return step
@@ -176,7 +176,7 @@ def _acquire_release_on_the_way(stack: Stack, depth: Depth, waits: bool) -> Fram
 
 
 def frames_of_call(stack: Stack, depth: Depth) -> Iterator[FrameType]:
-    """Return the frames down to *depth*."""
+    """Yield the frames down to *depth*."""
     for step in stack:
         if step is depth:
             yield step
@@ -189,16 +189,16 @@ def frames_of_call(stack: Stack, depth: Depth) -> Iterator[FrameType]:
 
 
 def cleans_up(stack: Stack, depth: Depth) -> bool:
-    """Tell whether the call that reaches down to *depth* handles a failure of its own, down to the guard."""
+    """Return whether the call whose extent is *depth* handles a failure of its own, above the guard."""
     return any(
         not is_ours(step) and handles_failure(step.f_code, step.f_lasti) for step in frames_of_call(stack, depth)
     )
 
 
 def _starts_thread(stack: Stack) -> bool:
-    """Tell whether a thread is to begin, which would not be known to anybody then; that takes never long.
+    """Return whether a thread is being started, which would be lost then; the start never takes long.
 
-    On 3.11 an exception would even be raised in that thread, which goes by the identifier of this one until it runs.
+    On 3.11 an exception would even be raised in the new thread, which has the identifier of this thread until it runs.
     """
     callers = takewhile(lambda step: module_of(step) == "threading", stack[1:])
     return any(step.f_code is _THREAD_START for step in callers)
@@ -210,7 +210,7 @@ def _is_made_for_waiting(frame: FrameType) -> bool:
 
 def _reason_on_the_way(stack: Stack) -> str | None:
     guarded = False
-    # The collector loses what its callbacks raise, and may have come amidst a call that holds a lock.
+    # The collector loses the exceptions of its callbacks, and may run in the middle of a call that holds a lock.
     collecting = [getattr(callback, "__code__", None) for callback in gc.callbacks]
     for number, step in enumerate(stack):
         code = step.f_code
@@ -222,7 +222,7 @@ def _reason_on_the_way(stack: Stack) -> str | None:
             continue
         if is_ours(step):
             if looks_at_threads(step):
-                return OURS  # the handler of the signal looks at what it has come upon
+                return OURS  # the signal's handler examines the stack that it interrupted
             guarded = True
         elif not guarded and not may_call(code, step.f_lasti):
             return f"it was in something that the interpreter called amidst {_name_of(step)}"
@@ -230,7 +230,7 @@ def _reason_on_the_way(stack: Stack) -> str | None:
 
 
 def is_of_call(stack: Stack, entry: object) -> bool:
-    """Tell whether the call that began the deadline *entry* stands on *stack*: greenlets have their own."""
+    """Return whether the call that started the deadline *entry* is on *stack*: each greenlet has its own stack."""
     if type(entry) is BlockDeadline:
         return entry.holder in stack
     return any(value is entry for step in stack if is_timed_attempt(step) for value in variables_of(step).values())
@@ -241,7 +241,7 @@ def _name_of(frame: FrameType) -> str:
 
 
 def _coming(stack: Stack) -> str | None:
-    """Return what may come before the next place where an exception can be raised; ``None``: nothing that matters."""
+    """Return the effect that may come before the next place of an exception; ``None`` if all effects are harmless."""
     for step, caller in zip(stack[:10], (*stack[1:11], None), strict=False):
         ways = ahead(step.f_code, step.f_lasti)
         for one in (TAKES, SKIPS, GIVES, USES):
@@ -249,7 +249,7 @@ def _coming(stack: Stack) -> str | None:
                 return one
         if RETURNS not in ways:
             return None
-        # The function may return to its caller before anything is checked.
+        # The function may return to its caller before the next check.
         if caller is None or is_attempt(caller) or calls_what_is_guarded(caller):
             return None
         if is_ours(caller) or not is_application(caller):

@@ -1,4 +1,4 @@
-"""Where a guarded body stood when its deadline had passed, for the words on a call that ended late (rule S2)."""
+"""The place of a guarded body when its deadline had passed, for the message about a late call (rule S2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sighting(NamedTuple):
     offset: int
     module: str
     is_of_library: bool
-    """Whether it is in code that the application has only installed."""
+    """Whether the place is in code that the application has only installed."""
     file: str
     line: int
 
@@ -30,7 +30,7 @@ class Sighting(NamedTuple):
 
     @property
     def _what(self) -> str:
-        """The function, also one written in C, which has no frame: then as the code names it that calls it."""
+        """The function; one written in C has no frame, so the name comes from the code that calls it."""
         callee, is_global = callee_at(self.code, self.offset)
         if not self.is_of_library:
             return callee or self.code.co_qualname
@@ -41,7 +41,7 @@ class Sighting(NamedTuple):
 
 
 def sight(stack: Stack, depth: Depth) -> Sighting | None:
-    """Say where the body stands that reaches down to *depth* on *stack*; ``None`` where it has no frame."""
+    """Return the place of the body whose extent on *stack* is *depth*; ``None`` if the body has no frame."""
     body = [step for step in frames_of_call(stack, depth) if not is_ours(step)]
     if not body:
         return None

@@ -1,8 +1,9 @@
-"""A thread that sleeps in ``Condition.wait``, as most that wait for a queue, a semaphore, an event or a future do.
+"""A thread that sleeps in ``Condition.wait``, as most waits for a queue, a semaphore, an event or a future do.
 
-Who notifies wakes a sleeper and takes it off the condition's queue. A sleeper that is to be interrupted is taken off
-first: then no notification is spent on it that was meant for another one. One that is not there any more has been
-notified, and goes on by itself with what it was woken for. Nobody notifies as long as the condition's lock is held.
+A notification wakes a sleeper and removes it from the condition's queue. A sleeper that must be interrupted is removed
+first, so that it does not consume a notification that was meant for another sleeper. A sleeper that is no longer in the
+queue was notified, and continues by itself with the object of its wait. No thread notifies while the condition's lock
+is held.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LOCKS = (_thread.LockType, type(threading.RLock()))
 
 
 class Sleeper:
-    """A sleeping thread that can be interrupted, by steps of C code between which no other thread runs."""
+    """A sleeping thread that can be interrupted, in steps of C code between which no other thread runs."""
 
     def __init__(self, frame: FrameType) -> None:
         variables = variables_of(frame)
@@ -37,9 +38,9 @@ class Sleeper:
         """Whether the locks are the interpreter's own."""
 
     def steps(self) -> tuple[Iterator[bool], Iterator[object], Iterator[object], Iterator[object]]:
-        """Give what takes the condition's lock if that is free, takes the sleeper off, wakes it, gives the lock back.
+        """Return iterators that take the condition's lock if it is free, remove the sleeper, wake it, release the lock.
 
-        The second one raises ``ValueError`` where the sleeper is not on the queue.
+        The second iterator raises ``ValueError`` if the sleeper is not in the queue.
         """
         return (
             once(self._lock.acquire, False),
@@ -49,9 +50,9 @@ class Sleeper:
         )
 
     def leave(self) -> bool:
-        """Take the sleeper off the queue, on its own thread; return whether it was still there."""
+        """Remove the sleeper from the queue, on its own thread; return whether it was still there."""
         if not self.is_usual:
-            return True  # as well as can be told
+            return True  # an assumption: unusual locks cannot be checked
         takes, leaves, _, gives = self.steps()
         has_left = False
         for is_free in takes:
@@ -68,22 +69,22 @@ class Sleeper:
 
 
 def is_in_condition_wait(frame: FrameType) -> bool:
-    """Tell whether *frame* is that of ``Condition.wait``."""
+    """Return whether *frame* is a frame of ``Condition.wait``."""
     return frame.f_code is _CONDITION_WAIT
 
 
 def sleeper_in(frame: FrameType) -> Sleeper | None:
-    """Return the sleeper whose innermost frame this is, if it is one."""
+    """Return the sleeper whose innermost frame is *frame*; ``None`` if there is no sleeper."""
     return Sleeper(frame) if is_in_condition_wait(frame) else None
 
 
 def sleeps_in_condition_wait(frame: FrameType) -> bool:
-    """Tell whether *frame* is in a call in which ``Condition.wait`` sleeps."""
+    """Return whether *frame* is in a call in which ``Condition.wait`` sleeps."""
     return frame.f_lasti in _sleeping_calls()
 
 
 @cache
 def _sleeping_calls() -> frozenset[int]:
-    """Return the calls that come once the condition's lock is released; the ``finally`` around them takes it again."""
+    """Return the calls after the release of the condition's lock; the ``finally`` around them takes it again."""
     calls = dropwhile(lambda call: "_release_save" not in call[2], calls_of(_CONDITION_WAIT))
     return frozenset(offset for offset, _, loaded in calls if "acquire" in loaded)

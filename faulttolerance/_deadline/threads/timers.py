@@ -1,4 +1,4 @@
-"""Callbacks that are due at a moment; the watchdog's thread runs them."""
+"""Callbacks that are due at a moment and run on the watchdog's thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..._platform.unpatched import native
 
 
 class Timer:
-    """A callback that is due at a moment; made by ``Timers.call_at``."""
+    """A callback that is due at a moment; ``Timers.call_at`` creates it."""
 
     __slots__ = ("_alive", "callback", "when")
 
@@ -27,24 +27,24 @@ class Timer:
         return self.when < other.when
 
     def cancel(self) -> None:
-        """Forget the callback if it has not begun."""
+        """Remove the callback if it has not started."""
         self._alive.pop(self, None)
 
 
 class Timers:
-    """All timers; any thread may add one or cancel one, and only the one that runs them sorts them."""
+    """All timers: any thread adds or cancels them, and only the thread that runs them sorts them."""
 
     def __init__(self, rouse: Callable[[Callable[[], object]], object]) -> None:
         self._rouse = rouse
-        """Makes the other thread call ``run_due`` soon; calls what it is given in one step with that."""
+        """Makes the other thread call ``run_due`` soon, and calls its argument in one step with that."""
         self.next: float = inf
-        """When it is going to call that."""
+        """The moment of the next ``run_due``."""
         self.alive: dict[Timer, None] = {}
         self._incoming: deque[Timer] = deque()
         self._heap: list[Timer] = []
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
-        """Run a short callback on the other thread at *when*; what it raises is logged."""
+        """Run a short callback on the other thread at *when*; its exceptions are logged."""
         timer = Timer(self.alive, when, callback)
         self._incoming.append(timer)
         if when < self.next or self._has_many_cancelled(len(self._incoming)):
@@ -52,8 +52,8 @@ class Timers:
         return timer
 
     def run_due(self) -> float:
-        """Run what is due, and return when the next one is."""
-        self.next = inf  # before looking, as ``call_at`` adds before it reads this
+        """Run the due callbacks, and return when the next timer is due."""
+        self.next = inf  # before the look, as ``call_at`` adds before it reads this
         self.next = self._run_due()
         return self.next
 
@@ -72,7 +72,7 @@ class Timers:
             if alive.pop(first, first) is None:
                 try:
                     first.callback()
-                except BaseException as error:  # others wait for this thread
+                except BaseException as error:  # other timers need this thread
                     log(ERROR, "a timer's callback failed", error=error)
         return inf
 

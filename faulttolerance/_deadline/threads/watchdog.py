@@ -1,15 +1,15 @@
-"""The one thread that looks at deadlines when they pass, and runs the timers of the library.
+"""The one thread that examines deadlines when they pass, and runs the timers of the library.
 
-``next`` is when it will look again. A caller stores its deadline in the chain first and reads ``next`` afterwards; the
-watchdog sets ``next`` to infinity first and reads the chains afterwards. One of them sees what the other did.
+``next`` is the moment of the next look. A caller first stores its deadline in the chain and then reads ``next``. The
+watchdog first sets ``next`` to infinity and then reads the chains. So at least one of them sees the store of the other.
 
-An interruption is withdrawn in the same way: the caller takes its deadline off the chain first and reads ``in_flight``
-afterwards; the watchdog stores ``in_flight`` first and reads the chain afterwards. While ``busy`` names the deadlines
-of the caller's thread, the caller waits for the outcome. So nothing arrives after its call is over.
+An interruption is withdrawn in the same way. The caller first removes its deadline from the chain and then reads
+``in_flight``. The watchdog first stores ``in_flight`` and then reads the chain. While ``busy`` holds the deadlines of
+the caller's thread, the caller waits for the outcome. So no interruption arrives after its call is over.
 
-Callers hold no lock here: an interruption, a finalizer or a signal handler may land between any two of their steps. Nor
-do they leave anything half done there, as nobody would come back to it: the thread takes its place itself, and ends
-where another one has it; ``next`` becomes -inf, and the thread is woken, in one call of C code.
+Callers hold no lock here: an interruption, a finalizer or a signal handler may come between any two of their steps.
+They also leave nothing half done, because nothing would complete it. The watchdog's thread takes its place itself, and
+ends if another thread has the place. One call of C code sets ``next`` to -inf and wakes the thread.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from .chain import ThreadDeadlines, deadlines_of_threads
 from .timers import Timer, Timers
 
 _SWITCH_OFTEN = 0.0001
-"""Seconds after which a thread that moves, and never stands well, is to give way to the look; usually that is 5 ms."""
+"""Seconds after which a moving thread without a safe point must switch to the watchdog; usually that is 5 ms."""
 _LONGEST_SLEEP = 86400.0
 
 
 class Watchdog:
-    """Sleeps until a deadline passes or a timer is due."""
+    """The watchdog, which sleeps until a deadline passes or a timer is due."""
 
     def __init__(self) -> None:
         self.next: float = inf
-        """When it will look again; who begins an earlier deadline calls ``wake``."""
+        """The moment of the next look; a caller that starts an earlier deadline calls ``wake``."""
         self.busy: ThreadDeadlines | None = None
         """The deadlines of the thread that is being interrupted at this moment."""
         self.look: Callable[[], float] = lambda: inf
-        """Looks at the deadlines of all threads, and returns when to do so again."""
+        """Examines the deadlines of all threads, and returns the moment of the next look."""
         self.is_paused = False
         self.is_pressed = False
-        """Whether a thread that moves was looked at in vain in this round."""
+        """Whether a look at a moving thread found no safe point in this round."""
         self.forks: list[None] = []
-        """The forks that are under way; nothing watches meanwhile."""
+        """The forks that are under way; nothing is watched meanwhile."""
         self._renew()
 
     def _renew(self) -> None:
@@ -64,48 +64,48 @@ class Watchdog:
         self.busy = None
         self.next = -inf if self.is_paused else inf
 
-    # What callers do
+    # Methods for callers
 
     def wake(self) -> None:
-        """Look at the chains soon; the thread is started where there is none."""
+        """Schedule a look at the chains soon; start the thread if there is none."""
         if not self.is_paused:
-            self.rouse(partial(setattr, self, "next", -inf))  # nobody else needs to wake it
+            self.rouse(partial(setattr, self, "next", -inf))  # no other caller needs to wake the thread then
 
     def rouse(self, *before: Callable[[], object]) -> None:
-        """Make the thread go through its round; call *before* first, in one step with that if it is written in C."""
+        """Start the thread's next round; call *before* first, in one step with the wake-up if it is written in C."""
         if self._running or self._start():
             try:
                 list(map(call, (*before, self._sleep.release)))
             except RuntimeError:
-                pass  # it was woken already, and has not yet gone to sleep since
+                pass  # the thread was woken already, and has not slept since
 
     def look_after(self, deadlines: ThreadDeadlines) -> None:
-        """Look again at a thread whose interruption was delivered or withdrawn; others may have waited for that."""
+        """Schedule a look at a thread whose interruption was delivered or withdrawn; its other deadlines may be due."""
         if deadlines.innermost is not None:
             self.wake()
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
-        """Run a short callback on this thread at *when*; what it raises is logged."""
+        """Run a short callback on the watchdog's thread at *when*; its exceptions are logged."""
         return self.timers.call_at(when, callback)
 
     def pause(self) -> None:
-        """Let deadlines interrupt nobody until ``resume``; what was requested, and the timers, are still seen to."""
+        """Stop interruptions by deadlines until ``resume``; requested interruptions and timers continue."""
         self.is_paused = True
         self.next = -inf
         while self.busy is not None:
             native.sleep(0)
 
     def resume(self) -> None:
-        """Interrupt again."""
+        """Resume interruptions by deadlines."""
         if self.is_paused:
             self.next = inf
             self.is_paused = False
             self.wake()
 
-    # Its thread
+    # Methods of the watchdog's thread
 
     def _start(self) -> bool:
-        """Start a thread, and wait until it has begun; return whether that was possible."""
+        """Start a thread, and wait until it runs; return whether that was possible."""
         if not allows_watching or self.forks:
             return False
         begun = native.allocate_lock()
@@ -116,7 +116,7 @@ class Watchdog:
                 self._handle = native.start_joinable_thread(partial(self._run, begun), daemon=True)
             else:
                 native.start_thread(partial(self._run, begun), ())
-        except RuntimeError:  # the interpreter is ending, or no thread is to be had: deadlines end late
+        except RuntimeError:  # the interpreter is ending, or no thread is available: deadlines end late
             return False
         if not sys.is_finalizing():
             begun.acquire()
@@ -130,11 +130,11 @@ class Watchdog:
             self._running = True
         begun.release()
         if not is_wanted:
-            return  # another one has the place
+            return  # another thread has the place
         try:
             while not self.forks:
                 self._go_round()
-        finally:  # also where it fails: then the next caller starts another one
+        finally:  # also after a failure: then the next caller starts another thread
             self.busy = None
             self._running = False
             self._place.release()
@@ -151,36 +151,36 @@ class Watchdog:
         self._rest(min(soonest, self.timers.run_due()) - native.monotonic())
 
     def _rest(self, seconds: float) -> None:
-        """Sleep for *seconds*, or until somebody wakes it; where a thread rarely stands well, wait for it less long."""
+        """Sleep for *seconds* or until a wake-up; shorten the switch interval if a moving thread had no safe point."""
         usual = often = sys.getswitchinterval()
         if self.is_pressed:
             self.is_pressed = False
             sys.setswitchinterval(min(usual, _SWITCH_OFTEN))
             often = sys.getswitchinterval()
         self._sleep.acquire(timeout=max(0.0, min(seconds, _LONGEST_SLEEP)))
-        if often != usual and sys.getswitchinterval() == often:  # and nobody else has changed it meanwhile
+        if often != usual and sys.getswitchinterval() == often:  # and no other code has changed it meanwhile
             sys.setswitchinterval(usual)
 
     def _look_around(self) -> None:
-        """Start the thread again where it has something to do, and else as soon as it has."""
+        """Start the thread again if it has work, and otherwise as soon as it has."""
         self._expect_callers()
         if self.timers.alive or any(deadlines.innermost is not None for deadlines in deadlines_of_threads()):
             self.rouse()
 
     def _expect_callers(self) -> None:
-        """Have whoever begins a deadline or a timer wake the thread, or start it."""
+        """Reset ``next``, so that the caller of an earlier deadline or timer wakes the thread, or starts it."""
         if not self.is_paused:
             self.next = inf
         self.timers.next = inf
 
-    # Forking
+    # Forks
 
     def stop(self) -> None:
-        """End the thread for the sake of ``forks``, and wait until it is gone."""
+        """Stop the thread because of ``forks``, and wait until it is gone."""
         if not self._running or self._ident == get_ident():
             return
         self.rouse()
-        for is_over in once(self._place.acquire, True, 1.0):  # a timer's callback may take its time
+        for is_over in once(self._place.acquire, True, 1.0):  # a timer's callback may take long
             if is_over:
                 self._place.release()
                 self._wait_until_gone()
@@ -196,12 +196,12 @@ class Watchdog:
             native.sleep(0.0001)
 
     def begin_again(self) -> None:
-        """Go on, in the parent of a fork."""
+        """Continue in the parent of a fork."""
         if not self.forks:
             self._look_around()
 
     def begin_anew(self) -> None:
-        """Go on, in the child of a fork; its timers are gone."""
+        """Continue in the child of a fork; the watchdog's timers are gone."""
         self.forks.clear()
         self._renew()
         self._look_around()
