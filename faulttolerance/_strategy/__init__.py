@@ -1,1 +1,1 @@
-"""What to do next: decisions that know no clock, thread, loop or chance; they are given the time and a number."""
+"""Strategies: pure decisions without clock, thread, loop or chance; moments and random numbers are arguments."""

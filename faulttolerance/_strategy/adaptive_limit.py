@@ -1,9 +1,10 @@
-"""How many calls may run at once, so that nine in ten take no longer than a target (rules A1 to A4).
+"""A concurrency limit that keeps nine in ten calls within a target latency (rules A1 to A4).
 
-Additive increase, multiplicative decrease, as in TCP. A call within the target, while half of the limit is in use,
-raises the limit by ``1 / limit``. More than a tenth of late calls lower it, once per round trip: only calls that began
-after the last decrease are looked at, so that a burst of late answers counts once. What is lowered is not the limit but
-what was used of it (RFC 5681, equation 4: the flight size), and the more, the later the calls were.
+The limit follows additive increase and multiplicative decrease, as in TCP. A call within the target raises the limit by
+``1 / limit`` while half of the limit is in use. More than a tenth of late calls lower the limit, at most once per round
+trip: only calls that began after the last decrease count, so a burst of late answers counts once. The decrease starts
+from the part of the limit that was in use, not from the limit itself (RFC 5681, equation 4: the flight size). Later
+calls lower the limit further.
 """
 
 from __future__ import annotations
@@ -14,24 +15,25 @@ from typing import Final
 __all__ = ["AdaptiveLimit"]
 
 _PART: Final = 0.1
-"""How many of the calls may be late."""
+"""The part of the calls that may be late."""
 _ENOUGH: Final = 20
-"""So few calls count as so many."""
+"""The least number of calls that the tenth is taken of: fewer calls count as this many."""
 _MEMORY: Final = 200
-"""After so many calls all counts are halved."""
+"""The number of calls after which all counts are halved."""
 _ANY: Final = 2**30 - 1
-"""More than ever run; a number that the interpreter compares in one step with another one."""
+"""More than any number of running calls; the interpreter compares it with another number in one step."""
 _REST: Final = 60.0
 _JUST: Final = 10.0
-"""For so many seconds a callee that was too slow is sent nothing that it need not do."""
+"""Seconds after a decrease for which the callee receives only necessary calls."""
 _HOPELESS_AFTER: Final = 60.0
-"""After so many seconds at a limit of 1 a target that calls alone exceed is wrong."""
+"""Seconds at a limit of 1 after which a target counts as wrong if calls that run alone still exceed it."""
 
 
 class AdaptiveLimit:
-    """A limit that moves between 1 and a ceiling, at which it begins. Not safe under threads: the bulkhead's lock is.
+    """A limit that moves between 1 and a ceiling and begins at the ceiling.
 
-    All durations and moments are in seconds of one monotonic clock.
+    It is not safe under threads: the lock of the bulkhead protects it. All durations and moments are in seconds of one
+    monotonic clock.
 
     Args:
         ceiling: The highest limit.
@@ -55,28 +57,28 @@ class AdaptiveLimit:
     def __init__(self, ceiling: int, latency: float) -> None:
         self.ceiling = ceiling
         self.latency = latency
-        self.exact: float = ceiling  # as it is: any number of calls may be allowed
-        """The limit, with its fraction."""
+        self.exact: float = ceiling  # no conversion to float: the ceiling may be any number of calls
+        """The limit with its fraction."""
         self.quiet = _ANY
-        """While fewer others run, a success in time moves nothing, and only counts."""
+        """A success in time moves nothing while fewer other attempts run; it is only counted."""
         self.later: list[int] = []
-        """How many others ran at the end of such ones, which are yet to be counted; appended without a lock."""
+        """The number of other attempts that ran at the end of each uncounted success; appended to without a lock."""
         self._since = -math.inf
         self._at_one_since = math.inf
-        """Since when the limit is 1 and no call was in time."""
-        # Those of the epoch: the attempts that were looked at, the late ones, their seconds, and the highest in use.
+        """The moment since which the limit is 1 and no call was in time."""
+        # Counts of the current epoch: attempts, late attempts, seconds of the late attempts, most permits in use.
         self._count = self._over = self._late = 0.0
         self._most = 0
 
     @property
     def limit(self) -> int:
-        """How many calls may run."""
+        """The number of calls that may run."""
         return int(self.exact)
 
     def count(self) -> None:
-        """Count the attempts of ``later``."""
+        """Count the attempts in ``later``."""
         number = len(self.later)
-        batch = self.later[:number]  # nothing is called between this and the next line: a signal handler may come here
+        batch = self.later[:number]  # no call between this line and the next: a signal handler may run at a call
         del self.later[:number]
         if batch:
             self._count += number
@@ -85,14 +87,14 @@ class AdaptiveLimit:
             self._halve()
 
     def end(self, began: float, ended: float, running: int, *, is_success: bool = True, is_sample: bool = True) -> bool:
-        """Look at an attempt that is over, and tell whether the limit was lowered; ``count`` goes before.
+        """Record an ended attempt and return whether the limit was lowered; call ``count`` first.
 
         Args:
-            began: When it got its permit.
-            ended: When it ended.
-            running: The permits that were held at that moment, its own included.
-            is_success: Whether it did not fail.
-            is_sample: Whether it counts also where it was not late, as every success does and every time-out.
+            began: The moment at which the attempt got its permit.
+            ended: The moment at which the attempt ended.
+            running: The permits that were held at the end, including the attempt's own.
+            is_success: Whether the attempt did not fail.
+            is_sample: Whether the attempt counts even if it was not late, as every success and every time-out does.
         """
         if ended < self._since:
             self._since = -math.inf  # by another clock: a virtual time is over
@@ -108,25 +110,25 @@ class AdaptiveLimit:
                     self.exact = min(self.ceiling, self.exact + 1 / self.exact)
             self._halve()
         if ended - self._since < self.latency:
-            self.quiet = 0  # one that ends in time may have begun before the epoch
+            self.quiet = 0  # an attempt that ends in time may have begun before the epoch
         else:
             self.quiet = _ANY if self.exact >= self.ceiling else math.ceil(self.exact / 2) - 1
         return self._since != was
 
     def has_just_fallen(self, now: float) -> bool:
-        """Return whether it was lowered within the last ten seconds."""
+        """Return whether the limit was lowered within the last ten seconds."""
         return 0.0 <= now - self._since < _JUST
 
     def is_at_rest(self, now: float) -> bool:
-        """Return whether it was not lowered for a minute."""
+        """Return whether the limit was not lowered for a minute."""
         return now - self._since >= _REST
 
     def is_hopeless(self, began: float, ended: float, running: int) -> bool:
-        """Whether a call that was looked at shows that the target is wrong (rule A4): one that ran alone was late."""
+        """Return whether a recorded call shows that the target is wrong (rule A4): the call ran alone and was late."""
         return running == 1 and ended - began > self.latency and ended - self._at_one_since >= _HOPELESS_AFTER
 
     def reconfigure(self, ceiling: int, latency: float) -> None:
-        """Take new values; what was learned stays, as far as it lies below the new ceiling."""
+        """Replace the values; the learned limit stays as far as it lies below the new ceiling."""
         if latency != self.latency:
             self._at_one_since = math.inf
         self.ceiling = ceiling
@@ -135,7 +137,7 @@ class AdaptiveLimit:
         self.quiet = 0  # until the next attempt ends
 
     def _note_late(self, elapsed: float, now: float, running: int) -> None:
-        # A signal handler's calls may begin an epoch between any two steps: what belongs together is kept here.
+        # Calls of a signal handler may begin an epoch between any two steps: values that belong together stay local.
         over, late = self._over + 1, self._late + elapsed
         if over > _PART * max(_ENOUGH, self._count):
             part = min(0.9, max(0.5, self.latency * over / late))

@@ -1,4 +1,4 @@
-"""The limit of a time-out that follows the method's latencies (rules E1, E2)."""
+"""The limit of a time-out that follows the latencies of the method (rules E1, E2)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["LEAST", "AdaptiveTimeout"]
 _QUANTILE: Final = 0.99
 _TIMES: Final = 3.0
 LEAST: Final = 0.01
-"""Seconds that an attempt has in any case, unless the ceiling is lower."""
+"""The least limit in seconds, unless the ceiling is lower."""
 
 _SERIES: Final = tuple(LEAST * 1.1**step for step in range(200))
-"""The limits that there are below the ceiling, up to 20 days: few lengths are few queues of deadlines."""
+"""The possible limits below the ceiling, up to 20 days: few lengths need few queues of deadlines."""
 
 
 class AdaptiveTimeout:
-    """Three times the 99th percentile of the attempts, rounded up in a series, and a ceiling that it begins with.
+    """A limit of three times the 99th percentile of the attempts, rounded up in a series, at most a ceiling.
 
-    An attempt that this limit has ended is a sample of the time it took, so that the limit grows where what is called
-    has become slower: three times in 64 attempts. What were learnt from successes alone would end a part of them for
-    ever.
+    The limit begins at the ceiling. An attempt that this limit ended is a sample of the time that it took. So the
+    limit grows when the callee has become slower: three times in 64 attempts. A limit learned from successes alone
+    would end a part of the attempts for ever.
 
     Args:
         ceiling: The longest limit, in seconds.
@@ -34,7 +34,7 @@ class AdaptiveTimeout:
     def __init__(self, ceiling: float) -> None:
         self.ceiling = ceiling
         self.seconds = ceiling
-        """How long an attempt may take that begins now."""
+        """The longest duration, in seconds, of an attempt that begins now."""
         self._latencies = Latencies()
 
     @property
@@ -43,7 +43,7 @@ class AdaptiveTimeout:
         return self._latencies.quantile(_QUANTILE)
 
     def hear(self, elapsed: float, end: End) -> None:
-        """Take note of an attempt that has ended; see ``Listener``."""
+        """Record the latency of an ended attempt; see ``Listener``."""
         if end is OTHERWISE:
             return
         fresh = self._latencies.fresh
@@ -52,7 +52,7 @@ class AdaptiveTimeout:
             self._adapt()
 
     def reconfigure(self, ceiling: float) -> None:
-        """Take a new ceiling; what was learnt stays."""
+        """Replace the ceiling; the learned latencies stay."""
         self.ceiling = ceiling
         self._adapt()
 
@@ -62,7 +62,7 @@ class AdaptiveTimeout:
 
     def _adapt(self) -> None:
         slow, ceiling = self.slowest, -1.0
-        while ceiling != self.ceiling:  # another thread, or a signal handler, may change it meanwhile
+        while ceiling != self.ceiling:  # another thread or a signal handler may change the ceiling meanwhile
             ceiling = self.ceiling
             step = len(_SERIES) if slow is None else bisect_left(_SERIES, _TIMES * slow)
             self.seconds = min(ceiling, _SERIES[step]) if step < len(_SERIES) else ceiling

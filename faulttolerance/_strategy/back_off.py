@@ -1,4 +1,4 @@
-"""How the delay between attempts grows, and how chance varies it. All durations are in seconds."""
+"""The growth of the delays between attempts, and their random part. All durations are in seconds."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 LONGEST: Final = 1e9
-"""No delay grows beyond this, thirty years, where no maximum is stated: any clock can still wait for it."""
+"""The longest delay where no maximum is stated: thirty years, for which any clock can still wait."""
 
 _STEEPEST: Final = 1e300
-"""By a larger factor no delay grows any faster: its second step is the longest."""
+"""The largest factor that matters: with any larger one, the second step is the longest delay, too."""
 
 _FASTER: Final = 3.0
-"""A decorrelated delay is at most this many times as long as the one before (AWS)."""
+"""The most by which a decorrelated delay exceeds the one before (AWS)."""
 
 _MIDDLE: Final = 0.5
 
@@ -46,23 +46,26 @@ class Delays(Protocol):
     """The delays of one guarded call."""
 
     def __call__(self, attempt: int, failure: BaseException | None, random: float = _MIDDLE, /) -> float:
-        """The seconds to wait after so many attempts and the last failure; negative: stop. *random* is from [0, 1)."""
+        """Return the seconds to wait after so many attempts and the last failure; *random* is from [0, 1).
+
+        A negative number stops the retries.
+        """
         ...
 
 
 Mistakes = Callable[[str, Exception], None]
-"""Told what of the application's failed, and how, where that changes nothing else."""
+"""A function that reports an error of the application's code that has no further effect: a description, the error."""
 
 
 def unheard(what: str, error: Exception) -> None:
-    """Tell nobody: the application has given nothing that can fail."""
+    """Ignore the mistake: the application has passed no function that can fail."""
 
 
 class BackOff:
     """Delays that depend on the number of attempts only.
 
     Args:
-        steps: The delay after the first attempt, the second, and so on; the last one is for all later ones.
+        steps: The delay after the first attempt, the second, and so on; the last delay is for all later attempts.
         maximum: No delay is longer, jitter included.
         minimum: No delay is shorter, jitter included.
     """
@@ -78,19 +81,19 @@ class BackOff:
         self.minimum = minimum
 
     def begin(self) -> Delays:
-        """The delays of one guarded call."""
+        """Return the delays of one guarded call."""
         return self.delay
 
     def delay(self, attempt: int, failure: BaseException | None = None, random: float = _MIDDLE, /) -> float:
-        """The delay after the attempt number *attempt*, counted from 1."""
+        """Return the delay after the attempt number *attempt*, counted from 1."""
         steps = self.steps
         return steps[attempt - 1] if attempt <= len(steps) else steps[-1]
 
 
 class Exponential(BackOff):
-    """Delays each *factor* times as long as the one before.
+    """Delays that are each *factor* times as long as the one before.
 
-    No table: with a factor close to 1 it would have millions of steps.
+    There is no table: with a factor close to 1 it would have millions of steps.
 
     Args:
         first: The delay after the first attempt, before it is cut to *minimum* and *maximum*.
@@ -106,7 +109,7 @@ class Exponential(BackOff):
         self._factor = float(min(factor, _STEEPEST))  # a whole number may be larger than any float
 
     def delay(self, attempt: int, failure: BaseException | None = None, random: float = _MIDDLE, /) -> float:
-        """The delay after the attempt number *attempt*, counted from 1."""
+        """Return the delay after the attempt number *attempt*, counted from 1."""
         (first,) = self.steps
         try:
             grown = first and first * self._factor ** (attempt - 1)
@@ -116,7 +119,7 @@ class Exponential(BackOff):
 
 
 class Full:
-    """Delays drawn from all that is up to another back-off's ("full jitter" of AWS).
+    """Delays drawn from the whole range up to the delay of another back-off ("full jitter" of AWS).
 
     Args:
         upper: The back-off whose delays are the longest.
@@ -132,22 +135,22 @@ class Full:
 
     @property
     def maximum(self) -> float:
-        """No delay is longer."""
+        """The longest delay."""
         return self.upper.maximum
 
     @property
     def minimum(self) -> float:
-        """No delay is shorter."""
+        """The shortest delay."""
         return self.upper.minimum
 
     def begin(self) -> Delays:
-        """The delays of one guarded call."""
+        """Return the delays of one guarded call."""
         upper = self.upper
         return lambda attempt, failure, random=_MIDDLE: full(upper.delay(attempt), random, upper.minimum)
 
 
 class Decorrelated:
-    """Delays drawn from what is between the first delay and three times the one before ("decorrelated" of AWS).
+    """Delays drawn from the range between the first delay and three times the last delay ("decorrelated" of AWS).
 
     Args:
         first: The shortest delay.
@@ -165,11 +168,11 @@ class Decorrelated:
 
     @property
     def minimum(self) -> float:
-        """No delay is shorter."""
+        """The shortest delay."""
         return self.first
 
     def begin(self) -> Delays:
-        """The delays of one guarded call."""
+        """Return the delays of one guarded call."""
         last = self.first
 
         def delay(attempt: int, failure: BaseException | None, random: float = _MIDDLE, /) -> float:
@@ -184,10 +187,10 @@ class CustomBackOff:
     """Delays that a function of the application decides, without jitter.
 
     Args:
-        factory: Called once per guarded call that fails; the function it gives is asked for each delay.
-        name: Whose delays they are, for the message where one is no number.
-        default: The delay where the application's code fails.
-        tell: Told of that.
+        factory: Called once per guarded call that fails; it returns the function that is called for each delay.
+        name: The owner of the delays, for the message where a delay is no number.
+        default: The delay where the code of the application fails.
+        tell: Called when the code of the application fails.
     """
 
     __slots__ = ("_name", "_tell", "default", "factory")
@@ -210,16 +213,16 @@ class CustomBackOff:
         self._tell = tell
 
     def begin(self) -> CustomDelays:
-        """The delays of one guarded call."""
+        """Return the delays of one guarded call."""
         return CustomDelays(self)
 
     def failed(self, mistake: Exception) -> float:
-        """Tell of a mistake of the application's, and give the delay that counts instead."""
+        """Report a mistake of the application and return the delay that replaces its answer."""
         self._tell(_FAILED, mistake)
         return self.default
 
     def seconds(self, delay: Any) -> float:
-        """Read what the function of the application gave."""
+        """Convert the answer of the application's function to seconds."""
         if isinstance(delay, timedelta):
             return delay.total_seconds()
         if isinstance(delay, (int, float)):
@@ -235,7 +238,7 @@ class CustomBackOff:
 
 
 class CustomDelays:
-    """The delays of one guarded call, as *owner* makes them."""
+    """The delays of one guarded call, as decided by *owner*."""
 
     __slots__ = ("_decide", "_owner")
 
@@ -248,14 +251,14 @@ class CustomDelays:
             owner.failed(mistake)
 
     def __call__(self, attempt: int, failure: BaseException | None, random: float = _MIDDLE, /) -> float:
-        """The seconds to wait, or a negative number: stop."""
+        """Return the seconds to wait, or a negative number: stop."""
         try:
             return self._owner.seconds(self._decide(failure) if self._decide is not None else self._owner.default)
         except Exception as mistake:  # noqa: BLE001  # as above
             return self._owner.failed(mistake)
 
     async def later(self, failure: BaseException) -> float:
-        """Say the same where the function, or what made it, may have to be awaited."""
+        """Return the seconds to wait where the function or its factory may have to be awaited."""
         try:
             if isinstance(self._decide, Awaitable):
                 made, self._decide = self._decide, None
@@ -277,28 +280,29 @@ _FAILED = "the function of @custom_backoff, instead of which the delay of @retry
 
 @lru_cache
 def fixed(delay: float, maximum: float = math.inf) -> BackOff:
-    """Wait *delay* each time, and never longer than *maximum*; most guards wait as long as others do, and share it."""
+    """Return a back-off that always waits *delay*, at most *maximum*; most guards have equal values and share it."""
     return BackOff((delay,), maximum)
 
 
 def exponential(delay: float, factor: float, maximum: float = 0.0, minimum: float = 0.0) -> BackOff:
-    """Wait *delay*, then *factor* times as long each time, at least *minimum* and at most *maximum* (0: no limit).
+    """Return delays of *delay*, then *factor* times the last, at least *minimum* and at most *maximum* (0: no limit).
 
-    A *delay* of 0 would never grow: where there is a *minimum*, that is the first one then.
+    A *delay* of 0 would never grow: with a *minimum*, the first delay is the minimum then.
     """
     return Exponential(delay or minimum, factor, maximum or math.inf, minimum)
 
 
 def fibonacci(delay: float, maximum: float = 0.0) -> BackOff:
-    """Wait *delay* times 1, 2, 3, 5, 8 and so on, at most *maximum* (0: no limit)."""
+    """Return delays of *delay* times 1, 2, 3, 5, 8 and so on, at most *maximum* (0: no limit)."""
     return _growing(delay, maximum, lambda last_but_one, last: last_but_one + last)
 
 
 def varied(delay: float, jitter: float, random: float, maximum: float = math.inf, minimum: float = 0.0) -> float:
-    """A delay from ``delay - jitter`` to ``delay + jitter``, never below *minimum*, never above *maximum*.
+    """Return a delay from ``delay - jitter`` to ``delay + jitter``, never below *minimum*, never above *maximum*.
 
-    *random* is from [0, 1). Where one of the two cuts the range off, what is left of it is used evenly: callers that
-    have reached it would all wait for the same time otherwise. Below a *minimum* of 0, delays are 0 (specification).
+    *random* is from [0, 1). Where *minimum* or *maximum* cuts the range, the rest of the range is used evenly;
+    otherwise all callers beyond the cut would wait for the same time. Below a *minimum* of 0, delays are 0
+    (specification).
     """
     if not jitter:
         return min(delay, maximum)
@@ -310,21 +314,21 @@ def varied(delay: float, jitter: float, random: float, maximum: float = math.inf
 
 
 def full(delay: float, random: float, minimum: float = 0.0) -> float:
-    """A delay from *minimum* to *delay*; *random* is from [0, 1)."""
+    """Return a delay from *minimum* to *delay*; *random* is from [0, 1)."""
     return minimum + max(0.0, delay - minimum) * random
 
 
 def decorrelated(last: float, first: float, random: float, maximum: float = math.inf) -> float:
-    """A delay from *first* to three times the *last* one, never above *maximum*; *random* is from [0, 1).
+    """Return a delay from *first* to three times the *last* delay, never above *maximum*; *random* is from [0, 1).
 
-    Where *maximum* cuts the range off, what is left of it is used evenly, as by ``varied``.
+    Where *maximum* cuts the range, the rest of the range is used evenly, as by ``varied``.
     """
     high = min(last * _FASTER, maximum)
     return min(first + max(0.0, high - first) * random, maximum)
 
 
 def _growing(delay: float, maximum: float, following: Callable[[float, float], float]) -> BackOff:
-    # A table up to the point where nothing grows any more: no power is ever computed, so none can overflow.
+    # The table ends where nothing grows any more: no power is ever computed, so none can overflow.
     ceiling = maximum or LONGEST
     steps = [min(delay, ceiling)]
     last_but_one, last = delay, delay

@@ -1,9 +1,9 @@
 """Permits to run, and the queue for them (specification, chapter Bulkhead).
 
-``held`` is a dictionary in the order in which keys were stored. A permit is held by whoever stored one of its first
-``limit`` keys. Storing a key, counting the keys and removing one are each a single step of the interpreter, so that a
-call that finds room needs no lock. ``acquire`` and ``release`` are the whole protocol. Where a call of either costs too
-much, its first steps may be written in place, and it is called for the rest only::
+``held`` is a dictionary in the order in which keys were stored. The first ``limit`` keys hold permits. To store a key,
+to count the keys and to remove a key are each a single step of the interpreter, so a call that finds room needs no
+lock. ``acquire`` and ``release`` are the whole protocol. Where a call of either costs too much, a caller may write its
+first steps in place, and call it for the rest only::
 
     held[attempt_id] = ident  # inside the ``try`` whose end removes it
     if len(held) > bulkhead.limit or bulkhead.waiting:
@@ -13,30 +13,32 @@ much, its first steps may be written in place, and it is called for the rest onl
     if bulkhead.waiting:
         bulkhead.admit_waiters()
 
-Why exactly ``limit`` calls run: keys only ever move forward, so who was among the first ``limit`` stays there. A call
-that counts at most ``limit`` keys after it stored its own is among them. One that counts more asks under the lock.
+Proof that exactly ``limit`` calls run: keys only ever move forward, so a key among the first ``limit`` stays there. A
+call that counts at most ``limit`` keys after it stored its own is among them. A call that counts more decides under the
+lock.
 
-A limit may move meanwhile (rule A1), under the lock. Whoever was admitted under a higher one stays so, and the argument
-holds for the lower one again once so many have left that all keys are among its first. Whoever counts too many under a
-lower one asks under the lock. Where it rises, those that wait are admitted in the same step: an arrival that reads the
-higher one reads ``waiting`` after it, and finds them there, or has counted their keys.
+The limit may move meanwhile (rule A1), under the lock. A call that was admitted under a higher limit stays admitted.
+The argument holds for the lower limit again once so many calls have left that all keys are among its first. A call that
+counts too many keys under a lower limit decides under the lock. Where the limit rises, the waiters are admitted in the
+same step: an arrival that reads the higher limit reads ``waiting`` after it, and finds the waiters there, or has
+counted their keys.
 
-Why no permit is lost: who leaves removes its key, then looks whether somebody waits; who begins to wait is in
-``waiting`` first, then looks whether there is room. One of the two sees the other. Who does not know whether it was
+Proof that no permit is lost: a leaver removes its key first, then looks for waiters; a call that begins to wait enters
+``waiting`` first, then looks for room. At least one side sees the other. A call that does not know whether it was
 admitted, and finds no key to remove, looks under the lock.
 
-Why nobody overtakes: an arrival looks at ``waiting`` after it stored its key. If somebody waits it asks under the lock,
-and steps behind, unless its key was there before the first of them began to wait.
+Proof that nobody overtakes: an arrival looks at ``waiting`` after it stored its key. If there are waiters, the arrival
+decides under the lock and steps behind, unless its key was there before the first of them began to wait.
 
-Without the GIL two threads may each miss what the other stored a moment ago, so there ``waiting`` counts as true even
-when it is empty: every arrival and every leaver then asks under the lock.
+Without the GIL two threads may each miss the key that the other stored a moment ago. So ``waiting`` counts as true
+there even when it is empty: every arrival and every leaver then decides under the lock.
 
-An *attempt_id* is never used twice at a time. ``held`` stays the same object; ``waiting`` is another one once somebody
-waits.
+An *attempt_id* is never used twice at a time. ``held`` stays the same object; ``waiting`` is replaced by another object
+when the first call waits.
 
-Who is served next (rules Q3, Q4, K1) reorders ``waiting`` only, never ``held``. A waiter is told by ``wake`` that its
-wait is over, and finds out from ``reason`` how. One whose time is over is also refused by whoever comes or leaves, so
-that one which cannot look at the clock any more, as in a loop that was closed, holds up nobody.
+The order of service (rules Q3, Q4, K1) reorders ``waiting`` only, never ``held``. ``wake`` notifies a waiter that its
+wait is over; ``reason`` says how it ended. A waiter whose time is over is also refused when another call arrives or
+leaves. So a waiter that cannot look at the clock any more, as in a loop that was closed, holds up no other call.
 """
 
 from __future__ import annotations
@@ -61,18 +63,18 @@ T = TypeVar("T")
 _CONGESTED_AFTER: Final = 0.1
 """Seconds for which a queue may be filled before it counts as congested, where there is no longest wait."""
 USUAL_TIER: Final = 2
-"""The tier of calls that say nothing."""
+"""The tier of calls that name none."""
 
 
 class Waiter:
     """A call's place in the queue.
 
     Args:
-        attempt_id: What the permit will be held under.
-        ident: The thread that leaves it behind in the child of a fork.
+        attempt_id: The key under which the permit will be held.
+        ident: The thread that keeps the place in the child of a fork.
         wake: Called from any thread, without a lock, once the wait is over; seldom more than once. If it raises, the
             permit goes to the next waiter. ``None``: the call must not wait.
-        tier: How important the call is; higher ones go first.
+        tier: The importance of the call; higher tiers go first.
     """
 
     __slots__ = ("__weakref__", "admitted", "attempt_id", "ident", "reason", "tier", "until", "wake")
@@ -85,24 +87,24 @@ class Waiter:
         self.wake = wake
         self.tier = tier
         self.until = inf
-        """When it has waited for as long as it may."""
+        """The moment at which the waiter has waited for the longest allowed time."""
         self.admitted = False
         self.reason: Literal["", "waited", "displaced"] = ""
-        """Why it got no permit; empty while it waits, and where it got one."""
+        """The reason for a refusal; empty while the call waits, and after it got a permit."""
 
 
 _tier = attrgetter("tier")
 
 
 class _Queue(OrderedDict[Hashable, Waiter]):
-    """Waiters by attempt, first come first; any of them leaves at the cost of one step."""
+    """Waiters by attempt, in the order of arrival; any of them leaves at the cost of one step."""
 
     ahead: Sequence[Hashable] = ()
-    """Who was there before the first waiter; empty where nobody waits."""
+    """The attempts that were there before the first waiter; empty where nobody waits."""
     filled_since = 0.0
-    """Since when somebody has been waiting."""
+    """The moment since which calls have been waiting."""
     tiers_differ = False
-    """Whether those that wait may be of several tiers."""
+    """Whether the waiters may be of several tiers."""
 
 
 class _QueueThatCountsAsFilled(_Queue):
@@ -116,17 +118,17 @@ _REASONS: Final = {
     "displaced": ", and another call took the place in its queue",
 }
 _NOBODY, _NOBODY_KNOWS = _Queue(), _QueueThatCountsAsFilled()
-"""Stand for the queue of every bulkhead for which no call has waited yet; nothing is ever stored in them."""
+"""The queues of every bulkhead for which no call has waited yet; nothing is ever stored in them."""
 
 
 def has_gil() -> bool:
-    """Tell whether single steps of the interpreter are seen by all threads in one order."""
+    """Return whether all threads see single steps of the interpreter in one order."""
     is_enabled: Callable[[], bool] | None = getattr(sys, "_is_gil_enabled", None)
     return is_enabled is None or is_enabled()
 
 
 class Lesson(NamedTuple):
-    """What came of an attempt from which the limit learned."""
+    """The effect of an attempt from which the limit learned."""
 
     old: int
     """The limit before."""
@@ -143,12 +145,13 @@ class Bulkhead:
     Args:
         limit: Calls that may run at once; with a *latency*, at most.
         queue: Calls that may wait, of those that can be woken.
-        name: Whose bulkhead it is, for the message of a refusal.
-        max_wait: Seconds that a call may wait; 0.0: *latency*, or where that is 0.0 as long as it takes.
-        latency: Seconds that nine in ten calls are to take at most, for which the limit moves; 0.0: it stays.
-        now: Gives the moment in seconds; asked only where a call has to wait, or waits, or the limit moves.
+        name: The owner of the bulkhead, for the message of a refusal.
+        max_wait: Seconds that a call may wait; 0.0: *latency*, or where that is 0.0, without limit.
+        latency: Seconds within which nine in ten calls are to end; the limit moves for this target. 0.0: it stays
+            fixed.
+        now: Returns the moment in seconds; called only where a call has to wait, or waits, or the limit moves.
         lock_free: Whether callers may rely on the interpreter's single steps; by default, whether there is a GIL.
-        lock: A reentrant one, which others may use too: it is held for a few steps, while a call asks or leaves.
+        lock: A reentrant lock, which others may use too: it is held for a few steps, while a call enters or leaves.
     """
 
     __slots__ = (
@@ -171,41 +174,41 @@ class Bulkhead:
         self.queue = queue
         self.max_wait = max_wait
         self.adaptive = AdaptiveLimit(limit, latency) if latency else None
-        """What moves the limit; changed under the lock only, but for its ``later``."""
+        """The rule that moves the limit; changed under the lock only, except for its ``later``."""
         self.held: dict[Hashable, int] = {}
-        """Thread by attempt; the first ``limit`` hold a permit, others are about to ask or to leave."""
+        """Thread by attempt; the first ``limit`` keys hold a permit, the others are about to decide or to leave."""
         self.waiting: _Queue = _NOBODY if (has_gil() if lock_free is None else lock_free) else _NOBODY_KNOWS
-        """The attempts that wait; true if a caller has to ask. Changed under the lock only."""
+        """The attempts that wait; true if a caller has to decide under the lock. Changed under the lock only."""
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered
         self._name = name
         self._now = now
-        # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
+        # Reentrant: a signal handler or a finalizer may call the guarded function while its thread holds the lock.
         self._lock: AbstractContextManager[object] = threading.RLock() if lock is None else lock
 
     @property
     def running(self) -> int:
-        """How many calls hold a permit."""
+        """The number of calls that hold a permit."""
         return min(len(self.held), self._ceiling)
 
     @property
     def longest_wait(self) -> float:
-        """The seconds for which a call may wait that may: the target of the limit where no *max_wait* is named."""
+        """The longest wait in seconds, for calls that may wait: without a *max_wait*, the target of the limit."""
         adaptive = self.adaptive
         return self.max_wait or (0.0 if adaptive is None else adaptive.latency)
 
     @property
     def waiting_count(self) -> int:
-        """How many calls wait for a permit."""
+        """The number of calls that wait for a permit."""
         return len(self.waiting)
 
     def has_room_to_spare(self, now: float) -> bool:
-        """Return whether an attempt that nobody needs has room: a permit is free, and the limit has not just fallen."""
+        """Return whether a permit is free, and the limit has not just fallen, so that an optional attempt has room."""
         adaptive = self.adaptive
         is_calm = adaptive is None or not adaptive.has_just_fallen(now)
         return is_calm and len(self.held) < self.limit and not len(self.waiting)
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if it is forgotten: no permit is held or waited for, no limit lowered."""
+        """Return whether the bulkhead can be dropped without loss: no permit held or waited for, no limit lowered."""
         adaptive = self.adaptive
         is_at_ceiling = adaptive is None or adaptive.exact >= adaptive.ceiling
         return is_at_ceiling and not self.held and not len(self.waiting)
@@ -216,23 +219,23 @@ class Bulkhead:
         return (adaptive is None or adaptive.is_at_rest(now)) and not self.held and not len(self.waiting)
 
     def condition(self, now: float) -> Condition:
-        """How it stands, whenever that is."""
+        """Return the condition of the bulkhead; *now* changes nothing."""
         waiting, adaptive = f", {len(self.waiting)} waiting" if self.waiting else "", self.adaptive
         words = f"{self.running} of {self.limit} running{waiting}"
         live = {"latency": f"limit now {self.limit} of {adaptive.ceiling}"} if adaptive is not None else {}
         return Condition(words, is_impaired=self.running >= self.limit, live=live)
 
     def acquire(self, attempt_id: Hashable, ident: int, wake: Callable[[], object] | None = None) -> Waiter | None:
-        """Take a permit at once (``None``), or begin to wait for one; see ``Waiter`` and ``enter``."""
+        """Acquire a permit at once and return ``None``, or begin to wait for a permit; see ``Waiter`` and ``enter``."""
         return self.enter(Waiter(attempt_id, ident, wake))
 
     def enter(self, waiter: Waiter) -> Waiter | None:
-        """Take a permit at once (``None``), or begin to wait for one.
+        """Acquire a permit at once and return ``None``, or begin to wait for a permit and return *waiter*.
 
-        A caller that is interrupted before it gets the answer calls ``release``.
+        A caller that is interrupted before this method returns calls ``release``.
 
         Raises:
-            BulkheadException: All permits are taken, or promised to calls that wait, and as many wait as may.
+            BulkheadException: All permits are taken, or promised to waiters, and the queue is full.
         """
         self.held[waiter.attempt_id] = waiter.ident
         if len(self.held) <= self.limit and not self.waiting:
@@ -243,44 +246,44 @@ class Bulkhead:
         return waiter if decision == "waits" else None
 
     def refusal(self, reason: str) -> BulkheadException:
-        """Give what a call is told that got no permit; *reason* is ``"full"`` or that of its waiter."""
+        """Return the exception for a call that got no permit; *reason* is ``"full"`` or that of its waiter."""
         message = f"{self._name}: bulkhead is full" if self._name else "bulkhead is full"
         return BulkheadException(message + _REASONS[reason], 0.0, reason)
 
     def expire(self, waiter: Waiter) -> None:
-        """Refuse *waiter*, which has waited for as long as it may, unless it was admitted meanwhile; it is woken."""
+        """Reject and wake *waiter*, whose longest wait is over, unless it was admitted meanwhile."""
         self._decide(self._expire_locked, waiter)
 
     def release(self, attempt_id: Hashable) -> None:
-        """Give back whatever the attempt has, a permit or a place in the queue; any number of times, at any time."""
+        """Release the permit of the attempt, or its place in the queue; any number of calls at any time is safe."""
         if self.held.pop(attempt_id, None) is None or self.waiting:
             self._decide(self._release_locked, attempt_id)
 
     def admit_waiters(self) -> None:
-        """Give the permits that are free to those that wait; called by who left and saw ``waiting``."""
+        """Grant the free permits to the waiters; called by a call that left and saw ``waiting``."""
         self._decide(self._admit_waiters_locked)
 
     def count_all(self) -> None:
-        """Count all that run, also beyond the limit, until there are new values: they do not ask (rule X7)."""
+        """Count all running calls, also beyond the limit, until there are new values: they need no permit (rule X7)."""
         self._ceiling = sys.maxsize
 
     def resize(self, limit: int, queue: int, max_wait: float = 0.0, latency: float = 0.0) -> None:
-        """Take new values. Those that run go on and those that wait stay, also beyond the new values."""
+        """Replace the values; calls that run go on and calls that wait stay, also beyond the new values."""
         self._decide(self._resize_locked, limit, queue, max_wait, latency)
 
     def learn(
         self, elapsed: float, *, is_success: bool = True, is_sample: bool = True, keeps_permit: bool = False
     ) -> Lesson | None:
-        """Let the limit move by an attempt that ends now (rule A1).
+        """Adapt the limit to an attempt that ends now (rule A1).
 
         Args:
-            elapsed: Seconds since it got its permit.
+            elapsed: Seconds since the attempt got its permit.
             is_success: See ``AdaptiveLimit.end``.
-            is_sample: See there.
+            is_sample: See ``AdaptiveLimit.end``.
             keeps_permit: Whether the permit is not back yet, as the body goes on.
 
         Returns:
-            What came of it; ``None`` where the limit does not adapt.
+            The effect on the limit; ``None`` where the limit does not adapt.
         """
         return self._decide(self._learn_locked, elapsed, is_success, is_sample, keeps_permit)
 
@@ -292,7 +295,7 @@ class Bulkhead:
                 adaptive.count()
 
     def keep_only(self, ident: int) -> None:
-        """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
+        """Drop what other threads than *ident* hold: they do not exist after a fork. Call it in the child only."""
         self._lock = threading.RLock()
         for attempt_id in [other for other, thread in list(self.held.items()) if thread != ident]:
             del self.held[attempt_id]
@@ -301,14 +304,14 @@ class Bulkhead:
         self.admit_waiters()
 
     def _decide(self, decide: Callable[..., T], *args: Any) -> T:
-        """Take one decision under the lock; *decide* is given the list for whom it admits, who are woken afterwards."""
+        """Run *decide* under the lock with a list for the waiters that it ends, and wake these waiters afterwards."""
         woken: list[Waiter] = []
         try:
             with self._lock:
                 decision = decide(woken, *args)
             self._wake(woken)
         except BaseException:
-            self._wake(woken)  # a signal's handler raised: whoever was admitted has to hear of it all the same
+            self._wake(woken)  # a signal's handler raised: the waiters that were admitted have to be woken all the same
             raise
         return decision
 
@@ -330,7 +333,7 @@ class Bulkhead:
             self.waiting.tiers_differ = True
         if longest := self.longest_wait:
             waiter.until = now + longest
-        # Also where it may not wait: those that wait may all get in now, and leave room for one more.
+        # Also where it may not wait: the waiters may all get in now, and leave room for one more.
         self.waiting[attempt_id] = waiter
         self._admit_waiters_locked(woken)
         if waiter.admitted:
@@ -376,7 +379,7 @@ class Bulkhead:
         now, running = self._now(), min(max(1, len(self.held) + (not keeps_permit)), self._ceiling)
         began = now - elapsed
         is_lowered = adaptive.end(began, now, running, is_success=is_success, is_sample=is_sample)
-        if adaptive.limit != old or self._ceiling > old:  # else a waiter would count beside whose permit it got
+        if adaptive.limit != old or self._ceiling > old:  # else the permit's old and new holder count both
             self._move_locked(woken, adaptive.limit)
         return Lesson(old, adaptive.limit, is_lowered, adaptive.is_hopeless(began, now, running))
 
@@ -428,18 +431,18 @@ class Bulkhead:
         self.waiting.pop(waiter.attempt_id, None)
 
     def _next_locked(self, now: float) -> Waiter:
-        """Choose who gets the next permit (rules Q3, Q4, K1)."""
+        """Return the waiter that gets the next permit (rules Q3, Q4, K1)."""
         if not self._is_congested_locked(now):
             return next(iter(self.waiting.values()))
         return self._choose_locked(max, newest=self.longest_wait > 0.0)
 
     def _loser_locked(self, now: float) -> Waiter:
-        """Choose who leaves a queue that is too long (rules Q3, K1): who would be served last."""
+        """Return the waiter that leaves a queue that is too long (rules Q3, K1): the last in the order of service."""
         return self._choose_locked(min, newest=not (self.longest_wait > 0.0 and self._is_congested_locked(now)))
 
     def _choose_locked(self, choose: Callable[..., Waiter], newest: bool) -> Waiter:
         waiters = reversed(self.waiting.values()) if newest else iter(self.waiting.values())
-        # In one step: others may come and go where a signal handler strikes.
+        # In one step: others may come and go where a signal handler runs.
         return choose(waiters, key=_tier) if self.waiting.tiers_differ else next(waiters)
 
     def _is_congested_locked(self, now: float) -> bool:

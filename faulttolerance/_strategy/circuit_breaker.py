@@ -1,6 +1,6 @@
-"""The circuit breaker's states, and when it moves from one to the next (specification, chapter Circuit Breaker).
+"""The states of the circuit breaker, and its moves between them (specification, chapter Circuit Breaker).
 
-It is a ``Gate``, which says how it is asked. A call is settled against the era that admitted it, or not at all.
+It is a ``Gate``, which documents the protocol. An attempt is settled against the era that admitted it, or not at all.
 """
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
@@ -38,7 +38,7 @@ _NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 
 
 
 class Closed(CircuitEra):
-    """Calls pass; their results fill the window, which is assessed when it is full."""
+    """The closed state: attempts pass; their verdicts fill the window, which is assessed when it is full."""
 
     __slots__ = ("used", "window")
 
@@ -52,19 +52,19 @@ class Closed(CircuitEra):
         self.is_clean = False
 
     def review_locked(self) -> None:
-        """Find out anew whether the window is full of successes, which one more does not change."""
+        """Check anew whether the window is full of successes, so that one more success changes nothing."""
         window = self.window
         self.is_clean = window.is_full and not window.failures and not window.expires
 
 
 class Open(CircuitEra):
-    """Calls are refused until a moment; then the next one makes the circuit half-open.
+    """The open state: attempts are refused until a moment; then the next attempt makes the circuit half-open.
 
     Args:
-        since: When the circuit opened.
-        until: Until when it refuses; infinity where it was forced open.
-        reopened: How many times in a row it had been half-open before.
-        chance: The random number that varies how long it is open.
+        since: The moment at which the circuit opened.
+        until: The end of the refusals; infinity where the circuit was forced open.
+        reopened: How many times in a row the circuit had been half-open before.
+        chance: The random number that varies how long the circuit is open.
     """
 
     __slots__ = ("chance", "reopened")
@@ -81,7 +81,7 @@ class Open(CircuitEra):
 
 
 class HalfOpen(CircuitEra):
-    """A few probes pass and decide together."""
+    """The half-open state: a few probes pass and decide together."""
 
     __slots__ = ("overdue", "probes", "reopened", "successes")
 
@@ -96,25 +96,25 @@ class HalfOpen(CircuitEra):
         # All guarded by the breaker's lock.
         self.successes = 0
         self.probes: dict[Hashable, tuple[int, float]] = {}  # by attempt: its thread, and when it was admitted
-        self.overdue: dict[Hashable, tuple[int, float]] = {}  # those that gave their place up; their verdicts count
+        self.overdue: dict[Hashable, tuple[int, float]] = {}  # probes that gave their place up; their verdicts count
 
 
 class CircuitBreaker:
-    """One circuit: which calls pass, and what their results do to it.
+    """A circuit, which decides which attempts pass, and which their verdicts move.
 
     All durations and moments are in seconds of one monotonic clock.
 
     Args:
-        name: Whose circuit it is, for the message of a refusal.
-        delay: How long the circuit stays open; also how long a probe keeps its place where another call asks for it
-            (0: as long as it runs).
-        request_volume_threshold: The length of the rolling window; the least number of results in one of time.
+        name: The owner of the circuit, for the message of a refusal.
+        delay: How long the circuit stays open; also how long a probe keeps its place where another attempt needs it
+            (0: as long as the probe runs).
+        request_volume_threshold: The length of the rolling window; the least number of results in a window of time.
         failure_ratio: The circuit opens when this part of a full window failed. With 0 it opens at the first failure in
             a full window: no failure at all is no reason to open.
         success_threshold: Probes that must succeed to close the circuit.
         window: How long a result counts; 0: as long as it is among the last *request_volume_threshold*.
-        max_delay: Up to this long each opening by a probe doubles the delay; 0: never.
-        chance: Gives a number in [0, 1), which varies a delay that was doubled by a tenth.
+        max_delay: Each opening by a probe doubles the delay up to this length; 0: never.
+        chance: Returns a number in [0, 1), which varies a doubled delay by a tenth.
         now: The moment of creation; the time spent closed counts from here.
     """
 
@@ -161,29 +161,29 @@ class CircuitBreaker:
         self.max_delay = max_delay
         self._chance = chance
         self.state: CircuitEra = Closed(self._new_window(), now)
-        """The era that admits calls now: the one reference that a transition swaps, under the lock."""
+        """The era that admits attempts now: the one reference that a transition swaps, under the lock."""
         self.transitions = NONE_YET
         """The transitions that were not delivered yet."""
         self.opened_total = 0
         """How often the circuit moved from closed to open."""
         self.message = ""
-        """The message for a refused caller, once the circuit has opened."""
+        """The message of a refusal, once the circuit has opened."""
         self.last_failure = ""
         """The class of the last failure since the last reset, for people."""
         self._spent: Mapping[StateName, float] = _NOTHING_SPENT  # guarded by _lock
         self._entered = now  # guarded by _lock
-        # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
+        # Reentrant: a signal handler or a finalizer may call the guarded function while its thread holds the lock.
         self._lock = threading.RLock()
 
     @property
     def lock(self) -> AbstractContextManager[object]:
-        """Held while the circuit is changed; reentrant, and free for others of the same method to use."""
+        """The lock that is held while the circuit changes; reentrant, and other parts of the guard may use it, too."""
         return self._lock
 
     def admit(self, me: Hashable, ident: int, now: float) -> Era:
-        """Let the attempt *me* of thread *ident* through while the circuit is not closed; return the era that did.
+        """Admit the attempt *me* of thread *ident* while the circuit is not closed; return the era that admitted it.
 
-        The first call after the delay makes the circuit half-open.
+        The first attempt after the delay makes the circuit half-open.
 
         Raises:
             CircuitBreakerOpenException: The circuit is open, or as many probes as may run are under way.
@@ -201,7 +201,7 @@ class CircuitBreaker:
         raise CircuitBreakerOpenException(self.message, max(0.0, era.until - now))
 
     def admit_probe(self, me: Hashable, ident: int, now: float) -> Era:
-        """Let the attempt *me* of thread *ident* through as a probe, for which there is room as far as others know."""
+        """Admit the attempt *me* of thread *ident* as a probe; the fleet has granted its place."""
         with self._lock:
             era = self._catch_up_locked(now)
             if isinstance(era, HalfOpen):
@@ -209,9 +209,9 @@ class CircuitBreaker:
             return era
 
     def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Take the verdict on the attempt *me* that *era* admitted; without effect where that era is over.
+        """Record the verdict on the attempt *me* that *era* admitted; without effect where that era is over.
 
-        *failure* names the class of a failure, for people. The name and not the object, which would keep its traceback.
+        *failure* names the class of a failure, for people. A name is kept because the object would keep its traceback.
         """
         has_failed, chance = verdict is FAILURE, 0.5
         if has_failed and not era.is_closed and self.max_delay > self.delay:
@@ -222,7 +222,7 @@ class CircuitBreaker:
             if has_failed:
                 self.last_failure = failure
             if era.is_closed:
-                closed: Closed = era  # type: ignore[assignment]  # no other one is
+                closed: Closed = era  # type: ignore[assignment]  # only a Closed is closed
                 if verdict is NEUTRAL:
                     return
                 closed.is_clean = False  # first: a signal's handler may raise before it is assessed
@@ -245,11 +245,11 @@ class CircuitBreaker:
                     self._close_when_proven_locked(era, now)
 
     def refusal(self, wait: float) -> CircuitBreakerOpenException:
-        """Make the exception for a caller that is refused for *wait* seconds."""
+        """Return the exception for a caller that is refused for *wait* seconds."""
         return CircuitBreakerOpenException(self.message, wait)
 
     def reset(self, now: float) -> None:
-        """Close the circuit and forget every result; also ends ``force_open`` and ``force_closed``."""
+        """Close the circuit and drop every result; also end ``force_open`` and ``force_closed``."""
         with self._lock:
             self._catch_up_locked(now)
             self.last_failure = ""
@@ -268,7 +268,7 @@ class CircuitBreaker:
             self._move_locked(Closed(self._new_window(), now, is_forced=True), now)
 
     def follow(self, state: StateName, wait: float, reopened: int, reason: str, now: float) -> None:
-        """Move to *state*, where the fleet's circuit is; a circuit that is forced stays as it is.
+        """Move to *state*, the state of the fleet's circuit; a forced circuit stays as it is.
 
         Args:
             state: The state.
@@ -301,7 +301,7 @@ class CircuitBreaker:
         window: float = 0.0,
         max_delay: float = 0.0,
     ) -> None:
-        """Take new values and keep the state: the newest results stay, ``delay`` counts from the opening."""
+        """Replace the values and keep the state: the newest results stay, ``delay`` counts from the opening."""
         with self._lock:
             self._catch_up_locked(now)
             self.delay = delay
@@ -317,13 +317,13 @@ class CircuitBreaker:
             elif isinstance(era, Open):
                 if not era.is_forced:
                     length = self._length(era.reopened, era.chance)
-                    era.until = max(era.since + length, now)  # what was spent open until now stays spent
+                    era.until = max(era.since + length, now)  # the time already spent open stays spent
             elif isinstance(era, HalfOpen):
-                # Else a threshold that was lowered to what is reached already would admit no probe that could close it.
+                # Else, under a lowered threshold that is reached already, no probe could be admitted to close it.
                 self._close_when_proven_locked(era, now)
 
     def keep_only(self, ident: int) -> None:
-        """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
+        """Drop what other threads than *ident* hold: they do not exist after a fork. Call it in the child only."""
         self._lock = threading.RLock()
         self.transitions.clear()
         self.transitions = NONE_YET
@@ -338,12 +338,12 @@ class CircuitBreaker:
                         del places[me]
 
     def state_name(self, now: float) -> StateName:
-        """The state; half-open as soon as the delay is over, also when nobody calls."""
+        """Return the state: half-open as soon as the delay is over, even without a call."""
         era = self.state
         return HALF_OPEN if isinstance(era, Open) and now >= era.until else era.name
 
     def snapshot(self, now: float) -> CircuitSnapshot:
-        """What the circuit is now; as ``state_name``, also right when nobody calls."""
+        """Return the circuit's values at a moment; the state is right even without a call, as in ``state_name``."""
         with self._lock:
             era, results, failures = self.state, 0, 0
             if isinstance(era, Closed):
@@ -363,7 +363,7 @@ class CircuitBreaker:
             )
 
     def condition(self, now: float) -> Condition:
-        """How it stands."""
+        """Return the condition of the circuit."""
         state, era = self.state_name(now), self.state
         is_open = state == OPEN
         words = f"{state} for {in_seconds(now - era.since)}" if is_open else state
@@ -371,31 +371,31 @@ class CircuitBreaker:
         return Condition(words + end, is_impaired=era.is_forced or state != CLOSED, is_down=is_open)
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if the circuit is forgotten: it is closed, and no result in its window failed."""
+        """Return whether the circuit can be dropped without loss: it is closed, and its window holds no failure."""
         with self._lock:
             era = self.state
             return isinstance(era, Closed) and not era.is_forced and not era.window.held(now)[1]
 
     def is_at_rest(self, now: float) -> bool:
-        """Return whether it is closed, whatever failed, and no call ended for a minute."""
+        """Return whether the circuit is closed, whatever failed, and no attempt ended for a minute."""
         era = self.state
         return isinstance(era, Closed) and not era.is_forced and now - era.used >= _REST
 
     def be_forced_as(self, other: "CircuitBreaker", now: float) -> None:
-        """Be forced into a state where *other* is."""
+        """Force the circuit into the state into which *other* is forced, if any."""
         forced = other.state
         if forced.is_forced and forced.name != HALF_OPEN and not self.state.is_forced:
             (self.force_open if forced.name == OPEN else self.force_closed)(now)
 
     def count_on(self, other: "CircuitBreaker", now: float) -> None:
-        """Go on with what *other* counted, which is no more."""
+        """Add the counts of *other*, which no longer exists, to those of this circuit."""
         spent = {state: other.time_in(state, now) for state in _NOTHING_SPENT}
         with self._lock:
             self._spent = {state: seconds + spent[state] for state, seconds in self._spent.items()}
             self.opened_total += other.opened_total
 
     def time_in(self, state: StateName, now: float) -> float:
-        """Seconds spent in *state* since creation, or since ``start_counting``; never less than before."""
+        """Return the seconds spent in *state* since creation or ``start_counting``; the number never falls."""
         with self._lock:
             era = self.state
             spent = self._spent[state]
@@ -407,7 +407,7 @@ class CircuitBreaker:
             return spent
 
     def start_counting(self, now: float) -> None:
-        """Set ``time_in`` and ``opened_total`` back to 0."""
+        """Reset ``time_in`` and ``opened_total`` to 0."""
         with self._lock:
             self._catch_up_locked(now)
             self._spent = _NOTHING_SPENT
@@ -415,13 +415,13 @@ class CircuitBreaker:
             self.opened_total = 0
 
     def deliver(self, listener: Callable[[StateName, StateName, str], object]) -> None:
-        """Tell *listener* every transition that was not delivered, in the order in which they happened.
+        """Notify *listener* of every transition that was not delivered, in the order in which they happened.
 
-        No lock of the circuit is held meanwhile. While one thread delivers, others leave their transitions to it.
-        An error of *listener* comes out; the transitions after it are kept for the next delivery.
+        No lock of the circuit is held meanwhile. While one thread delivers, others leave their transitions to it. An
+        error of *listener* propagates; the transitions after it are kept for the next delivery.
         """
         transitions = self.transitions
-        # The outer loop finds what another thread added after the inner one ended and before the claim was dropped.
+        # The outer loop handles a transition that another thread added between the inner loop's end and the release.
         while transitions and transitions.claim(sys._getframe()):
             try:
                 while transitions:
@@ -448,7 +448,7 @@ class CircuitBreaker:
         self._move_locked(era, now, f"{reason}{last}, next probe in {length:g} s", failure)
 
     def _length(self, reopened: int, chance: float) -> float:
-        """How long the circuit is open where probes have opened it *reopened* times in a row."""
+        """Return how long the circuit is open after probes have opened it *reopened* times in a row."""
         if not reopened or self.max_delay <= self.delay:
             return self.delay
         length = min(self.delay * 2.0 ** min(reopened, 1000), self.max_delay)
@@ -459,7 +459,7 @@ class CircuitBreaker:
         return TimeWindow(size, self.window) if self.window else RollingWindow(size)
 
     def _resize_locked(self, era: Closed, now: float) -> None:
-        """Let the window be as the values want it; the newest results stay."""
+        """Adapt the window to the values; the newest results stay."""
         size, window = self.request_volume_threshold, era.window
         new: RollingWindow | TimeWindow | None = None
         if isinstance(window, TimeWindow):
@@ -491,7 +491,7 @@ class CircuitBreaker:
         self._entered = max(at, self._entered)
         if isinstance(era, Open):
             because = f" after {failure}" if failure else ""
-            self.message = f"{self.name}: circuit breaker is open{because}"  # whoever sees the new era needs it
+            self.message = f"{self.name}: circuit breaker is open{because}"  # callers that see the new era need it
         self.state = era
         if old != era.name:
             self.opened_total += old == CLOSED and era.name == OPEN

@@ -1,4 +1,4 @@
-"""What is told of a circuit: its state, its moves from one to another, and how it is at a moment."""
+"""The public view of a circuit: its state, its transitions, and its values at a moment."""
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
@@ -27,16 +27,16 @@ HALF_OPEN: Final = "half-open"
 
 
 class Transition(NamedTuple):
-    """The circuit moved from one state to another."""
+    """A move of the circuit from one state to another."""
 
     old: StateName
     new: StateName
     reason: str
-    """Why the circuit opened, and until when; empty for the other moves."""
+    """The reason and the length of an opening; empty for the other moves."""
 
 
 class Transitions(list[Transition]):
-    """Those that wait to be delivered, oldest first."""
+    """The transitions that wait to be delivered, oldest first."""
 
     __slots__ = ("_deliverer",)
 
@@ -45,22 +45,22 @@ class Transitions(list[Transition]):
         self._deliverer: dict[None, FrameType] = {}
 
     def claim(self, frame: FrameType) -> bool:
-        """Return whether *frame* is to deliver them: no other one does that still runs."""
+        """Return whether *frame* is to deliver the transitions: no other frame does that still runs."""
         while (deliverer := self._deliverer.setdefault(None, frame)) is not frame:
             try:
                 deliverer.clear()
             except RuntimeError:  # it runs
                 return False
-            self.release()  # a signal's handler raised before it could do so itself
+            self.release()  # a signal's handler raised before the deliverer could release
         return True
 
     def release(self) -> None:
-        """Let another frame deliver."""
+        """Release the claim, so that another frame may deliver."""
         self._deliverer.pop(None, None)
 
 
 NONE_YET = Transitions()
-"""Stands for those of every circuit that has never moved; nothing is ever added to it."""
+"""Stands for the transitions of every circuit that has never moved; nothing is ever added to it."""
 
 
 class CircuitSnapshot(NamedTuple):
@@ -69,22 +69,22 @@ class CircuitSnapshot(NamedTuple):
     name: str
     state: StateName
     forced: bool
-    """Whether it stays in its state until it is reset."""
+    """Whether the circuit stays in its state until it is reset."""
     since: float
-    """When it entered its state."""
+    """The moment at which the circuit entered its state."""
     results: int
-    """Results in the window; 0 unless the circuit is closed."""
+    """The results in the window; 0 unless the circuit is closed."""
     failures: int
-    """Failures among these."""
+    """The failures among the results."""
     opened: int
-    """How often it moved from closed to open."""
+    """How often the circuit moved from closed to open."""
     half_open_at: float | None
-    """When an open circuit lets a probe through; ``None`` where it is not open, or is forced."""
+    """The moment at which an open circuit admits a probe; ``None`` where it is not open, or is forced."""
     last_failure: str
     """The class of the last failure, ``slow call``, or ``bad result``; empty where none was since the last reset."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the same by name, as an administrative endpoint shows it."""
+        """Return the values by name, as an administrative endpoint shows them."""
         return self._asdict()
 
 

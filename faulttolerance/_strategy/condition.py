@@ -1,4 +1,4 @@
-"""How a strategy stands at one moment, for people and for probes of health."""
+"""The condition of a strategy at one moment, for people and for probes of health."""
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 
 
 class Condition(NamedTuple):
-    """What a strategy that remembers something is doing to the calls that come now."""
+    """The present effect of a strategy's state on new calls."""
 
     words: str
     """As in ``open for 27 s, half-open in 3.2 s`` or ``10 of 10 running, 3 waiting``."""
     is_impaired: bool = False
     """Whether calls are refused, or have to wait."""
     is_down: bool = False
-    """Whether none gets through, because what is called does not answer."""
+    """Whether no call gets through, because the callee does not answer."""
     live: Mapping[str, str] = {}
-    """What parameters come to now that a strategy adapts to, by their names: ``{"latency": "limit now 34 of 50"}``."""
+    """The present values of adaptive parameters, by name: ``{"latency": "limit now 34 of 50"}``."""
 
     @property
     def in_full(self) -> str:
-        """All of the words."""
+        """The words, followed by the live values."""
         return ", ".join((self.words, *self.live.values()))
 
 

@@ -1,6 +1,7 @@
-"""What lets attempts in or refuses them, and hears how they end: the circuit breaker, or what stands in its place.
+"""The protocol of gates: the circuit breaker, or the strategy in its place, that admits or refuses attempts.
 
-The caller keeps the era that admitted an attempt and settles the attempt against it. A healthy one costs two reads::
+A gate is notified how the attempts end. The caller keeps the era that admitted an attempt, and settles the attempt
+against it. A healthy attempt costs two reads::
 
     era = gate.state
     if not era.is_closed:
@@ -14,8 +15,8 @@ The caller keeps the era that admitted an attempt and settles the attempt agains
     if gate.transitions:  # after admit, also where it raised, and after settle
         ...  # they are delivered
 
-*permit* identifies one attempt and is never used twice at a time. Where the caller was interrupted before it got the
-answer of ``admit``, ``settle(gate.state, permit, NEUTRAL, now)`` gives back what the attempt may have got.
+*permit* identifies one attempt and is never used twice at a time. Where the caller was interrupted before ``admit``
+returned, ``settle(gate.state, permit, NEUTRAL, now)`` releases what the attempt may have got.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ class Era:
     __slots__ = ("is_clean", "is_closed", "until")
 
     is_closed: bool
-    """Whether attempts are let in without asking, as a closed circuit does."""
+    """Whether attempts pass without a call of ``admit``, as in a closed circuit."""
     is_clean: bool
     """Whether one more success would change nothing."""
     until: float
-    """Until when every attempt is refused; minus infinity where some may pass."""
+    """The moment up to which every attempt is refused; minus infinity where attempts may pass."""
 
 
 NOT_ADMITTED: Final = Era()
-"""Stands for the era of an attempt that no era has let in."""
+"""Stands for the era of an attempt that no era has admitted."""
 
 
 class Gate(Protocol):
-    """Lets attempts in or refuses them, and hears how they end."""
+    """A strategy that admits or refuses attempts, and is notified how they end."""
 
     @property
     def state(self) -> Era:
@@ -59,7 +60,7 @@ class Gate(Protocol):
 
     @property
     def transitions(self) -> Collection[object]:
-        """The transitions that were not delivered yet; always empty where there is nothing to tell."""
+        """The transitions that were not delivered yet; always empty for a gate without transitions."""
         ...
 
     @property
@@ -68,23 +69,23 @@ class Gate(Protocol):
         ...
 
     def admit(self, permit: Hashable, ident: int, now: float) -> Era:
-        """Let the attempt *permit* of thread *ident* in; return the era that did.
+        """Admit the attempt *permit* of thread *ident*; return the era that admitted it.
 
         Raises:
-            RefusedException: It is not let in.
+            RefusedException: The attempt is not admitted.
         """
         ...
 
     def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Take the *verdict* on the attempt *permit* that *era* admitted; *failure* names the class of a failure."""
+        """Record the *verdict* on the attempt *permit* that *era* admitted; *failure* names the class of a failure."""
 
     def refusal(self, wait: float) -> RefusedException:
-        """Make the exception for a caller that is refused for *wait* seconds."""
+        """Return the exception for a caller that is refused for *wait* seconds."""
         ...
 
 
 class GateAround:
-    """What stands in front of a gate has in common with it."""
+    """The common part of the gates that stand in front of another gate."""
 
     __slots__ = ("_gate",)
 
@@ -93,14 +94,14 @@ class GateAround:
 
     @property
     def transitions(self) -> Collection[object]:
-        """Those of the gate."""
+        """The transitions of the gate."""
         return self._gate.transitions
 
     @property
     def judges_refusals(self) -> bool:
-        """As the gate does."""
+        """Whether the gate judges refusals."""
         return self._gate.judges_refusals
 
     def refusal(self, wait: float) -> RefusedException:
-        """As the gate makes it."""
+        """Return the exception of the gate."""
         return self._gate.refusal(wait)

@@ -1,7 +1,8 @@
-"""How long attempts of one method take, and who is told of it: one estimator for all that adapts (rules X4, X5).
+"""The latencies of one method: one estimator and its listeners, for all adaptive strategies (rules X4, X5).
 
-The newest 512 samples give every quantile. They are as exact as any sketch, and forget by themselves; looked at once in
-64 samples, they cost less than what counts each sample in its place.
+The newest 512 samples give every quantile. They are as exact as any sketch, and old samples drop out by themselves. The
+quantiles are computed once in 64 samples, so a sample costs less than in a structure that counts each sample in its
+place.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ __all__ = ["EVERY", "OTHERWISE", "SUCCEEDED", "TIMED_OUT", "End", "Latencies", "
 SIZE: Final = 512
 """The number of samples that count, the newest ones."""
 EVERY: Final = 64
-"""After so many samples the quantiles are found anew."""
+"""The number of samples after which the quantiles are computed anew."""
 
 
 class End(Enum):
-    """How an attempt ended, as far as its latency goes."""
+    """The end of an attempt, as far as its latency is concerned."""
 
     SUCCEEDED = "succeeded"
     TIMED_OUT = "timed out"
-    """By its own time-out, or by a hedge that was faster: a sample of the time that it took until then."""
+    """Ended by its own time-out, or by a hedge that was faster: a sample of the time that it took until then."""
     OTHERWISE = "otherwise"
-    """By a failure, a cancellation or an outer deadline: no sample of a latency, whatever it took."""
+    """Ended by a failure, a cancellation or an outer deadline: no sample of a latency, however long it took."""
 
 
 SUCCEEDED: Final = End.SUCCEEDED
@@ -35,38 +36,38 @@ OTHERWISE: Final = End.OTHERWISE
 
 
 class Listener(Protocol):
-    """A strategy that is told of each attempt when that has ended."""
+    """A strategy that is notified when an attempt has ended."""
 
     def hear(self, elapsed: float, end: End) -> object:
-        """Take note of an attempt that has just ended, and given its permit back.
+        """Record an attempt that has just ended and released its permit.
 
-        Never told of are refusals of our own, and attempts that control flow ended before they had a permit. Nothing
-        may be raised; what is called holds a lock for a short time at most.
+        Refusals by policies, and attempts that control flow ended before they had a permit, are not recorded. The
+        method must not raise; it holds a lock for a short time at most.
 
         Args:
             elapsed: Seconds from the permit to the end.
-            end: How it ended.
+            end: How the attempt ended.
         """
         ...
 
 
 class Latencies:
-    """The newest 512 samples, in seconds; any thread may add one while others do, and while others read."""
+    """The newest 512 samples, in seconds; any thread may add a sample while others add or read."""
 
     __slots__ = ("_found", "_lock", "_samples", "add", "fresh")
 
     def __init__(self) -> None:
         self.fresh: list[float] = []
-        """Those that no quantile knows of yet; who adds one calls ``quantile`` when there are ``EVERY``."""
+        """The samples that no quantile includes yet; a caller that adds the last of ``EVERY`` calls ``quantile``."""
         self.add = self.fresh.append
-        """Add one; no function of Python runs."""
+        """Add a sample; no function of Python runs."""
         self._samples = array("d")  # guarded by _lock: runs of ``EVERY``, each sorted, the newest last
         self._found: dict[float, float] = {}  # guarded by _lock: the quantiles of these; replaced with them
-        # Reentrant: a signal handler or a finalizer may call a guarded function while its thread is in here.
+        # Reentrant: a signal handler or a finalizer may call a guarded function while its thread holds the lock.
         self._lock = threading.RLock()
 
     def quantile(self, q: float) -> float | None:
-        """Give the *q*-quantile (0 to 1), as it was after the latest 64th sample; ``None`` before the first."""
+        """Return the *q*-quantile (0 to 1), as it was after the latest 64th sample; ``None`` before the first."""
         if len(self.fresh) < EVERY and (found := self._found.get(q)) is not None:
             return found
         with self._lock:
@@ -83,7 +84,7 @@ class Latencies:
     def _fold_locked(self) -> None:
         fresh = self.fresh
         while len(fresh) >= EVERY:
-            # Nothing is called from here to the second line, nor in the last one: no signal handler comes between.
+            # No call from here to the second line, nor in the last line: no signal handler comes between.
             taken = fresh[:EVERY]
             del fresh[:EVERY]
             run = array("d", sorted(taken))  # so that the slowest of all are among the last of each run

@@ -1,4 +1,4 @@
-"""What the time-out of a method remembers: bodies that nobody waits for any more (rule O2), and a limit that adapts."""
+"""The memory of a method's time-out: the bodies that were left behind (rule O2), and a limit that adapts."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from .condition import Condition, in_seconds
 
 
 class LeftBehind:
-    """Knows the bodies of one method that were left behind, as long as they live and run.
+    """The bodies of one method that were left behind, as long as they live and run.
 
-    Every step is one operation on a dictionary, so no lock is needed; a body whose event loop was closed is forgotten
+    Every step is one operation on a dictionary, so no lock is needed. A body whose event loop was closed is removed
     when it is collected.
     """
 
     _bodies: dict[ref[Any], None] | None = None
-    # Here, and not in an ``__init__``: most methods never need any. So below.
+    # Class attributes, not set in an ``__init__``: most methods never need them.
     _adaptive: AdaptiveTimeout | None = None
     limit: AdaptiveTimeout | None = None
     """The limit, where it adapts now."""
 
     def adaptive(self, ceiling: float) -> AdaptiveTimeout:
-        """Give the limit as it adapts or would adapt, in seconds, which is *ceiling* at first."""
+        """Return the limit as it adapts or would adapt, in seconds; it begins at *ceiling*."""
         if self._adaptive is None:
             self._adaptive = AdaptiveTimeout(ceiling)
         return self._adaptive
 
     def follow(self, ceiling: float) -> None:
-        """Let the limit adapt from now on, up to *ceiling* in seconds; 0.0: there is none, or it is fixed."""
+        """Adapt the limit from now on, up to *ceiling* in seconds; 0.0: there is no limit, or it is fixed."""
         if not ceiling:
             self._adaptive = self.limit = None
             return
@@ -38,23 +38,23 @@ class LeftBehind:
 
     @property
     def count(self) -> int | None:
-        """How many there are now; ``None`` where there never were any."""
+        """The number of bodies left behind now; ``None`` where there never were any."""
         return len(self._bodies) if self._bodies is not None else None
 
     def add(self, body: object) -> None:
-        """Note that *body* was left behind; whoever calls this asks afterwards whether it has ended meanwhile."""
+        """Record that *body* was left behind; the caller checks afterwards whether it has ended meanwhile."""
         bodies = self._bodies
         if bodies is None:
             bodies = self._bodies = {}
         bodies[ref(body, lambda known: bodies.pop(known, None))] = None
 
     def remove(self, body: object) -> None:
-        """Note that *body* has ended; it need not have been left behind."""
+        """Record that *body* has ended; it need not have been left behind."""
         if self._bodies:
             self._bodies.pop(ref(body), None)
 
     def condition(self, now: float) -> Condition | None:
-        """How the limit stands, where it adapts."""
+        """Return the condition of the limit, where it adapts."""
         limit = self.limit
         if limit is None:
             return None
@@ -63,11 +63,11 @@ class LeftBehind:
         return Condition(words, live={"adaptive": f"limit now {in_seconds(limit.seconds)} of {limit.ceiling:g} s"})
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if it is forgotten: no body goes on."""
+        """Return whether the record can be dropped without loss: no body goes on."""
         return not self._bodies
 
     def keep_only(self, ident: int) -> None:
-        """Forget them all, in the child of a fork: they run in the parent."""
+        """Remove all bodies, in the child of a fork: they run in the parent."""
         if self._bodies is not None:
             self._bodies = {}
         if self._adaptive is not None:

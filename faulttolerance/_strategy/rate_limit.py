@@ -1,13 +1,13 @@
-"""How many calls pass in a window of time; the kinds of window are SmallRye's.
+"""Limits on the number of calls in a window of time; the kinds of window are SmallRye's.
 
-Other than there, a refused call leaves no trace: it neither uses up the limit nor moves the spacing. A caller that
-keeps knocking is let in as soon as one that waits.
+Unlike there, a refused call leaves no trace: it neither uses up the limit nor moves the spacing. A caller that calls
+again and again is admitted as soon as a caller that waits.
 
-Time is counted in whole nanoseconds and never divided, so that no rounding lets a call more through than the limit.
+Time is counted in whole nanoseconds and never divided, so that no rounding admits a call beyond the limit.
 
-Calls that may wait stand in one line (rule RL1). Each is told when its turn comes if all before it are let through, and
-asks again then. Whoever is let through, or gives its turn back, leaves an earlier one to the first in the line, which
-alone is woken for that: it asks again, and does the same for the next.
+Calls that may wait stand in one line (rule RL1). Each call learns when its turn comes if all calls before it are
+admitted, and asks again then. A call that is admitted, or releases its turn, leaves an earlier turn to the first call
+in the line. Only this call is woken: it asks again, and does the same for the next.
 """
 
 from __future__ import annotations
@@ -30,45 +30,45 @@ WindowKind: TypeAlias = Literal["fixed", "rolling", "smooth"]
 
 _PER_SECOND = 1_000_000_000
 _MOST = 1_000_000
-"""So many calls are carried over when a window becomes a rolling one, which keeps a moment for each."""
+"""The most calls that are carried over when a window becomes a rolling one, which keeps a moment for each."""
 GRACE = _PER_SECOND
-"""So long after its longest wait a call that has not asked again is taken for one that never will."""
+"""The time after its longest wait after which a call that has not asked again counts as gone."""
 
 
 class _Window(Protocol):
-    """Moments and lengths are in nanoseconds.
+    """A window that counts admitted calls. Moments and lengths are in nanoseconds.
 
-    Threads read the clock before they get here, so a moment may be a little earlier than the one before; then it finds
+    Threads read the clock before they get here, so a moment may be a little earlier than the one before; then it has
     less room, never more.
     """
 
     limit: int
     length: int
     count: int
-    """Calls that were let through since the current window began; 0 where windows do not follow one another."""
+    """The calls that were admitted since the current window began; 0 where windows do not follow one another."""
     sure_until: float
-    """Up to this moment, in seconds, a call has room if ``count`` is below ``limit``; minus infinity: ask ``due``."""
+    """Up to this moment, in seconds, a call has room if ``count`` is below ``limit``; minus infinity: call ``due``."""
 
     def due(self, now: int, ahead: int = 0) -> int:
-        """The moment from which a call has room after *ahead* others; *now* or earlier: it has room now."""
+        """Return the moment from which a call has room after *ahead* others; *now* or earlier: there is room now."""
         ...
 
     def take(self, now: int, since: int) -> None:
-        """Count a call that is let through, and might have been *since*; only after ``due`` with the same *now*."""
+        """Count an admitted call that had room from *since* on; only after ``due`` with the same *now*."""
 
     def used(self, now: int) -> int:
-        """How much of the limit is used up at the moment, in calls."""
+        """Return the used part of the limit at the moment, in calls."""
         ...
 
     def remember(self, used: int, now: int) -> None:
         """Begin with *used* calls counted, so that a change of the kind of window forgives none."""
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
-        """Take new values, keep what was counted."""
+        """Replace the values; keep the counts."""
 
 
 class _Fixed:
-    """Windows follow one another from the first call on."""
+    """Windows that follow one another from the first call on."""
 
     def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
@@ -116,7 +116,7 @@ class _Fixed:
 
 
 class _Rolling:
-    """In no period as long as the window are more calls let through than the limit."""
+    """A window that moves: no period of its length admits more calls than the limit."""
 
     count = 0
     sure_until = -math.inf
@@ -126,11 +126,11 @@ class _Rolling:
         self.length = length
         self.moments: deque[int] = deque(
             maxlen=min(limit, sys.maxsize)
-        )  # of the newest calls; the oldest leaves by itself
+        )  # of the newest calls; the deque drops the oldest
 
     def due(self, now: int, ahead: int = 0) -> int:
         later, ahead = divmod(ahead, self.limit)
-        before = len(self.moments) + ahead - self.limit  # which call is to be out of the window by then
+        before = len(self.moments) + ahead - self.limit  # index of the call that has to leave the window first
         due = now if before < 0 else self.moments[before] + self.length
         return max(now, due) + later * self.length if later else due
 
@@ -150,7 +150,7 @@ class _Rolling:
 
 
 class _Smooth:
-    """Permits come back one by one, evenly; up to the burst gather while nobody calls, as before the first call."""
+    """Permits that come back singly and evenly; up to the burst gather while nobody calls, as before the first call."""
 
     count = 0
     sure_until = -math.inf
@@ -159,7 +159,8 @@ class _Smooth:
         self.limit = limit
         self.length = length
         self.burst = burst
-        # The moment at which all permits are back, times the limit: whole numbers, where a permit's interval is none.
+        # The moment at which all permits are back, times the limit: a whole number even where a permit's interval is
+        # none.
         self.filled: int | None = None
 
     def due(self, now: int, ahead: int = 0) -> int:
@@ -170,7 +171,7 @@ class _Smooth:
 
     def take(self, now: int, since: int) -> None:
         assert self.filled is not None
-        # A call that waited is woken a little late; were that lost each time, so would be a part of the limit.
+        # A waiting call is woken a little late. Without this correction each delay would lose a part of the limit.
         taken = max(since, now - self.length // self.limit)
         self.filled = max(self.filled, taken * self.limit) + self.length
 
@@ -195,38 +196,41 @@ _KINDS: dict[WindowKind, type[_Fixed | _Rolling | _Smooth]] = {"fixed": _Fixed, 
 
 
 class Place:
-    """A call's place in the line of those that wait for their turn.
+    """A call's place in the line of the calls that wait for their turn.
 
     Args:
-        ident: The thread that leaves it behind in the child of a fork.
-        wake: Lets the call ask again; called from any thread, without a lock.
-        may_block: Whether asking may hold the running thread up, as it waits for the turn anyway.
+        ident: The thread that keeps the place in the child of a fork.
+        wake: Makes the call ask again; called from any thread, without a lock.
+        may_block: Whether asking may block the running thread, which waits for the turn anyway.
     """
 
     __slots__ = ("asks_at", "ident", "is_patient", "may_block", "until", "wake")
 
     patience = 0.0
-    """The number of seconds for which many others wait, too; 0: there is none."""
+    """The number of seconds for which many other calls wait, too; 0: there is none."""
 
     def __init__(self, ident: int, wake: Callable[[], object], may_block: bool = False) -> None:
         self.ident = ident
         self.wake = wake
         self.may_block = may_block
         self.asks_at = 0
-        """When the call is going to ask again by itself."""
+        """The moment at which the call asks again by itself."""
         self.until: int | None = None
-        """When it has waited for as long as it may; ``None`` before it stands in the line."""
+        """The moment at which its longest wait is over; ``None`` before the call stands in the line."""
         self.is_patient: bool | None = None
-        """Whether it is let wait although there may be room: the fleet told it its turn; ``False``: it stands behind
-        another one, and is woken in any case when that leaves; ``None``: its turn is that of the window here."""
+        """Whether the call waits although there may be room: the fleet has announced its turn.
+
+        ``False``: it stands behind another call, and is woken in any case when that call leaves. ``None``: its turn is
+        that of the local window.
+        """
 
 
 class _Line(OrderedDict[Place, None]):
-    """Calls in the order of their turns. Any of them leaves in one step, so that many may be cancelled at once."""
+    """Places in the order of their turns. Any of them leaves in one step, so that many may be cancelled at once."""
 
     @property
     def first(self) -> Place | None:
-        """The one whose turn comes next."""
+        """The place whose turn comes next."""
         while True:
             try:
                 return next(iter(self), None)
@@ -234,11 +238,11 @@ class _Line(OrderedDict[Place, None]):
                 pass
 
     def add(self, place: Place) -> None:
-        """Let *place* stand behind all others."""
+        """Add *place* behind all others."""
         self[place] = None
 
     def number_before(self, place: Place) -> int:
-        """Return how many stand before *place*; all of them where it is not in the line."""
+        """Return how many places stand before *place*; all of them where it is not in the line."""
         if place not in self:
             return len(self)
         return indexOf(self, place)
@@ -248,10 +252,10 @@ class RateLimit:
     """One limit for the calls of all threads. All durations and moments are in seconds of one monotonic clock.
 
     Args:
-        name: Whose limit it is, for the message of a refusal.
-        limit: Calls that are let through in one window.
+        name: The owner of the limit, for the message of a refusal.
+        limit: Calls that are admitted in one window.
         window: The length of the window; more than 0.
-        min_spacing: The shortest time between two calls that are let through.
+        min_spacing: The shortest time between two admitted calls.
         kind: How the window moves.
         max_wait: How long a call may wait for its turn.
         burst: Calls that may come at once after a rest, where the window is smooth; 0: as many as the limit says.
@@ -260,9 +264,9 @@ class RateLimit:
     __slots__ = ("_message", "kind", "last", "lock", "max_wait", "spacing", "waiting", "window")
 
     place = Place
-    """What a call is given that asks."""
+    """The class of the places with which calls ask."""
     follows_fleet: ClassVar = True
-    """Whether a fleet is asked that shares it."""
+    """Whether the limit follows the shared limit of a fleet."""
 
     def __init__(
         self,
@@ -279,16 +283,16 @@ class RateLimit:
         self.window: _Window = _KINDS[kind](limit, ticks(window) or 1, burst or limit)
         self.spacing = ticks(min_spacing)
         self.max_wait = ticks(max_wait)
-        self.last: float | None = None  # guarded by lock: when the newest call was let through
+        self.last: float | None = None  # guarded by lock: when the newest call was admitted
         self.waiting = _Line()  # guarded by lock
-        # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
+        # Reentrant: a signal handler or a finalizer may call the guarded function while its thread holds the lock.
         self.lock = threading.RLock()
 
     def admit(self, now: float) -> None:
-        """Let a call through that must not wait.
+        """Admit a call that must not wait.
 
         Raises:
-            RateLimitException: There were too many; ``retry_after`` is when there may be room, and not before.
+            RateLimitException: There were too many calls; there is no room before ``retry_after``, and perhaps then.
         """
         with self.lock:
             window = self.window
@@ -306,12 +310,12 @@ class RateLimit:
         raise self.refusal(wait_for(now, due))
 
     def ask(self, place: Place, now: float) -> float:
-        """Let a call through (0.0), or give the seconds after which it has to ask again, if it is not woken before.
+        """Return 0.0 for an admitted call, else the seconds after which it asks again, unless it is woken before.
 
         A caller that does not ask again, for whatever reason, calls ``leave``.
 
         Raises:
-            RateLimitException: It was not, or would not be let through within the longest wait.
+            RateLimitException: It was not admitted, or would not be within the longest wait.
         """
         with self.lock:
             moment, ahead = round(now * _PER_SECOND), 0
@@ -336,7 +340,7 @@ class RateLimit:
         return 0.0
 
     def leave(self, place: Place, now: float) -> None:
-        """Give the turn back, or make way after it was taken; any number of times."""
+        """Release the turn, or leave the line after the turn was used; any number of calls is safe."""
         while True:
             with self.lock:
                 self.waiting.pop(place, None)
@@ -349,27 +353,27 @@ class RateLimit:
                 first.asks_at, first.is_patient = moment, None
             try:
                 first.wake()
-            except Exception:  # noqa: BLE001  # nobody is there any more, as with a loop that was closed: on to the next
+            except Exception:  # noqa: BLE001  # the caller is gone, as with a loop that was closed: on to the next
                 place = first
             else:
                 return
 
     def cut_short(self, place: Place, now: float, seconds: float, left: float) -> float:
-        """Refuse a call that would wait for *seconds*, and has *left* seconds to its nearest deadline.
+        """Reject a call that would wait for *seconds*, beyond the *left* seconds to its nearest deadline.
 
         Raises:
-            RateLimitException: At once, for it would wait in vain.
+            RateLimitException: At once, because the wait would be in vain.
         """
         raise self.refusal(seconds)
 
     def refusal(self, wait: float) -> RateLimitException:
-        """Give what a call is told that could be let through in *wait* seconds."""
+        """Return the exception for a call that could be admitted in *wait* seconds."""
         return RateLimitException(self._message, wait)
 
     def count(self, at: float) -> None:
-        """Count a call that the fleet has let through, *at* that moment or a little later.
+        """Count a call that the fleet has admitted, *at* that moment or a little later.
 
-        What is told in the order in which the fleet decided is never counted later than it was there.
+        Calls that are counted in the order in which the fleet decided are never counted later than in the fleet.
         """
         with self.lock:
             moment = ticks(at)
@@ -378,7 +382,7 @@ class RateLimit:
             self.last = at if self.last is None else max(self.last, at)
 
     def condition(self, now: float) -> Condition:
-        """How it stands."""
+        """Return the condition of the limit."""
         with self.lock:
             moment = ticks(now)
             due = self.due_locked(moment)
@@ -386,7 +390,7 @@ class RateLimit:
         return Condition(f"{used} let through in its window", is_impaired=due > moment)
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if it is forgotten: no call that was let through still counts, and none waits."""
+        """Return whether the limit can be dropped without loss: no admitted call still counts, and none waits."""
         with self.lock:
             moment = ticks(now)
             is_spaced = self.last is None or ticks(self.last) + self.spacing <= moment
@@ -402,7 +406,7 @@ class RateLimit:
         max_wait: float = 0.0,
         burst: int = 0,
     ) -> None:
-        """Take new values; calls that were let through still count, and those that wait go on."""
+        """Replace the values; admitted calls still count, and waiting calls go on."""
         with self.lock:
             moment = ticks(now)
             length = ticks(window) or 1
@@ -417,13 +421,13 @@ class RateLimit:
                 if used:
                     renewed.remember(used, moment)
             self.kind = kind
-            self.window = renewed  # last, and another one: by that it is seen that values changed
+            self.window = renewed  # last, and a new object: by that callers see that the values changed
             if (first := self.waiting.first) is not None:
-                first.is_patient = None  # what it was told was said of the old ones
+                first.is_patient = None  # the fleet's answer was about the old values
         self.leave(NOBODY, now)
 
     def due_locked(self, moment: int, ahead: int = 0) -> int:
-        """Return when a call may be let through after *ahead* others."""
+        """Return when a call may be admitted after *ahead* others."""
         due = self.window.due(moment, ahead)
         if not self.spacing or self.last is None:
             return due
@@ -433,7 +437,7 @@ class RateLimit:
         return max(due, first)
 
     def ahead_of_locked(self, place: Place) -> int:
-        """Count those that come first; who was forgotten is the last one."""
+        """Return the number of places before *place*; a place that was dropped counts as the last."""
         return self.waiting.number_before(place)
 
     def _forget_overdue_locked(self, moment: int) -> None:
@@ -450,12 +454,12 @@ NOBODY = Place(0, lambda: None)
 
 
 def ticks(seconds: float) -> int:
-    """Give *seconds* as the nanoseconds that are counted here."""
+    """Convert *seconds* to the whole nanoseconds in which this module counts."""
     return round(seconds * _PER_SECOND)
 
 
 def wait_for(now: float, due: int) -> float:
-    """Seconds after which a caller that adds them to *now* has surely reached *due*."""
+    """Return the seconds after which a caller that adds them to *now* has surely reached *due*."""
     moment = due / _PER_SECOND
     while ticks(moment) < due:
         moment = math.nextafter(moment, math.inf)

@@ -1,4 +1,4 @@
-"""Whether to call again, and after how long (specification, chapter Retry Policy)."""
+"""The decision whether another attempt follows, and after how long (specification, chapter Retry Policy)."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _FOR_EVER: Final = math.inf
 
 
 class Unasked(Enum):
-    """No predicate was asked yet."""
+    """The placeholder for the answer of a predicate that was not called yet."""
 
     UNASKED = "unasked"
 
 
 UNASKED: Final = Unasked.UNASKED
 Answer: TypeAlias = bool | Unasked | None
-"""What a predicate says; ``None`` where it cannot say."""
+"""The answer of a predicate; ``None`` where it has none."""
 
 Predicate: TypeAlias = Callable[[Any], bool | Awaitable[bool]]
-"""Of the application; what gives something to await is for ``consult``."""
+"""A predicate of the application; ``consult`` handles an awaitable answer."""
 
 
 class Predicates:
-    """What the application says of the outcomes of attempts; one that raises says nothing, which counts as false.
+    """The application's predicates on the outcomes of attempts; a predicate that raises has no answer, which is false.
 
     Args:
         exception: The predicate on an ``Exception``, if there is one.
-        result: The predicate on what was returned, if there is one.
-        source: The decorator that gave them, for people.
-        tell: Told of one that raises, or gives what is to be awaited where nothing does.
+        result: The predicate on the returned result, if there is one.
+        source: The decorator that declared them, for people.
+        tell: Called when a predicate raises, or returns an awaitable where nothing awaits it.
     """
 
     __slots__ = ("_source", "_tell", "exception", "result")
@@ -52,11 +52,11 @@ class Predicates:
 
     @property
     def all(self) -> tuple[Predicate, ...]:
-        """Those that there are."""
+        """The predicates that exist."""
         return tuple(one for one in (self.exception, self.result) if one is not None)
 
     def ask(self, failure: BaseException | None, result: object) -> bool | None:
-        """Ask about an attempt; ``None`` where the predicate cannot say."""
+        """Return the answer on an attempt; ``None`` where the predicate has none."""
         predicate = self._predicate(failure)
         try:
             if predicate is None:
@@ -74,7 +74,7 @@ class Predicates:
             del failure  # its traceback may hold this frame
 
     async def consult(self, failure: BaseException | None, result: object) -> bool | None:
-        """Ask as ``ask`` does, where the answer may have to be awaited."""
+        """Return the same as ``ask``, where the answer may have to be awaited."""
         predicate = self._predicate(failure)
         try:
             if predicate is None:
@@ -88,7 +88,7 @@ class Predicates:
             del failure  # as above
 
     def _predicate(self, failure: BaseException | None) -> Predicate | None:
-        """Return what is asked about an attempt; nothing is about control flow."""
+        """Return the predicate that judges an attempt; none judges control flow."""
         return self.result if failure is None else self.exception if isinstance(failure, Exception) else None
 
     def _report(self, failure: BaseException | None, mistake: Exception) -> None:
@@ -97,53 +97,54 @@ class Predicates:
 
 
 _NO_PREDICATES: Final = Predicates(None, None, "@retry_when", unheard)
-"""Those of every retry that has none."""
+"""The predicates of every retry that has none."""
 
 
 class Stop(Enum):
-    """Why there is no further attempt."""
+    """The reason why there is no further attempt."""
 
     NOT_RETRYABLE = "not retryable"
-    """The failure is not one to retry, or the application's back-off said so."""
+    """The failure is not to be retried, or the application's back-off ended the retries."""
     MAX_RETRIES_REACHED = "max_retries reached"
     MAX_DURATION_REACHED = "max_duration reached"
     DEADLINE = "deadline of an enclosing call"
     """The delay would reach the deadline of an enclosing call."""
     PREDICATE_FAILED = "the exception predicate failed"
     LEFT = "the loop was left"
-    """The attempt is a block that ended its loop, and that only then was found to have ended late."""
+    """The attempt is a block that ended its loop, and only then was found to have ended late."""
     TOLD_TOO_LONG = "told to wait longer than honor_retry_after allows"
     TOLD_PAST_MAX_DURATION = "told to wait past max_duration"
     BUDGET_SPENT = "retry budget spent"
     VETOED = "vetoed"
-    """The application says so, in words of its own."""
+    """The application decided so, and gave its reason in words of its own."""
 
 
 class Told(NamedTuple):
     """The answers of functions of the application about the next delay, where they were awaited."""
 
     delay: float | None
-    """What the back-off gives, in seconds; negative: stop; ``None`` where it is not the application's."""
+    """The delay of the application's back-off, in seconds; negative: stop; ``None`` where the back-off is built in."""
     wait: float | None
-    """The seconds to wait that the failure asks for; ``None`` where it says nothing."""
+    """The seconds to wait that the failure states; ``None`` where it states none."""
 
 
 class Retry:
-    """Decides after each attempt; keeps nothing between calls. All durations are in seconds.
+    """The decision after each attempt; it keeps nothing between calls. All durations are in seconds.
 
     Args:
         max_retries: Attempts after the first; -1 for no limit.
-        max_duration: No retry is begun this long after the call began, or later; 0 for no limit.
+        max_duration: No retry starts this long after the call began, or later; 0 for no limit.
         back_off: The delays.
         jitter: Each delay of a back-off that draws none itself is varied by at most this much.
         retry_on: Failures to retry.
         abort_on: Failures never to retry.
         exception_predicate: Replaces *retry_on* and *abort_on* for every ``Exception``; control flow is never retried.
         result_predicate: True for a result that is retried as if the attempt had failed.
-        tell: Told of a predicate that raises, or gives what is to be awaited where nothing does; it counts as false.
-        retry_after: Asks failures how long to wait; what they say replaces a shorter delay.
-        gives_result: Whether a result that was refused to the end comes out, and no exception in its place.
-        is_remembered: Whether good results are remembered by who stands around.
+        tell: Called when a predicate raises, or returns an awaitable where nothing awaits it; the predicate is false
+            then.
+        retry_after: Reads how long failures say to wait; a longer wait replaces the delay.
+        gives_result: Whether a result that was refused to the end is returned, and no exception raised in its place.
+        is_remembered: Whether a fallback outside remembers good results.
     """
 
     __slots__ = (
@@ -187,36 +188,36 @@ class Retry:
         self.back_off = back_off
         self.jitter = jitter if back_off.has_jitter else 0.0
         self.fixed_delay = back_off.steps[0] if type(back_off) is BackOff and len(back_off.steps) == 1 else None
-        """The delay, before jitter, where it is the same each time; else ``begin`` gives the delays of a call."""
+        """The delay, before jitter, where it is the same each time; else ``begin`` returns the delays of a call."""
         self.is_random = self.jitter > 0 or back_off.is_random
         """Whether a decision needs a random number."""
         has_predicate = exception_predicate is not None or result_predicate is not None
         is_plain = not (self.is_random or has_predicate or retry_after is not None)
         self.plain_delay = self.fixed_delay if is_plain else None
-        """The delay where nothing varies it, and nothing of the application is asked: most retries are such."""
+        """The delay where nothing varies it, and no function of the application is called, as in most retries."""
         self.retry_on = retry_on
         self.abort_on = abort_on
         self.retry_after = retry_after
         self.gives_result = gives_result
         self.is_remembered = is_remembered
-        # Most failures are retried by one test. No class here has a say of its own on what is one of its instances.
+        # Most failures are retried by one test. These plain classes do not override ``isinstance``.
         is_sure = exception_predicate is None and not abort_on and all(map(_is_plain, retry_on))
         self._surely = retry_on if is_sure else ()
         self._predicates = _NO_PREDICATES
         if has_predicate:
             self._predicates = Predicates(exception_predicate, result_predicate, "@retry_when", tell)
         self.result_predicate = result_predicate
-        """What results are refused by, if anything is."""
+        """The predicate by which results are refused, if there is one."""
         self.consults = False
-        """Whether a predicate or what decides on delays may have to be awaited; only where calls are."""
+        """Whether a predicate or a function that decides on delays may have to be awaited; only where calls are."""
         self.is_alone = True
         """Whether no failure came yet that another guard, inside, had retried."""
         self.is_shared = False
-        """Whether several guards decide by it."""
+        """Whether several guards decide by this object."""
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
-        """Those that there are."""
+        """The predicates that exist."""
         return self._predicates.all
 
     @property
@@ -225,7 +226,7 @@ class Retry:
         return self.retry_after is not None or isinstance(self.back_off, CustomBackOff)
 
     def beside_another(self) -> Retry:
-        """Give what the guard decides by from now on to which a failure came that another guard had retried."""
+        """Return the retry that a guard uses from now on, after a failure that another guard had retried."""
         from copy import copy
 
         retry = copy(self) if self.is_shared else self
@@ -233,7 +234,7 @@ class Retry:
         return retry
 
     def begin(self) -> Delays:
-        """The delays of one guarded call, to be made at its first failure and given to every decision on that call."""
+        """Return the delays of one guarded call, for all decisions on it; called at the first failure of the call."""
         return self.back_off.begin()
 
     def after_failure(
@@ -248,19 +249,19 @@ class Retry:
         told: Told | None = None,
         is_refusal: bool = False,
     ) -> float | Stop:
-        """The seconds to wait before the next attempt, or why there is none.
+        """Return the seconds to wait before the next attempt, or why there is none.
 
         The order is the specification's: abort_on, retry_on, max_retries, max_duration; then the enclosing deadline.
 
         Args:
-            error: What the attempt raised.
-            attempt: How many attempts were made, this one included.
+            error: The exception of the attempt.
+            attempt: How many attempts were made, this attempt included.
             elapsed: How long ago the call began.
-            remaining: How far away the deadline of an enclosing call is; None where there is none.
+            remaining: The time to the deadline of an enclosing call; None where there is none.
             random: A number from [0, 1), where a decision needs one.
-            delays: What ``begin`` gave for this call; needed only for a back-off with a memory.
-            answer: What ``consult`` said of *error*, where that was awaited.
-            told: What ``foresee`` said of the delay, where that was awaited.
+            delays: The delays that ``begin`` returned for this call; needed only for a back-off with a memory.
+            answer: The answer of ``consult`` on *error*, where that was awaited.
+            told: The answer of ``foresee`` on the delay, where that was awaited.
             is_refusal: Whether *error* stands for a result that ``result_predicate`` refused: only limits hold then.
         """
         if (stop := self._stop(error, attempt, elapsed, answer, is_refusal)) is not None:
@@ -280,7 +281,7 @@ class Retry:
     def _varied_delay(
         self, error: BaseException, attempt: int, random: float, delays: Delays | None, told: Told | None
     ) -> tuple[float, bool] | Stop:
-        """Return the delay, and whether *error* asks for it, or why there is none; the limits on it aside."""
+        """Return the delay and whether *error* states it, or why there is none, apart from the limits on it."""
         delay = self.fixed_delay
         if delay is None and told is not None:
             delay = told.delay
@@ -308,9 +309,9 @@ class Retry:
         answer: Answer,
         is_refusal: bool,
     ) -> Told | None:
-        """Ask functions of the application about the next delay, where they may have to be awaited.
+        """Return the answers of the application's functions on the next delay, where they may have to be awaited.
 
-        ``None`` where *error* ends the retries whatever they say; the arguments are those of ``after_failure``.
+        ``None`` where *error* ends the retries whatever the answers are; the arguments are those of ``after_failure``.
         """
         if self._stop(error, attempt, elapsed, answer, is_refusal) is not None:
             return None
@@ -320,7 +321,7 @@ class Retry:
     def _stop(
         self, error: BaseException, attempt: int, elapsed: float, answer: Answer, is_refusal: bool
     ) -> Stop | None:
-        """Why nothing follows *error*, whatever the delay; ``None``: something may."""
+        """Return why no attempt follows *error*, whatever the delay; ``None``: an attempt may follow."""
         if not isinstance(error, self._surely) and not is_refusal:
             if self._predicates.exception is None:
                 answer = matches(error, self.retry_on, self.abort_on)
@@ -335,13 +336,13 @@ class Retry:
         return None
 
     def refuses(self, result: object, answer: Answer = UNASKED) -> bool:
-        """Whether *result* is retried as if the attempt had failed; *answer* as in ``after_failure``."""
+        """Return whether *result* is retried as if the attempt had failed; *answer* as in ``after_failure``."""
         if self.result_predicate is None:
             return False
         return bool(self._predicates.ask(None, result) if answer is UNASKED else answer)
 
     async def consult(self, failure: BaseException | None, result: object) -> Answer:
-        """Ask the predicate about an attempt, where predicates may have to be awaited."""
+        """Return the predicate's answer on an attempt, where predicates may have to be awaited."""
         return await self._predicates.consult(failure, result)
 
 
@@ -353,7 +354,7 @@ def _is_plain(one: object) -> bool:
 def shared_retry(
     max_retries: int, max_duration: float, back_off: BackOff, jitter: float, retry_on: Classes, abort_on: Classes
 ) -> Retry:
-    """Give what decides for all guards with these values; most guards retry as others do."""
+    """Return the retry that is shared by all guards with these values; most guards have equal values."""
     retry = Retry(max_retries, max_duration, back_off, jitter, retry_on, abort_on)
     retry.is_shared = True
     return retry

@@ -1,4 +1,4 @@
-"""How long a failure says to wait: refusals of our own, HTTP's ``Retry-After``, gRPC's ``RetryInfo``."""
+"""The wait that a failure states: refusals by policies, HTTP's ``Retry-After``, gRPC's ``RetryInfo``."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _GRPC_RETRY_INFO: Final = "google.rpc.retryinfo-bin"
 
 
 class RetryAfter:
-    """Asks failures how long to wait. Whatever goes wrong meanwhile is told, and counts as nothing said.
+    """A reader of the waits that failures state. An error meanwhile is reported, and counts as no statement.
 
     Args:
         max_delay: No wait is longer, in seconds; 0 for no limit.
-        read: Asked instead of ``said_by``; gives seconds, a ``timedelta`` or ``None``.
-        wall_time: Gives the seconds since 1970, for dates.
-        tell: Told of what went wrong.
+        read: Called instead of ``said_by``; returns seconds, a ``timedelta`` or ``None``.
+        wall_time: Returns the seconds since 1970, for dates.
+        tell: Called with an error that occurred.
     """
 
     __slots__ = ("_read", "_tell", "_wall_time", "max_delay")
@@ -46,7 +46,7 @@ class RetryAfter:
         self._tell = tell
 
     def said(self, failure: BaseException) -> float | None:
-        """Seconds to wait as *failure* says; ``None`` where it says nothing."""
+        """Return the seconds to wait that *failure* states; ``None`` where it states none."""
         try:
             answer = self._asked(failure)
             if hasattr(answer, "__await__"):
@@ -61,7 +61,7 @@ class RetryAfter:
             del failure  # the traceback of a failure may hold this frame
 
     async def said_later(self, failure: BaseException) -> float | None:
-        """Say the same where the answer may have to be awaited."""
+        """Return the same as ``said``, where the answer may have to be awaited."""
         try:
             answer = self._asked(failure)
             return _seconds(await answer if isinstance(answer, Awaitable) else answer)
@@ -80,7 +80,7 @@ class RetryAfter:
 
 
 def said_by(failure: BaseException, now: float) -> float | None:
-    """Seconds to wait as *failure* says at *now*, seconds since 1970; ``None`` where it says nothing.
+    """Return the seconds to wait that *failure* states at *now*, seconds since 1970; ``None`` where it states none.
 
     Headers are those of ``failure.response``, of the failure itself, or of a result that was refused.
     """
@@ -105,7 +105,7 @@ def _seconds(answer: Any) -> float | None:
 
 
 def _header(headers: Any) -> str:
-    """Find the header, also in a mapping that tells capital letters from others."""
+    """Return the header's text, also from a mapping that distinguishes capital letters."""
     for name in ("Retry-After", "retry-after"):
         value = headers.get(name)
         if value is not None:
@@ -146,14 +146,14 @@ def _of_metadata(metadata: Any) -> float | None:
 
 
 def _duration(message: bytes) -> float:
-    """Read a google.protobuf.Duration; a negative one says nothing more than 0."""
+    """Read a google.protobuf.Duration; a negative duration counts as 0."""
     parts = dict(_fields(message))
     seconds, nanos = parts.get(1, 0), parts.get(2, 0)
     return 0.0 if seconds >= 1 << 63 else seconds + nanos / 1e9
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Give the fields of a message of protobuf, each with its number: whole numbers, and bytes.
+    """Yield the fields of a protobuf message, each with its number; values are whole numbers and bytes.
 
     Raises:
         ValueError, IndexError: If it is no such message.

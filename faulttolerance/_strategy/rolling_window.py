@@ -13,15 +13,15 @@ _NO_RESULTS = bytearray()
 
 
 class RollingWindow:
-    """Remembers which of the last *size* results were failures; every step costs the same, whatever the size.
+    """The last *size* results, each a success or a failure; every step costs the same, whatever the size.
 
-    Not safe under threads: the circuit breaker's lock covers it.
+    It is not safe under threads: the circuit breaker's lock protects it.
     """
 
     __slots__ = ("_next", "_results", "failures", "is_full", "size")
 
     expires: ClassVar = 0.0
-    """After how many seconds a result leaves; 0 where none leaves by the passing of time."""
+    """The seconds after which a result leaves; 0 where none leaves by the passing of time."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -30,13 +30,13 @@ class RollingWindow:
         """Whether *size* results were recorded; before that the circuit's state is not assessed."""
         # 1 is a failure; grows up to the size, then a ring. Nothing before the first result.
         self._results: bytearray = _NO_RESULTS
-        self._next = 0  # where the next result goes once the ring is full: on the oldest one
+        self._next = 0  # where the next result goes once the ring is full: on the oldest result
 
     results = property(attrgetter("size"))
-    """How many results there are once it is full."""
+    """The number of results once the window is full."""
 
     def record(self, failed: bool, now: float = 0.0) -> None:
-        """Add a result; the oldest one leaves when the window is full."""
+        """Add a result; the oldest result leaves when the window is full."""
         results = self._results
         if self.is_full:
             at = self._next
@@ -64,11 +64,11 @@ class RollingWindow:
         self.is_full = len(self._results) == self.size
 
     def held(self, now: float) -> tuple[int, int]:
-        """How many results there are, and how many failures among them."""
+        """Return the number of results, and of failures among them."""
         return len(self._results), self.failures
 
     def newest(self, count: int) -> list[bool]:
-        """The last *count* results, or all that there are, oldest first."""
+        """Return the last *count* results, or all that there are, oldest first."""
         return list(map(bool, (self._results[self._next :] + self._results[: self._next])[-count:]))
 
 
@@ -76,17 +76,17 @@ _GRAINS: Final = 1000
 
 
 class TimeWindow:
-    """Remembers how many of the results of the last seconds were failures.
+    """The number of results of the last seconds, and of failures among them.
 
-    Results that come within a thousandth of the window after another one leave together with that one: so the memory
-    is bounded, however many calls there are. Every step costs the same, but that what has left is forgotten.
+    Results that come within a thousandth of the window after another result leave together with it, so the memory is
+    bounded, however many calls there are. Every step costs the same, except for the removal of old results.
 
-    Not safe under threads: the circuit breaker's lock covers it. The counts of what leaves are differences of counts
-    from the beginning, so that no interruption between two steps makes them wrong for longer than the window.
+    It is not safe under threads: the circuit breaker's lock protects it. The counts are differences of totals from the
+    beginning, so that no interruption between two steps makes them wrong for longer than the window.
 
     Args:
-        size: With how many results it is full.
-        expires: After how many seconds a result leaves.
+        size: The number of results with which it is full.
+        expires: The seconds after which a result leaves.
     """
 
     __slots__ = ("_entries", "_failed", "_recorded", "expires", "failures", "results", "size")
@@ -95,7 +95,7 @@ class TimeWindow:
         self.size = size
         self.expires = expires
         self.results = 0
-        """How many results there are, as of the last one."""
+        """The number of results, as of the last one."""
         self.failures = 0
         self._recorded = 0
         self._failed = 0
@@ -107,7 +107,7 @@ class TimeWindow:
         return self.results >= self.size
 
     def record(self, failed: bool, now: float) -> None:
-        """Add a result; those that are too old leave."""
+        """Add a result; results that are too old leave."""
         entries = self._entries
         if not entries or now - entries[-1][0] > self.expires / _GRAINS:
             entries.append((now, self._recorded, self._failed))
@@ -116,7 +116,7 @@ class TimeWindow:
         self.held(now)
 
     def resize(self, size: int, expires: float, now: float) -> None:
-        """Change how many are needed, and how long they count; those that are younger stay."""
+        """Change how many results are needed, and how long they count; younger results stay."""
         self.size = size
         self.expires = expires
         self.held(now)
@@ -128,7 +128,7 @@ class TimeWindow:
         self.failures = self._failed - failed
 
     def held(self, now: float) -> tuple[int, int]:
-        """How many results there are at a moment, and how many failures among them."""
+        """Return the number of results at a moment, and of failures among them."""
         entries = self._entries
         while entries and entries[0][0] + self.expires < now:
             entries.popleft()
@@ -136,7 +136,7 @@ class TimeWindow:
         return self.results, self.failures
 
     def newest(self, count: int) -> list[bool]:
-        """The last *count* results, or all that there are, oldest first; those of one moment failed last."""
+        """Return the last *count* results, or all, oldest first; of the results of one moment, failures come last."""
         found: list[bool] = []
         recorded, failed = self._recorded, self._failed
         for _, recorded_before, failed_before in reversed(self._entries):

@@ -1,4 +1,4 @@
-"""A bulkhead as those see it who never wait for a permit."""
+"""The view of a bulkhead for attempts that never wait for a permit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["UnqueuedBulkhead"]
 
 
 class UnqueuedBulkhead:
-    """A bulkhead that lets in whom it has a permit for, and lets nobody wait; as hedges see it (rule H2).
+    """A bulkhead that admits an attempt while a permit is free, and lets none wait; hedges use it (rule H2).
 
     Args:
-        bulkhead: Holds the permits, and has the queue of those that do wait.
+        bulkhead: Holds the permits, and has the queue of the attempts that do wait.
     """
 
     __slots__ = ("_bulkhead",)
@@ -32,27 +32,27 @@ class UnqueuedBulkhead:
 
     @property
     def limit(self) -> int:
-        """How many may run before it is asked."""
+        """The number of attempts that may run before ``enter`` has to be called."""
         return self._bulkhead.limit
 
     @property
     def waiting(self) -> Collection[object]:
-        """Those that wait, which came another way."""
+        """The attempts that wait, which came another way."""
         return self._bulkhead.waiting
 
     def enter(self, waiter: Waiter) -> Any:
-        """Take a permit for *waiter*, which does not wait.
+        """Acquire a permit for *waiter*, which does not wait.
 
         Raises:
-            BulkheadException: None is free.
+            BulkheadException: No permit is free.
         """
         waiter.wake = None
         return self._bulkhead.enter(waiter)
 
     def release(self, attempt_id: Hashable) -> None:
-        """Give back a permit, or the place of one that waits."""
+        """Release a permit, or the place of an attempt that waits."""
         self._bulkhead.release(attempt_id)
 
     def admit_waiters(self) -> None:
-        """Let those go on that wait."""
+        """Grant the free permits to the attempts that wait."""
         self._bulkhead.admit_waiters()

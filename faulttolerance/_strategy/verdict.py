@@ -1,4 +1,4 @@
-"""What the end of an attempt means: to exception sets, to the breaker or the gate in its place, to a deadline."""
+"""The meaning of an attempt's end: for exception sets, for a gate, for a deadline."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from ..exceptions import TimeoutException
 __all__ = ["FAILURE", "NEUTRAL", "SUCCESS", "Classes", "Verdict", "contains", "matches", "never_match", "verdict_on"]
 
 Classes = tuple[type[BaseException], ...]
-"""An exception set: classes, and what ``isinstance`` takes for one (``caused_by``)."""
+"""An exception set: classes, and other objects that ``isinstance`` accepts as a class (``caused_by``)."""
 
 _control_flow: Classes = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 def never_match(*classes: type[BaseException]) -> None:
-    """Declare control flow: no set contains an error of these classes, not even one that names them.
+    """Declare classes as control flow: no set contains an error of these classes, not even a set that names them.
 
-    For whoever defines or first imports such a class; the three built-in ones need no declaration.
+    For the module that defines or first imports such a class; the three built-in classes need no declaration.
     """
     global _control_flow
     _control_flow = tuple(dict.fromkeys(_control_flow + classes))
 
 
 def contains(classes: Classes, error: BaseException) -> bool:
-    """Whether *error* is an instance of one of *classes*, or a group of nothing else.
+    """Return whether *error* is an instance of one of *classes*, or a group of such instances only.
 
     An error that is no ``Exception`` is contained only where its own class is named, or a base of it that is no
     ``Exception`` either; ``BaseException`` names everything and therefore nothing.
@@ -41,14 +41,14 @@ def contains(classes: Classes, error: BaseException) -> bool:
 
 
 def matches(error: BaseException, include: Classes, exclude: Classes = ()) -> bool:
-    """Whether *include* contains *error* and *exclude* does not."""
+    """Return whether *include* contains *error* and *exclude* does not."""
     if not (isinstance(error, Exception) and isinstance(error, include)) and not contains(include, error):
         return False
     return not (exclude and contains(exclude, error))
 
 
 def _contains_members(classes: Classes, group: BaseExceptionGroup[BaseException]) -> bool:
-    """Whether *classes* contain every member of *group*; a loop, because groups may be nested without end."""
+    """Return whether *classes* contain every member of *group*; a loop, because groups may be nested without end."""
     members = [*group.exceptions]
     while members:
         member = members.pop()
@@ -65,20 +65,20 @@ class Verdict(Enum):
     SUCCESS = "success"
     FAILURE = "failure"
     NEUTRAL = "neutral"
-    """Not at all: the attempt ended by control flow and says nothing about the callee."""
+    """No verdict: the attempt ended by control flow, which is no evidence about the callee."""
 
 
-# Module constants, because an attribute of the enumeration costs a look-up more on a path that runs for every failure.
+# Module constants: an attribute of the enumeration costs one more look-up, on a path that runs for every failure.
 SUCCESS: Final = Verdict.SUCCESS
 FAILURE: Final = Verdict.FAILURE
 NEUTRAL: Final = Verdict.NEUTRAL
 
 
 def verdict_on(error: BaseException, fail_on: Classes, skip_on: Classes, fails: bool | None = False) -> Verdict:
-    """Judge an attempt that raised *error* (specification: *skip_on* goes before *fail_on*, the rest is success).
+    """Return the verdict on an attempt that raised *error*.
 
-    An error that is no ``Exception`` is neutral unless one of the sets names it. *fails* is what a predicate says that
-    stands beside *fail_on*.
+    Specification: *skip_on* goes before *fail_on*, the rest is success. An error that is no ``Exception`` is neutral
+    unless one of the sets names it. *fails* is the answer of a predicate that stands beside *fail_on*.
     """
     if skip_on and contains(skip_on, error):
         return SUCCESS
@@ -88,9 +88,9 @@ def verdict_on(error: BaseException, fail_on: Classes, skip_on: Classes, fails: 
 
 
 def is_late(error: BaseException | None, ended: float, due: float, is_own: bool, was_interrupted: bool) -> bool:
-    """Whether an attempt came too late for its deadline; the arguments are those of ``deadline_outcome``.
+    """Return whether an attempt came too late for its deadline; the arguments are those of ``deadline_outcome``.
 
-    Control flow passes as it is, however late (rule R0), but for the interruption by this very deadline.
+    Control flow passes as it is, however late (rule R0), except for the interruption by this very deadline.
     """
     if is_own or (error is not None and not isinstance(error, Exception)):
         return is_own
@@ -107,14 +107,14 @@ def deadline_outcome(
     is_own: bool = False,
     was_interrupted: bool = False,
 ) -> BaseException | None:
-    """Decide the outcome of an attempt with a deadline: *error*, nothing, or a ``TimeoutException`` with a note.
+    """Return the outcome of an attempt with a deadline: *error*, ``None``, or a ``TimeoutException`` with a note.
 
     Args:
-        error: What the body raised; ``None``: it returned.
-        ended: When the body ended.
-        due: When the deadline passed, or will.
-        message: Gives what a ``TimeoutException`` is to say.
-        why: Gives why nothing interrupted a body that ended late, or an empty text.
+        error: The exception of the body; ``None``: it returned.
+        ended: The moment at which the body ended.
+        due: The moment of the deadline, past or future.
+        message: Returns the message of a ``TimeoutException``.
+        why: Returns why nothing interrupted a body that ended late, or an empty text.
         is_own: Whether *error* is the interruption by this deadline, whatever the clock says.
         was_interrupted: Whether this deadline interrupted the body, which may have gone on.
     """

@@ -1,4 +1,4 @@
-"""Waking those whose wait is over, each of them whatever happens: a lost wake-up is a call that never ends."""
+"""Wake-ups of waiting calls, each of them whatever happens: a lost wake-up is a call that never ends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["wake_all"]
 
 
 class Waiting(Protocol):
-    """Whoever waits."""
+    """A call that waits."""
 
     @property
     def wake(self) -> Callable[[], object] | None:
-        """Wakes it, from any thread; called without a lock, seldom more than once. ``None``: it never waits."""
+        """Wakes the call, from any thread, without a lock, seldom more than once; ``None``: the call never waits."""
         ...
 
 
@@ -21,21 +21,21 @@ W = TypeVar("W", bound=Waiting)
 
 
 def wake_all(woken: list[W], leave: Callable[[W], object]) -> None:
-    """Wake all of *woken*, in order, and take each out once it has heard of it.
+    """Wake all of *woken*, in order, and remove each from the list once it is woken.
 
-    *leave* is called for one whom nobody can wake any more, as with a loop that was closed: what it got goes on to the
-    next. Control flow comes out once all were woken.
+    *leave* is called for a call that cannot be woken any more, as with a loop that was closed: its permit or turn goes
+    on to the next. Control flow is raised again once all were woken.
     """
     while woken:
         waiting = woken[0]
         try:
             if waiting.wake is not None:
                 waiting.wake()
-        except Exception:  # noqa: BLE001  # nobody is there any more
+        except Exception:  # noqa: BLE001  # the caller is gone
             del woken[0]
             leave(waiting)
         except BaseException:
-            # Not the one's who waits: this thread was interrupted, perhaps before that one heard of it.
+            # Not the waiter's error: this thread was interrupted, perhaps before it woke the waiter.
             wake_all(woken, leave)
             raise
         else:

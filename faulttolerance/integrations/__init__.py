@@ -1,4 +1,4 @@
-"""Guards in what services are built with: one module for each framework or client, which imports it.
+"""Guards for frameworks and clients of services: one module for each, which imports the framework or client.
 
-All of them stand on the public names of the package, as an application would.
+All modules use the public names of the package only, as an application would.
 """

@@ -1,4 +1,4 @@
-"""No retry inside an ``atomic`` block of Django."""
+"""The ban on retries inside an ``atomic`` block of Django."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ._transactions import Failures, failures, refuse_retries
 __all__ = ["refuse_retries_in_atomic"]
 
 _not_retried: list[Failures] = []
-"""The failures after which nothing follows, once that was said."""
+"""The failures after which no attempt follows, once they were declared."""
 
 
 def refuse_retries_in_atomic(*, no_retry_on: ExceptionSet = Exception) -> None:
-    """Make no further attempt of any guard while an ``atomic`` block is open on this thread, of any database.
+    """Forbid further attempts of any guard while an ``atomic`` block is open on this thread, of any database.
 
-    What an attempt did before it failed is still in the transaction, and would be there twice; after an error of the
-    database the transaction takes no more queries at all. The failure comes out at once, with a note that says so, and
-    leaves the block, which rolls back. Call it once, as in ``AppConfig.ready``; the last call counts. The block that
-    ``TestCase`` puts around each test is none.
+    The effects of a failed attempt are still in the transaction, and another attempt would repeat them; after an error
+    of the database the transaction accepts no more queries at all. The failure propagates at once, with a note that
+    explains this, and leaves the block, which rolls back. Call the function once, as in ``AppConfig.ready``; the last
+    call counts. The block that ``TestCase`` puts around each test does not count.
 
     Args:
         no_retry_on: The failures that this concerns: ``django.db.Error`` for those of databases alone, ``()`` for none.

@@ -24,8 +24,8 @@ _Continuation = Callable[[Any, Any], Any]
 class AsyncGuardedCalls(list[Any]):
     """The same as ``GuardedCalls`` for ``grpc.aio``: four interceptors that share one guard.
 
-    ``grpc.aio.insecure_channel(target, interceptors=AsyncGuardedCalls())``, or ``[*AsyncGuardedCalls(), other]``. Calls
-    with a stream of requests are only let begin by the guard; the others end it as those of ``GuardedCalls`` do.
+    ``grpc.aio.insecure_channel(target, interceptors=AsyncGuardedCalls())``, or ``[*AsyncGuardedCalls(), other]``. The
+    guard only admits the start of calls with a stream of requests; for other calls it ends as in ``GuardedCalls``.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class AsyncGuardedCalls(list[Any]):
 
 
 class _Guarded:
-    """What the four kinds share."""
+    """The common part of the four kinds."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms

@@ -19,19 +19,19 @@ _CODES = {
 }
 _NO_MORE: Any = object()
 _LONGEST = 1e8
-"""Seconds: what is more is no deadline."""
+"""In seconds: a longer time is no deadline."""
 
 
 class RefusalInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]
-    """Ends refused calls with ``UNAVAILABLE`` or ``RESOURCE_EXHAUSTED``, and late ones with ``DEADLINE_EXCEEDED``.
+    """An interceptor that ends refused calls with ``UNAVAILABLE`` or ``RESOURCE_EXHAUSTED``.
 
-    ``grpc.server(pool, interceptors=[RefusalInterceptor()])``. ``RetryInfo`` says when to come back, where that is
-    known. The time that the caller of a call waits is the ``deadline`` of its handler. What else is raised stays as it
-    is.
+    ``grpc.server(pool, interceptors=[RefusalInterceptor()])``. Late calls end with ``DEADLINE_EXCEEDED``. ``RetryInfo``
+    states when to try again, where that is known. The time that the caller of a call waits is the ``deadline`` of its
+    handler. Other exceptions stay as they are.
     """
 
     def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
-        """Give the handler, which answers."""
+        """Return the handler, which answers refusals and time-outs."""
         return _answering(continuation(handler_call_details))
 
 
@@ -39,12 +39,12 @@ class AsyncRefusalInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """The same for ``grpc.aio.server``; handlers may be plain functions there, too."""
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
-        """Give the handler, which answers."""
+        """Return the handler, which answers refusals and time-outs."""
         return _answering(await continuation(handler_call_details))
 
 
 def _answering(handler: Any) -> Any:
-    """Give a handler that answers what *handler* raises."""
+    """Return a handler that answers the exceptions of *handler*."""
     if handler is None:
         return None
     gives = "stream" if handler.response_streaming else "unary"
@@ -79,7 +79,7 @@ def _stream(behavior: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
             with _in_time(context):
                 responses = iter(behavior(request, context))
             while True:
-                with _in_time(context):  # not around ``yield``: what sends a response is not interrupted
+                with _in_time(context):  # not around ``yield``: the code that sends a response is not interrupted
                     response = next(responses, _NO_MORE)
                 if response is _NO_MORE:
                     return
@@ -129,7 +129,7 @@ def _in_time(context: Any) -> Any:
 
 
 def _end(failure: Exception, context: Any) -> tuple[grpc.StatusCode, str] | None:
-    """Give the code and the words for *failure*, and say when to come back; ``None`` where it is not ours to answer."""
+    """Return the code and the words for *failure*, and set the time to try again; ``None``: it is not answered here."""
     answer = answer_to(failure)
     if answer is None:
         return None
@@ -140,7 +140,7 @@ def _end(failure: Exception, context: Any) -> tuple[grpc.StatusCode, str] | None
 
 
 def _retry_info(seconds: int) -> bytes:
-    """Write a ``google.rpc.RetryInfo``: the first field of a ``Duration`` in its first field."""
+    """Encode a ``google.rpc.RetryInfo``: the first field of a ``Duration`` in its first field."""
     number = bytearray()
     while seconds > 0x7F:
         number.append(seconds & 0x7F | 0x80)

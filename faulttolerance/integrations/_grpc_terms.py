@@ -1,4 +1,4 @@
-"""What interceptors of gRPC share: which codes are failures, what is sent again, and refusals that users can catch."""
+"""The common terms of gRPC interceptors: codes of failures, repeatable methods, and refusals that users can catch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _Code = grpc.StatusCode
 
 AGAIN = frozenset({_Code.UNAVAILABLE, _Code.RESOURCE_EXHAUSTED})
-"""Codes after which a call may be made again: the service did not take it."""
+"""Codes after which a call may be made again: the service did not accept it."""
 FAILURES = AGAIN | {_Code.DEADLINE_EXCEEDED, _Code.INTERNAL, _Code.UNKNOWN, _Code.DATA_LOSS}
 """Codes that are failures of the service; the others are answers to the request."""
 _NOT_TAKEN = {
@@ -46,7 +46,7 @@ _NOT_TAKEN = {
 
 
 class _Local(grpc.aio.AioRpcError):  # type: ignore[misc]
-    """A call that ended here: what users of gRPC catch, and may ask as they ask a call or a future."""
+    """A call that ended here: users of gRPC catch it, and may query it as a call or a future."""
 
     _code: ClassVar[grpc.StatusCode] = _Code.UNAVAILABLE
     __repr__ = Exception.__repr__
@@ -91,32 +91,32 @@ class _Local(grpc.aio.AioRpcError):  # type: ignore[misc]
 
 
 class CallTimeout(TimeoutException, _Local):
-    """The time-out of the guard passed; ``code()`` is ``DEADLINE_EXCEEDED``."""
+    """A time-out of the guard; ``code()`` is ``DEADLINE_EXCEEDED``."""
 
     _code = _Code.DEADLINE_EXCEEDED
     result: Any = _Local.result
 
 
 class RefusedCall(RefusedException, _Local):
-    """The guard did not let the call through: the base of the refusals; ``code()`` is ``UNAVAILABLE``."""
+    """A call that the guard did not admit: the base of the refusals; ``code()`` is ``UNAVAILABLE``."""
 
     result: Any = _Local.result
 
 
 class CircuitOpen(RefusedCall, CircuitBreakerOpenException):
-    """The circuit of the service is open."""
+    """A refusal: the circuit of the service is open."""
 
 
 class RateLimited(RefusedCall, RateLimitException):
-    """More calls were made in the window than the rate limit allows."""
+    """A refusal: more calls were made in the window than the rate limit allows."""
 
 
 class BulkheadFull(RefusedCall, BulkheadException):
-    """As many calls run (and wait) as the bulkhead allows."""
+    """A refusal: as many calls run (and wait) as the bulkhead allows."""
 
 
 class Throttled(RefusedCall, ThrottleException):
-    """The adaptive throttle spares the service this one."""
+    """A refusal: the adaptive throttle spares the service the call."""
 
 
 _FAMILY: tuple[type[CallTimeout | RefusedCall], ...] = (
@@ -130,7 +130,7 @@ _FAMILY: tuple[type[CallTimeout | RefusedCall], ...] = (
 
 
 def local(failure: RefusedException | TimeoutException) -> CallTimeout | RefusedCall:
-    """Give *failure* of the library as one of gRPC, too."""
+    """Convert *failure* of the library to an exception that is also gRPC's."""
     if isinstance(failure, (CallTimeout, RefusedCall)):
         return failure
     made = in_family(failure, _FAMILY)
@@ -141,7 +141,7 @@ def local(failure: RefusedException | TimeoutException) -> CallTimeout | Refused
 
 
 class Begun(BaseException):
-    """Carries a call out of its guard that has begun: neither a success nor a failure yet."""
+    """A started call on its way out of its guard: neither a success nor a failure yet."""
 
     def __init__(self, call: Any) -> None:
         super().__init__(call)
@@ -149,16 +149,16 @@ class Begun(BaseException):
 
 
 is_repeatable: ContextVar[bool] = ContextVar("faulttolerance.integrations.grpc", default=False)
-"""Whether the call that is running may be made again though it may have arrived."""
+"""Whether the running call may be made again though it may have arrived."""
 
 
 class Terms:
-    """By what calls are judged: a guard, the codes of failures, the methods that may be called again.
+    """The terms on which calls are judged: a guard, the codes of failures, the methods that may be called again.
 
     Args:
         where: The interceptor, for messages.
-        name: As that of a ``Guard``.
-        policies: As those of a ``Guard``.
+        name: The name of the guard, as in ``Guard``.
+        policies: The policies of the guard, as in ``Guard``.
         failures: Codes that are failures of the service.
         again: Codes after which a call may be made again.
         methods: Patterns of methods that may be called again.
@@ -204,7 +204,7 @@ class Terms:
         self.guard = Guard(name=name, **given)
 
     def repeats(self, method: str) -> bool:
-        """Tell whether *method*, as ``shop.Orders/Get``, may be called again though the first call may have arrived."""
+        """Return whether *method*, as ``shop.Orders/Get``, may be called again though a call may have arrived."""
         name = method.rpartition("/")[2]
         return any(fnmatchcase(method, pattern) or fnmatchcase(name, pattern) for pattern in self._patterns)
 
@@ -213,7 +213,7 @@ class Terms:
         return isinstance(failure, own) or code_of(failure) in self._failures
 
     def judge(self, service: str, method: str, code: grpc.StatusCode | None) -> None:
-        """Tell the guard what became of a call that it only let begin; where each call counts, nothing."""
+        """Record the end of a call that the guard only let begin; where each call counts, record nothing."""
         if code is None or code is _Code.CANCELLED or self.is_counted:
             return
         token = is_repeatable.set(False)
@@ -231,7 +231,7 @@ def _end(service: str, method: str, code: grpc.StatusCode) -> None:
 
 
 def _may_follow(retry: Retry, again: frozenset[grpc.StatusCode]) -> Callable[[BaseException], bool]:
-    """Make the predicate on failures: those that *retry* names, or time-outs and failed calls; of calls, by *again*."""
+    """Return a predicate on failures: those that *retry* names, or time-outs and failed calls; codes as in *again*."""
     retry_on: Any = retry.retry_on
     abort_on: Any = retry.abort_on
     is_named = retry_on != Retry().retry_on
@@ -248,7 +248,7 @@ def _may_follow(retry: Retry, again: frozenset[grpc.StatusCode]) -> Callable[[Ba
 
 
 def code_of(failure: BaseException) -> grpc.StatusCode | None:
-    """Give the code with which a call failed; ``None`` for what is no failed call, or a refusal of ours."""
+    """Return the code of a failed call; ``None`` if *failure* is no failed call, or a refusal of a guard."""
     if not isinstance(failure, grpc.RpcError) or isinstance(failure, RefusedException):
         return None
     code = failure.code() if hasattr(failure, "code") else None

@@ -1,4 +1,4 @@
-"""What clients of HTTP share: which answers are failures, what may be sent again, and whose circuit it is."""
+"""The common terms of HTTP clients: failing responses, repeatable requests, and the owners of circuits."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STATUSES = frozenset({429, 502, 503, 504})
-"""Answers that are failures: too many requests, and no answer from behind the one who answers."""
+"""Statuses of failing responses: too many requests, and no response from behind the server that responds."""
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
-"""Methods that do no more when they are sent twice (RFC 9110, 9.2.2)."""
+"""Methods with the same effect when they are sent twice (RFC 9110, 9.2.2)."""
 MOST = 64 * 1024
-"""Bytes of the body of a failing answer that are read, so that its connection is free while the guard waits."""
+"""Bytes of the body of a failing response that are read, so that its connection is free while the guard waits."""
 SECONDS = 1.0
-"""For how long they are read, and for how long one of them may be waited for."""
+"""The seconds for which the bytes are read at most, and for which one read may wait."""
 _KEY = "Idempotency-Key"
-"""The header by which a server takes each request once, whatever its method."""
+"""The header by which a server processes each request once, whatever its method."""
 
 
 class Exchange:
-    """What is known of one request while its guard calls; the transport tells, and retries are vetoed by it.
+    """The facts about one request while its guard calls; recorded by the transport, used to veto retries.
 
     Args:
         obstacle: Why the request may not be sent again once it may have arrived; ``None``: it may.
@@ -56,21 +56,21 @@ class Exchange:
         self.is_sent = False
         """Whether the last attempt may have arrived."""
         self.response: Any = None
-        """The response of the last attempt, which has to be closed unless it is given to the caller."""
+        """The response of the last attempt, which has to be closed unless the caller gets it."""
 
     def begin(self) -> Any:
-        """Note that an attempt begins; give the response of the one before, to be closed."""
+        """Record the start of an attempt; return the response of the attempt before, which has to be closed."""
         before, self.response = self.response, None
         self.attempts += 1
-        self.is_running = self.is_sent = True  # until it is known that it was not: an interruption tells nothing
+        self.is_running = self.is_sent = True  # until it is known that it was not: an interruption proves nothing
         return before
 
     def end(self, *, is_sent: bool = True) -> None:
-        """Note that the attempt is over."""
+        """Record that the attempt is over."""
         self.is_running, self.is_sent = False, is_sent
 
     def left_over(self, given: object) -> Any:
-        """Give the response that is to be closed, where *given* is what the caller gets."""
+        """Return the response that has to be closed, where *given* is the response for the caller."""
         return None if self.response is given else self.response
 
 
@@ -78,25 +78,25 @@ _current: ContextVar[Exchange] = ContextVar("faulttolerance.integrations.exchang
 
 
 def current() -> Exchange:
-    """Give the exchange of the attempt that is running."""
+    """Return the exchange of the attempt that is running."""
     return _current.get()
 
 
 @contextmanager
 def exchanging(obstacle: str | None) -> Iterator[Exchange]:
-    """Make an exchange known to the guard that is called in this block."""
+    """Yield a new exchange for the guard that is called in this block."""
     exchange = Exchange(obstacle)
     token = _current.set(exchange)
     try:
         yield exchange
     finally:
         _current.reset(token)
-        exchange.obstacle = None  # tasks that were started meanwhile may still know of it
+        exchange.obstacle = None  # tasks that were started meanwhile may still have it
 
 
 def _objection(failure: BaseException) -> str | None:
     exchange = _current.get(None)
-    # While an attempt is running, who asks is a guard inside it, which sends something else.
+    # While an attempt runs, only a guard inside it can call this, and it sends something else.
     return exchange.obstacle if exchange is not None and exchange.is_sent and not exchange.is_running else None
 
 
@@ -104,23 +104,23 @@ veto_retries(_objection)
 
 
 class Terms:
-    """By what a transport judges requests and answers: its guard, its failing statuses, its repeatable methods.
+    """The terms on which a transport judges requests and responses: guard, failing statuses, repeatable methods.
 
     Args:
-        guard: A guard; ``None``: one of its own, of *name* and *policies*.
-        policies: As those of a ``Guard``. By default ``partition_by`` is ``PartitionBy("origin")``, and beside a
-            ``retry`` stands ``HonorRetryAfter(max_delay="30s")``. Without any: two retries after 200
+        guard: A guard; ``None``: the transport creates its own, of *name* and *policies*.
+        policies: The policies, as in ``Guard``. By default ``partition_by`` is ``PartitionBy("origin")``, and a
+            ``retry`` comes with ``HonorRetryAfter(max_delay="30s")``. Without any policy: two retries after 200
             and 400 ms, give or take 100 ms, and a circuit breaker, of *failures* and time-outs.
-        statuses: Answers that are failures.
+        statuses: Statuses of failing responses.
         methods: Methods that may be sent again though they may have arrived.
-        failures: What is the host's or the network's doing.
-        mistakes: What of these is the application's.
-        sends: What is to send, or ``None``.
-        by: Its method for that.
+        failures: Exceptions caused by the host or the network.
+        mistakes: The exceptions among *failures* that the application caused.
+        sends: The object that sends, or ``None``.
+        by: The name of its method for that.
         where: The transport, for messages.
 
     Raises:
-        FaultToleranceDefinitionException: If one of these is something else, a guard and policies are given, or the
+        FaultToleranceDefinitionException: If one of these is something else, a guard and policies are passed, or the
             guard hedges or coalesces.
     """
 
@@ -162,7 +162,7 @@ class Terms:
         self.guard = guard
 
     def obstacle(self, method: str | None, headers: Mapping[str, Any], is_at_hand: bool) -> str | None:
-        """Say why a request may not be sent again once it may have arrived; *is_at_hand* says whether its body can."""
+        """Return why a request may not be sent again after it may have arrived; *is_at_hand*: its body can be."""
         if not is_at_hand:
             return "the body of the request can be read only once"
         method = (method or "").upper()
@@ -171,7 +171,7 @@ class Terms:
         return f"a {method} without {_KEY} may have been done already"
 
     def close(self) -> None:
-        """Give the name of a guard of its own back."""
+        """Release the name of a guard of its own."""
         if self._is_own:
             self.guard.close()
 
@@ -203,7 +203,7 @@ def _is_set(values: object, kind: type[T]) -> TypeGuard[Collection[T]]:
 
 
 def origin_of(scheme: str, host: str, port: int | None) -> str:
-    """Say who is asked, as ``https://shop.example`` or ``http://10.0.0.7:8080``; the usual port goes without saying."""
+    """Return the origin, as ``https://shop.example`` or ``http://10.0.0.7:8080``; the usual port is omitted."""
     scheme, host = scheme.lower(), host.lower()
     shown = f"[{host}]" if ":" in host else host
     is_usual = port is None or (scheme, port) in (("http", 80), ("https", 443))

@@ -1,4 +1,4 @@
-"""How long whoever asks a service still waits, as the headers of the request say."""
+"""The time that the caller of a service still waits, read from the headers of the request."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ HEADER: Final = "X-Request-Timeout-Ms"
 _GRPC: Final = "grpc-timeout"
 _UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _SHORTEST: Final = 0.001
-"""Nobody answers in less time, in seconds."""
+"""The shortest useful time, in seconds: nobody answers faster."""
 
 
 def limit(where: str, longest: Duration | None) -> float | None:
-    """Read *longest* in seconds; ``None`` and 0: no limit.
+    """Convert *longest* to seconds; ``None`` and 0: no limit.
 
     Raises:
-        FaultToleranceDefinitionException: It is no duration; *where* says whose it is.
+        FaultToleranceDefinitionException: It is no duration; *where* names its owner.
     """
     if longest is None:
         return None
@@ -39,13 +39,13 @@ def limit(where: str, longest: Duration | None) -> float | None:
 
 
 def time_left(header: Callable[[str], str | None], longest: float | None) -> float | None:
-    """Give the seconds that a request may take, 0.0 where it is too late; ``None`` where nothing limits them.
+    """Return the seconds that a request may take, 0.0 where it is too late; ``None`` where nothing limits them.
 
-    A header comes from outside: what cannot be read says nothing, *longest* cuts what is more, and three digits are
-    kept of it, rounded down, so that callers cannot make the loop keep a queue for each of a million lengths.
+    A header comes from outside: an unreadable header is ignored, *longest* limits its value, and three digits of the
+    value are kept, rounded down, so that callers cannot make the loop keep a queue for each of a million lengths.
 
     Args:
-        header: Gives a header of the request by its name, or ``None``.
+        header: Returns a header of the request by its name, or ``None``.
         longest: How long the service works for a request at most, in seconds; ``None``: no limit.
     """
     text, milliseconds = header(_GRPC), header(HEADER)
@@ -60,7 +60,7 @@ def time_left(header: Callable[[str], str | None], longest: float | None) -> flo
 
 
 def shortened(left: float) -> float:
-    """Keep three digits of *left*, rounded down; 0.0 where that is less than anything takes."""
+    """Round *left* down to three digits; 0.0 where that is less than any work takes."""
     if left < _SHORTEST:
         return 0.0
     step: float = 10.0 ** (floor(log10(left)) - 2)
@@ -68,14 +68,14 @@ def shortened(left: float) -> float:
 
 
 def _seconds(digits: str, unit: float | None) -> float | None:
-    """Read a count of units; ``None`` where it is none."""
+    """Convert a count of units to seconds; ``None`` where it is none."""
     if unit is None or not (digits.isascii() and digits.isdecimal() and len(digits) <= 8):
         return None
     return int(digits) * unit
 
 
 def within(left: float | None) -> Any:
-    """Give the block in which a request is answered, that has *left* seconds; ``None``: any time.
+    """Return a block for the answer to a request, with a deadline in *left* seconds; ``None``: any time.
 
     For ``with``, and in coroutines for ``async with``, where a frame of the library opens a block for its caller.
 

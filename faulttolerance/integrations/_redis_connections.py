@@ -1,4 +1,4 @@
-"""Connections of redis-py that know the time that is left, and the answers that they are owed.
+"""Connections of redis-py that respect the time that is left, and count the answers that they are owed.
 
 An interruption may come between a command and its answer, which the next command would then read as its own.
 """
@@ -20,7 +20,7 @@ __all__ = ["AsyncOwing", "Command", "Owing", "Timed", "command_here"]
 
 
 class Command:
-    """What is sent by one call: why that may not be sent again, if so, and how many of its answers are due."""
+    """The commands of one call: the reason why they may not be sent again, if any, and how many answers are due."""
 
     __slots__ = ("due", "is_watching", "reason")
 
@@ -29,11 +29,11 @@ class Command:
 
 
 command_here: ContextVar[Command | None] = ContextVar("faulttolerance_redis", default=None)
-"""What the running call sends."""
+"""The commands that the running call sends."""
 
 
 class Owing:
-    """What a connection counts: the answers that are due to what it has sent."""
+    """The count of a connection: the answers that are due to the commands it has sent."""
 
     _due = 0
     _connect_callbacks: list[Any]
@@ -45,7 +45,7 @@ class Owing:
             command.due = max(0, command.due + answers)
 
     def _is_stale(self, stream: object) -> bool:
-        """Tell whether a connection that is taken from the pool has unread answers; that of a subscriber may."""
+        """Return whether a connection from the pool has unread answers; a connection of a subscriber may have some."""
         if not self._due or stream is None:
             return False
         owners = (getattr(callback(), "__self__", None) for callback in self._connect_callbacks)
@@ -53,7 +53,7 @@ class Owing:
 
     @contextmanager
     def _connecting(self) -> Iterator[None]:
-        """Forget what is said on the way: the command that it is for was not sent yet."""
+        """Discard the count of the connection's own commands: the command that it is for was not sent yet."""
         command = command_here.get()
         due = command.due if command is not None else 0
         try:
@@ -69,7 +69,7 @@ class Owing:
 
 
 class Timed(Owing):
-    """What a connection of a synchronous client does besides: each step has a time-out of what is left."""
+    """The same for a connection of a synchronous client, of which each step has the time that is left as time-out."""
 
     _sock: Any
     socket_timeout: float | None

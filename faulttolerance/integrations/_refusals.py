@@ -1,6 +1,6 @@
-"""Refusals and time-outs as others know them: an answer over HTTP, and an exception of the family of a client.
+"""Refusals and time-outs in other forms: an answer over HTTP, and an exception of the family of a client.
 
-An answer has a status, ``Retry-After``, and words that tell of no internals: the failure itself names guards and hosts;
+An answer has a status, ``Retry-After``, and words that reveal no internals. The failure itself names guards and hosts;
 that is for the log, and none of it is written here.
 """
 
@@ -33,7 +33,7 @@ _KINDS: Final = (
     ThrottleException,
     RefusedException,
 )
-"""What a guard raises by itself; the base of the refusals comes last."""
+"""The exceptions that a guard raises by itself; the base of the refusals comes last."""
 
 _WORDS: Final = {
     429: "More was asked for than is allowed for now.",
@@ -41,22 +41,22 @@ _WORDS: Final = {
     504: "The answer was not ready in time.",
 }
 _LONGEST: Final = 2**31 - 1
-"""No wait is told to be longer, in seconds: clients need not read larger numbers (RFC 9111, 1.2.2)."""
+"""The longest wait in an answer, in seconds: clients need not read larger numbers (RFC 9111, 1.2.2)."""
 
 
 class Answer(NamedTuple):
-    """An answer over HTTP, or what another protocol makes of one."""
+    """An answer over HTTP, or the basis of an answer in another protocol."""
 
     status: int
     headers: dict[str, str]
     """``Content-Type``, and ``Retry-After`` where it is known."""
     body: bytes
     words: str
-    """One sentence, as the body has it."""
+    """One sentence, as in the body."""
 
 
 def no_in(failure: BaseException) -> RefusedException | TimeoutException | None:
-    """Find the refusal or time-out that *failure* is; of a group of nothing else, the one with the longest wait.
+    """Return the refusal or time-out that *failure* is; of a group of nothing else, the member with the longest wait.
 
     ``None`` where *failure* is, or contains, anything else.
     """
@@ -70,15 +70,15 @@ def no_in(failure: BaseException) -> RefusedException | TimeoutException | None:
 
 
 def answer_to(failure: BaseException, accept: str = "") -> Answer | None:
-    """Answer *failure*; ``None`` where it is neither a refusal nor a time-out of the library.
+    """Return the answer to *failure*; ``None`` where it is neither a refusal nor a time-out of the library.
 
-    429 is for a rate limit, which whoever asks keeps by asking less; 503 for the other refusals, of which whoever asks
-    is no cause; 504 for a time-out.
+    429 is for a rate limit, which a client keeps by sending less; 503 for the other refusals, which the client does not
+    cause; 504 for a time-out.
 
     Args:
-        failure: What a handler raised.
-        accept: The header ``Accept``. The body is plain text for who names text and no JSON, as browsers do; for all
-            others it is the JSON of problem details (RFC 9457).
+        failure: The exception of a handler.
+        accept: The header ``Accept``. The body is plain text for a client that names text and no JSON, as browsers do;
+            for all others it is the JSON of problem details (RFC 9457).
     """
     no = no_in(failure)
     if no is None:
@@ -100,7 +100,7 @@ def _wait(no: RefusedException | TimeoutException) -> float:
 
 
 def in_family(failure: Exception, family: Sequence[type[E]]) -> E:
-    """Make of *failure* what users of a client catch, and users of this library, too.
+    """Convert *failure* to an exception that users of the client catch, and users of this library, too.
 
     Args:
         failure: A time-out or a refusal of the library.

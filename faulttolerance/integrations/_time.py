@@ -1,4 +1,4 @@
-"""Time-outs that clients are given: never longer than until the nearest deadline (rule S3)."""
+"""Time-outs for clients: never longer than the time to the nearest deadline (rule S3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHORTEST = 0.001
 
 
 def least(seconds: float | None) -> float | None:
-    """Give *seconds*, ``None`` for no end, or what is left to the nearest deadline, if that is less."""
+    """Return *seconds* (``None``: no end), or the time to the nearest deadline, if that is less."""
     left = remaining()
     if left is None:
         return seconds

@@ -1,4 +1,4 @@
-"""The refusal to retry inside an open transaction: the framework is asked for one, once a retry would follow."""
+"""The ban on retries inside an open transaction; the framework is queried once a retry would follow."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..typing import ExceptionSet
 __all__ = ["Failures", "failures", "refuse_retries"]
 
 Failures = tuple[Any, ...]
-"""Of exception classes and ``caused_by(...)``."""
+"""Exception classes and ``caused_by(...)``."""
 
 
 def failures(where: str, value: ExceptionSet) -> Failures:
-    """Read an exception set.
+    """Convert an exception set to a tuple.
 
     Raises:
-        FaultToleranceDefinitionException: It is none; *where* says whose it is.
+        FaultToleranceDefinitionException: It is none; *where* names its owner.
     """
     try:
         given: Any = Retry(retry_on=value).retry_on
@@ -30,7 +30,7 @@ def failures(where: str, value: ExceptionSet) -> Failures:
 
 
 def refuse_retries(what: str, is_open: Callable[[BaseException], bool]) -> None:
-    """Let nothing follow a failure for which *is_open* says that a transaction, *what*, is open in its context."""
+    """Veto retries after a failure for which *is_open* returns true: a transaction, *what*, is open in its context."""
     reason = f"{what} is open, in which another attempt would go on: retry around the transaction, not inside it"
 
     def ask(failure: BaseException) -> str | None:

@@ -20,27 +20,27 @@ from .. import RefusedException, deadline, veto_retries
 __all__ = ["GuardedTask"]
 
 _EARLIER = 0.25
-"""How much earlier than the soft time limit the deadline is, as a part of that; at most a second."""
+"""The time from the deadline to the soft time limit, as a part of the limit; at most a second."""
 
 
 class GuardedTask(Task):  # type: ignore[misc]
     """A base of tasks: ``Celery(task_cls=GuardedTask)``, or ``@app.task(base=GuardedTask)``.
 
-    Where a refusal comes out of a task, as of an open circuit, a rate limit or a full bulkhead, Celery delivers the
-    task again, and no worker waits for that: after the refusal's ``retry_after``, where it has one, else after
-    ``refused_delay``, and up to 1, 2, 4, ... seconds later by chance. After ``max_retries`` of the task, 3 unless it
-    says otherwise, the refusal is its failure. A task that is called as a function raises the refusal.
+    When a task raises a refusal, as of an open circuit, a rate limit or a full bulkhead, Celery delivers the task
+    again, and no worker waits for that: after the refusal's ``retry_after``, where it has one, else after
+    ``refused_delay``, and up to 1, 2, 4, ... seconds later by chance. After ``max_retries`` of the task, 3 by default,
+    the refusal is its failure. A task that is called as a function raises the refusal.
 
     Under a worker, a task with a soft time limit has a deadline a quarter of it earlier, at most a second: guarded
-    calls end by it, nothing is retried beyond it, and the task fails with ``TimeoutException``. So it is in pools of
+    calls end by it, nothing is retried beyond it, and the task fails with ``TimeoutException``. This holds in pools of
     threads as well, which know no soft time limit. In a pool of processes ``SoftTimeLimitExceeded`` follows where
-    nothing was interrupted; as what comes after a deadline it is no failure of any callee, and no fallback replaces it.
+    nothing was interrupted; it comes after a deadline, so it is no failure of any callee, and no fallback replaces it.
     """
 
     abstract = True
 
     refused_delay: float = 1.0
-    """The seconds until the next delivery, where a refusal does not say when."""
+    """The seconds until the next delivery, where a refusal does not state them."""
     refused_jitter_max: int = 60
     """The most seconds by which a delivery is later than that."""
     deadline_at_soft_time_limit: bool = True
@@ -68,7 +68,7 @@ class GuardedTask(Task):  # type: ignore[misc]
 
 
 def _veto(failure: BaseException) -> str | None:
-    """Keep what Celery raises to steer a task from being retried as a failure of what the task calls."""
+    """Veto retries after Celery's control exceptions, which are no failures of the task's callees."""
     if isinstance(failure, SoftTimeLimitExceeded):
         return "the soft time limit of the task is over"
     return "Celery decides on the task" if isinstance(failure, TaskPredicate) else None

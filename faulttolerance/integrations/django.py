@@ -18,13 +18,14 @@ __all__ = ["FaultToleranceMiddleware", "refuse_retries_in_atomic"]
 
 
 class FaultToleranceMiddleware:
-    """Answers refusals by 503 or 429 and time-outs by 504, and gives requests the time that their callers still wait.
+    """Middleware that answers refusals by 503 or 429 and time-outs by 504, and limits requests to their callers' time.
 
-    It stands in ``MIDDLEWARE``, under WSGI and ASGI: refusals are those of views and of what stands below it there, so
-    put it first, or below what is to see every response. What else is raised stays as it is.
+    It stands in ``MIDDLEWARE``, under WSGI and ASGI. It answers refusals of views and of middleware below it, so put it
+    first, or below middleware that has to see every response. Other exceptions stay as they are.
 
-    The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` say how long a request may take until its response begins,
-    and the setting ``FAULTTOLERANCE_LONGEST`` how long at most, in milliseconds or as text, such as ``"5s"``.
+    The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` state how long a request may take until its response
+    begins. The setting ``FAULTTOLERANCE_LONGEST`` states how long at most, in milliseconds or as text, such as
+    ``"5s"``.
 
     Raises:
         FaultToleranceDefinitionException: The setting is no duration.
@@ -50,7 +51,7 @@ class FaultToleranceMiddleware:
             with self._within(request):
                 response = self._get_response(request)
         except TimeoutException as late:
-            if response is None:  # one that is there, if late, is sent
+            if response is None:  # a response that is there, if late, is sent
                 response = _refuse(request, late)
         return response
 
@@ -68,7 +69,7 @@ class FaultToleranceMiddleware:
         return within(time_left(request.headers.get, self._longest))
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer what a view raised, where it is a refusal or a time-out."""
+        """Return the answer to a view's exception that is a refusal or a time-out."""
         return _refuse(request, exception)
 
 

@@ -21,10 +21,10 @@ __all__ = ["DeadlineMiddleware", "install"]
 
 
 def install(app: Flask, *, longest: Duration | None = None) -> None:
-    """Let *app* answer refusals by 503 or 429 and time-outs by 504, and let requests have the time that callers give.
+    """Answer refusals of *app* by 503 or 429 and time-outs by 504, and limit its requests to their callers' time.
 
     A handler of the application's own for one of the exceptions wins where it is for a narrower class, or is added
-    later. What else is raised stays as it is.
+    later. Other exceptions stay as they are.
 
     Args:
         app: An application that has not begun to serve.
@@ -43,14 +43,15 @@ def install(app: Flask, *, longest: Duration | None = None) -> None:
 
 
 class DeadlineMiddleware:
-    """Gives each request the time that its caller still waits, by ``deadline``; plain WSGI, also without Flask.
+    """Middleware that limits each request to its caller's time, by ``deadline``; plain WSGI, also without Flask.
 
-    The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` say how long. What answers is interrupted then, and the
-    answer is 504. The deadline ends where the response begins: a stream is not cut by it.
+    The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` state how long. The application is interrupted then, and
+    the answer is 504. The deadline ends where the response begins: it does not cut a stream.
 
     Args:
-        app: What answers.
-        longest: What no header exceeds, and what holds without one, in milliseconds; ``None``: no limit.
+        app: The WSGI application.
+        longest: The upper limit of the headers' time, and the time without a header, in milliseconds; ``None``: no
+            limit.
     """
 
     def __init__(self, app: WSGIApplication, *, longest: Duration | None = None) -> None:
@@ -66,7 +67,7 @@ class DeadlineMiddleware:
                 response = self._app(environ, start_response)
         except TimeoutException as late:
             answer = answer_to(late, environ.get("HTTP_ACCEPT", ""))
-            if response is None and answer is not None:  # one that is there, if late, is sent
+            if response is None and answer is not None:  # a response that is there, if late, is sent
                 status = f"{answer.status} {HTTPStatus(answer.status).phrase}"
                 start_response(status, [*answer.headers.items()], sys.exc_info())
                 response = [answer.body]

@@ -66,25 +66,29 @@ class GuardedCalls(
     grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
     grpc.StreamStreamClientInterceptor,  # type: ignore[misc]
 ):
-    """Run the calls of a channel under a guard with a state for each service, for ``grpc.intercept_channel``.
+    """An interceptor that runs the calls of a channel under a guard with a state for each service.
 
-    A call gets ``remaining()`` as its own time-out, where that is shorter. What fails comes out as from gRPC; a refusal
-    or a time-out of the guard as a ``RefusedCall`` or ``CallTimeout``, each a ``grpc.RpcError`` with a ``code()``, and
-    the library's exception, too.
+    It is for ``grpc.intercept_channel``.
 
-    The guard ends with the response; where responses are a stream, with the first one, and the call begins when that is
-    asked for. What streams both ways, and ``future`` of a stub, is only let begin by the guard, and told to it when it
-    is over: refused like others, and a failure like others, but neither sent again nor held by a bulkhead.
+    A call gets ``remaining()`` as its own time-out, where that is shorter. Failures come out as from gRPC. A refusal or
+    a time-out of the guard comes out as a ``RefusedCall`` or ``CallTimeout``, each a ``grpc.RpcError`` with a
+    ``code()``, and the library's exception, too.
+
+    The guard ends with the response. Where responses are a stream, it ends with the first response, and the call begins
+    when the first response is requested. For calls that stream both ways, and for ``future`` of a stub, the guard only
+    admits the start, and records the end: they are refused like others, and fail like others, but are neither sent
+    again nor held by a bulkhead.
 
     Args:
         failures: Codes that are failures of the service.
         again: Codes after which a call may be made again.
         methods: Patterns of the methods that may be called again, as ``"Get*"`` or ``"shop.Orders/*"``. Streams of
             requests never are.
-        name: As that of a ``Guard``.
-        **policies: As those of a ``Guard``, but ``hedge``, ``coalesce``, ``fallback`` and ``retry_when``; without any,
-            a circuit breaker. ``partition_by`` is by default ``PartitionBy("service")``; ``"method"`` is there, too.
-            A ``Retry`` that names no failures means ``grpc.RpcError`` and time-outs of the guard.
+        name: The name of the guard, as in ``Guard``.
+        **policies: The policies of the guard, as in ``Guard``, except ``hedge``, ``coalesce``, ``fallback`` and
+            ``retry_when``; without any, a circuit breaker. ``partition_by`` is by default ``PartitionBy("service")``;
+            ``"method"`` is available, too. A ``Retry`` that names no failures means ``grpc.RpcError`` and time-outs of
+            the guard.
 
     Raises:
         FaultToleranceDefinitionException: One of these is something else.
@@ -103,7 +107,7 @@ class GuardedCalls(
         self.guard = self._terms.guard
 
     def intercept_unary_unary(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
-        """Make a call."""
+        """Run a call under the guard."""
         if _is_for_later():
             return self._begin(continuation, client_call_details, request)
         return self._run(_finish, continuation, client_call_details, request, is_at_hand=True)
@@ -111,13 +115,13 @@ class GuardedCalls(
     def intercept_stream_unary(
         self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
     ) -> Any:
-        """Make a call with a stream of requests, once."""
+        """Run a call with a stream of requests, once."""
         if _is_for_later():
             return self._begin(continuation, client_call_details, request_iterator)
         return self._run(_finish, continuation, client_call_details, request_iterator, is_at_hand=False)
 
     def intercept_unary_stream(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
-        """Give the responses of a call, which begins when the first one is asked for."""
+        """Return the responses of a call, which begins when the first response is requested."""
 
         def begin(stream: _Stream) -> Any:
             details = _until(client_call_details)  # of the whole stream, whatever the guard's time-out
@@ -128,11 +132,11 @@ class GuardedCalls(
     def intercept_stream_stream(
         self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
     ) -> Any:
-        """Let a call begin that streams both ways."""
+        """Start a call that streams both ways."""
         return self._begin(continuation, _until(client_call_details), request_iterator, is_whole=False)
 
     def _run(self, function: Callable[..., Any], *given: Any, is_at_hand: bool) -> Any:
-        """Run *function* under the guard; give the call, or what stands for one that failed."""
+        """Run *function* under the guard; return the call, or the exception that stands for a failed call."""
         service, method = named(given[1].method)
         token = is_repeatable.set(is_at_hand and self._terms.repeats(method))
         try:
@@ -156,7 +160,7 @@ class GuardedCalls(
 
 def _finish(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
     call = continuation(_until(details), request)
-    call.result()  # of what has ended; raises what it failed with
+    call.result()  # of a call that has ended; raises its failure
     return call
 
 
@@ -177,15 +181,17 @@ def _let_stream(service: str, method: str, continuation: _Continuation, details:
 
 
 def _is_for_later() -> bool:
-    """Tell whether ``future`` of a stub calls the interceptor: to wait for the response would make it none."""
+    """Return whether ``future`` of a stub calls the interceptor: a wait for the response would defeat its purpose."""
     return sys._getframe(2).f_code.co_name == "future"
 
 
 class _Stream:
-    """The responses of a call that begins, and begins again, until the first one is there; asks all else of that.
+    """The responses of a call, which is started, and started again, until the first response is there.
+
+    All other attributes are those of the call.
 
     Args:
-        begin: Gives the call, given this, whose ``run`` it calls.
+        begin: Returns the call; it is called with this object, whose ``run`` it calls.
     """
 
     def __init__(self, begin: Callable[[_Stream], Any]) -> None:
@@ -218,7 +224,7 @@ class _Stream:
         return self._first.pop() if self._first else next(call)
 
     def cancel(self) -> bool:
-        """Cancel the call, also while its first response is waited for."""
+        """Cancel the call, also while its first response is awaited."""
         self._is_cancelled = True
         return self._running is None or bool(self._running.cancel())
 
@@ -244,6 +250,6 @@ class _Details(NamedTuple):
 
 
 def _until(details: Any) -> _Details:
-    """Give *details* with what is left of the time as the time-out, unless there is a shorter one."""
+    """Return *details* with the time that is left as the time-out, unless there is a shorter one."""
     values = [getattr(details, name, None) for name in _Details._fields]
     return _Details(*values)._replace(timeout=least(values[1]))

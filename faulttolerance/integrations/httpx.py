@@ -1,4 +1,4 @@
-"""Guards in httpx: transports with a circuit for each host, which send again what may be sent again.
+"""Guards in httpx: transports with a circuit for each host, which send repeatable requests again.
 
 >>> import httpx
 >>> from faulttolerance import Retry, Timeout
@@ -49,27 +49,27 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.
 
 
 class RequestTimeout(TimeoutException, httpx.TimeoutException):
-    """The time-out of the guard passed."""
+    """A time-out of the guard."""
 
 
 class RefusedRequest(RefusedException, httpx.TransportError):
-    """The guard did not let the request through: the base of the refusals."""
+    """A request that the guard did not admit: the base of the refusals."""
 
 
 class CircuitOpen(RefusedRequest, CircuitBreakerOpenException):
-    """The circuit of the origin is open."""
+    """A refusal: the circuit of the origin is open."""
 
 
 class RateLimited(RefusedRequest, RateLimitException):
-    """More requests were made in the window than the rate limit allows."""
+    """A refusal: more requests were made in the window than the rate limit allows."""
 
 
 class BulkheadFull(RefusedRequest, BulkheadException):
-    """As many requests run (and wait) as the bulkhead allows."""
+    """A refusal: as many requests run (and wait) as the bulkhead allows."""
 
 
 class Throttled(RefusedRequest, ThrottleException):
-    """The adaptive throttle spares the host this one."""
+    """A refusal: the adaptive throttle spares the host the request."""
 
 
 _FAMILY: tuple[type[RequestTimeout | RefusedRequest], ...] = (
@@ -83,10 +83,10 @@ _FAMILY: tuple[type[RequestTimeout | RefusedRequest], ...] = (
 
 
 class _Timeouts(dict[str, float | None]):
-    """The time-outs of a request: each step of the client gets at most what is left when it begins."""
+    """The time-outs of a request: each step of the client gets at most the time that is left when it begins."""
 
     is_failing = False
-    """Whether the body of a failing answer is read."""
+    """Whether the body of a failing response is read."""
 
     def get(self, step: str, default: Any = None) -> Any:
         left = least(super().get(step, default))
@@ -94,7 +94,7 @@ class _Timeouts(dict[str, float | None]):
 
 
 class _Beginning:
-    """The beginning of the body of a failing answer: it is read until it is whole, too long or too slow."""
+    """The beginning of the body of a failing response: it is read until it is whole, too long or too slow."""
 
     def __init__(self, request: httpx.Request) -> None:
         self._timeouts = request.extensions.get("timeout")
@@ -102,10 +102,10 @@ class _Beginning:
         self._left = MOST
         self.parts: list[bytes] = []
         self.broken: httpx.ReadTimeout | None = None
-        """Why no more can be read, where the server was silent for too long."""
+        """The reason why no more can be read, where the server was silent for too long."""
 
     def suffices(self, part: bytes) -> bool:
-        """Keep *part*, and return whether no further one is to be read."""
+        """Store *part*, and return whether no further part is to be read."""
         self.parts.append(part)
         self._left -= len(part)
         return self._left <= 0 or monotonic() >= self._until
@@ -119,7 +119,7 @@ class _Beginning:
             yield
         except httpx.ReadTimeout as error:
             if monotonic() < self._until:
-                raise  # a time-out of the client or of the guard, as ever
+                raise  # a time-out of the client or of the guard, as usual
             self.broken = error
         finally:
             if isinstance(self._timeouts, _Timeouts):
@@ -127,7 +127,7 @@ class _Beginning:
 
 
 class _Rest(httpx.SyncByteStream):
-    """The body of a failing answer of which only the beginning was read."""
+    """The body of a failing response of which only the beginning was read."""
 
     def __init__(self, beginning: _Beginning, rest: Iterator[bytes], stream: httpx.SyncByteStream) -> None:
         self._beginning, self._rest, self._stream = beginning, rest, stream
@@ -161,7 +161,7 @@ class _AsyncRest(httpx.AsyncByteStream):
 
 
 def _begun(request: httpx.Request, stream: httpx.SyncByteStream) -> httpx.SyncByteStream:
-    """Return the body of a failing answer, read as far as it comes soon; the connection of a whole one is free."""
+    """Return the body of a failing response, read as far as it comes soon; a whole body frees its connection."""
     beginning, rest = _Beginning(request), iter(stream)
     with beginning.reading():
         for part in rest:
@@ -187,7 +187,7 @@ async def _begun_async(request: httpx.Request, stream: httpx.AsyncByteStream) ->
 
 
 class _Guarded:
-    """What both transports decide alike; the parameters are those of ``GuardedTransport``."""
+    """The common decisions of both transports; the parameters are those of ``GuardedTransport``."""
 
     def __init__(
         self,
@@ -212,10 +212,10 @@ class _Guarded:
             where=type(self).__name__,
         )
         self.guard = self._terms.guard
-        """What may be given to other transports, too."""
+        """The guard, which other transports may share."""
 
     def _begin(self, request: httpx.Request) -> tuple[str, str | None]:
-        """Give the origin of *request*, and why it may not be sent again once it may have arrived."""
+        """Return the origin of *request*, and why it may not be sent again once it may have arrived."""
         timeouts = request.extensions.get("timeout") or {}
         request.extensions = {**request.extensions, "timeout": _Timeouts(timeouts)}
         url, is_at_hand = request.url, isinstance(request.stream, httpx.ByteStream)
@@ -230,17 +230,17 @@ def _failing(request: httpx.Request, response: httpx.Response) -> httpx.HTTPStat
 
 
 def _in_family(failure: Exception, request: httpx.Request) -> Exception:
-    """Give what users of httpx catch in place of *failure*, and users of this library, too."""
+    """Return the exception for *failure* that users of httpx catch, and users of this library, too."""
     refusal = in_family(failure, _FAMILY)
     refusal.request = request
     return refusal
 
 
 def _reclaim(transport: object) -> list[Any]:
-    """Take from the pool of httpcore the connections that it lost; they have to be closed.
+    """Remove lost connections from the pool of httpcore and return them; they have to be closed.
 
-    A request that ends, by a time-out or a cancellation, as a new connection is assigned to it leaves that in the pool,
-    which takes it for one that is connecting, for ever: httpcore 1.0.9 and earlier. A pool of another kind is left
+    A request that ends, by a time-out or a cancellation, while a new connection is assigned to it leaves the connection
+    in the pool. The pool treats it as connecting, for ever: httpcore 1.0.9 and earlier. A pool of another kind is left
     alone.
     """
     pool: Any = getattr(transport, "_pool", None)
@@ -253,28 +253,28 @@ def _reclaim(transport: object) -> list[Any]:
             return []
         for one in lost:
             pool._connections.remove(one)
-        return [*lost, *pool._assign_requests_to_connections()]  # to those who wait for one
+        return [*lost, *pool._assign_requests_to_connections()]  # to the requests that wait for one
 
 
 class GuardedTransport(_Guarded, httpx.BaseTransport):
-    """Send requests under a guard with a state for each origin, and send again what may be sent again.
+    """A transport that sends requests under a guard with a state for each origin, and repeatable requests again.
 
-    What comes out is what comes out of httpx, the last response included; or a ``RefusedRequest`` or a
+    Responses and errors come out as from httpx, the last response included; or a ``RefusedRequest`` or a
     ``RequestTimeout``, each of which is an ``httpx.TransportError``, and the library's exception, too.
 
     Args:
-        guard: What other transports may share, called with the parameters ``origin`` and ``request``; ``None``: one of
-            its own, of *name* and *policies*.
-        transport: What sends, and is closed with this one; ``None``: an ``httpx.HTTPTransport``.
-        statuses: Answers that are failures.
+        guard: A guard that other transports may share, called with the parameters ``origin`` and ``request``; ``None``:
+            the transport creates its own, of *name* and *policies*.
+        transport: The transport that sends, and is closed with this one; ``None``: an ``httpx.HTTPTransport``.
+        statuses: Statuses of failing responses.
         methods: Methods that may be sent again though they may have arrived; others with an ``Idempotency-Key`` only.
-        name: That of its own guard, given back by ``close``.
-        **policies: As those of a ``Guard``; by default ``partition_by`` is ``PartitionBy("origin")``, and beside a
-            ``retry`` stands ``HonorRetryAfter(max_delay="30s")``. Without any: two retries after 200 and 400 ms, give
-            or take 100 ms, and a circuit breaker, of failing answers, failures of the transport and time-outs.
+        name: The name of its own guard, released by ``close``.
+        **policies: The policies, as in ``Guard``; by default ``partition_by`` is ``PartitionBy("origin")``, and a
+            ``retry`` comes with ``HonorRetryAfter(max_delay="30s")``. Without any: two retries after 200 and 400 ms,
+            give or take 100 ms, and a circuit breaker, of failing responses, failures of the transport and time-outs.
 
     Raises:
-        FaultToleranceDefinitionException: If one of these is something else, a guard and policies are given, or the
+        FaultToleranceDefinitionException: If one of these is something else, a guard and policies are passed, or the
             guard hedges or coalesces.
     """
 
@@ -330,7 +330,7 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
             raise
 
     def close(self) -> None:
-        """Close what sends, and give the name of a guard of its own back."""
+        """Close the inner transport, and release the name of a guard of its own."""
         self._terms.close()
         self._transport.close()
 
@@ -359,7 +359,7 @@ class _ClosedWhole(httpx.AsyncByteStream):
 
 
 class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
-    """The same as ``GuardedTransport`` for ``httpx.AsyncClient``, on asyncio; *transport* is an asynchronous one."""
+    """The same as ``GuardedTransport`` for ``httpx.AsyncClient``, on asyncio; *transport* is asynchronous."""
 
     def __init__(
         self,
@@ -415,6 +415,6 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
             raise
 
     async def aclose(self) -> None:
-        """Close what sends, and give the name of a guard of its own back."""
+        """Close the inner transport, and release the name of a guard of its own."""
         self._terms.close()
         await self._transport.aclose()

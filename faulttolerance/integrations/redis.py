@@ -31,16 +31,16 @@ _READS = READ_COMMANDS | {"PING", "ECHO", "TIME", "INFO", "SCRIPT EXISTS", "SCRI
 
 
 def guarded(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
-    """Let each command and each pipeline of *client* be a call of *guard*, and give *client* itself.
+    """Run each command and each pipeline of *client* as a call of *guard*, and return *client* itself.
 
     A command of a synchronous client ends at the nearest deadline by the time-out of its socket, on every thread. A
-    connection of which not all answers were read, however that came, is closed before it is used again. redis-py tries
-    nothing again any more, the guard does; but where the answer to a command was lost that had been sent, and that does
-    more than read, no attempt follows, whatever ``retry_on`` says. Publish and subscribe run as ever.
+    connection of which not all answers were read, for whatever reason, is closed before it is used again. redis-py
+    makes no retries any more, the guard does. Where the answer to a sent command was lost, and the command does more
+    than read, no attempt follows, whatever ``retry_on`` says. Publish and subscribe run as usual.
 
     Args:
-        client: A client that nobody uses yet; its pool is changed, and forgets the connections that it has.
-        guard: One for each server: what it remembers is about that.
+        client: A client that nobody uses yet; its pool is changed, and drops the connections that it has.
+        guard: A guard for this server: its state is about that server.
         idempotent: Further commands that may be sent again though they may have been carried out: ``["SET", "DEL"]``.
 
     Raises:
@@ -73,7 +73,7 @@ def guarded(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
             scripts: set[Any] = {*pipe.scripts}
 
             def run_again() -> Any:
-                pipe.command_stack, pipe.scripts = [*stack], {*scripts}  # which each end of a run forgets
+                pipe.command_stack, pipe.scripts = [*stack], {*scripts}  # each end of a run clears them
                 return run(raise_on_error)
 
             reason = _reason([args[0] for args, _ in stack], repeatable)
@@ -93,7 +93,7 @@ def _refuse(parameter: str, got: object, allowed: str) -> None:
 
 
 def _prepare(client: Any) -> None:
-    """Let the pool make connections that know what they owe, and nobody but the guard try again."""
+    """Replace the pool's connection class by one that counts owed answers, and disable the retries of redis-py."""
     pool, is_asynchronous = client.connection_pool, isinstance(client, redis.asyncio.Redis)
     pool.connection_kwargs["retry"] = (AsyncRetry if is_asynchronous else Retry)(NoBackoff(), 0)
     kind = pool.connection_class
@@ -107,7 +107,7 @@ def _prepare(client: Any) -> None:
 
 
 def _reason(names: Iterable[str | bytes], repeatable: Container[str]) -> str:
-    """Say why commands may not be sent again; empty where they may."""
+    """Return why commands may not be sent again; empty where they may."""
     texts = (name.decode() if isinstance(name, bytes) else name for name in names)
     writes = next((name for name in texts if name.upper() not in repeatable), None)
     if writes is None:

@@ -1,4 +1,4 @@
-"""Guards in requests: an adapter with a circuit for each host, which sends again what may be sent again.
+"""Guards in requests: an adapter with a circuit for each host, which sends repeatable requests again.
 
 >>> import requests
 >>> from faulttolerance import Retry, Timeout
@@ -53,27 +53,27 @@ __all__ = [
 
 
 class RequestTimeout(TimeoutException, requests.Timeout):
-    """The time-out of the guard passed."""
+    """A time-out of the guard."""
 
 
 class RefusedRequest(RefusedException, requests.RequestException):
-    """The guard did not let the request through: the base of the refusals."""
+    """A request that the guard did not admit: the base of the refusals."""
 
 
 class CircuitOpen(RefusedRequest, CircuitBreakerOpenException):
-    """The circuit of the origin is open."""
+    """A refusal: the circuit of the origin is open."""
 
 
 class RateLimited(RefusedRequest, RateLimitException):
-    """More requests were made in the window than the rate limit allows."""
+    """A refusal: more requests were made in the window than the rate limit allows."""
 
 
 class BulkheadFull(RefusedRequest, BulkheadException):
-    """As many requests run (and wait) as the bulkhead allows."""
+    """A refusal: as many requests run (and wait) as the bulkhead allows."""
 
 
 class Throttled(RefusedRequest, ThrottleException):
-    """The adaptive throttle spares the host this one."""
+    """A refusal: the adaptive throttle spares the host the request."""
 
 
 _FAMILY: tuple[type[RequestTimeout | RefusedRequest], ...] = (
@@ -87,24 +87,24 @@ _FAMILY: tuple[type[RequestTimeout | RefusedRequest], ...] = (
 
 
 class GuardedAdapter(BaseAdapter):
-    """Send requests under a guard with a state for each origin, and send again what may be sent again.
+    """An adapter that sends requests under a guard with a state for each origin, and repeatable requests again.
 
-    What comes out is what comes out of requests, the last response included; or a ``RefusedRequest`` or a
+    Responses and errors come out as from requests, the last response included; or a ``RefusedRequest`` or a
     ``RequestTimeout``, each of which is a ``requests.RequestException``, and the library's exception, too.
 
     Args:
-        guard: What other adapters may share, called with the parameters ``origin`` and ``request``; ``None``: one of
-            its own, of *name* and *policies*.
-        adapter: What sends, and is closed with this one; ``None``: a ``requests.adapters.HTTPAdapter``.
-        statuses: Answers that are failures.
+        guard: A guard that other adapters may share, called with the parameters ``origin`` and ``request``; ``None``:
+            the adapter creates its own, of *name* and *policies*.
+        adapter: The adapter that sends, and is closed with this one; ``None``: a ``requests.adapters.HTTPAdapter``.
+        statuses: Statuses of failing responses.
         methods: Methods that may be sent again though they may have arrived; others with an ``Idempotency-Key`` only.
-        name: That of its own guard, given back by ``close``.
-        **policies: As those of a ``Guard``; by default ``partition_by`` is ``PartitionBy("origin")``, and beside a
-            ``retry`` stands ``HonorRetryAfter(max_delay="30s")``. Without any: two retries after 200 and 400 ms, give
-            or take 100 ms, and a circuit breaker, of failing answers, failures of connections and time-outs.
+        name: The name of its own guard, released by ``close``.
+        **policies: The policies, as in ``Guard``; by default ``partition_by`` is ``PartitionBy("origin")``, and a
+            ``retry`` comes with ``HonorRetryAfter(max_delay="30s")``. Without any: two retries after 200 and 400 ms,
+            give or take 100 ms, and a circuit breaker, of failing responses, failures of connections and time-outs.
 
     Raises:
-        FaultToleranceDefinitionException: If one of these is something else, a guard and policies are given, or the
+        FaultToleranceDefinitionException: If one of these is something else, a guard and policies are passed, or the
             guard hedges or coalesces.
     """
 
@@ -132,7 +132,7 @@ class GuardedAdapter(BaseAdapter):
             where=type(self).__name__,
         )
         self.guard = self._terms.guard
-        """What may be given to other adapters, too."""
+        """The guard, which other adapters may share."""
         self._adapter = HTTPAdapter() if adapter is None else adapter
 
     def send(
@@ -187,29 +187,29 @@ class GuardedAdapter(BaseAdapter):
             raise
 
     def close(self) -> None:
-        """Close what sends, and give the name of a guard of its own back."""
+        """Close the inner adapter, and release the name of a guard of its own."""
         self._terms.close()
         self._adapter.close()
 
 
 class _Soon:
-    """The body of a failing answer, of which the beginning may have been read; the rest comes as the server sends it.
+    """The body of a failing response, of which the beginning may have been read; the rest comes as the server sends it.
 
-    All else is asked of *raw*, which reads it.
+    All other attributes are those of *raw*, which reads it.
     """
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw
         self.parts: list[bytes] = []
-        """What was read."""
+        """The parts that were read."""
         self.broken: Exception | None = None
-        """Why nothing follows that."""
+        """The reason why nothing follows these parts."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._raw, name)
 
     def stream(self, amt: int | None = MOST, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Yield what was read, and then each part as soon as it is there."""
+        """Yield the parts that were read, and then each part as soon as it is there."""
         while self.parts:
             yield self.parts.pop(0)
         if self.broken is not None:
@@ -220,7 +220,7 @@ class _Soon:
 
 
 def _begin(response: requests.Response) -> None:
-    """Read the body of a failing answer until it is whole, which frees its connection, or too long or too slow."""
+    """Read the body of a failing response until it is whole, which frees its connection, or too long or too slow."""
     raw: Any = response.raw
     if not hasattr(raw, "read1"):  # of another adapter, or of urllib3 before 2.1
         response.content  # noqa: B018  # read it
@@ -239,14 +239,14 @@ def _begin(response: requests.Response) -> None:
     except requests.ConnectionError as error:
         (broken,) = error.args
         if not isinstance(broken, ReadTimeoutError) or monotonic() < until:
-            raise  # it broke off, or by a time-out of the client or of the guard, as ever
+            raise  # it broke off, or by a time-out of the client or of the guard, as usual
         soon.broken = broken
     soon.parts = parts
 
 
 @contextmanager
 def _waiting(raw: Any, seconds: float) -> Iterator[None]:
-    """Let no read of *raw* wait for longer than *seconds* in this block, if its socket is found."""
+    """Limit the wait of each read of *raw* to *seconds* in this block, if its socket is found."""
     if (sock := _socket_of(raw)) is None:
         yield
         return
@@ -260,13 +260,13 @@ def _waiting(raw: Any, seconds: float) -> Iterator[None]:
 
 
 def _socket_of(raw: Any) -> Any:
-    """Return the socket from which *raw* reads; ``None`` where it is not where it usually is."""
+    """Return the socket from which *raw* reads; ``None`` where it is not in its usual place."""
     file = getattr(getattr(raw, "_fp", None), "fp", None)
     return getattr(getattr(file, "raw", None), "_sock", None)
 
 
 def _in_family(failure: Exception, request: requests.PreparedRequest) -> Exception:
-    """Give what users of requests catch in place of *failure*, and users of this library, too."""
+    """Return the exception for *failure* that users of requests catch, and users of this library, too."""
     refusal = in_family(failure, _FAMILY)
     refusal.request, refusal.response = request, None
     return refusal
@@ -277,12 +277,12 @@ def _is_text(request: Any) -> bool:
 
 
 def _is_at_hand(request: Any) -> bool:
-    """Tell whether the body can be sent again: text, or a file that can be read again from where it stood."""
+    """Return whether the body can be sent again: text, or a file that can be read again from where it stood."""
     return _is_text(request) or isinstance(getattr(request, "_body_position", None), int)
 
 
 def _is_unsent(failure: BaseException) -> bool:
-    """Tell whether no connection was made at all."""
+    """Return whether no connection was made at all."""
     if not isinstance(failure, requests.ConnectionError) or not failure.args:
         return False
     reason = getattr(failure.args[0], "reason", None)
@@ -290,7 +290,7 @@ def _is_unsent(failure: BaseException) -> bool:
 
 
 def _in_time(timeout: Any) -> Any:
-    """Give the time-out that ends by itself with the nearest deadline: connecting and the answer have that in all."""
+    """Return a time-out that ends with the nearest deadline: a limit for connection and response in all."""
     if (left := least(None)) is None:
         return timeout
     if not isinstance(timeout, Timeout):

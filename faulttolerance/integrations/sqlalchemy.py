@@ -36,35 +36,40 @@ _AGAIN = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _BUSY_TIMEOUT = "faulttolerance: busy_timeout"
 
 _not_retried: WeakKeyDictionary[Any, Failures] = WeakKeyDictionary()
-"""By the dialect, which is one for each engine: the failures after which nothing follows inside a transaction."""
+"""By the dialect, of which each engine has its own: the failures after which no retry follows inside a transaction."""
 
 _begun: ContextVar[tuple[tuple[ref[Any], Any], ...]] = ContextVar("faulttolerance_begun", default=())
-"""The connections and sessions that have begun a transaction in this context, or in one that it is a copy of, each with
-its dialect; it may be over."""
+"""The connections and sessions that have begun a transaction, each with its dialect; it may be over.
+
+They began it in this context, or in one that this context is a copy of.
+"""
 
 
 def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Exception) -> None:
-    """Let time-outs end the statements of *engine*, and make no further attempt while a transaction of it is open.
+    """End the statements of *engine* at time-outs, and make no further attempt while a transaction of it is open.
 
     A statement that runs when the nearest deadline passes is cancelled by the driver, on every thread and in
     coroutines: by ``interrupt`` or ``cancel`` of its connection or ``cancel`` of its cursor, where there is one, as in
-    sqlite3, aiosqlite, psycopg, psycopg2, oracledb and pyodbc. SQLite waits for locks no longer than is left, either.
+    sqlite3, aiosqlite, psycopg, psycopg2, oracledb and pyodbc. SQLite also waits for locks no longer than the time
+    left.
 
-    What an attempt did before it failed is still in a transaction that was begun around it, and would be there twice;
-    so the failure comes out at once, of any guard, with a note that says so. That goes for a transaction that the
-    attempt began and left open, and for a session that it broke. Once the transaction is over, retries are made.
+    The effects of a failed attempt are still in a transaction that was begun around it, and another attempt would
+    repeat them; so the failure propagates at once, from any guard, with a note that explains this. The same holds for a
+    transaction that the attempt began and left open, and for a session that it broke. Once the transaction is over,
+    retries are made.
 
     A second call for the same engine changes *no_retry_on* alone.
 
     Args:
         engine: The engine, before it is used by several threads.
         no_retry_on: The failures that this concerns: ``caused_by(sqlalchemy.exc.SQLAlchemyError)`` for those of
-            databases alone, ``()`` for none. Where engines differ, what concerns the open one counts.
+            databases alone, ``()`` for none. Where engines differ, the setting of the engine with the open transaction
+            counts.
 
     Raises:
         FaultToleranceDefinitionException: If *engine* is none, or *no_retry_on* no set of exceptions.
     """
-    # Imported by those who have such an engine; without greenlet, SQLAlchemy 2.1 does not let it be imported at all.
+    # An application with such an engine has imported it; without greenlet, SQLAlchemy 2.1 cannot import it at all.
     asynchronous: Any = sys.modules.get("sqlalchemy.ext.asyncio")
     one: Any = engine
     if asynchronous is not None and isinstance(one, asynchronous.AsyncEngine):
@@ -88,7 +93,7 @@ def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Excepti
 
 
 def _execute(name: str, cursor: Any, statement: str, *parameters: Any) -> bool | None:
-    """Execute in place of the dialect, under a deadline; ``None``: there is none, the dialect may do it."""
+    """Execute in place of the dialect, under a deadline; return ``None`` where the dialect is to do it."""
     context, left = parameters[-1], remaining()
     if context.dialect.name == "sqlite":
         _limit_waiting(context.root_connection, left)
@@ -96,7 +101,7 @@ def _execute(name: str, cursor: Any, statement: str, *parameters: Any) -> bool |
     if cancel is None:
         return None
     running = Lock()
-    running.acquire()  # before anything can look at it
+    running.acquire()  # before any other thread can look at it
     with on_deadline(cancel if context.dialect.is_async else partial(_keep_on, cancel, running)):
         try:
             getattr(context.dialect, name)(cursor, statement, *parameters)
@@ -106,7 +111,7 @@ def _execute(name: str, cursor: Any, statement: str, *parameters: Any) -> bool |
 
 
 def _keep_on(cancel: Callable[[], object], running: Lock) -> None:
-    """Cancel, and again for two seconds while it is *running*: what comes just before the statement runs is lost."""
+    """Cancel, and again for two seconds while it is *running*: a cancel just before the statement runs is lost."""
     cancel()
     for wait in _AGAIN:
         if running.acquire(timeout=wait):
@@ -115,7 +120,7 @@ def _keep_on(cancel: Callable[[], object], running: Lock) -> None:
 
 
 def _cancel_of(context: Any, cursor: Any) -> Callable[[], object] | None:
-    """Give what ends a statement that runs, if the driver has it."""
+    """Return the function that ends a running statement, if the driver has it."""
     driver = context.root_connection.connection.driver_connection
     ways = [getattr(driver, "interrupt", None)]
     if not context.dialect.is_async:  # other asynchronous drivers cancel when their task is cancelled
@@ -133,7 +138,7 @@ def _step(function: Callable[[], Any]) -> None:
 
 
 def _limit_waiting(connection: Connection, left: float | None) -> None:
-    """Let SQLite wait for a lock no longer than for *left* seconds: nothing interrupts it meanwhile."""
+    """Limit the wait of SQLite for a lock to *left* seconds: nothing interrupts it meanwhile."""
     info = connection.info
     if left is None and _BUSY_TIMEOUT not in info:
         return
@@ -168,7 +173,7 @@ def _note(begun: Connection | Session, dialect: Any) -> None:
 
 
 def _is_in_transaction(begun: Any) -> bool:
-    """Tell whether a transaction was begun and not ended, be it that it cannot go on."""
+    """Return whether a transaction was begun and not ended, even if it cannot go on."""
     if isinstance(begun, Session):
         return begun.in_transaction()
     return begun is not None and begun.get_transaction() is not None
@@ -176,5 +181,5 @@ def _is_in_transaction(begun: Any) -> bool:
 
 def _is_open(failure: BaseException) -> bool:
     concerned = (one() for one, dialect in _begun.get() if isinstance(failure, _not_retried.get(dialect, ())))
-    # The connection tells of the transaction; of a flush that failed, which has ended that, the session alone does.
+    # The connection shows the transaction; a failed flush has ended it, and only the session shows that.
     return any(_is_in_transaction(one) and not (isinstance(one, Session) and one.is_active) for one in concerned)

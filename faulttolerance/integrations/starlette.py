@@ -1,4 +1,4 @@
-"""Refusals, time-outs and deadlines of requests in Starlette, and in FastAPI, which is one."""
+"""Refusals, time-outs and deadlines of requests in Starlette and FastAPI, which is a kind of it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["DeadlineMiddleware", "install"]
 
 
 def install(app: Starlette, *, longest: Duration | None = None) -> None:
-    """Let *app* answer refusals by 503 or 429 and time-outs by 504, and let requests have the time that callers give.
+    """Answer refusals of *app* by 503 or 429 and time-outs by 504, and limit its requests to their callers' time.
 
     A handler of the application's own for one of the exceptions wins where it is for a narrower class, or is added
-    later. What else is raised, and WebSockets, stay as they are.
+    later. Other exceptions, and WebSockets, stay as they are.
 
     Args:
         app: An application that has not begun to serve.
@@ -41,15 +41,16 @@ def install(app: Starlette, *, longest: Duration | None = None) -> None:
 
 
 class DeadlineMiddleware:
-    """Gives each request the time that its caller still waits, by ``deadline``; plain ASGI, also without Starlette.
+    """Middleware that limits each request to its caller's time, by ``deadline``; plain ASGI, also without Starlette.
 
-    The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` say how long. A request that has no response by then is
-    cancelled, and answered by 504. The deadline ends where the response begins: neither a stream nor what runs in the
-    background afterwards is cut by it.
+    The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` state how long. A request that has no response by then is
+    cancelled, and answered by 504. The deadline ends where the response begins: it cuts neither a stream nor work that
+    runs in the background afterwards.
 
     Args:
-        app: What answers.
-        longest: What no header exceeds, and what holds without one, in milliseconds; ``None``: no limit.
+        app: The ASGI application.
+        longest: The upper limit of the headers' time, and the time without a header, in milliseconds; ``None``: no
+            limit.
     """
 
     def __init__(self, app: ASGIApp, *, longest: Duration | None = None) -> None:
@@ -81,14 +82,14 @@ class _UntilAnswered:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._leave: list[Callable[..., Awaitable[object]]] = []
-        """Leaves the block, once; taken out for that, as an exception's traceback would keep what it finds here."""
+        """Leaves the block, once; it is removed for that, because an exception's traceback would keep it alive."""
         self._is_late = False
         self.is_answered = False
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, left: float) -> None:
         """Run *app*; raise ``TimeoutException`` where there is no response after *left* seconds."""
         block = deadline(timedelta(seconds=left))
-        # What a ``with`` statement takes, too, before it enters. This block may be left by another task of the request.
+        # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
         self._leave.append(block.__aexit__)
         await block.__aenter__()
         try:
@@ -102,7 +103,7 @@ class _UntilAnswered:
     async def _answer(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             if self._is_late and self._leave:
-                raise asyncio.CancelledError  # as whoever waits for the response is being cancelled
+                raise asyncio.CancelledError  # the task that waits for the response is being cancelled, too
             with suppress(TimeoutException):  # nobody was interrupted yet, and the response is there
                 await self._end()
             self.is_answered = True

@@ -1,17 +1,16 @@
-"""Time, state and configuration under the control of tests: of those of applications, and of our own.
+"""Time, state and configuration under the control of tests: those of applications, and the library's own.
 
     with virtual_time(seed=7) as clock:
         client.charge()  # the delays between the attempts pass at once
         clock.run(main())  # and so they do in coroutines
         clock.advance(5.0)  # the circuit breaker's delay is over
 
-``disabled("Retry")`` switches policies off for a block, ``no_wait()`` lets delays pass at once on the real clock,
+``disabled("Retry")`` switches policies off for a block, ``no_wait()`` skips the delays on the real clock,
 ``force(target, "open")`` and ``exhaust(target)`` bring circuits and limits into a state, ``inject(target, error=...)``
-and ``fail_times(n, error)`` let attempts fail, ``recorded(target)`` writes down what calls do,
-``reset()`` forgets what earlier tests left behind, ``configured({...})`` sets configuration keys for a block. The
-pytest plugin offers the same as the fixtures ``ft_clock``, ``ft_reset``, ``ft_configured``, ``ft_calls`` and
-``ft_events``. A ``MemoryFleet`` stands for other replicas and their server. ``simulate(scenario)`` lets callers take
-turns in orders that seeds choose.
+and ``fail_times(n, error)`` cause attempts to fail, ``recorded(target)`` records calls, ``reset()`` clears the state
+that earlier tests left, ``configured({...})`` sets configuration keys for a block. The pytest plugin offers the same as
+the fixtures ``ft_clock``, ``ft_reset``, ``ft_configured``, ``ft_calls`` and ``ft_events``. A ``MemoryFleet`` stands for
+other replicas and their server. ``simulate(scenario)`` runs callers in turns, in orders that seeds choose.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The virtual clock that is in use: one at a time, for the whole process."""
+"""The virtual clock in use: one at a time, for the whole process."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ at_fork(
 
 @contextmanager
 def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
-    """Let delays, deadlines and windows pass at once and in order, for threads and for coroutines.
+    """Run a block in virtual time: delays, deadlines and windows pass at once and in order, in threads and coroutines.
 
     The whole process is on this clock for the length of the block. Nothing of Python is patched: ``time.sleep``, locks
     and real input keep taking real time, and hold virtual time where they do so inside a guard.
 
     Args:
-        seed: Where jitter comes from; the same seed gives the same answers.
+        seed: The source of jitter; the same seed gives the same numbers.
 
     Raises:
         RuntimeError: Another ``virtual_time()`` block is active.
@@ -73,7 +73,7 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
 
 @contextmanager
 def claimed() -> Iterator[None]:
-    """Be the only one who puts another clock in the place of the system's."""
+    """Reserve the right to replace the system's clock; only one block at a time has it."""
     if not _claim.acquire(blocking=False):
         raise RuntimeError("virtual_time() or simulate() is active already; one clock serves the whole process")
     try:
@@ -83,9 +83,9 @@ def claimed() -> Iterator[None]:
 
 
 def loop_factory() -> asyncio.AbstractEventLoop:
-    """Make an event loop that follows the active virtual clock, or an ordinary one outside ``virtual_time()``.
+    """Return a new event loop that follows the active virtual clock, or an ordinary one outside ``virtual_time()``.
 
-    For test frameworks that make the loops themselves: ``{"virtual": loop_factory}`` from pytest-asyncio's hook
+    For test frameworks that create the loops themselves: ``{"virtual": loop_factory}`` from pytest-asyncio's hook
     ``pytest_asyncio_loop_factories``, ``("asyncio", {"loop_factory": loop_factory})`` from anyio's ``anyio_backend``.
     """
     if _active is not None:

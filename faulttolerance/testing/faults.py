@@ -1,4 +1,4 @@
-"""Faults: bodies that fail so many times, and what befalls the attempts of a target."""
+"""Faults: bodies that fail a number of times, and disturbances of the attempts of a target."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ERRORS = "an exception, or an exception class that can be made without argument
 
 
 class FailTimes:
-    """What fails so many times, in whichever threads and tasks, and then goes well; made by ``fail_times``."""
+    """A failure that comes a number of times, in any threads and tasks, and then stops; created by ``fail_times``."""
 
     def __init__(self, times: int, error: Error) -> None:
         self._make = _maker("testing.fail_times(error)", error)
@@ -45,7 +45,7 @@ class FailTimes:
         self._lock = threading.Lock()
 
     def next_failure(self) -> BaseException | None:
-        """Give what is to be raised now; ``None``: all that were to come have come."""
+        """Return the exception to raise now; ``None`` once all failures have come."""
         with self._lock:
             if not self._left:
                 return None
@@ -57,7 +57,7 @@ class FailTimes:
     @overload
     def __call__(self) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise the next failure, or return ``None``; given a function alone, let that fail so, as a decorator."""
+        """Raise the next failure, or return ``None``; with a function as the only argument, decorate it."""
         if len(args) == 1 and not kwargs and callable(args[0]) and not isinstance(args[0], type):
             return self._failing(args[0])
         self._raise()
@@ -84,7 +84,7 @@ class FailTimes:
 
 
 def fail_times(n: int, error: Error) -> FailTimes:
-    """Make what fails *n* times with *error*, and then goes well.
+    """Create a side effect that fails *n* times with *error*, and then succeeds.
 
     Called without a function it is a side effect, for a stand-in or in a body: it raises, and later returns ``None``.
     It decorates a function or coroutine function, which then fails *n* times in the place of its own body, and it is
@@ -92,7 +92,7 @@ def fail_times(n: int, error: Error) -> FailTimes:
 
     Args:
         n: How many times; 0: never.
-        error: An exception, or an exception class, of which each failure is a new one.
+        error: An exception, or an exception class, of which each failure is a new instance.
 
     Raises:
         FaultToleranceDefinitionException: *n* or *error* is something else.
@@ -119,21 +119,21 @@ def inject(
     rate: float = 1.0,
     seed: float | str | None = None,
 ) -> Passing[None]:
-    """Let attempts of a target fail, take long, or return something else within a block, or for a decorated test.
+    """Cause attempts of a target to fail, to be slow or to return something else, within a block or a decorated test.
 
-    It stands in the place of the body, inside all policies, which see it as the body's: failures are retried and open
-    circuits, time-outs and deadlines interrupt the latency, which passes on the clock of the library. Attempts that
-    are made without the block go on as they began. Blocks nest; the one that was entered last is asked first.
+    The injection replaces the body, inside all policies, and policies treat it as the body: failures are retried and
+    open circuits; time-outs and deadlines interrupt the latency, which passes on the clock of the library. Attempts
+    that began before the block go on as they began. Blocks nest; the block that was entered last decides first.
 
     Args:
         target: A guarded function or method, a method of an object, for its class, a class with its subclasses, or a
             ``Guard``; of its blocks, too, which are not entered where they fail, and have no result.
-        error: What attempts raise instead of running the body: an exception, an exception class, of which each is a
-            new one, or what ``fail_times`` gives, after which the body runs.
+        error: The failure of attempts, in place of the body: an exception, an exception class, of which each failure is
+            a new instance, or the result of ``fail_times``, after whose failures the body runs.
         latency: How long attempts wait before that, or before the body, in milliseconds.
-        result: What attempts return instead of running the body; not beside *error*.
-        rate: The probability that it befalls an attempt, from 0 to 1; one draw decides about all of it.
-        seed: What the draws come from; ``None``: the clock of the library, which ``virtual_time`` seeds.
+        result: The result of attempts, in place of the body; not beside *error*.
+        rate: The probability that an attempt is disturbed, from 0 to 1; one draw decides about all of it.
+        seed: The source of the draws; ``None``: the clock of the library, which ``virtual_time`` seeds.
 
     Raises:
         FaultToleranceDefinitionException: The target is not guarded, a value is out of range, or nothing is injected.
@@ -171,7 +171,7 @@ def inject(
 
 
 def _maker(where: str, error: Any) -> Failure:
-    """Give what makes *error* anew, if that is a class."""
+    """Return a function that returns *error*, or a new instance of it if it is a class."""
     if isinstance(error, BaseException):
         return lambda: error.with_traceback(None)
     if isinstance(error, type) and issubclass(error, BaseException):
@@ -185,7 +185,7 @@ def _maker(where: str, error: Any) -> Failure:
 
 
 class _Injected:
-    """Lets a disturbance befall the attempts of one target."""
+    """A disturbance of the attempts of one target."""
 
     is_innermost = True
 
@@ -194,20 +194,20 @@ class _Injected:
         self._disturbance = disturbance
 
     def __call__(self, subject: object, effective: Effective) -> Effective:
-        """Leave every value as it is."""
+        """Return every value as it is."""
         return effective
 
     def accompanies(self, subject: object) -> bool:
-        """Tell whether *subject* belongs to the target."""
+        """Return whether *subject* belongs to the target."""
         return self._target.covers(subject)
 
     def around_attempt(
         self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
     ) -> Callable[..., Any]:
-        """Let it befall each attempt."""
+        """Return *function* with the disturbance around each attempt."""
         is_block = isinstance(environment, (BlockingEnvironment, BlockEnvironment))
         return self._disturbance.around(function, environment, is_awaited, is_block=is_block)
 
     def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
-        """Leave the call as it is."""
+        """Return the call as it is."""
         return call

@@ -1,4 +1,4 @@
-"""Bringing what guards remember into a state, and back: an open circuit, a full bulkhead, a spent budget."""
+"""Forced states of guards for a time: an open circuit, a full bulkhead, a spent budget."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from .target import Target, definition_error, kind_of, target_of
 __all__ = ["exhaust", "force"]
 
 Impose: TypeAlias = Callable[[Any], Callable[[], object]]
-"""Gives a strategy another state; gives what ends that."""
+"""A function that changes a strategy's state, and returns a function that ends the change."""
 
 _EXHAUSTIBLE = (Bulkhead, RateLimit, RetryBudget, AdaptiveThrottle)
 
 
 def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Passing[None]:
-    """Let circuits be in a state within a block, or for a test that is decorated.
+    """Force circuits into a state within a block, or for a decorated test.
 
-    An open circuit stays open, and a closed one closed, whatever its calls come to. A half-open one lets probes
-    through, and goes on as they end. Listeners hear of it as ever. When the block ends, each circuit is as it was
-    before: its state, since when, the results in its window, how often it has opened. Calls that it had let in before
-    count in it if they end after the block.
+    An open circuit stays open, and a closed circuit closed, whatever the outcomes of its calls are. A half-open circuit
+    admits probes, and goes on as they end. Listeners are notified as usual. When the block ends, each circuit is as it
+    was before: its state, since when, the results in its window, how often it has opened. Calls that it had admitted
+    before count in it if they end after the block.
 
     Args:
         target: A guarded function or method, a method of an object, for its class, a class with its subclasses, or a
-            ``Guard``; it need not have been called. Classes that come into use within the block are meant, too, and all
-            of them after a ``reset()``. Of ``@partition_by`` every key is meant, also new ones.
+            ``Guard``; it need not have been called. Classes that come into use within the block are included, and after
+            a ``reset()`` all of them. Of ``@partition_by`` every key is included, also new keys.
         state: One of ``"open"``, ``"half-open"`` and ``"closed"``.
 
     Raises:
@@ -74,19 +74,19 @@ def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Passing
 
 
 def exhaust(target: Any, *which: str | type[Policy]) -> Passing[None]:
-    """Use up what limits calls, within a block, or for a test that is decorated: every call is refused.
+    """Use up the limits of calls within a block, or for a decorated test: every call is refused.
 
-    A bulkhead has no permit and no place in its queue, a rate limit no room in its window, a retry budget nothing for a
-    retry, and an adaptive throttle turns every call down, for as long as the block lasts. When it ends, each is as if
-    the calls within had not been. Calls in flight go on, and what they give back counts.
+    A bulkhead has no permit and no place in its queue, a rate limit has no room in its window, a retry budget has no
+    token, and an adaptive throttle refuses every call, for as long as the block lasts. When it ends, each is as if the
+    calls within had not been made. Calls in flight go on, and the permits and tokens that they release count.
 
     Args:
-        target: As for ``force``. A retry budget with a name is used up for all who share it.
-        which: Which of ``"Bulkhead"``, ``"RateLimit"``, ``"RetryBudget"`` and ``"AdaptiveThrottle"`` are meant; by
-            default those that the target has.
+        target: As for ``force``. A retry budget with a name is used up for all guards that share it.
+        which: One or more of ``"Bulkhead"``, ``"RateLimit"``, ``"RetryBudget"`` and ``"AdaptiveThrottle"``; by default
+            all of these that the target has.
 
     Raises:
-        FaultToleranceDefinitionException: The target is not guarded, or does not have in force what is meant.
+        FaultToleranceDefinitionException: The target is not guarded, or a named policy is not in force on it.
 
     >>> from faulttolerance import bulkhead
     >>> @bulkhead(5)
@@ -127,7 +127,7 @@ def _imposed(where: str, target: Target, kinds: Collection[type[Policy]], impose
 
 
 class _Grip:
-    """What one block imposes, and how it ends."""
+    """The changes that one block imposes, and their end."""
 
     def __init__(self, target: Target, kinds: Collection[type[Policy]], impose: Impose) -> None:
         self._target = target
@@ -135,29 +135,29 @@ class _Grip:
         self._impose = impose
         self._taken: set[int] = set()
         self._ends = ExitStack()
-        # Reentrant: listeners hear of what is imposed, and may call what comes into use.
+        # Reentrant: listeners are notified of the changes, and may call guards that come into use.
         self._lock = threading.RLock()
         self._is_over = False
 
     def end(self) -> None:
-        """Let everything be as it was found, and take nothing any more."""
+        """Restore everything as it was found, and impose on nothing more."""
         with self._lock:
             self._is_over = True
         self._ends.close()
 
     def take(self, strategy: Any) -> None:
-        """Impose on one strategy, once: some are shared."""
+        """Impose on one strategy, once: strategies may be shared."""
         if id(strategy) not in self._taken:
             self._taken.add(id(strategy))
             self._ends.callback(self._impose(strategy))
 
     def take_use(self, subject: Any, state: State) -> None:
-        """Impose on the *state* of *subject*, a guard and the class that uses it, if that is meant."""
+        """Impose on the *state* of *subject*, a guard and the class that uses it, if the target covers it."""
         if self._target.covers(subject):
             self.take_all(state)
 
     def take_all(self, state: State) -> None:
-        """Impose on those of *state*, its keys included."""
+        """Impose on the strategies of *state*, its keys included."""
         with self._lock:
             if self._is_over:
                 return
@@ -168,7 +168,7 @@ class _Grip:
                     self.take(strategy)
 
     def _watch(self, partitions: Partitions, state: State) -> None:
-        """Impose on what is made for new keys, before a call has it."""
+        """Impose on strategies of new keys, before a call gets them."""
         complete = partial(self._complete, state)
 
         class Watched(type(partitions)):  # type: ignore[misc]

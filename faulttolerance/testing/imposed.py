@@ -1,7 +1,7 @@
-"""Strategies that are given a state from outside, and go back to their own: what tests put into the way of calls.
+"""Strategies in a state that tests impose from outside, and the return to their own state.
 
-A strategy that refuses everybody is the same object under another class, so that whoever is bound to it asks that one.
-What it has counted, lent and promised stays where it was, and goes on: calls in flight end, values are renewed.
+A strategy that refuses everything is the same object under another class, so that every guard that is bound to it uses
+that class. Its counts, permits and promises stay where they were, and go on: calls in flight end, values are renewed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["become", "exhaust", "force"]
 
 
 class ExhaustedBulkhead(Bulkhead):
-    """A bulkhead without a permit; those that run and those that wait stay."""
+    """A bulkhead without a permit; calls that run and calls that wait stay."""
 
     __slots__ = ()
 
     limit = property(lambda self: 0, vars(Bulkhead)["limit"].__set__)
 
     def enter(self, waiter: Waiter) -> Waiter | None:
-        """Refuse everybody.
+        """Reject the call.
 
         Raises:
             BulkheadException: Always.
@@ -38,14 +38,14 @@ class ExhaustedBulkhead(Bulkhead):
 
 
 class ExhaustedRateLimit(RateLimit):
-    """A rate limit whose window is used up; a window's time is what it says that calls have to wait."""
+    """A rate limit whose window is used up; the stated wait of its refusals is the length of the window."""
 
     __slots__ = ()
 
     follows_fleet = False
 
     def admit(self, now: float) -> None:
-        """Refuse the call.
+        """Reject the call.
 
         Raises:
             RateLimitException: Always.
@@ -53,10 +53,10 @@ class ExhaustedRateLimit(RateLimit):
         raise self.refusal(self.window.length / 1e9)
 
     def ask(self, place: Place, now: float) -> float:
-        """Refuse the call, however long it may wait; one that was in the line before stays there as long as it may.
+        """Reject the call, however long it may wait; a call that was in the line before stays there as long as it may.
 
         Raises:
-            RateLimitException: Else always.
+            RateLimitException: Otherwise, always.
         """
         with self.lock:
             if place in self.waiting and place.until is not None and place.until > ticks(now):
@@ -66,29 +66,29 @@ class ExhaustedRateLimit(RateLimit):
         raise self.refusal(self.window.length / 1e9)
 
     def condition(self, now: float) -> Condition:
-        """How it stands."""
+        """Return the condition of the limit."""
         return Condition("used up", is_impaired=True)
 
 
 class ExhaustedRetryBudget(RetryBudget):
-    """A retry budget with nothing in it, and to which calls that go well give nothing."""
+    """A retry budget without tokens, to which successful calls add none."""
 
     __slots__ = ()
 
     @property
     def tokens(self) -> float:
-        """None."""
+        """The number of tokens: none."""
         return 0.0
 
     def take(self) -> bool:
-        """Give nothing."""
+        """Return false: there is no token."""
         return False
 
     def succeed(self) -> None:
-        """Take nothing."""
+        """Ignore the success."""
 
     def condition(self, now: float) -> Condition:
-        """How it stands."""
+        """Return the condition of the budget."""
         return Condition(f"0 of {self.burst:g} tokens", is_impaired=True)
 
 
@@ -102,7 +102,7 @@ class ExhaustedThrottle(AdaptiveThrottle):
     )
 
     def admit(self, permit: Hashable, ident: int, now: float) -> Era:
-        """Refuse the attempt.
+        """Reject the attempt.
 
         Raises:
             ThrottleException: Always.
@@ -110,7 +110,7 @@ class ExhaustedThrottle(AdaptiveThrottle):
         raise self.refusal(0.0)
 
     def probability(self, now: float) -> float:
-        """Certainty."""
+        """Return certainty."""
         return 1.0
 
 
@@ -127,9 +127,10 @@ _lock = threading.RLock()  # a handler of a signal may enter a block of its own
 
 
 class _Layer:
-    """What was put over an object, and what was there before: threads may end theirs in any order.
+    """A change of an object, and the value before it: threads may end their changes in any order.
 
-    Who ends one that is not on top leaves the object as it is, and what it has found to the one above.
+    The end of a change that is not on top leaves the object as it is, and passes the value before it to the change
+    above.
     """
 
     def __init__(self, strategy: object, found: Any) -> None:
@@ -138,7 +139,7 @@ class _Layer:
         _layers.setdefault(id(strategy), []).append(self)
 
     def end_locked(self) -> Any:
-        """Give what was there before; ``None`` where that does not come back yet."""
+        """Return the value that was there before; ``None`` where it does not come back yet."""
         layers = _layers[id(self._strategy)]
         place = layers.index(self)
         del layers[place]
@@ -151,7 +152,7 @@ class _Layer:
 
 
 def become(strategy: Any, kind: type) -> Callable[[], None]:
-    """Let *strategy* be of another class, *kind*; give what ends that."""
+    """Change the class of *strategy* to *kind*; return a function that ends this."""
     with _lock:
         layer = _Layer(strategy, type(strategy))
         strategy.__class__ = kind
@@ -166,7 +167,7 @@ def become(strategy: Any, kind: type) -> Callable[[], None]:
 
 
 def exhaust(strategy: Any, now: Callable[[], float]) -> Callable[[], object]:
-    """Let *strategy* refuse everybody; give what ends that."""
+    """Change *strategy* so that it refuses every call; return a function that ends this."""
     end_layer = become(strategy, _EXHAUSTED.get(type(strategy), type(strategy)))
 
     def end() -> None:
@@ -184,7 +185,7 @@ _VALUES: Final = ("delay", "request_volume_threshold", "failure_ratio", "success
 
 
 def force(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -> Callable[[], object]:
-    """Move *breaker* to *state*, where it stays if that is open or closed; give what brings back how it was.
+    """Move *breaker* to *state*, and keep it open or closed; return a function that restores it.
 
     The era that was there is put aside with its window: calls that it admitted count in it when it is back.
     """
@@ -199,7 +200,7 @@ def force(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -
         else:
             breaker.message = breaker.message or f"{breaker.name}: circuit breaker is open"
             era = HalfOpen(moment)
-            era.is_forced = True  # its probes are this process's own, and what a fleet decides does not move it
+            era.is_forced = True  # its probes are local to this process, and decisions of a fleet do not move it
             breaker._move_locked(era, moment)
 
     def end() -> None:
@@ -216,7 +217,7 @@ def _bring_back_locked(breaker: CircuitBreaker, found: Mapping[str, Any], now: f
     era = found["state"]
     breaker._move_locked(era, now, "as it was before it was forced")
     if isinstance(era, HalfOpen):
-        # Nobody knows which of them have ended meanwhile: those give their place up, and verdicts still count.
+        # Nobody knows which probes have ended meanwhile: they lose their place, and their verdicts still count.
         era.overdue.update(era.probes)
         era.probes.clear()
     for name in _KEPT:

@@ -1,4 +1,4 @@
-"""Switching between the lines of chosen modules, and the locks that are taken there."""
+"""Switches between the lines of chosen modules, and the locks that these lines take."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _LOCKS = (_thread.LockType, type(threading.RLock()))
 
 
 def lock_of(thing: object) -> Any:
-    """The lock that ``with thing`` takes; ``None`` where that is none that blocks for others."""
+    """Return the lock that ``with thing`` takes; ``None`` where it takes no lock that blocks others."""
     while isinstance(thing, threading.Condition):
         thing = thing._lock  # type: ignore[attr-defined]
     return thing if isinstance(thing, _LOCKS) else None
 
 
 def is_own(lock: Any) -> bool:
-    """Whether the calling thread holds *lock*, and may take it again."""
+    """Return whether the calling thread holds *lock*, and may take it again."""
     owned = getattr(lock, "_is_owned", None)
     return owned is not None and owned()
 
 
 def is_free(lock: Any) -> bool:
-    """Whether another thread than the calling one could take *lock*."""
+    """Return whether another thread than the calling one could take *lock*."""
     if is_own(lock) or not lock.acquire(blocking=False):
         return False
     lock.release()
@@ -38,7 +38,7 @@ def is_free(lock: Any) -> bool:
 
 
 class LineTracer:
-    """Calls *at_line* before each line of the modules, with the lock that it takes by ``with``, if there is one."""
+    """A tracer that calls *at_line* before each line of the modules, with the lock that its ``with`` takes, if any."""
 
     def __init__(self, modules: Iterable[ModuleType | str], at_line: Callable[[Any], object]) -> None:
         names = tuple(module if isinstance(module, str) else module.__name__ for module in modules)
@@ -46,11 +46,11 @@ class LineTracer:
         self._packages = tuple(f"{name}." for name in names)
         self._at_line = at_line
         self._locks: dict[CodeType, dict[int, CodeType] | None] = {}
-        """By code: what its ``with`` statements take, by where they begin; ``None`` where it is not switched in."""
+        """By code: the expressions of its ``with`` statements, by offset; ``None`` for code that is not traced."""
 
     @property
     def trace(self) -> Trace | None:
-        """What ``sys.settrace`` is to be given on each thread; ``None`` where no module is chosen."""
+        """The trace function for ``sys.settrace`` on each thread; ``None`` where no module is chosen."""
         return self._on_call if self._names else None
 
     def _on_call(self, frame: FrameType, event: str, _: Any) -> Trace | None:

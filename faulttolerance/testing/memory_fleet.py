@@ -23,7 +23,7 @@ _WHERE: Final = "MemoryFleet.open(delay)"
 
 
 class MemoryFleet:
-    """A fleet without a server: what another replica, or the server, would do is done by the test.
+    """A fleet without a server: the test acts for another replica, or for the server.
 
     It answers at once and on the shared clock, so virtual time works with it, and it ends with the process.
 
@@ -53,23 +53,23 @@ class MemoryFleet:
         return f"MemoryFleet({self.namespace!r})"
 
     def connect(self, changed: Callable[[], object] | None = None) -> MemorySession:
-        """Give the session of one process; *changed* is called when something moved that no question did."""
+        """Return the session of one process; *changed* is called after a change that no question caused."""
         session = MemorySession(self, changed)
         self._sessions.add(session)
         return session
 
     def lose(self, reason: str = "lose() was called") -> None:
-        """Answer nobody from now on, as a server that is gone: every guard decides alone."""
+        """Stop answering from now on, like a lost server: every guard decides alone."""
         self._lost = reason or "lost"
         self._tell()
 
     def regain(self) -> None:
-        """Answer again, with everything that was known."""
+        """Start answering again, with everything that was known."""
         self._lost = ""
         self._tell()
 
     def forget(self) -> None:
-        """Know nothing any more, as a server that was restarted: no circuit, no turn."""
+        """Remove everything that is known, as a restart of a server does: no circuit, no turn."""
         self._memory.forget()
         self._tell()
 
@@ -77,7 +77,7 @@ class MemoryFleet:
         """Open the circuit of the guard *name* for *delay*, as another replica would.
 
         Args:
-            name: As ``guards()`` spells it.
+            name: The name, as ``guards()`` spells it.
             delay: In milliseconds or as a ``timedelta``.
 
         Raises:
@@ -100,7 +100,7 @@ class MemoryFleet:
 
 
 class MemorySession:
-    """What ``MemoryFleet.connect`` gives."""
+    """The session that ``MemoryFleet.connect`` returns."""
 
     def __init__(self, fleet: MemoryFleet, changed: Callable[[], object] | None) -> None:
         self._fleet = fleet
@@ -117,11 +117,11 @@ class MemorySession:
         return self._fleet._memory.exchange(questions, _now())
 
     def close(self) -> None:
-        """Hear of no further changes."""
+        """Stop notifications of further changes."""
         self._changed = None
 
     def tell(self) -> None:
-        """Say that something moved."""
+        """Notify the process of a change."""
         if (changed := self._changed) is not None:
             changed()
 

@@ -1,8 +1,8 @@
-"""Whose turn it is before time may move: what every thread of the process is doing, read from its stack.
+"""The state of every thread of the process, read from its stack, which decides whether time may move.
 
-Nothing on the way of a guarded call announces itself here; it stays as cheap as it is. So a thread is known by its
-frames: it is inside a guard while the library's code is on its stack, and it waits while it stands in a wait that
-nobody has ended, or has not moved from one place for a while.
+Guarded calls do not announce themselves here; they stay as cheap as they are. So a thread is known by its frames: it is
+inside a guard while the library's code is on its stack. It waits while it stands in a wait that nobody has ended, or
+has not moved from one place for a while.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .._platform.atomic import frames_of_threads, stack_of, variables_of
 from .._platform.frames import module_of
 
 STARTING = 0
-"""Stands for the threads that are just being started, and have no frame to look at yet, and for a server's answer."""
+"""Stands for threads that are just being started, and have no frame to look at yet, and for a server's answer."""
 
 _ROOMS = tuple(
     f"{room.__name__}."
     for room in (_platform, _deadline, _execution, _call, _guard, _extensions, _inspection, _control)
 )
 _BESIDE = (watchdog.__name__, future.__name__, loop_thread.__name__)
-"""Ours, and yet no guard: what other threads have on their stacks that only wait for guarded calls, or serve them."""
+"""Modules of the library that are no guard: threads that only wait for guarded calls, or serve them, run them."""
 
 _WAITS = (threading.__name__, queue.__name__, "concurrent")
-"""Where a thread stands that waits for another one; who waits is who called that."""
+"""Modules where a thread stands that waits for another thread; the caller of these modules is the one that waits."""
 _STANDARD_LIBRARY = os.path.dirname(threading.Condition.wait.__code__.co_filename) + os.sep
 _JOINS: tuple[CodeType, ...] = tuple(
     getattr(threading.Thread, name).__code__
@@ -44,7 +44,7 @@ _JOINS: tuple[CodeType, ...] = tuple(
 _FUTURE_WAITS = (Future.result.__code__, Future.exception.__code__)
 
 _STILL = 5
-"""So many looks in a row at one place, a millisecond apart, and the thread waits there."""
+"""The number of looks in a row at one place, a millisecond apart, after which a thread counts as waiting."""
 
 
 class Look(NamedTuple):
@@ -57,30 +57,30 @@ class Look(NamedTuple):
 
 
 class Onlooker:
-    """Tells threads that run from threads that wait, by looking at their frames again and again."""
+    """An observer that tells running from waiting threads by looking at their frames again and again."""
 
     def __init__(self) -> None:
         self._enrolled: dict[int, int] = {}
         self._standing: dict[int, tuple[tuple[int, int], int]] = {}
-        """Where each thread was last seen (frame, instruction), and for how many looks it has been there."""
+        """The place where each thread was last seen (frame, instruction), and the number of looks at it there."""
 
     def enrol(self, ident: int) -> None:
-        """Let the thread be a participant wherever it is; more than once if need be."""
+        """Register the thread as a participant wherever it is; it may be registered more than once."""
         self._enrolled[ident] = self._enrolled.get(ident, 0) + 1
 
     def release(self, ident: int) -> None:
-        """Take one ``enrol`` back."""
+        """Undo one ``enrol``."""
         self._enrolled[ident] -= 1
         if not self._enrolled[ident]:
             del self._enrolled[ident]
 
     def forget_other_threads(self) -> None:
-        """Know of the calling thread only, in a forked child."""
+        """Remove all threads but the calling one, in a forked child."""
         ident = threading.get_ident()
         self._enrolled = {one: times for one, times in self._enrolled.items() if one == ident}
 
     def look(self, asleep: Collection[int | None], tick: bool) -> Look:
-        """Look at every thread but those *asleep*; *tick* tells that the last look was a millisecond ago."""
+        """Return the state of every thread but those *asleep*; *tick* is true a millisecond after the last look."""
         look = Look({}, set())
         before, self._standing = self._standing, {}
         parked = _parked()
@@ -134,14 +134,14 @@ class _Trace:
                 outermost = module
         self.is_watchdog = outermost == watchdog.__name__
         self.is_between_jobs = caller == outermost == pool.__name__
-        """Whether it is the pool's, and not parked: it was given something to do, however long it takes to wake up."""
+        """Whether it is the pool's, and not parked: it has a job to do, however long it takes to wake up."""
 
 
 def _waits(innermost: FrameType, living: Collection[int]) -> bool | None:
-    """Tell whether the thread waits for another one; ``None`` where only time can tell.
+    """Return whether the thread waits for another thread; ``None`` where only time can show it.
 
-    A thread whose wait is over already is about to run, however long it takes to get there. Its lock does not tell:
-    that is taken again before the thread gets to run.
+    A thread whose wait is over already is about to run, however long it takes to get there. The state of its lock is no
+    evidence: the lock is taken again before the thread gets to run.
     """
     code = innermost.f_code
     if is_in_condition_wait(innermost):
@@ -153,7 +153,7 @@ def _waits(innermost: FrameType, living: Collection[int]) -> bool | None:
 
 
 def _is_runnable(thread: threading.Thread | None) -> bool:
-    """Tell whether the system would let the thread run, and only has not got to it; false where it does not tell."""
+    """Return whether the system would run the thread, and only has not got to it; false where this is unknown."""
     try:
         status = os.open(f"/proc/self/task/{thread.native_id if thread is not None else 0}/stat", os.O_RDONLY)
     except OSError:
@@ -167,7 +167,7 @@ def _is_runnable(thread: threading.Thread | None) -> bool:
 
 
 def _parked() -> frozenset[int | None]:
-    """Return the pool's threads that have nothing to do; one that was woken has, before it gets to run."""
+    """Return the pool's threads that have nothing to do; a woken thread has work before it gets to run."""
     return frozenset(worker.thread.ident for worker in pool.pool._parked.copy() if not worker.is_woken)
 
 

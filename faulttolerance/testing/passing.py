@@ -1,4 +1,4 @@
-"""What holds within a block, or for as long as a test runs that it decorates."""
+"""Effects that hold within a block, or while a decorated test runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Passing(Generic[T]):
     """A context manager that may be entered again, also while it is entered, and is a decorator.
 
     Args:
-        name: That of the helper, for messages.
-        make: Makes what is entered, each time.
+        name: The name of the helper, for messages.
+        make: Creates the context manager that is entered, each time.
     """
 
     def __init__(self, name: str, make: Callable[[], AbstractContextManager[T]]) -> None:
@@ -35,10 +35,10 @@ class Passing(Generic[T]):
         return value
 
     def __exit__(self, *failure: object) -> None:
-        self._entered.pop().__exit__(*failure)  # type: ignore[arg-type]  # the three that a block gives
+        self._entered.pop().__exit__(*failure)  # type: ignore[arg-type]  # the three arguments of a block's exit
 
     def __call__(self, function: F) -> F:
-        """Decorate a test or a fixture, also one that is a coroutine function or yields."""
+        """Decorate a test or a fixture, also a coroutine function or generator function."""
         make = self._make
         if isinstance(function, type) or not callable(function):
             raise definition_error(f"@testing.{self._name}", f"is on {shown(function)}", function, "a function")

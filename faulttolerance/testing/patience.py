@@ -10,15 +10,15 @@ _LONG = 1.0
 _LONGEST = 10.0
 """The end of all patience, also while the process computes."""
 _AT_ONCE = 0.02
-"""As much as one look counts for at most: where it took longer, the process was not let run either."""
+"""The most that one look counts for: where it took longer, the process was not allowed to run either."""
 _WINDOW = 0.1
-"""Over so long the use of the processor is measured; it is counted in steps of up to 10 ms."""
+"""The time over which the use of the processor is measured; it is counted in steps of up to 10 ms."""
 _BUSY = 0.2
-"""The part of a window that must have been computed for something to have gone on in it."""
+"""The part of a window that must have been computed if anything went on in it."""
 
 
 class Patience:
-    """Measures, in real time, how long virtual time has not moved.
+    """The real time for which virtual time has not moved.
 
     Args:
         real_time: The monotonic clock of the system.
@@ -29,10 +29,10 @@ class Patience:
         self._looked_at = real_time()
         self._waited = self._idle = self._window = 0.0
         self._cpu: float | None = None
-        """At the begin of the window; asked for from the first look on: time that moves at once needs none."""
+        """The processor time when the window began; read from the first look on: time that moves at once needs none."""
 
     def count(self) -> None:
-        """Note that somebody has looked again, and time may still not move."""
+        """Record that somebody has looked again, and time may still not move."""
         now = self._real_time()
         passed = min(now - self._looked_at, _AT_ONCE)
         self._looked_at = now
@@ -48,7 +48,7 @@ class Patience:
 
     @property
     def poll_seconds(self) -> float:
-        """When to look again: soon at first, then less often."""
+        """The seconds until the next look: few at first, then more."""
         return 0.001 if self._waited < _WINDOW else 0.005
 
     @property

@@ -1,4 +1,4 @@
-"""Where a thread stands, for people."""
+"""The position of a thread, for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OURS = "faulttolerance."
 
 
 def place(innermost: FrameType | None) -> str:
-    """Where *innermost* stands: the line that it stopped at, and the application's that led there."""
+    """Return where *innermost* stands: the line at which it stopped, and the application's line that led there."""
     frame = innermost
     while frame is not None and _module(frame).startswith(_BESIDE):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""What is written down of a call: its attempts, and how they and the call ended."""
+"""The record of a call: its attempts, and how they and the call ended."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Outcome: TypeAlias = Literal["running", "returned", "not accepted", "raised", "t
 
 
 class _Ending:
-    """What may be under way, and ends once."""
+    """A process that may be under way, and ends once."""
 
     __slots__ = ("began", "failure", "result", "seconds")
 
     def __init__(self, began: float) -> None:
         self.began = began
-        """When it began, in seconds of the library's clock."""
+        """The start, in seconds of the library's clock."""
         self.seconds: float | None = None
-        """How long it took; ``None`` while it runs."""
+        """The duration in seconds; ``None`` while it runs."""
         self.result: Any = None
-        """What it returned."""
+        """The returned value."""
         self.failure: BaseException | None = None
-        """What it raised, or what stands for it."""
+        """The raised exception, or the exception that stands for it."""
 
     def _end(self, now: float, result: Any = None, failure: BaseException | None = None) -> None:
         self.seconds = now - self.began
@@ -36,7 +36,7 @@ class _Ending:
 
     @property
     def outcome(self) -> Outcome:
-        """What became of it."""
+        """The outcome."""
         if self.failure is not None:
             return "raised" if isinstance(self.failure, Exception) else "cancelled"
         return "returned" if self.seconds is not None else "running"
@@ -60,15 +60,15 @@ class RecordedAttempt(_Ending):
         self.delay: float | None = None
         """The seconds to wait before the next attempt; ``None``: there is none."""
         self.refused_by = ""
-        """The annotation of the policy that did not let it in, as ``"Bulkhead"``."""
+        """The annotation of the policy that did not admit the attempt, as ``"Bulkhead"``."""
         self.is_late = False
-        """Whether it reached its time-out."""
+        """Whether the attempt reached its time-out."""
         self.is_accepted = True
-        """Whether ``retry_when`` let its result stand."""
+        """Whether ``retry_when`` accepted its result."""
 
     @property
     def outcome(self) -> Outcome:
-        """What became of it; an attempt that was refused never began."""
+        """The outcome of the attempt; a refused attempt never began."""
         if self.refused_by or self.is_late:
             return "refused" if self.refused_by else "timed out"
         return super().outcome if self.is_accepted else "not accepted"
@@ -85,10 +85,10 @@ class RecordedCall(_Ending):
     """One call of a recorded target.
 
     Args:
-        name: That of the guard, as in metrics.
-        args: What it was called with, without the object on which it was called.
-        kwargs: The same by name.
-        began: When it began, in seconds of the library's clock.
+        name: The name of the guard, as in metrics.
+        args: The positional arguments of the call, without the object on which it was called.
+        kwargs: The keyword arguments of the call.
+        began: The start, in seconds of the library's clock.
     """
 
     __slots__ = ("_attempts", "_number", "args", "fallback", "kwargs", "name", "stop")
@@ -99,16 +99,18 @@ class RecordedCall(_Ending):
         self.args = args
         self.kwargs = kwargs
         self.stop = ""
-        """Why there was no further attempt, as ``"max_retries reached"``; empty where nothing was retried, or it went
-        well."""
+        """The reason why no attempt followed, as ``"max_retries reached"``.
+
+        It is empty where nothing was retried, or the call succeeded.
+        """
         self.fallback = False
-        """Whether a fallback was asked."""
+        """Whether a fallback was called."""
         self._attempts: list[RecordedAttempt] = []
         self._number = 1
 
     @property
     def attempts(self) -> tuple[RecordedAttempt, ...]:
-        """Those that began or were refused, in that order; hedges, too."""
+        """The attempts that began or were refused, in that order; hedges, too."""
         return tuple(self._attempts)
 
     @property
@@ -118,7 +120,7 @@ class RecordedCall(_Ending):
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """The annotations of the policies that did not let an attempt in, one for each such attempt."""
+        """The annotations of the policies that did not admit an attempt, one for each such attempt."""
         return tuple(attempt.refused_by for attempt in self._attempts if attempt.refused_by)
 
     def __repr__(self) -> str:
@@ -128,7 +130,7 @@ class RecordedCall(_Ending):
         by = ", after a fallback was asked" if self.fallback else ""
         return f"<{self.name}({', '.join(arguments)}): {steps}; {self._end_in_words()}{by}{stop}>"
 
-    # What the recorder tells it
+    # Updates by the recorder
 
     def _begin(self, now: float) -> RecordedAttempt:
         beside = sum(attempt.number == self._number and not attempt.refused_by for attempt in self._attempts)

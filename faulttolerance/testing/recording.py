@@ -1,4 +1,4 @@
-"""Looking at calls: what each of them did, attempt by attempt, and what was told of them."""
+"""Records of calls, attempt by attempt, and of events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _tapping = threading.Lock()
 
 @contextmanager
 def _tapped(sink: Sink) -> Iterator[None]:
-    """Tell *sink*, too, within the block."""
+    """Send events to *sink*, too, within the block."""
     with _tapping:
         sinks.tap((*sinks.taps, sink))
     try:
@@ -39,9 +39,9 @@ def _tapped(sink: Sink) -> Iterator[None]:
 
 
 def captured_events() -> Passing[list[Event]]:
-    """Collect what guards tell within a block, in the order in which it happens, beside whoever is told anyway.
+    """Collect the events of guards within a block, in the order in which they happen, beside all other sinks.
 
-    Other than ``set_event_sinks`` it takes nobody's place, and nobody takes its own.
+    Unlike ``set_event_sinks`` it replaces no other sink, and nothing replaces it.
 
     >>> from faulttolerance import fallback
     >>> @fallback(lambda *_: 0)
@@ -64,11 +64,10 @@ def captured_events() -> Passing[list[Event]]:
 
 
 def recorded(target: Any) -> Passing[list[RecordedCall]]:
-    """Write down the calls of a target within a block: each call with its attempts, delays, refusals and its end.
+    """Record the calls of a target within a block: each call with its attempts, delays, refusals and outcome.
 
-    The list has the calls in the order in which they began, on whichever thread and in whichever task; what a call did
-    is in its ``RecordedCall``, which follows it until it is over. Where several guards stand above one another, each
-    has a call of its own.
+    The list has the calls in the order in which they began, on any thread and in any task. Each ``RecordedCall`` is
+    updated until its call is over. Where several guards stand above one another, each has a call of its own.
 
     Args:
         target: A guarded function or method, a method of an object, for its class, a class with its subclasses, or a
@@ -99,28 +98,28 @@ def recorded(target: Any) -> Passing[list[RecordedCall]]:
 
 
 _under_way: ContextVar[tuple[tuple[_Recorder, RecordedCall], ...]] = ContextVar("faulttolerance_recorded", default=())
-"""The calls that are recorded here, the outermost first, each with who records it."""
+"""The calls that are recorded in this context, the outermost first, each with its recorder."""
 
 
 class _Recorder:
-    """Writes down the calls of one target."""
+    """A recorder of the calls of one target."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self.calls: list[RecordedCall] = []
 
     def __call__(self, subject: object, effective: Effective) -> Effective:
-        """Leave every value as it is."""
+        """Return every value as it is."""
         return effective
 
     is_innermost = False
 
     def accompanies(self, subject: object) -> bool:
-        """Tell whether *subject* belongs to the target."""
+        """Return whether *subject* belongs to the target."""
         return self._target.covers(subject)
 
     def hear(self, event: Event) -> None:
-        """Note on the call that is under way here what is told of it."""
+        """Record *event* on the call that is under way in this context."""
         call = self._call_here(event.method)
         if call is None:
             return
@@ -149,7 +148,7 @@ class _Recorder:
     def around_attempt(
         self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
     ) -> Callable[..., Any]:
-        """Write down each attempt."""
+        """Return *function* with a record of each attempt."""
         begin = self._begin_attempt
 
         @register(CALLER)
@@ -177,7 +176,7 @@ class _Recorder:
         return awaited if is_awaited else attempt
 
     def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
-        """Write down each call."""
+        """Return *call* with a record of each call."""
 
         def begin(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall:
             record = RecordedCall(name, args[own:], dict(kwargs), clock.monotonic())

@@ -1,4 +1,4 @@
-"""Who goes on where several callers can: drawn from a seed, or as it was written down."""
+"""The order in which callers go on where several can: drawn from a seed, or as recorded."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 Switches: TypeAlias = Mapping[tuple[str, int], str]
-"""Who went on instead of whom: the caller that came to so many of its points, and the one that was chosen there.
+"""The switches of a run: for a caller and the number of its point, the caller that was chosen there.
 
-What is not written down went the plain way: who can go on does, and otherwise who has been able to for longest.
+Without a recorded switch the run takes the plain way: a caller that can go on does, and otherwise the caller that has
+been able to for longest.
 """
 
 _RATES: Final = (0.0, 0.003, 0.01, 0.03, 0.1)
-"""How often a caller that could go on is stopped: one of these for a whole run, so that few switches are tried too."""
+"""How often a caller that could go on is stopped: one rate for a whole run, so that few switches are tried, too."""
 
 
 class Plan(NamedTuple):
-    """What one run is to do; the same plan gives the same run."""
+    """The plan of one run; the same plan produces the same run."""
 
     seed: object
-    """Where the callers' random numbers come from, and the order unless it is given."""
+    """The source of the callers' random numbers, and of the order unless *switches* states it."""
     without: frozenset[int] = frozenset()
     """The numbers of the callers that are left out."""
     switches: Switches | None = None
     """The order; ``None``: drawn."""
     draw: int = 0
-    """Which of the orders that can be drawn from the seed."""
+    """The number of the order among those that can be drawn from the seed."""
     is_serial: bool = False
     """Whether each caller ends before the next one begins."""
 
 
 class Schedule:
-    """The choices of one run, which are written down as they are made."""
+    """The choices of one run, which are recorded as they are made."""
 
     def __init__(self, plan: Plan) -> None:
         self.switches: dict[tuple[str, int], str] = {}
-        """Those that were made so far."""
+        """The switches that were made so far."""
         self._given = plan.switches
         self._chance = random.Random(f"order {plan.draw} of {plan.seed!r}")
         self._rate = self._chance.choice(_RATES)
@@ -46,7 +47,7 @@ class Schedule:
             self._stops.setdefault(who, []).append(point)
 
     def next_stop(self, who: str, point: int) -> float:
-        """The next point at which *who* is to be asked whether it goes on, after *point*."""
+        """Return the next point after *point* at which the schedule decides whether *who* goes on."""
         if self._given is None:
             if not self._rate:
                 return math.inf

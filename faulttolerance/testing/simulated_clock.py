@@ -1,4 +1,4 @@
-"""What the library asks of the clock, the pool and the watchdog while callers are simulated."""
+"""The clock, the pool and the watchdog that the library uses while callers are simulated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .simulated_loop import SimulatedLoop
 
 _UNLOCKED = (attempt.__name__, retrying.__name__)
-"""Where a guard asks for the time while it holds no lock."""
+"""The modules in which a guard reads the time while it holds no lock."""
 _original_wait = threading.Condition.wait
 _START = threading.Thread.start.__code__
 
@@ -41,7 +41,7 @@ class SimulatedClock:
         self._jobs: deque[tuple[str, Job]] = deque()
 
     def begin(self, run: Run) -> None:
-        """Be the clock of *run*."""
+        """Become the clock of *run*."""
         self.run = run
         self._sleeping.clear()
         self._jobs.clear()
@@ -59,7 +59,7 @@ class SimulatedClock:
     # The protocol of a clock
 
     def monotonic(self) -> float:
-        """Seconds; where an attempt begins or ends, and so asks, the caller may be stopped."""
+        """Return the seconds; where an attempt begins or ends, and so reads the time, its caller may be stopped."""
         run = self.run
         if run is None:
             return BEGIN
@@ -69,12 +69,12 @@ class SimulatedClock:
         return run.now
 
     def random(self) -> float:
-        """The next random number of the caller."""
+        """Return the next random number of the caller."""
         run = self.run
         return run.chance().random() if run is not None and run.is_here() else chance()
 
     def sleep(self, seconds: float, alarm: Alarm | None = None) -> None:
-        """Let others go on until the time is over, a deadline passes, or *alarm* rings."""
+        """Pass the turn to others until the time is over, a deadline passes, or *alarm* rings."""
         run = self._here()
         run.point()
         end = run.now + seconds
@@ -98,10 +98,10 @@ class SimulatedClock:
         run.add(when, timer)
         return timer
 
-    # What else waits
+    # Other waits
 
     def rouse(self, *_: object) -> None:
-        """Wake the sleepers whose interruption was asked for."""
+        """Wake the sleepers for which an interruption was requested."""
         for wait, deadlines in self._sleeping.items():
             if deadlines.requested:
                 wait.come()
@@ -128,14 +128,14 @@ class SimulatedClock:
         run.strand(name, work, Context())
 
     def loop(self) -> SimulatedLoop:
-        """The loop on which the tasks of the run are."""
+        """Return the loop on which the tasks of the run are."""
         from .simulated_loop import SimulatedLoop
 
         run = self._here()
         return run.loops[0] if run.loops else SimulatedLoop(run)
 
     def wait_for_condition(self, condition: threading.Condition, timeout: float | None = None) -> bool:
-        """Stand in for ``threading.Condition.wait`` in callers."""
+        """Replace ``threading.Condition.wait`` in callers."""
         run = self.run
         if run is None or not run.is_here() or sys._getframe(3).f_code is _START:
             return _original_wait(condition, timeout)
@@ -158,7 +158,7 @@ class SimulatedClock:
 
 @contextmanager
 def in_use(clock: SimulatedClock) -> Iterator[None]:
-    """Let the whole process follow *clock* within the block."""
+    """Use *clock* for the whole process within the block."""
 
     def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
         return clock.wait_for_condition(condition, timeout)

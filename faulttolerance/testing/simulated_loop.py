@@ -14,7 +14,7 @@ from .strands import Strand, Wait
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """A loop in a strand of its own. What its executors run are strands, too."""
+    """A loop in a strand of its own. Functions in its executors run in strands, too."""
 
     _ready: deque[asyncio.Handle]
     _stopping: bool
@@ -33,7 +33,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         run.loops.append(self)
 
     def time(self) -> float:
-        """Seconds of the run."""
+        """Return the seconds of the run."""
         return self._run.now
 
     def select(self, timeout: float | None) -> list[Any]:
@@ -54,14 +54,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._wait.come()
 
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:  # type: ignore[override]
-        """Make a task; its name does not depend on earlier runs."""
+        """Create a task; its name does not depend on earlier runs."""
         if options.get("name") is None:
             self._tasks_begun += 1
             options["name"] = f"task {self._tasks_begun}"
         return super().create_task(coro, **options)
 
     def begin_task(self, coroutine: Coroutine[Any, Any, Any], name: str, ended: Callable[[Any], None]) -> None:
-        """Begin a task, from any strand; *ended* is given it when it is over."""
+        """Start a task, from any strand; *ended* is called with it when it is over."""
         context = copy_context()
 
         def begin() -> None:
@@ -87,21 +87,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Say what went wrong beside the callers, but not what comes of giving the run up."""
+        """Report an error beside the callers, unless the run was given up, which causes such errors."""
         if not self._run.is_abandoned:
             super().call_exception_handler(context)
 
     def who(self) -> str:
-        """The name of the task that runs; empty between tasks."""
+        """Return the name of the task that runs; empty between tasks."""
         task = asyncio.current_task(self)
         return "" if task is None else task.get_name()
 
     def is_busy(self) -> bool:
-        """Whether a task is not over."""
+        """Return whether a task is not over."""
         return bool(self._ready) or any(not task.done() for task in asyncio.all_tasks(self))
 
     def standing(self) -> Iterator[str]:
-        """Who waits, and where, for people."""
+        """Yield a line for each task that waits, with its place, for people."""
         for task in sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name):
             frames = task.get_stack(limit=1)
             where = f"at line {frames[0].f_lineno} of {frames[0].f_code.co_qualname}" if frames else "somewhere"
@@ -117,7 +117,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 class _Ready(deque[asyncio.Handle]):
-    """What a loop is to call: its tasks in the order of the schedule, all else in the order in which it came."""
+    """The handles that a loop is to call: tasks in the order of the schedule, all others in the order of arrival."""
 
     def __init__(self, loop: SimulatedLoop, run: Run) -> None:
         super().__init__()

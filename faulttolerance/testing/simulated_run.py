@@ -1,4 +1,4 @@
-"""One run of a simulation: callers on threads of their own, of which one at a time goes on, and time between them."""
+"""One run of a simulation: callers on threads of their own, one of which at a time goes on, and time between them."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ BEGIN: Final = 2.0**20
 """The moment at which every run begins."""
 _TICKS: Final = 2**30
 _REAL_SECONDS: Final = 0.25
-"""How often the thread that started the run looks whether it moves."""
+"""The seconds between two looks of the thread that started the run, which checks whether it moves."""
 _PATIENCE: Final = 6
-"""So many looks in which nothing moved and nothing was computed, and the run is stuck."""
+"""The number of looks without a move or a computation after which the run is stuck."""
 _LAST_SECONDS: Final = 1.0
-"""For so long a strand is waited for that is to end, and may be stuck."""
+"""The seconds for which the run waits for a strand that is to end, and may be stuck."""
 _GIVEN_UP: Final = "the simulated run was given up"
 
 
 class Run:
-    """Strands, time, and whose turn it is. Only the strand whose turn it is touches anything; so there is no lock."""
+    """Strands, time, and the turn. Only the strand that has the turn touches anything; so there is no lock."""
 
     def __init__(self, plan: Plan, threads: list[Thread], trace: Trace | None, max_steps: int, tells: bool) -> None:
         self.plan = plan
         self.schedule = Schedule(plan)
         self.now = BEGIN
         self.ready: dict[Strand, None] = {}
-        """Who can go on, in the order in which they came to it; the one whose turn it is, too."""
+        """The strands that can go on, in the order in which they became so; the strand that has the turn, too."""
         self.current: Strand
         self.checks: list[tuple[Callable[[], object], str]] = []
         self.failure: BaseException | None = None
@@ -49,12 +49,12 @@ class Run:
         self.steps = 0
         self.joining = 0
         self.alive = 0
-        """Strands that are not over, loops apart."""
+        """The number of strands that are not over, without loops."""
         self.is_abandoned = False
         self.is_stuck = False
-        """Whether it waited for something that is not simulated."""
+        """Whether the run waited for something that is not simulated."""
         self.is_over = True
-        """Whether nothing goes on: before it began, too."""
+        """Whether nothing goes on: before the run began, too."""
         self.loops: list[SimulatedLoop] = []
         self._strands: list[Strand] = []
         self._due: list[tuple[float, int, Wait | SimulatedTimer]] = []
@@ -63,7 +63,7 @@ class Run:
         self._threads = threads
         self._trace = trace
         self._locks: dict[int, Any] = {}
-        """Those that were taken between lines where callers are stopped."""
+        """The locks that were taken between lines where callers are stopped."""
         self._begun: dict[str, int] = {}
         self._chances: dict[str, random.Random] = {}
         self._is_checking = False
@@ -116,7 +116,7 @@ class Run:
         strand.ended.acquire(timeout=_LAST_SECONDS)
 
     def fail(self, error: BaseException) -> None:
-        """Note what went wrong first; the rest of the run goes on undisturbed, and in the plain order."""
+        """Record the first failure; the rest of the run goes on undisturbed, and in the plain order."""
         if self.failure is None and not (self.is_abandoned and isinstance(error, VirtualTimeStalled)):
             self.failure = error
 
@@ -128,7 +128,7 @@ class Run:
     # Strands
 
     def strand(self, name: str, work: Callable[[], object], context: Context) -> Strand:
-        """Let *work* go on by itself, as *name*, when its turn comes."""
+        """Create a strand named *name* that runs *work* by itself when its turn comes."""
         strand = Strand(self, name, work, context)
         strand.thread = self._idle_thread()
         strand.thread.serve(strand)
@@ -138,29 +138,29 @@ class Run:
         return strand
 
     def name_for(self, what: str) -> str:
-        """A name for what the current strand begins for its caller: it depends on what that one did before."""
+        """Return a name for a strand that the current strand starts; it depends only on what its caller did before."""
         owner = self.who().rpartition(" of ")[2]
         self._begun[owner] = self._begun.get(owner, 0) + 1
         return f"{what} {self._begun[owner]} of {owner}"
 
     def who(self) -> str:
-        """The name of the caller whose turn it is; that of the task, on a loop."""
+        """Return the name of the caller that has the turn; on a loop, the name of the task."""
         loop = self.current.loop
         return self.current.name if loop is None else loop.who() or self.current.name
 
     def chance(self) -> random.Random:
-        """The random numbers of the caller whose turn it is: they depend on nobody else."""
+        """Return the random numbers of the caller that has the turn: they depend on no other caller."""
         who = self.who()
         if who not in self._chances:
             self._chances[who] = random.Random(f"{self.plan.seed!r} {who}")
         return self._chances[who]
 
     def is_here(self) -> bool:
-        """Whether the calling thread is the one whose turn it is."""
+        """Return whether the calling thread has the turn."""
         return not self.is_over and self.current.ident == threading.get_ident()
 
     def end(self, strand: Strand) -> None:
-        """Note that *strand* is over, and let another one go on."""
+        """Record that *strand* is over, and pass the turn to another strand."""
         strand.is_over = True
         self.ready.pop(strand, None)
         if strand.loop is None:
@@ -176,7 +176,7 @@ class Run:
         self._threads.append(Thread(self._trace))
         return self._threads[-1]
 
-    # Whose turn it is
+    # Turns
 
     def point(self) -> None:
         """Stop the current strand here if the schedule says so."""
@@ -188,7 +188,7 @@ class Run:
         self._pass_on(strand, "is stopped")
 
     def at_line(self, lock: Any) -> None:
-        """The same, before a line; where it takes *lock*, it waits until that is free."""
+        """Stop the current strand before a line as ``point`` does; if the line takes *lock*, wait until it is free."""
         if self._is_checking:
             return
         self.point()
@@ -197,12 +197,12 @@ class Run:
             self.await_lock(lock)
 
     def await_lock(self, lock: Any) -> None:
-        """Let others go on until *lock* is free."""
+        """Pass the turn to others until *lock* is free."""
         if not is_own(lock) and not is_free(lock) and not self.is_abandoned:
             self.wait_until(lambda: is_free(lock))
 
     def wait_until(self, may_go: Callable[[], bool]) -> None:
-        """Let others go on until *may_go*, which is asked on any strand."""
+        """Pass the turn to others until *may_go*, which is called on any strand."""
         if may_go():
             return
         self._refuse_to_wait()
@@ -215,7 +215,7 @@ class Run:
             strand.may_go = None
 
     def wait(self, wait: Wait, when: float = math.inf) -> None:
-        """Let others go on until *wait*, of the current strand, is over; it is when the moment comes."""
+        """Pass the turn to others until *wait*, of the current strand, is over, at the moment *when* at the latest."""
         strand = self.current
         self._refuse_to_wait()
         if wait.is_over:
@@ -233,7 +233,7 @@ class Run:
             raise RuntimeError("an invariant has to wait; it may only look")
 
     def add(self, when: float, due: Wait | SimulatedTimer) -> None:
-        """Let *due* come at a moment."""
+        """Schedule *due* for a moment."""
         self._asked += 1
         heappush(self._due, (math.ceil(when * _TICKS) / _TICKS, self._asked, due))
 
@@ -295,7 +295,7 @@ class Run:
         return True
 
     def are_alone(self) -> bool:
-        """Whether nothing goes on any more but those that wait for just that."""
+        """Return whether nothing goes on any more, except strands that wait for just that."""
         return self.alive <= self.joining and not any(loop.is_busy() for loop in self.loops)
 
     def _is_done(self) -> bool:
@@ -316,27 +316,27 @@ class Run:
         ]
 
     def tell(self, what: str) -> None:
-        """Note what happened, for people."""
+        """Record an occurrence, for people."""
         if self.told is not None:
             self.told.append(f"{self.now - BEGIN:8.3f} s  {what}")
 
     # Invariants
 
     def _check(self) -> None:
-        """Count a step, and see whether every invariant holds."""
+        """Count a step, and check every invariant."""
         self.steps += 1
         if self.steps > self._max_steps and not self.is_abandoned:
             self._abandon(VirtualTimeStalled(f"the run does not end: {self._max_steps:,} steps were made"))
         if self.failure is not None or self._is_checking or not self.checks:
             return
         if self._locks and not all(map(is_free, self._locks.values())):
-            return  # somebody is in the middle of it, and who looks may take the same lock
+            return  # a strand is in the middle of the step, and the invariant may take the same lock
         self._is_checking = True
         try:
             for check, what in self.checks:
                 try:
                     holds = check()
-                except Exception as error:  # noqa: BLE001  # it is what fails the run
+                except Exception as error:  # noqa: BLE001  # it is the failure of the run
                     self.failure = error
                     return
                 if holds is False:

@@ -33,25 +33,25 @@ T = TypeVar("T")
 
 _MOST_STEPS: Final = 100_000
 _COLLECTED: Final = 50
-"""After so many seeds garbage is collected."""
+"""The number of seeds after which garbage is collected."""
 _DRAWS: Final = 40
-"""So many orders are tried for a failure with fewer callers."""
+"""The number of orders that are tried for a failure with fewer callers."""
 
 
 class Explored(NamedTuple):
-    """What ``simulate`` went through where nothing failed."""
+    """The extent of a ``simulate`` without a failure."""
 
     seeds: int
     schedules: int
-    """How many different orders there were; 1: nobody ever could have been stopped, or overtaken."""
+    """The number of different orders; 1: no caller could ever have been stopped, or overtaken."""
     steps: int
 
 
 class SimulationFailed(AssertionError):
-    """A seed for which the scenario fails; its cause is what failed, its text how that came about.
+    """A seed for which the scenario fails; its cause is the failure, its text how the failure came about.
 
-    ``seed`` is what ``simulate(scenario, seeds=[seed])`` replays it with; ``schedule`` are the lines of the smallest
-    run that was found, ``callers`` and ``switches`` its size.
+    ``simulate(scenario, seeds=[seed])`` replays the run of ``seed``; ``schedule`` has the lines of the smallest run
+    that was found, ``callers`` and ``switches`` its size.
     """
 
     def __init__(self, seed: object, schedule: list[str], callers: int, switches: int, reason: str) -> None:
@@ -74,7 +74,7 @@ class SimulationFailed(AssertionError):
 
 
 class Caller(Generic[T]):
-    """Something that ``Simulation.start`` started."""
+    """A caller that ``Simulation.start`` started."""
 
     def __init__(self, run: Run, name: str, is_there: bool = True) -> None:
         self._run = run
@@ -88,18 +88,18 @@ class Caller(Generic[T]):
         return f"<{self.name}, {'over' if self._is_over else 'under way'}>"
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Return whether the caller has ended."""
         return self._is_over
 
     def result(self) -> T:
-        """Wait until it has ended; return or raise what it did."""
+        """Wait until the caller has ended; return its result or raise its exception."""
         error = self.exception()
         if error is not None:
             raise error
         return self._result
 
     def exception(self) -> BaseException | None:
-        """Wait until it has ended; what it raised, ``None`` where it returned."""
+        """Wait until the caller has ended; return its exception, or ``None`` where it returned."""
         if not self._is_there:
             raise _LeftOut
         self._run.wait_until(self.done)
@@ -107,11 +107,11 @@ class Caller(Generic[T]):
 
 
 class _LeftOut(BaseException):
-    """The scenario asks for a caller that was left out, so it cannot be."""
+    """The signal that the scenario uses a caller that was left out, and so needs it."""
 
 
 class Simulation:
-    """What a scenario is given."""
+    """The argument of a scenario: it starts callers and states invariants."""
 
     def __init__(self, run: Run, clock: SimulatedClock, expected: tuple[type[BaseException], ...]) -> None:
         self._run = run
@@ -119,25 +119,25 @@ class Simulation:
         self._expected = expected
         self._started = 0
         self.callers: list[Caller[Any]] = []
-        """Those that were started; where a failure is made smaller, some are left out."""
+        """The callers that were started; where a failure is made smaller, some are left out."""
 
     def __repr__(self) -> str:
         return f"<Simulation of seed {self._run.plan.seed!r}, {len(self.callers)} callers>"
 
     @property
     def random(self) -> random.Random:
-        """Random numbers for the caller that asks: they depend on the seed, and not on the order."""
+        """The random numbers of the current caller: they depend on the seed, and not on the order."""
         return self._run.chance()
 
     @property
     def now(self) -> float:
-        """Seconds since the scenario began."""
+        """The seconds since the scenario began."""
         return self._run.now - BEGIN
 
     def start(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Caller[Any]:
-        """Let *function* be called beside all others: on a thread of its own; a coroutine function as a task.
+        """Start a call of *function* beside all others: on a thread of its own; a coroutine function as a task.
 
-        A call that returns a future of ``concurrent.futures`` or a coroutine ends when that does.
+        A call that returns a future of ``concurrent.futures`` or a coroutine ends when its future or coroutine does.
         """
         run, number = self._run, self._started + 1
         self._started = number
@@ -156,11 +156,11 @@ class Simulation:
         return caller
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time pass for the calling thread; tasks await ``asyncio.sleep``."""
+        """Wait for *seconds* on the calling thread; tasks await ``asyncio.sleep``."""
         sleep(seconds)
 
     def join(self) -> None:
-        """Wait until all callers have ended, and what they left behind."""
+        """Wait until all callers have ended, and the work that they left behind."""
         run = self._run
         run.joining += 1
         run.wait_until(run.are_alone)
@@ -170,8 +170,8 @@ class Simulation:
         """Call *invariant* after each step from now on; the seed fails if it returns ``False`` or raises.
 
         Args:
-            invariant: Looks, and waits for nothing.
-            what: What it says, for the message.
+            invariant: A function that looks, and waits for nothing.
+            what: A description for the message.
         """
         self._run.checks.append((invariant, what or getattr(invariant, "__name__", "") or "an invariant"))
 
@@ -237,7 +237,7 @@ class _Simulator:
     # Making a failure smaller
 
     def smaller(self, run: Run) -> tuple[Plan, bool]:
-        """The smallest plan that was found which fails as *run* does, and whether that one replays."""
+        """Return the smallest plan found that fails as *run* does, and whether it replays."""
         reason = _kind(run.failure)
         plan = run.plan._replace(switches=dict(run.schedule.switches))
         if not self._fails(plan, reason):
@@ -279,7 +279,7 @@ class _Simulator:
 
 
 def _kind(failure: BaseException | None) -> str:
-    """What failed, apart from numbers and names that differ where fewer callers are there."""
+    """Return the kind of failure, without numbers and names that differ where fewer callers are there."""
     if failure is None:
         return ""
     trace = failure.__traceback__
@@ -299,17 +299,17 @@ def simulate(
 ) -> Explored:
     """Run *scenario* once for each seed: its callers take turns in an order that the seed chooses, in virtual time.
 
-    Before each seed all guards forget what they counted and held; their configuration stays.
+    Before each seed all guards drop their counts and permits; their configuration stays.
 
     Args:
-        scenario: Is given a ``Simulation``, with which it starts callers and says what is always to hold.
+        scenario: A function of one argument, a ``Simulation``, with which it starts callers and states invariants.
         seeds: Numbers or texts; a seed stands for one order and one row of random numbers, also in later runs.
-        switch_in: Modules or packages, or their names, between whose lines callers are stopped, too. Otherwise that is
-            where they wait, and where an attempt begins and ends.
-        expected: What callers may end by, besides what this library raises; anything else fails the seed.
+        switch_in: Modules or packages, or their names, between whose lines callers are stopped, too. By default callers
+            are stopped only where they wait, and where an attempt begins and ends.
+        expected: The exceptions by which callers may end, besides those of this library; any other fails the seed.
 
     Returns:
-        How much there was to explore.
+        The numbers of seeds, orders and steps.
 
     Raises:
         SimulationFailed: For the first seed that fails, with the smallest run that was found.
@@ -372,7 +372,7 @@ def _failed(simulator: _Simulator, run: Run) -> SimulationFailed:
 
 @contextmanager
 def _undisturbed(simulator: _Simulator) -> Iterator[None]:
-    """Keep away what would make runs differ: the process' own chance, and finalizers that come whenever they like."""
+    """Exclude all that would make runs differ: the process' own chance, and finalizers that come at any time."""
     chance, collects = random.getstate(), gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""What goes on by itself in a simulated run, the threads that it goes on in, and what it waits for."""
+"""The strands of a simulated run, the threads on which they run, and their waits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Thread:
         self.is_idle = False
 
     def end(self) -> None:
-        """Let an idle thread end."""
+        """End the thread, which is idle."""
         self._strand = None
         self.gate.release()
 
@@ -48,7 +48,7 @@ class Thread:
             del strand
 
     def run(self, strand: Strand) -> None:
-        """Run *strand* on the calling thread, whose turn it is."""
+        """Run *strand* on the calling thread, which has the turn."""
         strand.ident = threading.get_ident()
         this_thread.deadlines = strand.deadlines = type(this_thread.deadlines)()
         before = sys.gettrace()  # a debugger's, or that of coverage
@@ -60,19 +60,19 @@ class Thread:
         except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
             strand.run.fail(error)
         finally:
-            strand.forget()  # while it is its turn: finalizers are the program's, too
+            strand.forget()  # while it has the turn: finalizers are the program's, too
             sys.settrace(before)
             self.is_idle = True
             strand.run.end(strand)
 
 
 class Strand:
-    """Something that goes on by itself: a caller, a timer's callback, a job of the pool, a loop."""
+    """A part of the run that goes on by itself: a caller, a timer's callback, a job of the pool, a loop."""
 
     ident = 0
     deadlines: ThreadDeadlines | None = None
     may_go: Callable[[], bool] | None = None
-    """Whether it can go on; ``None``: it can whenever it is ready."""
+    """Returns whether it can go on; ``None``: it can whenever it is ready."""
     loop: SimulatedLoop | None = None
     is_over = False
     is_unwound = False
@@ -83,14 +83,14 @@ class Strand:
         self.work = work
         self.context = context
         self.points = 0
-        """How often it could have been stopped so far."""
+        """The number of points so far at which it could have been stopped."""
         self.next_stop = run.schedule.next_stop(name, 0)
         self.ended = threading.Lock()
         self.ended.acquire()
         self.thread: Thread
 
     def forget(self) -> None:
-        """Let go of what it did."""
+        """Release the work and its context."""
         self.work, self.context = _nothing, Context()
 
 
@@ -99,7 +99,7 @@ def _nothing() -> None:
 
 
 class Wait:
-    """A strand's wait for a moment, or for somebody who wakes it."""
+    """A strand's wait for a moment, or for another strand that wakes it."""
 
     __slots__ = ("_strand",)
 
@@ -107,13 +107,13 @@ class Wait:
         self._strand: Strand | None = strand
 
     def come(self) -> None:
-        """Let the strand go on, when its turn comes; again: nothing."""
+        """End the wait, so that the strand goes on when its turn comes; a second call does nothing."""
         strand, self._strand = self._strand, None
         if strand is not None:
             strand.run.ready[strand] = None
 
     release = come
-    """What ``threading.Condition`` calls."""
+    """The name under which ``threading.Condition`` calls it."""
 
     @property
     def is_over(self) -> bool:
@@ -130,7 +130,7 @@ class SimulatedTimer:
         self._callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
-        """Forget the callback if it has not begun."""
+        """Drop the callback if it has not begun."""
         self._callback = None
 
     @property
@@ -139,7 +139,7 @@ class SimulatedTimer:
         return self._callback is None
 
     def come(self) -> None:
-        """Let the callback run when its turn comes."""
+        """Start a strand for the callback, which runs when its turn comes."""
         if self._callback is not None:
             self._run.strand(self._owner, self._call, Context())
 

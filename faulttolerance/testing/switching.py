@@ -1,4 +1,4 @@
-"""Switching off: policies, and the delays between attempts."""
+"""Switches that turn off policies, and the delays between attempts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["disabled", "no_wait"]
 
 
 def disabled(*what: Any) -> Passing[None]:
-    """Switch policies off within a block, or for a test that is decorated; ``disabled()`` is for all of them.
+    """Switch policies off within a block, or for a decorated test; ``disabled()`` is for all of them.
 
-    The same as the configuration key ``enabled`` does, for all threads and loops, and above every source: nothing that
-    is configured meanwhile switches them on again. Calls in flight go on as they began. What guards remember stays, and
-    so does what was configured within the block. Blocks nest.
+    The effect is that of the configuration key ``enabled``, for all threads and loops, and above every source: no
+    configuration within the block switches the policies on again. Calls in flight go on as they began. The state of
+    guards stays, and so does the configuration that was changed within the block. Blocks nest.
 
     Args:
         what: Annotations, as ``"Retry"``; and targets, which are guarded functions, methods, classes and their
@@ -54,7 +54,7 @@ def disabled(*what: Any) -> Passing[None]:
             return Effective(effective.policy, False, configured, effective.observed)
         return effective
 
-    # Each time another object: the block that ends takes its own one away.
+    # Each time another object: the block that ends removes its own.
     return Passing("disabled", lambda: overridden(lambda *given: switched_off(*given)))
 
 
@@ -63,12 +63,12 @@ _counting = threading.Lock()
 
 
 def no_wait(*, attempts: int | None = None) -> Passing[None]:
-    """Let the delays between attempts pass at once within a block, or for a test that is decorated.
+    """Skip the delays between attempts within a block, or for a decorated test.
 
-    Attempts are made as ever, and events tell the delays that would have been. All else takes its time, on the real
-    clock: time-outs, deadlines and ``max_duration``, the opening of circuits, turns under rate limits, and the delay
-    before a hedge, which is time that an attempt has to answer. A delay that would not fit before a deadline still ends
-    the retries.
+    Attempts are made as usual, and events state the delays that would have been. Everything else takes its time, on the
+    real clock: time-outs, deadlines and ``max_duration``, the opening of circuits, turns under rate limits, and the
+    delay before a hedge, which is time that an attempt has to answer. A delay that would not fit before a deadline
+    still ends the retries.
 
     Args:
         attempts: How many attempts a call makes at most, the first one included; at least 1. ``None``: as declared.

@@ -1,4 +1,4 @@
-"""What a test names: a guarded function, a method, a class, a ``Guard``, or an annotation."""
+"""The targets that a test names: a guarded function, a method, a class, a ``Guard``, or an annotation."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ _TARGETS = "a guarded function or method, a class that has some, or a Guard"
 
 
 def definition_error(where: str, problem: str, value: object, allowed: str) -> FaultToleranceDefinitionException:
-    """Say what is wrong with what a helper of tests was given."""
+    """Return the error for a wrong argument of a helper of tests."""
     return FaultToleranceDefinitionException(Fault(where, problem, value, allowed))
 
 
 class Target(NamedTuple):
-    """The guards that are meant."""
+    """The guards that a test names."""
 
     name: str
-    """That of the target, for people."""
+    """The name of the target, for people."""
     guards: tuple[AnyResolver, ...]
     """The guards that stand above one another; none: all those of *home*."""
     home: type | None
-    """The class that is meant, with its subclasses; ``None``: every class that has the method."""
+    """The class that is named, with its subclasses; ``None``: every class that has the method."""
 
     def covers(self, subject: Any) -> bool:
-        """Tell whether *subject*, a guard and the class that uses it, is meant."""
+        """Return whether the target includes *subject*, a guard and the class that uses it."""
         resolver, cls = subject
         if self.guards and resolver not in self.guards:
             return False
         return self.home is None or _is_of(self.home, resolver, cls)
 
     def in_force(self) -> set[type[Policy]]:
-        """Give the policies that are in force for any class."""
+        """Return the policies that are in force for any class."""
         return {kind for _, _, effective in self._uses() for kind in effective.policies}
 
     def states(self) -> Iterator[State]:
-        """Give what the guards remember, which need not have been called, class by class.
+        """Yield the states of the guards, which need not have been called, class by class.
 
-        A breaker has its further name for one class only, the first that is called: that is left to the calls.
+        A breaker has its further name for one class only, the first that is called: such a state is left to the calls.
 
         Raises:
             FaultToleranceDefinitionException: Something is wrong with a declaration or a configured value.
@@ -79,7 +79,7 @@ def _is_of(home: type, resolver: Any, cls: type | None) -> bool:
 
 
 def target_of(where: str, candidate: Any) -> Target:
-    """Find what *candidate* stands for, given to *where*.
+    """Return the target for *candidate*, an argument of *where*.
 
     Raises:
         FaultToleranceDefinitionException: Nothing of it is guarded.
@@ -100,7 +100,7 @@ def target_of(where: str, candidate: Any) -> Target:
 
 
 def _guards_of(function: Any) -> Iterator[AnyResolver]:
-    """Find each guard of *function*, the outermost first."""
+    """Yield each guard of *function*, the outermost first."""
     while True:
         function = unbound(function)
         if (find := finder_of(function)) is not None:
@@ -117,7 +117,7 @@ def _guards_of(function: Any) -> Iterator[AnyResolver]:
 
 
 def kind_of(where: str, candidate: object) -> type[Policy]:
-    """Find the policy that *candidate* names: its annotation, as ``"Retry"``, or its class.
+    """Return the policy that *candidate* names: its annotation, as ``"Retry"``, or its class.
 
     Raises:
         FaultToleranceDefinitionException: There is no such annotation.
@@ -137,7 +137,7 @@ def kind_of(where: str, candidate: object) -> type[Policy]:
 
 
 def kinds_and_targets(where: str, named: tuple[Any, ...]) -> tuple[frozenset[type[Policy]], tuple[Target, ...]]:
-    """Tell annotations from targets; texts and classes of policies are the former."""
+    """Separate *named* into annotations and targets; texts and classes of policies are annotations."""
     are_kinds = [isinstance(one, str) or (isinstance(one, type) and issubclass(one, Policy)) for one in named]
     kinds = frozenset(kind_of(where, one) for one, is_kind in zip(named, are_kinds, strict=True) if is_kind)
     targets = tuple(target_of(where, one) for one, is_kind in zip(named, are_kinds, strict=True) if not is_kind)

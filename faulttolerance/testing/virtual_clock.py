@@ -1,4 +1,4 @@
-"""A clock whose time passes once everybody waits for it to pass."""
+"""A clock whose time passes as soon as every thread waits for it to pass."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ class _Timer:
         self._clock = clock
 
     def cancel(self) -> None:
-        """Forget the callback if it has not begun."""
+        """Drop the callback if it has not begun."""
         with self._clock._changed:
             self._clock._timers.pop(self, None)
 
 
 class _Call(Future[T]):
-    """The outcome of ``VirtualClock.start``; its class tells that waiting for it holds no time."""
+    """The outcome of ``VirtualClock.start``; its class marks that waiting for it holds no time."""
 
 
 class VirtualClock:
-    """Time and chance under the control of a test; made by ``virtual_time``.
+    """Time and chance under the control of a test; created by ``virtual_time``.
 
     Time begins at the next full second of the real monotonic clock, so that a circuit that was opened before does not
-    see it go back. It moves by itself to what is due next as soon as every thread waits: those inside a guard, of the
-    pool or of this clock have to sleep in the library for that, others may wait for anything. What is due at one moment
-    happens one after the other, in the order in which it was asked for, each when all wait again.
+    see it go back. It moves by itself to the next due moment as soon as every thread waits: threads inside a guard, of
+    the pool or of this clock have to sleep in the library for that, other threads may wait for anything. Events that
+    are due at one moment happen one after the other, in the order of their requests, each when all wait again.
     """
 
     def __init__(self, seed: Seed = 0) -> None:
@@ -97,17 +97,17 @@ class VirtualClock:
         self._ended_at: float | None = None
         self._known_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
-    # What the library asks of a clock
+    # The protocol of a clock, for the library
 
     def monotonic(self) -> float:
-        """Seconds on this clock; they go on with real time once the block has ended."""
+        """Return the seconds on this clock; they go on with real time once the block has ended."""
         if self._ended_at is not None:
             return self._now + self._real_time() - self._ended_at
         self._look_at_loop()
         return self._now
 
     def random(self) -> float:
-        """The next number of the seeded generator, in [0, 1)."""
+        """Return the next number of the seeded generator, in [0, 1)."""
         return self._random.random()
 
     def sleep(self, seconds: float, alarm: Alarm | None = None) -> None:
@@ -150,13 +150,13 @@ class VirtualClock:
             self._tell_keeper()
         return timer
 
-    # What a test asks of it
+    # The methods for tests
 
     def advance(self, seconds: float) -> None:
-        """Move time on by *seconds*, whoever holds it; what becomes due on the way happens in order.
+        """Advance time by *seconds*, whichever thread holds it; events that become due on the way happen in order.
 
-        Before each step and at the end, whatever was set going runs until it waits again, for a second of real time at
-        most; ``advance(0)`` is just that. Called inside a guarded body it stands for work that takes so long: no
+        Before each step and at the end, all work that was started runs until it waits again, for a second of real time
+        at most; ``advance(0)`` does just that. Called inside a guarded body it stands for work that takes so long: no
         deadline interrupts it, the call ends late. Threads that advance time at once do so side by side.
         """
         if not 0 <= seconds < math.inf:
@@ -177,7 +177,7 @@ class VirtualClock:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine as ``asyncio.run`` does, on a loop that follows this clock, and return its result.
 
-        ``asyncio.sleep`` and ``asyncio.timeout`` follow it too. Loops may run in several threads at once.
+        ``asyncio.sleep`` and ``asyncio.timeout`` follow it, too. Loops may run in several threads at once.
         """
         import asyncio
 
@@ -185,13 +185,13 @@ class VirtualClock:
             return runner.run(main)
 
     def loop_factory(self) -> VirtualLoop:
-        """Make an event loop that follows this clock, for ``asyncio.Runner`` and what test frameworks have."""
+        """Return a new event loop that follows this clock, for ``asyncio.Runner`` and the hooks of test frameworks."""
         from .virtual_loop import VirtualLoop
 
         return VirtualLoop(self)
 
     def start(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call *function* on a thread of its own, for which time waits until it is over; the future of its result.
+        """Return the future of a call of *function* on a thread of its own, for which time waits until it is over.
 
         Threads that are started at one moment run side by side; ``advance(0)`` after each lets it come to its first
         wait before the next one begins.
@@ -216,11 +216,11 @@ class VirtualClock:
         thread.start()
         return future
 
-    # What the threads and loops of this clock tell it
+    # The protocol for the threads and loops of this clock
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Let the calling thread hold time inside guards and outside, unless it sleeps in the library."""
+        """Hold time while the thread runs the block, inside guards and outside, unless it sleeps in the library."""
         ident = threading.get_ident()
         with self._changed:
             self._onlooker.enrol(ident)
@@ -231,23 +231,23 @@ class VirtualClock:
                 self._onlooker.release(ident)
 
     def wait_for_input(self, waiter: Waiter, seconds: float) -> bool:
-        """Let a loop wait, *seconds* at most; whether they are over already. False: it waits until it is woken."""
+        """Register the wait of a loop; return whether *seconds* are over already, else it waits until it is woken."""
         with self._changed:
             return self._wait(waiter, self._now + seconds)
 
     def wake(self, waiter: Waiter) -> None:
-        """Note that a thread goes on although its time has not come."""
+        """Record that a thread goes on although its time has not come."""
         with self._changed:
             if self._waiting.get(waiter.ident) is waiter:
                 del self._waiting[waiter.ident]
 
     def send(self, errand: Hashable, can_begin: Callable[[], bool]) -> None:
-        """Hold time for work that another thread was asked to do, while it could begin, until it does."""
+        """Hold time for work that another thread is to do, while it could begin, until it does."""
         with self._changed:
             self._errands[errand] = can_begin
 
     def begin(self, errand: Hashable) -> None:
-        """Note that the work has begun, or never will."""
+        """Record that the work has begun, or never will."""
         with self._changed:
             self._errands.pop(errand, None)
 
@@ -262,7 +262,7 @@ class VirtualClock:
         loop = loop_here()
         if loop is None or getattr(loop, "virtual_clock", None) is self:
             return
-        # Who asks is the coroutine of a guard or of a test, or else a function, which sleeps on this clock as ever.
+        # A coroutine of a guard or of a test fails here; a function sleeps on this clock as usual, after a warning.
         if sys._getframe(2).f_code.co_flags & CO_COROUTINE:
             raise VirtualTimeStalled(_FOREIGN_LOOP)
         if loop not in self._known_loops:
@@ -279,7 +279,7 @@ class VirtualClock:
         return self._asked
 
     def _wait(self, waiter: Waiter, when: float) -> bool:
-        """Register a thread that waits; true if all the others wait already and it is the next: time has moved then."""
+        """Register a waiting thread; return true if all others wait already and it is the next: time has moved then."""
         waiter.when, waiter.order = when, self._next_order()
         self._waiting[waiter.ident] = waiter
         may_move_here = not self._targets and not self._is_calling and self._next_due() is waiter
@@ -344,11 +344,11 @@ class VirtualClock:
         due = min(candidates, key=_in_order, default=None)
         target = min(self._targets.values(), key=_in_order, default=None)
         if target is not None and (due is None or target.when < due.when):
-            return target  # among equals it is the last: what becomes due on the way includes what is due at its end
+            return target  # the last among equals: events due at its end come before it
         return due if due is not None and due.when < math.inf else None
 
     def _move(self) -> None:
-        """Move time to what is due next, and let it happen."""
+        """Move time to the next due moment, and trigger its event."""
         self._patience = Patience(self._real_time)
         self._has_complained = False
         due = self._next_due()
@@ -378,7 +378,7 @@ class VirtualClock:
         self._patience = Patience(self._real_time)
 
     def _end_waits(self, reason: str) -> bool:
-        """Raise ``VirtualTimeStalled`` wherever a moment is waited for; false if that is nowhere."""
+        """Raise ``VirtualTimeStalled`` in all threads that wait for a moment; return false if there are none."""
         has_ended_any = False
         for waiters in (self._waiting, self._targets):
             for waiter in list(waiters.values()):
@@ -406,7 +406,7 @@ class VirtualClock:
             thread.join(_JOIN_SECONDS)
 
     def _stop_keeper(self) -> None:
-        """Let no thread move time; needed before a fork, too."""
+        """Stop the thread that moves time; needed before a fork, too."""
         with self._changed:
             keeper, self._keeper = self._keeper, None
             self._changed.notify_all()
@@ -414,13 +414,13 @@ class VirtualClock:
             keeper.join()
 
     def _go_on_in_parent(self) -> None:
-        """Let time move again once a child is forked."""
+        """Start to move time again after a child was forked."""
         with self._changed:
             if self._next_due() is not None:
                 self._tell_keeper()
 
     def _go_on_in_child(self) -> None:
-        """Begin anew in a forked child, where only the calling thread exists."""
+        """Reset the clock in a forked child, where only the calling thread exists."""
         self._changed = threading.Condition()
         self._waiting.clear()
         self._targets.clear()

@@ -1,4 +1,4 @@
-"""An event loop whose time is the virtual clock's: where others would wait for a timer, it lets time move."""
+"""An event loop on the virtual clock: where other loops would wait for a timer, it waits for virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop that takes part in a virtual clock from each ``run_...`` until it returns.
 
-    What runs in its executors holds time as well. Once the ``virtual_time()`` block is over, it goes on in real time.
+    Functions in its executors hold time as well. Once the ``virtual_time()`` block is over, it goes on in real time.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -32,7 +32,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(_Selector(self, clock))
 
     def time(self) -> float:
-        """Seconds on the virtual clock."""
+        """Return the seconds on the virtual clock."""
         return self.virtual_clock.monotonic()
 
     def run_forever(self) -> None:
@@ -43,7 +43,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Arrange for a callback, from any thread; time does not move any more before it has run."""
+        """Schedule a callback, from any thread; time does not move any more before it has run."""
         waits = self._waits
         if waits is not None:
             self.virtual_clock.wake(waits)
@@ -73,13 +73,13 @@ class _Errand:
         self._function = function
 
     def can_begin(self) -> bool:
-        """Whether it waits although there is a thread that could call it."""
+        """Return whether the function waits although there is a thread that could call it."""
         begun = self._begun.copy()
         at_work = sum(errand.executor is self.executor for errand in begun)
         return self not in begun and at_work < getattr(self.executor, "_max_workers", math.inf)
 
     def drop(self, _: object) -> None:
-        """Note that the function is over, or was cancelled before it began."""
+        """Record that the function is over, or was cancelled before it began."""
         self._clock.begin(self)
 
     def __call__(self, *args: Any) -> Any:
@@ -93,7 +93,7 @@ class _Errand:
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits for input as any other one does, but for time on the virtual clock."""
+    """A selector that waits for input as any other, but for time on the virtual clock."""
 
     def __init__(self, loop: VirtualLoop, clock: VirtualClock) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class _Selector(selectors.DefaultSelector):
         self._clock = clock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Give the descriptors that are ready; none once the time is over, or a deadline of the calling thread."""
+        """Return the ready descriptors; none once the time is over, or at a deadline of the calling thread."""
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
@@ -132,11 +132,11 @@ class _LoopWait(Waiter):
         self._selector = selector
 
     def wake(self) -> None:
-        """Let the thread go on."""
+        """Wake the thread."""
         asyncio.SelectorEventLoop.call_soon_threadsafe(self._loop, _nothing)
 
     def is_awake(self) -> bool:
-        """Whether there is input."""
+        """Return whether there is input."""
         return bool(self._selector.select(0))
 
 

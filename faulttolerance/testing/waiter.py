@@ -10,11 +10,11 @@ from .._deadline.threads.chain import ThreadDeadlines, due
 
 
 class VirtualTimeStalled(BaseException):
-    """Time cannot pass: a thread inside a guard waits for something that is no business of the clock.
+    """The error when time cannot pass: a thread inside a guard waits for something outside the clock's control.
 
-    Raised where the library sleeps; the message names who holds time, and where. Raised as well where a guarded
-    coroutine begins on an event loop that does not follow the clock. It is no ``Exception``, so that no retry, fallback
-    or handler of the code under test takes it for a failure of the call.
+    It is raised where the library sleeps; the message names the threads that hold time, and where. It is raised as well
+    where a guarded coroutine begins on an event loop that does not follow the clock. It is no ``Exception``, so that no
+    retry, fallback or handler of the code under test treats it as a failure of the call.
     """
 
 
@@ -26,20 +26,20 @@ class Waiter(ABC):
         self.when = 0.0
         """The moment at which it is due; infinite where only another thread can wake it."""
         self.order = 0
-        """Its place among what is due at the same moment: the order in which it was asked for."""
+        """Its place among the waiters that are due at the same moment: the order of the requests."""
         self.failure: str | None = None
         """The reason why the moment does not come, if it does not."""
 
     @abstractmethod
     def wake(self) -> None:
-        """Let the thread go on; called under the clock's lock."""
+        """Wake the thread; called under the clock's lock."""
 
     def is_awake(self) -> bool:
-        """Whether the thread is about to go on without having been woken by the clock."""
+        """Return whether the thread is about to go on without having been woken by the clock."""
         return False
 
     def conclude(self) -> None:
-        """Raise ``VirtualTimeStalled`` if that is how the waiting ended."""
+        """Raise ``VirtualTimeStalled`` if the wait ended that way."""
         if self.failure is not None:
             raise VirtualTimeStalled(self.failure)
 
@@ -48,7 +48,7 @@ class Sleeper(Waiter):
     """A thread that sleeps in the library.
 
     Args:
-        deadlines: Those that may end its sleep; ``None``: only the clock does.
+        deadlines: The deadlines that may end its sleep; ``None``: only the clock ends it.
     """
 
     def __init__(self, deadlines: ThreadDeadlines | None = None) -> None:
@@ -62,11 +62,11 @@ class Sleeper(Waiter):
         self._gate.acquire()
 
     def is_awake(self) -> bool:
-        """Whether an interruption that was asked for, as of a call that is cancelled, is on its way to the thread."""
+        """Return whether a requested interruption, as of a cancelled call, is on its way to the thread."""
         return self._deadlines is not None and due(self._deadlines, -math.inf) is not None
 
     def wake(self) -> None:
-        """Let the thread go on, or not block at all where it is about to."""
+        """Wake the thread, or prevent its next block where it is about to block."""
         try:
             self._gate.release()
         except RuntimeError:
