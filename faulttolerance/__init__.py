@@ -205,7 +205,7 @@ _LATER = {
     "._execution.thread": ("shutdown",),
     "._deadline.on_deadline": ("on_deadline",),
 }
-"""Names that are imported when first asked for: declaring needs none of them, and some bring in a lot."""
+"""Names that are imported at their first use: declarations need none of them, and some import much."""
 _HOMES = {name: home for home, names in _LATER.items() for name in names}
 
 
@@ -215,7 +215,7 @@ def __getattr__(name: str) -> Any:
 
         try:
             return version(__name__)
-        except PackageNotFoundError as error:  # a copy among an application's own files
+        except PackageNotFoundError as error:  # a copy of the package within an application's own files
             raise AttributeError(f"module {__name__!r} is not installed, and has no version") from error
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,13 +8,13 @@ from ._shown import install
 
 
 def main() -> None:
-    """Run the command line; without its extra, say what to install."""
+    """Run the command line; without its extra, exit with the install command."""
     try:
         from ._command.cli import app, end_output
     except ImportError as error:
         sys.exit(f"the command line needs {error.name}: {install('cli')}")
     if not sys.flags.safe_path and sys.path[:1] != [""]:
-        sys.path.insert(0, "")  # as for ``python -m``: the modules to look at are mostly those of this folder
+        sys.path.insert(0, "")  # as ``python -m`` does: the modules to inspect are mostly in this folder
     try:
         app()
     finally:

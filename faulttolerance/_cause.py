@@ -1,4 +1,4 @@
-"""What stands behind a failure: a member of an exception set that looks at causes, contexts and groups."""
+"""The causes of a failure: a member of an exception set that also matches causes, contexts and groups."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .exceptions import Fault, FaultToleranceDefinitionException
 
 @final
 class CausedBy(Record):
-    """A member of an exception set; made by ``caused_by``. For ``isinstance`` it is as good as a class.
+    """A member of an exception set, created by ``caused_by``; ``isinstance`` treats it like a class.
 
     Args:
-        classes: Of one of these the failure is, or what stands behind it.
+        classes: The classes that the failure, or an exception behind it, must match.
     """
 
     classes: tuple[type[BaseException], ...]
@@ -23,7 +23,8 @@ class CausedBy(Record):
     def __instancecheck__(self, error: object) -> bool:
         if isinstance(error, Exception):
             return any(isinstance(one, self.classes) for one in _behind(error))
-        # Control flow is what it is, whatever caused it or is grouped in it (rule R0); ``BaseException`` means none.
+        # Control flow counts by its own class, not by its cause or its group (rule R0); ``BaseException`` does not
+        # match it.
         return any(one is not BaseException and isinstance(error, one) for one in self.classes)
 
     def __subclasscheck__(self, kind: type) -> bool:
@@ -34,13 +35,13 @@ class CausedBy(Record):
 
 
 def caused_by(*classes: type[BaseException]) -> CausedBy:
-    """Mean failures of *classes*, and failures that one of them stands behind, wherever an exception set stands.
+    """Return a member of exception sets that matches failures of *classes*, and failures caused by them.
 
-    Behind a failure stand its ``__cause__``, else its ``__context__`` unless ``raise ... from None`` suppressed it, the
-    members of an exception group, and what stands behind those: whatever its traceback shows.
+    The exceptions behind a failure are: its ``__cause__``, else its ``__context__`` unless ``raise ... from None``
+    suppressed it, the members of an exception group, and the exceptions behind all these, as a traceback shows them.
 
     Raises:
-        FaultToleranceDefinitionException: If none is given, or something else than a class of exceptions.
+        FaultToleranceDefinitionException: If *classes* is empty, or contains anything but classes of exceptions.
 
     >>> from faulttolerance import caused_by, retry
     >>> @retry(retry_on=(TimeoutError, caused_by(ConnectionError)))
@@ -55,7 +56,7 @@ def caused_by(*classes: type[BaseException]) -> CausedBy:
 
 
 def _behind(error: BaseException) -> Iterator[BaseException]:
-    """Give *error* and what stands behind it, each once: chains may be circles."""
+    """Yield *error* and the exceptions behind it, each once: chains may be circular."""
     found, seen = [error], {id(error)}
     for one in found:
         yield one

@@ -1,6 +1,6 @@
 """Events of guarded calls, and the sinks that receive them."""
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -11,18 +11,18 @@ from .exceptions import CircuitBreakerOpenException
 
 
 class RetryScheduled(NamedTuple):
-    """An attempt failed, and another one follows."""
+    """An attempt failed, and a retry follows."""
 
     method: str
     attempt: int
-    """The one that failed; the first is 1."""
+    """The number of the failed attempt; the first is 1."""
     delay: float
-    """Seconds until the next one."""
+    """The seconds until the retry."""
     failure: BaseException
 
 
 class TimedOut(NamedTuple):
-    """An attempt reached its deadline."""
+    """An attempt reached its time-out or deadline."""
 
     method: str
     attempt: int
@@ -31,36 +31,36 @@ class TimedOut(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """An attempt was not let in."""
+    """A policy refused an attempt."""
 
     method: str
     attempt: int
     policy: str
-    """The annotation of the one that refused it, as ``CircuitBreaker``."""
+    """The annotation of the policy that refused the attempt, as ``CircuitBreaker``."""
     failure: BaseException
 
 
 class StateChanged(NamedTuple):
-    """A circuit breaker moved from one state to another: ``closed``, ``open`` or ``half-open``."""
+    """A circuit breaker changed its state: ``closed``, ``open`` or ``half-open``."""
 
     method: str
     old: str
     new: str
     reason: str = ""
-    """Why it opened, and until when."""
+    """The reason why it opened, and the end of the delay."""
 
 
 class LimitChanged(NamedTuple):
-    """The limit of a bulkhead came down, because too many calls took too long (rule A2)."""
+    """The limit of a bulkhead was lowered, because too many calls took too long (rule A2)."""
 
     method: str
     old: int
-    """Calls that could run at once before."""
+    """The number of calls that could run at once before."""
     new: int
 
 
 class FallbackApplied(NamedTuple):
-    """The fallback is asked to replace a failure."""
+    """A fallback is called to replace a failure."""
 
     method: str
     failure: BaseException
@@ -72,16 +72,16 @@ class GaveUp(NamedTuple):
     method: str
     attempts: int
     elapsed: float
-    """Seconds since the call began."""
+    """The seconds since the call started."""
     reason: str
     failure: BaseException
 
     @property
     def is_news(self) -> bool:
-        """Whether operators should hear of it.
+        """Whether the event matters to operators.
 
-        A failure that is not to be retried is the application's answer and no sign of trouble; that a circuit is open
-        was said when it opened, and need not be said again for every call.
+        A failure that the policies do not retry is the application's answer and no sign of trouble. An open circuit was
+        reported when it opened, so the refused calls need no further report.
         """
         return self.reason != "not retryable" and not isinstance(self.failure, CircuitBreakerOpenException)
 
@@ -94,13 +94,13 @@ class Recovered(NamedTuple):
 
 
 class HedgeSent(NamedTuple):
-    """Another attempt has begun beside the first one, which takes long."""
+    """A further attempt has started while the first attempt, which takes long, still runs."""
 
     method: str
     hedge: int
     """The first hedge of a call is 1."""
     delay: float
-    """Seconds since the first attempt began."""
+    """The seconds since the first attempt started."""
 
 
 class FleetLost(NamedTuple):
@@ -108,29 +108,29 @@ class FleetLost(NamedTuple):
 
     namespace: str
     reason: str
-    """Why, in words of the error that said so."""
+    """The reason, in the words of the error."""
 
     @property
     def method(self) -> str:
-        """Empty: it has not happened to one method."""
+        """Empty: the event concerns no single method."""
         return ""
 
 
 class FleetRegained(NamedTuple):
-    """The fleet answers again: what it has holds from now on."""
+    """The fleet answers again: from now on its shared state decides."""
 
     namespace: str
     seconds: float
-    """How long it did not."""
+    """The seconds without an answer."""
 
     @property
     def method(self) -> str:
-        """Empty: it has not happened to one method."""
+        """Empty: the event concerns no single method."""
         return ""
 
 
 def error_type(failure: BaseException) -> str:
-    """Name the class of *failure* as log records and spans do: ``acme.errors.Busy``, and a built-in one alone."""
+    """Return the class name of *failure* for log records and spans: ``acme.errors.Busy``; a built-in alone."""
     kind = type(failure)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -140,9 +140,9 @@ class Degradation(NamedTuple):
 
     method: str
     failure: BaseException
-    """What the fallback was asked for."""
+    """The failure that the fallback replaced."""
     by: str
-    """What answered: the name of a method, a function or a class."""
+    """The name of the method, function or class that answered."""
 
 
 collecting: ContextVar[tuple[list[Degradation], ...]] = ContextVar("faulttolerance_degradations", default=())
@@ -150,10 +150,10 @@ collecting: ContextVar[tuple[list[Degradation], ...]] = ContextVar("faulttoleran
 
 
 class degradations:  # noqa: N801  # a context manager is called like a function
-    """Collect, in this context and in what it starts, each answer that a fallback gave.
+    """Collect each answer of a fallback, in this context and in the contexts that are copied from it.
 
-    ``with degradations() as found:`` gives the list to which they are added: of calls of this thread or task, and of
-    tasks and threads that are started with a copy of its context.
+    ``with degradations() as found:`` binds the list of these answers: of calls in this thread or task, and in tasks and
+    threads that start with a copy of its context.
 
     >>> with degradations() as found:
     ...     pass
@@ -169,7 +169,8 @@ class degradations:  # noqa: N801  # a context manager is called like a function
         return self._found
 
     def __exit__(self, *failure: object) -> None:
-        # Only this list: blocks of generators end in any order, and some frameworks leave in another context.
+        # Remove only this list: blocks in generators end in any order, and some frameworks leave a block in another
+        # context.
         collecting.set(tuple(found for found in collecting.get() if found is not self._found))
 
 
@@ -194,12 +195,12 @@ Question: TypeAlias = Callable[[], bool]
 def _question(sink: Sink, kind: type[Event], others: Question) -> Question:
     try:
         return sink.interest(kind, others)  # type: ignore[attr-defined, no-any-return]
-    except Exception:  # noqa: BLE001  # the application's; most sinks have no such attribute
+    except Exception:  # noqa: BLE001  # application code; most sinks have no such attribute
         return lambda: True
 
 
 class _Wanted(dict[type[Event], Question]):
-    """Whether anybody is to be told of events of a kind; the answer may change from one event to the next."""
+    """The questions whether any sink wants events of a kind; the answer may change between two events."""
 
     def __init__(self, sinks: "Sinks", but: Sink | None = None) -> None:
         super().__init__()
@@ -216,46 +217,47 @@ class _Wanted(dict[type[Event], Question]):
 
 
 _telling: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", default=())
-"""The sinks that are being told, by their ids."""
+"""The ids of the sinks that are being notified."""
 
 
 class Asking(Protocol):
-    """A call that remembers what was asked of the tracer."""
+    """A call that remembers the answer of the tracer."""
 
     is_untraced: bool
 
 
 class Sinks:
-    """The receivers of events, called on the thread on which these happen and outside every lock."""
+    """The receivers of events; they are called on the thread of the event, outside every lock."""
 
     def __init__(self) -> None:
         self.taps: tuple[Sink, ...] = ()
-        """Those of tests, which are told besides, whatever the application sets."""
+        """The sinks of tests, which are notified in addition to the application's sinks."""
         self._chosen: tuple[Sink, ...] | None = None
         self._default: tuple[Sink, ...] | None = None
         self.tracer: Sink | None = None
         """The sink that adds events to spans."""
         self.is_traced: Question = bool
-        """Whether *tracer* finds a span here that records. The answer takes long, and stays the same for a call."""
+        """Whether *tracer* finds a recording span here. The answer takes long, and is the same throughout a call."""
         self._ask_anew()
         self._failed: set[int] = set()
         self.find: Callable[[], tuple[Sink, ...]] = tuple
-        """Gives those that are told where the application set none; asked at the first event."""
+        """Returns the sinks to notify if the application set none; called at the first event."""
 
     def _ask_anew(self) -> None:
         self.wanted = _Wanted(self)
-        """By kind of event, what is asked before one is made: ``if sinks.wanted[Rejected](): ...``.
+        """A question for each kind of event, asked before an event is created: ``if sinks.wanted[Rejected](): ...``.
 
-        A sink may have ``interest(kind, others)``, which gives a question that is answered for those behind it, too, by
-        asking *others*, and that raises nothing; without, it wants everything. A function around all questions would
-        cost as much as one of them. Where the answer is yes, ``is_heard`` is asked, too.
+        A sink may have a method ``interest(kind, others)``. It returns a function that answers for the sink and, by
+        calling *others*, for the sinks behind it, and that raises nothing. A sink without it wants every event. A
+        wrapper around all the questions would cost as much as one question. After the answer yes, ``is_heard`` is
+        called too.
         """
         self._wanted_elsewhere = _Wanted(self, self.tracer)
 
     def is_heard(self, kind: type[Event], call: Asking | None = None) -> bool:
-        """Return whether an event of *kind* reaches more than a tracer without a span that records.
+        """Return whether an event of *kind* reaches more than a tracer without a recording span.
 
-        The tracer is asked once for each *call* in which no span records.
+        The tracer is queried once for each *call* without a recording span.
         """
         if self._wanted_elsewhere[kind]():
             return True
@@ -266,23 +268,23 @@ class Sinks:
         return not call.is_untraced
 
     def set(self, chosen: Iterable[Sink] | None) -> None:
-        """Tell *chosen* and no others; ``None``: those that ``find`` gives."""
+        """Notify *chosen* and no other sinks from now on; ``None`` means the sinks that ``find`` returns."""
         self._chosen = tuple(chosen) if chosen is not None else None
         self._failed = set()
         self.forget_default()
 
     def tap(self, taps: Iterable[Sink]) -> None:
-        """Tell *taps* besides, and no others of tests."""
+        """Notify *taps* in addition to the other sinks, in place of earlier taps."""
         self.taps = tuple(taps)
         self._ask_anew()
 
     def forget_default(self) -> None:
-        """Ask ``find`` again at the next event."""
+        """Remove the default sinks, so that the next event calls ``find`` again."""
         self._default = None
         self._ask_anew()
 
     def get(self) -> tuple[Sink, ...]:
-        """Give the sinks that are told now."""
+        """Return the sinks in use."""
         if self._chosen is not None:
             return self._chosen
         default = self._default
@@ -291,9 +293,9 @@ class Sinks:
         return default
 
     def tell(self, event: Event, call: Asking | None = None) -> None:
-        """Tell every sink of *event*, which belongs to *call*; one that raises is logged once and changes nothing.
+        """Notify every sink of *event*, which belongs to *call*; a failing sink is logged once and changes nothing.
 
-        A sink that makes guarded calls is not told of them: it would make more, without end.
+        A sink is not notified of guarded calls that it makes itself: it would make further calls without end.
         """
         telling = _telling.get()
         for sink in (*self.get(), *self.taps):
@@ -302,7 +304,7 @@ class Sinks:
             try:
                 _telling.set((*telling, id(sink)))
                 sink(event)
-            except Exception as error:  # noqa: BLE001  # it is the application's, and changes nothing
+            except Exception as error:  # noqa: BLE001  # application code, may not change the call
                 self._report(sink, error)
             finally:
                 _telling.set(telling)

@@ -1,4 +1,4 @@
-"""Values: objects that are what they hold."""
+"""Records: immutable objects that consist of their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class _SignatureOf:
-    """The signature of a kind of record for ``inspect.signature``; made when somebody asks."""
+    """The signature of a kind of record for ``inspect.signature``, created on access."""
 
     def __get__(self, record: object, kind: type[Record]) -> Signature:
         from inspect import Parameter, Signature
@@ -25,12 +25,11 @@ class _SignatureOf:
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """To those who use it, and to type checkers, a frozen dataclass; the module ``dataclasses`` does not know it.
+    """A frozen dataclass to its users and to type checkers, but unknown to the module ``dataclasses``.
 
-    The annotations of a subclass are its fields, and the values beside them their defaults; those behind
-    ``_: KW_ONLY`` go by keyword only. What a record does is
-    written here once. ``dataclasses`` would generate it for every kind anew, whenever the package is imported, and that
-    took as long as all the rest.
+    The annotations of a subclass are its fields, and the values beside them their defaults; fields after ``_: KW_ONLY``
+    are passed by keyword only. The methods are written here once. ``dataclasses`` would generate them for every class
+    again, at each import of the package, and that took as long as the rest of the import.
     """
 
     _fields: ClassVar[dict[str, Any]] = {}
@@ -55,14 +54,14 @@ class Record:
 
     @classmethod
     def _of(cls, values: Mapping[str, Any]) -> Self:
-        """Return the record of *values*, which no caller writes here and now."""
+        """Return the record of *values*, without the warnings that a caller's own arguments get."""
         record = cls.__new__(cls)
         record._keep(cls._bound((), {**values}))
         return record
 
     @classmethod
     def _bound(cls, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """Give each field its argument, or its default."""
+        """Return the argument of each field, or its default."""
         given = {**dict(zip(cls.__match_args__, args, strict=False)), **named}
         values = {**cls._defaults, **given}
         if len(given) != len(args) + len(named) or values.keys() != cls._fields.keys():
@@ -71,12 +70,12 @@ class Record:
 
     @classmethod
     def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """What a record stores of *values*; a subclass may refuse them here, and leave out what the class has."""
+        """Return the values to store; a subclass may reject *values* here, and omit those that equal its defaults."""
         return values
 
     @classmethod
     def _refuse(cls, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Say what is wrong with the arguments."""
+        """Raise ``TypeError`` with the mistake in the arguments."""
         try:
             cls.__signature__.bind(*args, **named)
         except TypeError as error:
@@ -86,7 +85,7 @@ class Record:
         return tuple(getattr(self, name) for name in self._fields)
 
     def __replace__(self, /, **changes: Any) -> Self:
-        """Let ``copy.replace`` make another one."""
+        """Return a changed copy, for ``copy.replace``."""
         return self._of({**dict(zip(self._fields, self._values(), strict=True)), **changes})
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
 """Decorators for functions, methods and classes.
 
-Every decorator works on functions, methods, ``async def``, static and class methods (either side of them), callables
-and classes, in any order: all policies of one function make one guard, nested as the specification says. A decorator
-has the parameters, ranges and defaults of the policy that it declares: ``@retry`` takes what ``Retry`` takes. One that
-needs none of them may stand without parentheses.
+Every decorator works on functions, methods, ``async def``, static and class methods (on either side of these),
+callables and classes, in any order: all policies of one function form one guard, nested as the specification says. A
+decorator has the parameters, ranges and defaults of the policy that it declares: ``@retry`` takes the arguments of
+``Retry``. A decorator without required arguments needs no parentheses.
 
 >>> @retry(max_retries=2, retry_on=OSError)
 ... @timeout("400ms")
@@ -95,7 +95,7 @@ if TYPE_CHECKING:
         def __call__(self, value: Duration) -> _WholeCall: ...
 
     class _Asynchronous(Protocol):
-        """``@asynchronous``: gives handles where it stands above a coroutine function, else futures."""
+        """``@asynchronous``: returns handles above a coroutine function, else futures."""
 
         @overload
         def __call__(  # type: ignore[overload-overlap]
@@ -119,7 +119,7 @@ if TYPE_CHECKING:
         def __call__(self) -> _Asynchronous: ...
 
     class _NonBlocking(Protocol):
-        """``@asynchronous_non_blocking``: gives handles."""
+        """``@asynchronous_non_blocking``: returns handles."""
 
         @overload
         def __call__(self, target: C, /) -> C: ...
@@ -139,18 +139,18 @@ provide_rows(_rows)
 
 
 def _decorator(kind: Callable[P, Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]:
-    """Turn a documented name into the decorator that declares a *kind* of policy."""
+    """Convert a documented name to the decorator that declares a *kind* of policy."""
     return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
 
 
 def _decorator_with_parentheses(
     kind: Callable[P, Policy],
 ) -> Callable[[Callable[[], None]], _DecoratorWithParentheses[P]]:
-    """Turn a documented name into a decorator that nobody can write without arguments: the first may be a function."""
+    """Convert a documented name to a decorator that always needs arguments: its first argument may be a function."""
     return _declaring(kind, takes_target=False)  # type: ignore[no-any-return]
 
 
-# Each shape of its own has a function of its own: editors that do not choose among overloads would show all of them.
+# Each distinct shape has its own function: editors that do not resolve overloads would show all of them.
 def _asynchronous(kind: type[Asynchronous]) -> Callable[[Callable[[], None]], _Asynchronous]:
     return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
 
@@ -165,7 +165,7 @@ def _whole_call(kind: type[Deadline]) -> Callable[[Callable[[], None]], _Deadlin
 
 def _declaring(kind: Any, takes_target: bool) -> Any:
     def decorator(*args: Any, **named: Any) -> Any:
-        # What guards are made of is loaded with the first of them, not by ``import faulttolerance``.
+        # The modules of guards are imported with the first guard, not by ``import faulttolerance``.
         from ._guard.decorate.decorator import decorate, refuse_bare
 
         target = None
@@ -180,35 +180,35 @@ def _declaring(kind: Any, takes_target: bool) -> Any:
     def documented(name: Callable[[], None]) -> Any:
         update_wrapper(decorator, name)
         decorator.__doc__ = _with_arguments(name.__doc__, kind.__doc__)
-        decorator.__wrapped__ = kind  # type: ignore[attr-defined]  # whose signature is made when somebody asks for it
+        decorator.__wrapped__ = kind  # type: ignore[attr-defined]  # the kind creates its signature on access
         return decorator
 
     return documented
 
 
 def _with_arguments(documentation: str | None, of_policy: str | None) -> str | None:
-    """Put what a policy says of its arguments into the *documentation* of its decorator."""
+    """Return the *documentation* of a decorator with the arguments section of its policy."""
     above, title, arguments = (of_policy or "").partition("Args:\n")
     if not documentation or not title:
         return documentation
-    indent = above.rpartition("\n")[2]  # none from Python 3.13 on
+    indent = above.rpartition("\n")[2]  # empty from Python 3.13 on
     text, raises, errors = documentation.partition(f"{indent}Raises:\n")
     return f"{text.rstrip()}\n\n{indent}{title}{arguments.rstrip()}\n" + (f"\n{raises}{errors}" if raises else indent)
 
 
 def _is_target(kind: Any, first: Any) -> bool:
-    """Whether the *first* argument is what to guard, and no parameter; what cannot be guarded is refused later."""
+    """Return whether the *first* argument is the target and no parameter; an unfit target is rejected later."""
     if kind is Coalesce and getattr(first, "__name__", "") == "<lambda>":
-        return False  # it makes the key: no function that is worth one call for many is written so
+        return False  # it computes the key: a function worth coalescing is no lambda
     return not kind.__match_args__ or callable(first) or hasattr(type(first), "__get__")
 
 
 @_decorator(Retry)
 def retry() -> None:
-    """Call again when a call fails, until it succeeds or a limit is met (specification, chapter Retry Policy).
+    """Repeat a failed attempt until it succeeds or a limit is reached (specification, chapter Retry Policy).
 
-    At the limit the last failure comes out as it is, with a note that says how often and how long it was tried. The
-    parameters are those of ``Retry``.
+    At the limit the last failure is raised unchanged, with a note that states the number and the duration of the
+    attempts. The parameters are those of ``Retry``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range, or the target cannot be guarded.
@@ -219,8 +219,8 @@ def retry() -> None:
 def timeout() -> None:
     """End an attempt that takes too long with ``TimeoutException`` (specification, chapter Timeout).
 
-    A synchronous body is interrupted at the deadline by ``Interrupted``; one that cannot be interrupted ends late, and
-    its result is discarded. A coroutine is cancelled. The parameters are those of ``Timeout``.
+    A synchronous body is interrupted at the deadline by ``Interrupted``; a body that cannot be interrupted ends late,
+    and its result is discarded. A coroutine is cancelled. The parameters are those of ``Timeout``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
@@ -229,25 +229,25 @@ def timeout() -> None:
 
 @_decorator(RetryBudget)
 def retry_budget() -> None:
-    """Limit how many retries and hedges are made beside the calls that go well: in an outage nearly none are.
+    """Limit retries and hedges in proportion to the calls that succeed: in an outage there are nearly none.
 
-    It belongs to ``@retry`` or ``@hedge`` on the same method or its class. Where it refuses a retry, the failure itself
-    comes out. The parameters are those of ``RetryBudget``.
+    It belongs to ``@retry`` or ``@hedge`` on the same method or its class. If it refuses a retry, the failure itself is
+    raised. The parameters are those of ``RetryBudget``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range; at the first call, without a
-            policy that it limits, or if another guard says something else of a budget with the same name.
+            policy that it limits, or if another guard has different values for a budget with the same name.
     """
 
 
 @_whole_call(Deadline)
 def deadline() -> None:
-    """Bound a whole call: its attempts, the delays between them, and whatever waits; or a block of code.
+    """Limit the duration of a whole call, including all attempts, delays and waiting; or of a block of code.
 
     ``deadline(2000)`` decorates functions, methods and classes, and is a context manager for ``with`` and ``async
-    with``, any number of times, also inside itself. When it passes, what runs under it is ended as by ``@timeout``, and
-    the guard or block whose deadline it was raises ``TimeoutException``; the earlier one of nested deadlines counts.
-    A ``@fallback`` still answers. The parameter is that of ``Deadline``.
+    with``, any number of times, also inside itself. When the deadline passes, the code under it is ended as by
+    ``@timeout``, and the guard or block that set the deadline raises ``TimeoutException``; of nested deadlines the
+    earlier one counts. A ``@fallback`` still answers. The parameter is that of ``Deadline``.
 
     Raises:
         FaultToleranceDefinitionException: At once, if the value is no duration.
@@ -260,7 +260,7 @@ def deadline() -> None:
 
 @_decorator(CircuitBreaker)
 def circuit_breaker() -> None:
-    """Fail at once while the callee fails often (specification, chapter Circuit Breaker).
+    """Reject calls at once while the callee fails often (specification, chapter Circuit Breaker).
 
     The parameters are those of ``CircuitBreaker``.
 
@@ -271,9 +271,9 @@ def circuit_breaker() -> None:
 
 @_decorator(AdaptiveThrottle)
 def adaptive_throttle() -> None:
-    """Refuse a part of the calls while the callee turns a part of them down, instead of a circuit breaker.
+    """Reject a share of the calls while the callee rejects many, instead of a circuit breaker.
 
-    The refused ones get ``ThrottleException``; the parameters are those of ``AdaptiveThrottle``.
+    Refused calls raise ``ThrottleException``; the parameters are those of ``AdaptiveThrottle``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
@@ -282,9 +282,9 @@ def adaptive_throttle() -> None:
 
 @_decorator(Hedge)
 def hedge() -> None:
-    """Send a second attempt while the first one takes long, and take whichever succeeds first.
+    """Start a second attempt while the first attempt takes long, and use the first success.
 
-    Only for what may safely be done twice, and for asynchronous calls: ``async def`` and ``@asynchronous``. The
+    Only for functions that may safely run twice, and for asynchronous calls: ``async def`` and ``@asynchronous``. The
     parameters are those of ``Hedge``.
 
     Raises:
@@ -295,21 +295,21 @@ def hedge() -> None:
 
 @_decorator_with_parentheses(FailWhen)
 def fail_when() -> None:
-    """Let predicates decide what is a failure of the circuit breaker, or of the adaptive throttle in its place.
+    """Define by predicates the failures of the circuit breaker, or of the adaptive throttle in its place.
 
-    A result that is a failure of the circuit is returned all the same; the parameters are those of ``FailWhen``.
+    A result that counts as a failure of the circuit is still returned; the parameters are those of ``FailWhen``.
 
     Raises:
-        FaultToleranceDefinitionException: When decorating, if there is no predicate, or one does not fit.
+        FaultToleranceDefinitionException: When decorating, if there is no predicate, or a predicate does not fit.
     """
 
 
 @_decorator(Bulkhead)
 def bulkhead() -> None:
-    """Limit how many calls run at once (specification, chapter Bulkhead).
+    """Limit the number of calls that run at once (specification, chapter Bulkhead).
 
-    Asynchronous calls may wait for their turn, synchronous ones where there is a ``max_wait``. The parameters are those
-    of ``Bulkhead``.
+    Asynchronous calls may wait for a permit; synchronous calls may wait if ``max_wait`` is set. The parameters are
+    those of ``Bulkhead``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
@@ -318,7 +318,7 @@ def bulkhead() -> None:
 
 @_decorator(RateLimit)
 def rate_limit() -> None:
-    """Refuse calls beyond a number per window with ``RateLimitException``, or let them wait for their turn.
+    """Reject calls beyond a number per window with ``RateLimitException``, or delay them until their turn.
 
     The parameters are those of ``RateLimit``.
 
@@ -331,8 +331,8 @@ def rate_limit() -> None:
 def fleet_wide() -> None:
     """Share the circuit and the rate limit of a function with every process of the fleet, under the guard's name.
 
-    It belongs to ``@circuit_breaker`` or ``@rate_limit`` on the same method or its class. The fleet is the one that
-    ``configure(fleet=...)`` names; where none is, or while it cannot be reached, each process is on its own.
+    It belongs to ``@circuit_breaker`` or ``@rate_limit`` on the same method or its class. ``configure(fleet=...)`` sets
+    the fleet; without a fleet, or while it cannot be reached, each process decides alone.
 
     Raises:
         FaultToleranceDefinitionException: At the first call, without a policy that can be shared.
@@ -341,7 +341,7 @@ def fleet_wide() -> None:
 
 @_decorator_with_parentheses(Fallback)
 def fallback() -> None:
-    """Return a substitute when a call fails after all else was tried (specification, chapter Fallback).
+    """Return a substitute if a call fails after all other policies (specification, chapter Fallback).
 
     As in ``@fallback(lambda context: "cached")``; the parameters are those of ``Fallback``.
 
@@ -352,10 +352,10 @@ def fallback() -> None:
 
 @_decorator(Coalesce)
 def coalesce() -> None:
-    """Let calls with one key that overlap be one call, whose outcome they share; nothing is kept afterwards.
+    """Share one execution among overlapping calls with equal keys; its outcome is not kept afterwards.
 
-    For functions and methods, not for classes; the parameter is that of ``Coalesce``. A single ``def`` as the key is
-    named, as in ``@coalesce(key=by_order)``; a lambda need not be.
+    For functions and methods, not for classes; the parameter is that of ``Coalesce``. Pass a ``def`` function as the
+    key by keyword, as in ``@coalesce(key=by_order)``; a lambda needs no keyword.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if the key does not fit the function.
@@ -375,11 +375,11 @@ def partition_by() -> None:
 
 @_asynchronous(Asynchronous)
 def asynchronous() -> None:
-    """Return at once, and run the call apart (specification, chapter Asynchronous).
+    """Return at once, and run the call detached (specification, chapter Asynchronous).
 
     A ``def`` runs on a thread of the pool and returns a ``faulttolerance.Future``; an ``async def`` runs as a task. The
-    return annotation decides whether policies see the completion of what a ``def`` returns (an awaitable) or only its
-    own outcome (a ``Future``).
+    return annotation of a ``def`` decides whether policies see the completion of the awaitable that it returns, or only
+    its own outcome (a ``Future``).
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if the return annotation is another type.
@@ -388,7 +388,7 @@ def asynchronous() -> None:
 
 @_non_blocking(AsynchronousNonBlocking)
 def asynchronous_non_blocking() -> None:
-    """Run a ``def`` that returns an awaitable on the caller's thread; its call is over when the awaitable is."""
+    """Run a ``def`` that returns an awaitable on the caller's thread; the call ends when the awaitable is done."""
 
 
 @_decorator(ExponentialBackoff)
@@ -398,29 +398,29 @@ def exponential_backoff() -> None:
 
 @_decorator(FibonacciBackoff)
 def fibonacci_backoff() -> None:
-    """Let the delay of ``@retry`` grow as 1, 2, 3, 5, 8 do; the parameters are those of ``FibonacciBackoff``."""
+    """Increase the delay of ``@retry`` as 1, 2, 3, 5, 8; the parameters are those of ``FibonacciBackoff``."""
 
 
 @_decorator_with_parentheses(CustomBackoff)
 def custom_backoff() -> None:
-    """Let a function decide each delay of ``@retry``, in seconds; the parameter is that of ``CustomBackoff``."""
+    """Compute each delay of ``@retry``, in seconds, by a function; the parameter is that of ``CustomBackoff``."""
 
 
 @_decorator(HonorRetryAfter)
 def honor_retry_after() -> None:
-    """Let ``@retry`` wait as long as a failure says; the parameters are those of ``HonorRetryAfter``."""
+    """Wait before a retry as long as the failure requests; the parameters are those of ``HonorRetryAfter``."""
 
 
 @_decorator_with_parentheses(RetryWhen)
 def retry_when() -> None:
-    """Let predicates decide what ``@retry`` retries; the parameters are those of ``RetryWhen``."""
+    """Define by predicates what ``@retry`` retries; the parameters are those of ``RetryWhen``."""
 
 
 @_decorator_with_parentheses(BeforeRetry)
 def before_retry() -> None:
-    """Run something before each retry; the parameters are those of ``BeforeRetry``."""
+    """Call a function before each retry; the parameters are those of ``BeforeRetry``."""
 
 
 @_decorator_with_parentheses(CircuitBreakerName)
 def circuit_breaker_name() -> None:
-    """Give the breaker of a method a name for ``circuit_breakers``; one living breaker per name."""
+    """Set the name of a method's breaker in ``circuit_breakers``; each name has at most one living breaker."""

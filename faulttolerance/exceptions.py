@@ -13,10 +13,10 @@
     UserWarning
       MillisecondsWarning
 
-Everything here pickles, and is made without running Python code: refusals are frequent and must be cheap.
+All exceptions can be pickled. Creating one runs no Python code: refusals are frequent and must be cheap.
 """
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 from math import inf
 from typing import Any, Literal, NamedTuple
@@ -40,12 +40,12 @@ __all__ = [
 class FaultToleranceException(RuntimeError):
     """The base of every exception of this library.
 
-    Raised itself where ``retry_when`` accepted no result; ``result`` is the last one then.
+    The class itself is raised if ``retry_when`` accepted no result; ``result`` is then the last result.
     """
 
     result: Any = None
-    """The last result, where none was accepted."""
-    _words = "result refused"  # what a note says instead of the name of this very class, of no other one
+    """The last result, if ``retry_when`` accepted none."""
+    _words = "result refused"  # the words of a note in place of the class name, for this class alone
 
 
 class TimeoutException(FaultToleranceException, TimeoutError):
@@ -59,11 +59,11 @@ class TimeoutException(FaultToleranceException, TimeoutError):
 
 
 class RefusedException(FaultToleranceException):
-    """A policy did not let a call through, which therefore never began: the base of the refusals."""
+    """A policy refused a call, which therefore never started: the base class of the refusals."""
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds until a call may be let through again; ``None`` where that is not known."""
+        """The seconds until a call may be admitted again; ``None`` if unknown."""
         wait = float(self.args[1]) if len(self.args) > 1 else 0.0
         return wait if 0.0 < wait < inf else None
 
@@ -92,29 +92,29 @@ class BulkheadException(RefusedException):
 
     @property
     def reason(self) -> Literal["full", "waited", "displaced"]:
-        """Why the call got no permit (rule Q5).
+        """The reason why the call got no permit (rule Q5).
 
-        ``"full"``: it came when as many ran and waited as may; ``"waited"``: it waited for as long as it may;
-        ``"displaced"``: another call took its place in the queue.
+        ``"full"``: the maximum number of calls ran and waited when it came; ``"waited"``: it waited for the maximum
+        time; ``"displaced"``: another call took its place in the queue.
         """
         return self.args[2] if len(self.args) > 2 else "full"
 
 
 class ThrottleException(RefusedException):
-    """The callee turns calls down, and the adaptive throttle spares it this one; when it lets one in, nobody knows."""
+    """The adaptive throttle refused the call, because the callee rejects many; the next admission is unpredictable."""
 
     _words = "throttled"
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong in a declaration or in the configuration.
+    """One mistake in a declaration or in the configuration.
 
     Args:
         where: The guarded function and parameter, or the configuration key.
-        problem: What is wrong, as the end of a sentence that begins with *where*.
-        got: The value that was found. One that cannot be pickled arrives as the text that messages show for it.
-        allowed: What would be right.
-        source: Where the value came from.
+        problem: The mistake, as the end of a sentence that begins with *where*.
+        got: The value that was found. In a pickle, a value that cannot be pickled is replaced by its text in messages.
+        allowed: The allowed values.
+        source: The origin of the value.
     """
 
     where: str
@@ -134,7 +134,8 @@ class Fault(NamedTuple):
         return f"Fault({where=}, {problem=}, got={shown(got)}, {allowed=}, {source=})"
 
     def __hash__(self) -> int:
-        # A wrong value may be a list, a set or a dictionary. Equal faults have equal texts, and mostly different ones.
+        # A wrong value may be an unhashable list, set or dictionary. Equal faults have equal texts, other faults
+        # seldom.
         return hash((self.where, self.problem, self.allowed, self.source))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -143,18 +144,18 @@ class Fault(NamedTuple):
 
 
 def _portable(value: object) -> object:
-    """Give *value* if it can be sent to another process, else the text for it: a lambda, say, or a local class."""
+    """Return *value* if another process can receive it, else its text: for example of a lambda or a local class."""
     import pickle
 
     try:
         pickle.loads(pickle.dumps(value))
-    except Exception:  # noqa: BLE001  # whatever it raises: the error that holds the value is what has to arrive
+    except Exception:  # noqa: BLE001  # the error that contains the value must arrive
         return shown(value)
     return value
 
 
 class FaultToleranceDefinitionException(FaultToleranceException, ValueError):
-    """A policy is declared or configured wrongly. Carries every fault that was found, not only the first.
+    """A declaration or the configuration of a policy is wrong; contains every fault, not only the first.
 
     Raised when a function or class is decorated, when a class is created, or when configuration is resolved.
     """
@@ -166,7 +167,7 @@ class FaultToleranceDefinitionException(FaultToleranceException, ValueError):
 
     @property
     def where(self) -> str:
-        """Where the first fault is: the guarded function and parameter, or the configuration key."""
+        """The place of the first fault: the guarded function and parameter, or the configuration key."""
         return self.faults[0].where if self.faults else ""
 
     @property
@@ -176,12 +177,12 @@ class FaultToleranceDefinitionException(FaultToleranceException, ValueError):
 
     @property
     def allowed(self) -> str:
-        """What the first fault's place would accept."""
+        """The allowed values of the first fault."""
         return self.faults[0].allowed if self.faults else ""
 
     @property
     def source(self) -> str:
-        """Where the first fault's value came from."""
+        """The origin of the first fault's value."""
         return self.faults[0].source if self.faults else ""
 
     def __str__(self) -> str:
@@ -191,5 +192,5 @@ class FaultToleranceDefinitionException(FaultToleranceException, ValueError):
 class MillisecondsWarning(UserWarning):
     """A duration is a bare number that looks like seconds: ``@timeout(5)`` is 5 milliseconds, by the specification.
 
-    Text and ``timedelta`` are never warned of, and neither is a number beside which its unit is given.
+    Text, ``timedelta``, and a number with an explicit unit cause no warning.
     """

@@ -1,13 +1,13 @@
-"""Being told of what the guards do: retries, time-outs, rejections, state changes, fallbacks.
+"""Events of the guards for the application: retries, time-outs, rejections, state changes, fallbacks.
 
 >>> def count(event: Event) -> None:
 ...     if isinstance(event, RetryScheduled):
 ...         print(event.method, event.attempt, event.delay)
 >>> set_event_sinks([*get_event_sinks(), count])
 
-Without a setting, events go to the standard library's logger ``faulttolerance``, and to the current span of
-OpenTelemetry where one is recording. Metrics need no events; ``configure(prometheus_registry=..., meter_provider=...)``
-says where they go.
+By default, events go to the standard library's logger ``faulttolerance``, and to the current span of OpenTelemetry if
+that is recording. Metrics need no events; ``configure(prometheus_registry=..., meter_provider=...)`` sets their
+destination.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ._event import (
     TimedOut,
     sinks as _sinks,
 )
-from ._telemetry import connect as _connect  # lets the default sinks be found
+from ._telemetry import connect as _connect  # registers the default sinks
 
 if TYPE_CHECKING:
     from .typing import EventSink
@@ -56,14 +56,14 @@ del _connect
 
 
 def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
-    """Tell these of every event from now on, and no others; ``None`` goes back to logging and tracing.
+    """Notify these sinks of every event from now on, and no others; ``None`` restores logging and tracing.
 
-    A sink is called on the thread of the call, in its event loop where it has one, outside every lock, and is not
-    awaited: it should be quick. One that raises is logged once and changes nothing. It is not told of guarded calls
+    A sink is called on the thread of the call, in its event loop if it has one, outside every lock, and is not awaited:
+    it should be quick. A sink that raises is logged once and changes nothing. A sink is not notified of guarded calls
     that it makes itself.
 
     Raises:
-        FaultToleranceDefinitionException: If one cannot be called, or is a coroutine function.
+        FaultToleranceDefinitionException: If a sink cannot be called, or is a coroutine function.
     """
     from ._guard.declare.checks.definition import never_awaited_faults
     from ._shown import one_or_several
@@ -76,5 +76,5 @@ def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
 
 
 def get_event_sinks() -> tuple[EventSink, ...]:
-    """Give the sinks in use."""
+    """Return the sinks in use."""
     return _sinks.get()

@@ -1,4 +1,4 @@
-"""Decorators for code that is not yours: put where they would stand if you could write them there.
+"""Decorators for code of others, applied where they would stand if you could edit that code.
 
 >>> import textwrap
 >>> from faulttolerance import retry, timeout
@@ -40,20 +40,21 @@ _ABSENT: Any = object()
 
 
 def patch(target: object, path: str, /, *decorators: Callable[[Any], Any]) -> Patch:
-    """Put *decorators* on a function, method or class of a module that is not yours.
+    """Apply *decorators* to a function, method or class of a module that is not yours.
 
-    What others have put there already, instrumentation for instance, stays in place, inside: it sees each attempt.
-    A class gets the decorators as a class of yours would, and so do those that inherit from it. What a class inherits
-    is overridden in the class that *path* names. Calls by references that were taken before are not guarded.
+    Earlier patches of others, for example instrumentation, stay in place, inside the guard: they see each attempt. A
+    class gets the decorators as your own class would, and so do the classes that inherit from it. An inherited
+    attribute is overridden in the class that *path* names. Calls through references that were taken before are not
+    guarded.
 
     Args:
         target: The name of a module, patched now or as soon as it is imported; or a module, a class, an object.
-        path: The way from there, as in ``"Client.send"``.
-        *decorators: This library's, a ``Guard``, ``apply_guard(...)``, what ``around_invoke`` made: as if they were
-            written above the function, the first one uppermost.
+        path: The path from *target* to the attribute, as in ``"Client.send"``.
+        *decorators: Decorators of this library, a ``Guard``, ``apply_guard(...)``, results of ``around_invoke``: as if
+            they were written above the function, the first one uppermost.
 
     Returns:
-        What takes it back: by ``undo()``, or at the end of a ``with`` block.
+        The patch; ``undo()`` or the end of a ``with`` block removes it.
 
     Raises:
         FaultToleranceDefinitionException: If there is no such attribute, it cannot be guarded, or has one of the
@@ -66,7 +67,7 @@ def patch(target: object, path: str, /, *decorators: Callable[[Any], Any]) -> Pa
 
 
 class _Change(NamedTuple):
-    """One attribute that holds something else than before."""
+    """One attribute that was replaced, with its old and new value."""
 
     holder: Any
     attribute: str
@@ -85,7 +86,7 @@ class _Change(NamedTuple):
 
 
 class Patch:
-    """One call of ``patch``: decorators that are in place, or will be once a module is imported."""
+    """One call of ``patch``: decorators that are in place, or will be after the import of a module."""
 
     def __init__(self, target: object, path: str, decorators: tuple[Callable[[Any], Any], ...]) -> None:
         self._target = target
@@ -101,14 +102,14 @@ class Patch:
 
     @property
     def is_applied(self) -> bool:
-        """Whether the decorators are in place; not so before the module is imported, nor after ``undo``."""
+        """Whether the decorators are in place; false before the module is imported, and after ``undo``."""
         return bool(self._changes)
 
     def undo(self) -> None:
-        """Take everything back. Calls under way finish as they began.
+        """Remove the whole patch. Calls under way finish as they started.
 
         Raises:
-            FaultToleranceDefinitionException: If something else was put there since: that has to go first.
+            FaultToleranceDefinitionException: If the attribute was replaced since: undo that replacement first.
         """
         for change in self._changes:
             if not change.is_in_place:
@@ -151,7 +152,7 @@ class Patch:
                 raise
 
     def _check_that_it_can_be_imported(self, module: str) -> None:
-        """Look for what comes first on the way to *module* and is not imported yet; for the rest once that is."""
+        """Check that the first package on the path to *module* that is not imported exists; check the rest after it."""
         names = module.split(".")
         packages = (".".join(names[:end]) for end in range(1, len(names) + 1))
         name = next((package for package in packages if package not in sys.modules), None)
@@ -175,7 +176,7 @@ class Patch:
         self._patched, self._changes = None, []
         holder, attribute, value = self._resolved(target)
         if patched is not None and patched[0] is holder and patched[1] is value:
-            self._patched, self._changes = patched, changes  # the module was run again, and has left this as it was
+            self._patched, self._changes = patched, changes  # the module ran again without changing the attribute
             return
         try:
             if isinstance(value, type):
@@ -281,7 +282,7 @@ def _take_back(changes: list[_Change]) -> None:
 
 def _held(holder: Any, attribute: str) -> Any:
     if isinstance(getattr(type(holder), attribute, None), MemberDescriptorType):
-        return getattr(holder, attribute, _ABSENT)  # in one of its slots
+        return getattr(holder, attribute, _ABSENT)  # stored in a slot
     return getattr(holder, "__dict__", {}).get(attribute, _ABSENT)
 
 
@@ -294,14 +295,14 @@ def _name_of(target: object) -> str:
 
 
 def _class_behind(cls: Any) -> type:
-    """Give the class itself, where a wrapper passes for it."""
+    """Return the class itself, without the wrapper around it."""
     while not issubclass(type(cls), type):
         cls = cls.__wrapped__
     return cls  # type: ignore[no-any-return]
 
 
 def _heirs(cls: type) -> list[type]:
-    """Find the living classes that inherit from *cls*, bases before those that inherit from them."""
+    """Return the living classes that inherit from *cls*, bases before their subclasses."""
     heirs: dict[type, None] = {}
     subclass: type
     for subclass in type.__subclasses__(cls):
@@ -317,14 +318,14 @@ def _interceptors_on(value: Any) -> tuple[Any, ...]:
 
 
 def _as_in_a_class(value: Any) -> Any:
-    """Make what a class has to hold for the function in it to be called with the same arguments."""
+    """Return the value with which a class calls its function with the same arguments."""
     return unproxied(value) if hasattr(type(value), "__get__") else staticmethod(value)
 
 
 def _overridden(cls: type, attribute: str, inherited: Any) -> Any:
-    """Make what would be written in *cls* to override an attribute by nothing but ``super()``.
+    """Return a function for *cls* that overrides an attribute only by calling ``super()``.
 
-    It follows the method resolution order when it is called: other bases of a subclass come into their own.
+    The call follows the method resolution order: other bases of a subclass are respected.
     """
     is_static = isinstance(inherited, staticmethod) or not hasattr(type(inherited), "__get__")
 

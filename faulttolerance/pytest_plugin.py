@@ -1,8 +1,8 @@
 """Fixtures for the tests of applications; pytest finds them by its entry point.
 
-``ft_clock`` lets time pass at once, ``ft_reset`` forgets what earlier tests left behind, ``ft_configured`` sets
-configuration keys, ``ft_calls`` writes down what calls do and ``ft_events`` what is told of them. With ``ft_autouse =
-true`` in pytest's configuration every test begins as if no guard had been used.
+``ft_clock`` skips delays without waiting, ``ft_reset`` removes the state that earlier tests left, ``ft_configured``
+sets configuration keys, ``ft_calls`` records calls, and ``ft_events`` records events. With ``ft_autouse = true`` in
+pytest's configuration, every test starts as if no guard had been used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._event import Event
     from .testing import RecordedCall, VirtualClock
 
-# What the fixtures need is imported when a test asks for them: this module is loaded in every run of pytest.
+# The imports for fixtures happen when a test uses them: this module is loaded in every run of pytest.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, and reset around every test where that is wanted."""
+    """Declare the marker, and reset around every test if the setting requests it."""
     config.addinivalue_line("markers", "ft_clock(seed): where the jitter under the fixture ft_clock comes from")
     if config.getini("ft_autouse") or config.getini("ft_reset"):
         config.pluginmanager.register(_ResetAroundEveryTest(), "faulttolerance-reset")
@@ -37,11 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
-    """Let pytest-asyncio make a loop that follows ``ft_clock``, where nobody else says how to make loops."""
+    """Register a loop factory that follows ``ft_clock`` with pytest-asyncio, unless another plugin sets one."""
     hook = getattr(metafunc.config.hook, "pytest_asyncio_loop_factories", None)
     if hook is None or "ft_clock" not in metafunc.fixturenames or hook.get_hookimpls():
         return (yield)
-    # Once it is known to the hook, pytest-asyncio asks for a factory for every test; so it is for this one only.
+    # While it is registered, pytest-asyncio requests a factory for every test; so it is registered for this test only.
     factories = _LoopFactories()
     metafunc.config.pluginmanager.register(factories)
     try:
@@ -59,7 +59,7 @@ class _LoopFactories:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Let anyio make a loop that follows ``ft_clock``, where its fixture does not say how to make one."""
+    """Set a loop factory that follows ``ft_clock`` for anyio, unless the ``anyio_backend`` fixture sets one."""
     arguments = pyfuncitem.funcargs
     backend = arguments.get("anyio_backend")
     if "ft_clock" in arguments and backend:
@@ -74,15 +74,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 class _ResetAroundEveryTest:
     @pytest.fixture(autouse=True)
     def _ft_reset_around_every_test(self, ft_reset: None) -> None:
-        """Use ``ft_reset``, as the setting ``ft_autouse`` asks."""
+        """Use ``ft_reset``, as the setting ``ft_autouse`` requests."""
 
 
 @pytest.fixture
 def ft_reset() -> Iterator[None]:
-    """Forget before and after the test what guards remember, values given to ``configure(...)``, and listeners.
+    """Reset the state of guards, values from ``configure(...)`` and listeners, before and after the test.
 
-    Circuits are closed, bulkheads empty, rate windows and counts at zero; declarations stay. What a test wants to have
-    configured it sets itself, or by ``ft_configured``.
+    Circuits are closed, bulkheads empty, rate windows and counts at zero; declarations stay. A test sets the
+    configuration that it needs itself, or by ``ft_configured``.
     """
     from .testing import reset
 
@@ -93,10 +93,10 @@ def ft_reset() -> Iterator[None]:
 
 @pytest.fixture
 def ft_clock(request: pytest.FixtureRequest) -> Iterator[VirtualClock]:
-    """Let delays and deadlines pass at once; ``ft_clock.advance(seconds)`` moves time on.
+    """Skip delays and deadlines without waiting; ``ft_clock.advance(seconds)`` advances the time.
 
-    ``@pytest.mark.ft_clock(seed=7)`` chooses the jitter. Coroutines run by ``ft_clock.run(main())``; tests that are
-    coroutines run on a loop that follows the clock, where pytest-asyncio 1.4 or anyio runs them.
+    ``@pytest.mark.ft_clock(seed=7)`` chooses the jitter. ``ft_clock.run(main())`` runs coroutines; tests that are
+    coroutines run on a loop that follows the clock, if pytest-asyncio 1.4 or anyio runs them.
     """
     from .testing import virtual_time
 
@@ -107,7 +107,7 @@ def ft_clock(request: pytest.FixtureRequest) -> Iterator[VirtualClock]:
 
 @pytest.fixture
 def ft_configured() -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Set configuration keys until the test is over: ``ft_configured({"Retry/delay": 0})``, as often as needed."""
+    """Set configuration keys until the test ends: ``ft_configured({"Retry/delay": 0})``, as often as needed."""
     from .testing import configured
 
     with ExitStack() as until_the_test_is_over:
@@ -120,7 +120,7 @@ def ft_configured() -> Iterator[Callable[[Mapping[str, Any]], None]]:
 
 @pytest.fixture
 def ft_events() -> Iterator[list[Event]]:
-    """The events that guards tell until the test is over, in the order in which they happen."""
+    """Yield the list of events of the guards until the test ends, in their order."""
     from .testing import captured_events
 
     with captured_events() as events:
@@ -129,7 +129,7 @@ def ft_events() -> Iterator[list[Event]]:
 
 @pytest.fixture
 def ft_calls() -> Iterator[Callable[[Any], list[RecordedCall]]]:
-    """Write down the calls of each target that it is given, until the test is over.
+    """Record the calls of each target that is passed to it, until the test ends.
 
     ``calls = ft_calls(Client.charge)`` is a list of ``RecordedCall`` that grows with each call.
     """

@@ -1,4 +1,4 @@
-"""Protocols that an application implements, what it is given there, and the shapes that annotations name."""
+"""Protocols for applications to implement, the arguments they receive, and the shapes that annotations name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_che
 from ._cause import CausedBy
 
 if TYPE_CHECKING:
-    from types import CoroutineType as Coroutine  # as which pyright takes what an ``async def`` returns
+    from types import CoroutineType as Coroutine  # pyright's type of the result of an ``async def``
 
     from ._event import Event
 else:
@@ -19,14 +19,16 @@ else:
 __all__ = ["AsyncCall", "Clock", "Duration", "EventSink", "ExceptionSet", "FallbackHandler", "Timer"]
 
 Duration: TypeAlias = float | timedelta | str
-"""A number in the unit that stands beside it, a ``timedelta``, or text such as ``"400ms"``, ``"2s"``, ``"PT0.4S"``."""
+"""A number in the unit of its parameter, a ``timedelta``, or text such as ``"400ms"``, ``"2s"``, ``"PT0.4S"``."""
 
 ExceptionSet: TypeAlias = type[BaseException] | CausedBy | Iterable[type[BaseException] | CausedBy]
 """One exception class, or several; ``caused_by(...)`` counts as one."""
 
 Key: TypeAlias = Callable[..., Hashable] | str | tuple[str, ...] | None
-"""A callable with the parameters of the guarded function, the names of some of these, or ``None``: the target and all
-arguments. Of a method, the callable may leave the instance or the class out."""
+"""A callable with the parameters of the guarded function, the names of some parameters, or ``None``.
+
+``None`` means the target and all arguments. For a method, the callable may omit the instance or the class.
+"""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -39,9 +41,9 @@ class ExecutionContext:
         target: The instance on which a method was called, the class for a class method, ``None`` for a function.
         args: The positional arguments as they were passed, without *target*.
         kwargs: The keyword arguments as they were passed.
-        failure: What the call failed with.
-        attempt: The number of the attempt, the first being 1: for a fallback the last one that was made, before a retry
-            the one that is about to begin.
+        failure: The exception with which the call failed.
+        attempt: The number of the attempt, the first being 1: for a fallback the last attempt, before a retry the
+            attempt that is about to start.
     """
 
     __slots__ = ("_parameters", "args", "attempt", "failure", "kwargs", "method", "target")
@@ -65,9 +67,9 @@ class ExecutionContext:
 
     @property
     def parameters(self) -> tuple[Any, ...]:
-        """One value per parameter in the order of the signature, without *target*; the default where none was passed.
+        """One value per parameter in the order of the signature, without *target*; defaults for omitted arguments.
 
-        The value for ``*args`` is a tuple, that for ``**kwargs`` a dictionary. Raises ``TypeError`` where the call's
+        The value for ``*args`` is a tuple, the value for ``**kwargs`` a dictionary. Raises ``TypeError`` if the call's
         arguments do not fit the signature.
         """
         if self._parameters is None:
@@ -79,7 +81,7 @@ class ExecutionContext:
             bound.apply_defaults()
             values = tuple(bound.arguments.values())
             if target and next(iter(signature.parameters.values())).kind is inspect.Parameter.VAR_POSITIONAL:
-                values = (values[0][1:], *values[1:])  # a method that takes itself as one of *args
+                values = (values[0][1:], *values[1:])  # a method that receives its instance within *args
             elif target:
                 values = values[1:]
             self._parameters = values
@@ -92,82 +94,82 @@ class ExecutionContext:
 
 @runtime_checkable
 class FallbackHandler(Protocol[T_co]):
-    """Computes what a guarded call returns when it failed (specification, chapter Fallback).
+    """A handler that computes the result of a guarded call that failed (specification, chapter Fallback).
 
-    A new handler is made for each fallback, without arguments. ``handle`` may be a coroutine function where the guarded
+    A new handler is created for each fallback, without arguments. ``handle`` may be a coroutine function if the guarded
     function is asynchronous.
     """
 
     def handle(self, context: ExecutionContext) -> T_co:
-        """Return the substitute result; ``context.failure`` is what went wrong."""
+        """Return the substitute result; ``context.failure`` is the failure of the call."""
         ...
 
 
-class AsyncCall(Coroutine[Any, Any, T_co]):  # type: ignore[misc]  # final it is at run time only
-    """What a call of an ``@asynchronous async def`` returns: a coroutine for whoever wants one, and a handle.
+class AsyncCall(Coroutine[Any, Any, T_co]):  # type: ignore[misc]  # final only at run time
+    """The result of calling an ``@asynchronous async def``: a coroutine to await, and a handle.
 
-    It runs as a task, begun at once where a loop runs, else when it is first awaited. It may be awaited more than once.
+    It runs as a task, started at once if a loop runs, else when it is first awaited. It may be awaited more than once.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def cancel(self, msg: Any = None) -> bool:
-        """Ask the call to end with ``CancelledError``; false where it is over."""
+        """Request that the call ends with ``CancelledError``; return false if it has already ended."""
 
     @abstractmethod
     def cancelled(self) -> bool:
-        """Whether the call ended by cancellation."""
+        """Return whether the call ended by cancellation."""
 
     @abstractmethod
     def done(self) -> bool:
-        """Whether the call is over."""
+        """Return whether the call has ended."""
 
     @abstractmethod
     def result(self) -> T_co:
-        """What the call returned or raised; ``InvalidStateError`` while it is not over."""
+        """Return the result of the call, or raise its exception; raise ``InvalidStateError`` before it has ended."""
 
     @abstractmethod
     def exception(self) -> BaseException | None:
-        """What the call raised; ``InvalidStateError`` while it is not over."""
+        """Return the exception of the call; raise ``InvalidStateError`` before the call has ended."""
 
     @abstractmethod
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
-        """Call *callback* with the task, on its loop, once the call is over; begins the call."""
+        """Call *callback* with the task, on its loop, when the call has ended; start the call if it has not started."""
 
 
 class Timer(Protocol):
     """A callback that is due at a moment."""
 
     def cancel(self) -> Any:
-        """Forget the callback if it has not begun."""
+        """Cancel the callback if it has not started."""
         ...
 
 
 class Alarm(Protocol):
-    """Ends one sleep early, from any thread."""
+    """The means to end one sleep early, from any thread."""
 
     rings: bool
-    """Whether it rang, before the sleep or in it."""
+    """Whether the alarm rang, before the sleep or during it."""
 
     def ends(self, sleep: Callable[[], object] | None) -> None:
-        """End a sleep by calling *sleep*, which looks at ``rings`` afterwards."""
+        """Register *sleep*, the function that ends a sleep; the sleeper reads ``rings`` afterwards."""
         ...
 
 
 class Clock(Protocol):
-    """Time and chance as the library sees them; ``faulttolerance.testing.virtual_time`` swaps both."""
+    """Time and randomness for the library; ``faulttolerance.testing.virtual_time`` replaces both."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Return the seconds since a fixed moment; the value never decreases."""
         ...
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         ...
 
     def sleep(self, seconds: float, alarm: Alarm | None = None) -> None:
-        """Block the calling thread until then, or until *alarm* rings.
+        """Block the calling thread for *seconds*, or until *alarm* rings.
 
         Raises ``Interrupted`` as soon as a deadline of this thread passes.
         """
@@ -179,8 +181,8 @@ class Clock(Protocol):
 
 
 class EventSink(Protocol):
-    """Is told of what the guards do; any function of one argument is one. See ``faulttolerance.instrumentation``."""
+    """A receiver of events; any function of one argument is a sink. See ``faulttolerance.instrumentation``."""
 
     def __call__(self, event: Event, /) -> object:
-        """Take note of *event*: on the thread of the call, outside every lock."""
+        """Receive *event*: on the thread of the call, outside every lock."""
         ...

@@ -1,4 +1,4 @@
-"""The command line: what is guarded, how it is configured, and whether the configuration is right.
+"""The command line: it lists and explains guards, and checks their configuration.
 
 faulttolerance check acme.billing --strict
 faulttolerance explain acme.billing.Client.charge
@@ -79,7 +79,7 @@ Version = Annotated[
 
 
 class Format(StrEnum):
-    """The forms in which ``keys`` writes."""
+    """The output formats of ``keys``."""
 
     TABLE = "table"
     ENV = "env"
@@ -223,7 +223,7 @@ def top(
     except ValueError as error:
         raise typer.BadParameter(escaped(str(error)), param_hint="URL") from None
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a name may have signs that the terminal has not
+        sys.stdout.reconfigure(errors="replace")  # a name may contain characters that the terminal's encoding lacks
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = int(min(_columns_at_most(), 200))
@@ -237,7 +237,7 @@ def top(
 
 
 def _seconds(text: str) -> float:
-    """Read an interval; a number alone counts seconds, as for ``watch`` and ``top``."""
+    """Parse an interval; a bare number counts seconds, as for ``watch`` and ``top``."""
     try:
         found = seconds(text, "seconds")
         if 0.1 <= found <= 3600:
@@ -249,7 +249,7 @@ def _seconds(text: str) -> float:
     )
 
 
-# What is listed
+# The contents of lists
 
 
 def _resolved(guard: control.GuardedMethod) -> Iterator[tuple[Declared, Effective]]:
@@ -258,7 +258,7 @@ def _resolved(guard: control.GuardedMethod) -> Iterator[tuple[Declared, Effectiv
 
 
 def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
-    """Explain what stands at *name* in a module, which is imported; raise ``BadParameter`` where nothing does."""
+    """Import the module of *name* and explain the object in it; raise ``BadParameter`` if nothing guarded is there."""
     module, colon, path = name.partition(":")
     if colon:
         _import([module], recursive=False)
@@ -280,7 +280,7 @@ def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
 
 
 def _explained_as(name: str, show_all: bool) -> list[explanation.Explanation]:
-    """Explain the guards that are called *name*, each alone."""
+    """Explain each guard that is called *name*."""
     named = [guard for guard in control.guards() if guard.name == name]
     return [explanation.explain_alone(guard._resolver, guard._cls, all=show_all) for guard in named]
 
@@ -291,14 +291,14 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Import the modules with which *name* begins, from the left; return the last of them, and what follows."""
+    """Import the modules at the start of *name*, left to right; return the last module and the rest of the name."""
     module, path = "", name
     while path:
         step, _, rest = path.partition(".")
         longer = f"{module}.{step}" if module else step
         try:
             is_module = find_spec(longer) is not None
-        except (ModuleNotFoundError, ValueError):  # its parent is no package, or it is no name of a module
+        except (ModuleNotFoundError, ValueError):  # the parent is no package, or the text is no module name
             is_module = False
         if not is_module:
             break
@@ -318,7 +318,7 @@ def _explained(parent: Any, name: str, target: Any, show_all: bool) -> list[expl
 
 
 def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
-    """Give key, value and source of each parameter."""
+    """Yield key, value and source of each parameter."""
     policy, sources = effective.policy, effective.sources
     annotation = policy.annotation
     if not effective.enabled:
@@ -330,12 +330,12 @@ def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
             yield f"{annotation}/{parameter.key}", formatted(parameter.told(policy)) or "none", sources[name]
 
 
-# Help
+# Helpers
 
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Send what modules print while they are imported, and their subprocesses and C code, where messages go."""
+    """Redirect to stderr the output of imported modules, of their subprocesses and of their C code."""
     with redirect_stdout(sys.stderr), ExitStack() as stack:
         with suppress(OSError):
             kept = os.dup(1)
@@ -347,7 +347,7 @@ def _apart() -> Iterator[None]:
 
 
 def end_output() -> None:
-    """Let modules print apart also what they print when the process ends."""
+    """Redirect to stderr what modules print when the process ends."""
     with suppress(OSError):
         _flush()
         os.dup2(2, 1)
@@ -365,7 +365,7 @@ def _import(modules: Iterable[str], recursive: bool) -> None:
 
 
 def _imported(modules: Iterable[str], recursive: bool) -> bool:
-    """Import all of *modules*, and warn of what is wrong with each; true if nothing is."""
+    """Import all of *modules* and print their problems; return whether there are none."""
     problems = dict.fromkeys(line for name in modules for line in _problems(name, recursive))
     for line in problems:
         _warn(line)
@@ -373,16 +373,16 @@ def _imported(modules: Iterable[str], recursive: bool) -> bool:
 
 
 def _problems(name: str, recursive: bool) -> Iterator[str]:
-    """Import a module, and what is in it if it is a package; one that fails does not keep the others from it."""
+    """Import a module and, if *recursive*, its submodules; yield the problems. A failure does not stop the others."""
     try:
         module = importlib.import_module(name)
         inside = list(pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}.")) if recursive else []
     except BaseException as error:
-        # A module may raise anything. One that ends the program, a script, must not end the check as passed.
+        # A module may raise anything. SystemExit from a script must not end the check as if it had passed.
         if ends_the_caller(error):
             raise
         cause = error.__cause__ if isinstance(error, RuntimeError) else None
-        for refusal in (error, cause):  # Python 3.11 wraps what __set_name__ raises
+        for refusal in (error, cause):  # Python 3.11 wraps an exception from __set_name__
             if isinstance(refusal, FaultToleranceDefinitionException):
                 yield from map(str, refusal.faults)
                 return
@@ -394,7 +394,7 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
 
 
 def _validated() -> list[Unused]:
-    """Give the keys that nothing uses; if anything is wrong, say it on the error output and end."""
+    """Return the keys that nothing uses; on a wrong definition, print the faults to stderr and exit."""
     try:
         return control.validate()
     except FaultToleranceDefinitionException as error:
@@ -410,11 +410,11 @@ def _warn(line: str) -> None:
 def _print_table(
     columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], blocks: Callable[[tuple[str, ...], int], Iterable[str]]
 ) -> None:
-    """Print a table, one line for each row; *blocks* instead where a terminal is too narrow for it.
+    """Print a table, one line for each row; print *blocks* instead if the terminal is too narrow for the table.
 
-    Lines would be folded there, and what is folded can be neither read nor copied.
+    A terminal would fold the long lines, and folded lines are hard to read and to copy.
     """
-    cells = [columns, *(tuple(map(escaped, row)) for row in rows)]  # nothing in it is meant for the terminal
+    cells = [columns, *(tuple(map(escaped, row)) for row in rows)]  # no control characters reach the terminal
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     limit = _columns_at_most()
     if sum(widths) + 2 * (len(widths) - 1) <= limit:
@@ -426,7 +426,7 @@ def _print_table(
 
 
 def _columns_at_most() -> float:
-    """Tell how wide lines may be; another program may get any, unless ``COLUMNS`` says otherwise."""
+    """Return the maximum line width; endless for output to another program, unless ``COLUMNS`` sets a width."""
     return shutil.get_terminal_size((0, 0)).columns or math.inf
 
 

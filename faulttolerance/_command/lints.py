@@ -1,4 +1,4 @@
-"""Definitions that are allowed and seldom meant: ``check`` tells of them, nothing refuses them (rule M4)."""
+"""Definitions that are allowed but seldom intended: ``check`` reports them, and no code rejects them (rule M4)."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ if TYPE_CHECKING:
 
 Policies = Mapping[type[Policy], Any]
 Said = Iterator[str]
-"""The parameter, as in ``@Retry(retry_on)``, why it is doubtful, and how to settle it."""
+"""The parameter, as in ``@Retry(retry_on)``, the reason for the doubt, and a remedy."""
 
 _SHORT = 0.01
 _MISTAKES = (NameError, AttributeError, TypeError)
 _CONTEXT = ("context", "ctx")
-"""What the parameter of a handler is called by those who know what it is."""
+"""The usual names of a handler's parameter that takes the context."""
 
 
 class Doubt(NamedTuple):
-    """Something that is seldom meant.
+    """A definition that is seldom intended.
 
     Args:
-        code: What it is switched off by.
+        code: The code that switches the doubt off.
         where: The guarded function, or the guard.
-        what: What ``Said`` says.
+        what: The text that a lint yields, see ``Said``.
     """
 
     code: str
@@ -177,7 +177,7 @@ def _stunted(policies: Policies) -> Said:
 
 
 def _mistaken(policies: Policies, method: object) -> Said:
-    """Doubt a handler that is called with the context of the call, and written for what the guarded function takes."""
+    """Doubt a handler that gets the context of the call but is written for the arguments of the guarded function."""
     fallback = policies.get(Fallback)
     if fallback is None or not isinstance(method, FunctionType):
         return
@@ -250,13 +250,13 @@ LINTS: Mapping[str, Callable[[Policies], Said]] = {
     "FT012": _blaming,
     "FT013": _insistent,
 }
-"""What is asked of the policies of one guard, by the code of the doubt."""
+"""The lints of one guard's policies, by the code of the doubt."""
 _NESTED, _MISTAKEN = "FT007", "FT011"
 CODES = (*sorted([*LINTS, _NESTED, _MISTAKEN]),)
 
 
 def doubts(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterable[str] = ()) -> Iterator[Doubt]:
-    """Tell what is doubtful of *guards*, but for what is *ignored*, there or by a key ``Check/ignore``."""
+    """Yield the doubts about *guards*, except for codes that are *ignored* here or by a key ``Check/ignore``."""
     everywhere = frozenset(ignored)
     for guard in guards:
         effective = guard._effective
@@ -275,7 +275,7 @@ def doubts(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterabl
 
 
 def codes_of(snapshot: Snapshot, keys: Iterable[Key]) -> frozenset[str]:
-    """Give the codes that any of *keys* names."""
+    """Return the codes that any of *keys* names."""
     codes = set()
     for key in dict.fromkeys(keys) if snapshot.ignores_doubts else ():
         for entry in snapshot.find_all(key):
@@ -285,13 +285,13 @@ def codes_of(snapshot: Snapshot, keys: Iterable[Key]) -> frozenset[str]:
 
 
 def unknown(codes: Iterable[str]) -> Iterator[str]:
-    """Tell of codes that no doubt has."""
+    """Yield a message for each code that no lint has."""
     for code in sorted(set(codes) - set(CODES)):
         yield f"no doubt has the code {brief(shown(code))}; there are {', '.join(CODES)}"
 
 
 def _nested(function: Any, cls: type | None) -> Iterator[Doubt]:
-    """Tell of guards that retry around one that does."""
+    """Yield a doubt for each guard that retries around another guard that retries."""
     retrying = [part for part in layers(function, cls) if _retries(part.effective.policies.get(Retry))]
     for outer, inner in pairwise(retrying):
         attempts = [_attempts(part.effective.policies[Retry]) for part in (outer, inner)]
@@ -308,7 +308,7 @@ def _attempts(retry: Any) -> str:
 
 
 def _retry_by_sets(policies: Policies) -> Any:
-    """Give the retry whose sets decide what is retried, and no predicate."""
+    """Return the retry if sets of exceptions decide what it retries; ``None`` if a predicate decides."""
     retry, when = policies.get(Retry), policies.get(RetryWhen)
     return retry if _retries(retry) and (when is None or when.exception is None) else None
 
@@ -322,7 +322,7 @@ def _is_at_work(policy: Any) -> bool:
 
 
 def _names(error: type[BaseException], *sets: Any) -> bool:
-    """Whether one of *sets* names *error*, or may: what is no class decides by itself."""
+    """Return whether one of *sets* names *error*, or may name it: a predicate decides by itself."""
     return any(not isinstance(one, type) or issubclass(error, one) for members in sets for one in members)
 
 

@@ -1,4 +1,4 @@
-"""Configuration: sources, keys, precedence. Nothing heavy is imported before a key is found."""
+"""Configuration: sources, keys, precedence. No heavy package is imported before a key is found."""
 
 from .key import (
     Declared as Declared,

@@ -1,4 +1,4 @@
-"""The formats of files: what a text says, and in which line each of its keys stands."""
+"""The file formats: the data of a text, and the line of each of its keys."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def _toml(text: str) -> tuple[Any, Lines]:
 
 
 def _toml_lines(text: str, data: Mapping[str, Any]) -> Lines:
-    """Tell where each key of *data* stands: each line with a key or a header is a document of its own.
+    """Return the line of each key of *data*: each line with a key or a header is parsed as a document of its own.
 
-    In a string of several lines, what looks like a header is one only if there is such a table.
+    Inside a string of several lines, a line that looks like a header counts only if *data* has that table.
     """
     lines: Lines = {}
     header = ""
@@ -39,11 +39,11 @@ def _toml_of_line(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        return {}  # a value begins that takes further lines, or one of these
+        return {}  # part of a value that takes several lines
 
 
 def _path_of(table: Any, data: Any) -> str | None:
-    """Join the keys of a *table* in itself, if *data* has such a table."""
+    """Return the path of the nested keys of *table*, if *data* has this table."""
     path = ""
     while isinstance(table, dict) and table:
         key, table = next(iter(table.items()))
@@ -58,12 +58,12 @@ def _json(text: str) -> tuple[Any, Lines]:
 def _yaml(text: str) -> tuple[Any, Lines]:
     import yaml
 
-    data = yaml.safe_load(io.StringIO(text))  # errors in a stream show none of it
+    data = yaml.safe_load(io.StringIO(text))  # error messages about a stream quote nothing from it
     return {} if data is None else data, _yaml_lines(text)
 
 
 def _yaml_lines(text: str) -> Lines:
-    """Tell where each key stands. JSON is YAML too; where PyYAML is missing or thinks otherwise, no line is named."""
+    """Return the line of each key. JSON is YAML too; without PyYAML, or if it fails to parse, there are no lines."""
     lines: Lines = {}
     try:
         import yaml
@@ -96,7 +96,7 @@ def _properties(text: str) -> tuple[Any, Lines]:
 
 
 PACKAGES: Mapping[str, str] = {".properties": "javaproperties", ".yaml": "yaml", ".yml": "yaml"}
-"""What a format needs that not every installation has."""
+"""The packages that formats need and that not every installation has."""
 
 PARSERS: Mapping[str, Callable[[str], tuple[Any, Lines]]] = {
     ".properties": _properties,
@@ -105,4 +105,4 @@ PARSERS: Mapping[str, Callable[[str], tuple[Any, Lines]]] = {
     ".yml": _yaml,
     ".json": _json,
 }
-"""The data of a text, and the lines where its keys stand, by the suffix of the file."""
+"""The parser of a text into its data and the lines of its keys, by the suffix of the file."""

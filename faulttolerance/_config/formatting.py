@@ -1,4 +1,4 @@
-"""Values as they would be written in a file: what is read back is the same value."""
+"""The text of values as in a configuration file: parsing it returns an equal value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .._policy import spelled
 
 
 def formatted(value: Any) -> str:
-    """Spell *value* as a configuration would; ``None`` is empty."""
+    """Format *value* as in a configuration file; ``None`` is empty."""
     if value is None:
         return ""
     if isinstance(value, bool):

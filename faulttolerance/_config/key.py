@@ -1,6 +1,6 @@
-"""What is declared, and its keys: the spellings of a parameter in each kind of source. Nothing is read here."""
+"""Declared policies and their keys: the spellings of a parameter in each kind of source. Reads no source."""
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import re
 import sys
@@ -17,15 +17,15 @@ ANNOTATIONS: Mapping[str, type[Policy]] = {
 }
 """The policies that can be configured, by the names in their keys."""
 REACHED: Mapping[str, type[Policy]] = {**ANNOTATIONS, Chaos.annotation: Chaos}
-"""All that keys can reach: the policies, and what nothing declares."""
+"""All that keys can reach: the policies, and chaos, which no decorator declares."""
 
 ENABLED = "enabled"
 MODE = "mode"
-"""Whether a policy is enforced, or only observed; the key of those that can be."""
+"""The key that enforces a policy or only observes it; policies that can be observed have it."""
 IGNORE = "Check/ignore"
-"""Names the codes of doubts that ``check`` shall not tell of."""
+"""The key that names the codes of doubts which ``check`` must not report."""
 SETTINGS = frozenset((ENABLED, MODE))
-"""What can be set of a policy beside its parameters, and is read without pydantic."""
+"""The settings of a policy beside its parameters; they are parsed without pydantic."""
 SWITCHES = (
     "MP_Fault_Tolerance_NonFallback_Enabled",
     "MP_Fault_Tolerance_Metrics_Enabled",
@@ -33,31 +33,32 @@ SWITCHES = (
 )
 ORDINAL = "config_ordinal"
 CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
-"""Names files to read, separated as in ``PATH``."""
+"""The variable that names files to read, separated as in ``PATH``."""
 TRACING_VARIABLE = "FAULTTOLERANCE_TRACING"
 CHAOS_VARIABLE = "FAULTTOLERANCE_CHAOS_ALLOWED"
-"""Says ``true`` where keys may ask for chaos."""
+"""The variable that allows chaos by keys if it is ``true``."""
 FLEET_VARIABLES = "FAULTTOLERANCE_FLEET_"
-"""So begin those that name the server of a fleet; they are read when the first guard is used that shares."""
+"""The prefix of variables that name the server of a fleet; they are read when a guard that shares is first used."""
 PREFIX = "FAULTTOLERANCE_"
-"""Stands before a key without a class in an upper-case variable: ``RETRY_DELAY`` is a common name of other things."""
+"""The prefix of a key without a class in an upper-case variable: other programs use names such as ``RETRY_DELAY``."""
 
 _OTHER = re.compile(r"[^A-Za-z0-9_]")
 _FOLDED = re.compile(r"[^A-Za-z0-9]")
 
 
 def folded(name: str) -> str:
-    """Reduce a key to what all its spellings have in common; other keys may share it."""
+    """Reduce a key to the part that all its spellings have in common; other keys may share the result."""
     return _FOLDED.sub("", name).upper()
 
 
 class Key(Record):
-    """One thing that can be set.
+    """One key that can be set.
 
     Args:
         name: The specification's spelling, as in ``acme.Client/charge/Retry/maxRetries``.
-        others: Further names in files and properties, such as ``max_retries`` for ``maxRetries``; *name* goes first.
-        has_class: Whether a class, module or guard stands before the annotation.
+        others: Further names in files and properties, such as ``max_retries`` for ``maxRetries``; *name* has
+            precedence.
+        has_class: Whether a class, module or guard precedes the annotation.
     """
 
     name: str
@@ -66,25 +67,25 @@ class Key(Record):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """In files and properties, the preferred one first."""
+        """The names in files and properties, the preferred name first."""
         return (self.name, *self.others)
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """In the environment (MicroProfile Config: exact, other characters to ``_``, that in upper case)."""
+        """The names in the environment (MicroProfile Config: exact, other characters as ``_``, then in upper case)."""
         mapped = [_OTHER.sub("_", name) for name in self.names]
         upper = [(name if self.has_class else PREFIX + name).upper() for name in mapped]
         return tuple(dict.fromkeys([*self.names, *mapped, *upper]))
 
     @property
     def variable(self) -> str:
-        """The one to recommend: upper case, which every shell can set."""
+        """The recommended variable: in upper case, which every shell can set."""
         mapped = _OTHER.sub("_", self.name).upper()
         return mapped if self.has_class else PREFIX + mapped
 
     @cached_property
     def folds(self) -> tuple[str, ...]:
-        """``folded`` of every spelling."""
+        """The ``folded`` form of every spelling."""
         names = self.names if self.has_class else (*self.names, PREFIX + self.name)
         return tuple(dict.fromkeys(map(folded, names)))
 
@@ -94,13 +95,13 @@ class Declared(NamedTuple):
 
     Args:
         policy: The declared value.
-        level: Where the annotation stands: on the method (or plain function) or on the class (or ``Guard``), or in the
-            configuration alone.
+        level: The place of the annotation: on the method (or plain function), on the class (or ``Guard``), or only in
+            the configuration.
         owner: The ``<class>`` of its keys: module, dot and ``__qualname__`` of the class that declares the annotation;
             the module alone for a plain function; the name of a ``Guard``, empty if it has none.
         method: The ``<method>``: the method's name; ``__qualname__`` of a plain function; empty for a ``Guard``.
         enabled_owners: The ``<class>`` of its ``enabled`` keys, the nearest first: the concrete class, the class that
-            declares the method, the class that declares the annotation. Empty stands for *owner* alone.
+            declares the method, the class that declares the annotation. Empty means *owner* alone.
     """
 
     policy: Policy
@@ -111,7 +112,7 @@ class Declared(NamedTuple):
 
 
 def parameter_keys(declared: Declared, name: str) -> list[Key]:
-    """Give the keys by which the parameter *name* may be set, the strongest first.
+    """Return the keys that can set the parameter *name*, the strongest first.
 
     Specification: a method key reaches annotations on methods only, a class key annotations on classes only.
     """
@@ -127,21 +128,21 @@ def parameter_keys(declared: Declared, name: str) -> list[Key]:
 
 
 def enabled_keys(declared: Declared) -> list[Key]:
-    """Give the keys that switch the policy, the strongest first; the level of the declaration does not count."""
+    """Return the keys that switch the policy, the strongest first; the level of the declaration does not matter."""
     if not declared.policy.is_configurable:
         return []
     return _keys_of_owners(declared, f"{declared.policy.annotation}/{ENABLED}")
 
 
 def mode_keys(declared: Declared) -> list[Key]:
-    """Give the keys that say whether the policy is enforced or observed, which are found as ``enabled`` is."""
+    """Return the keys that enforce or observe the policy; they are looked up as ``enabled`` keys are."""
     if not declared.policy.is_observable:
         return []
     return _keys_of_owners(declared, f"{declared.policy.annotation}/{MODE}")
 
 
 def ignore_keys(declared: Declared) -> list[Key]:
-    """Give the keys that name doubts of ``check`` which are none here."""
+    """Return the keys that name doubts which ``check`` must not report for the guard."""
     return _keys_of_owners(declared, IGNORE)
 
 
@@ -153,13 +154,13 @@ def _keys_of_owners(declared: Declared, *leaves: str) -> list[Key]:
 
 
 def looks_like_a_switch(name: str) -> bool:
-    """Whether *name* is meant for a global switch, rightly spelled or not."""
-    return folded(name).startswith("MPFAULT")  # no more of it, for TOLERENCE is a likely mistake
+    """Return whether *name* is meant as a global switch, even if misspelt."""
+    return folded(name).startswith("MPFAULT")  # only this part, because TOLERENCE is a likely mistake
 
 
 @cache
 def switch_key(name: str) -> Key:
-    """Make the key of one of ``SWITCHES``, which need no prefix: they carry one of their own."""
+    """Return the key of one of ``SWITCHES``, which need no prefix: they have their own."""
     return Key(name)
 
 
@@ -170,7 +171,7 @@ def _keys(path: str, leaves: tuple[str, ...]) -> Iterator[Key]:
 
 
 def _also_known_as(path: str) -> tuple[str, ...]:
-    """Give all names of *path*: a module run with ``python -m`` is ``__main__``, too, and that of a package both."""
+    """Return all names of *path*: a module run by ``python -m`` is also ``__main__``, and a package has both names."""
     spec: Any = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is None or spec.name in PROMPTS:
         return (path,)

@@ -1,4 +1,4 @@
-"""Files and further sources, read when they are named: sources of pydantic-settings serve, too."""
+"""Files and further sources, read when they are named; sources of pydantic-settings work too."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .snapshot import File, Inputs
 from .source import Entry, Source, entries_of, place, source_of
 
 _ENCODING = "utf-8-sig"
-"""UTF-8, with the mark before it that editors of Windows write or without."""
+"""UTF-8, with or without the byte order mark that editors of Windows write."""
 
 
 def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
-    """Read the files and sources of *inputs* and the files *named* by the environment; the strongest is the first.
+    """Read the files and sources of *inputs* and the files *named* by the environment; the strongest comes first.
 
     Raises:
         FaultToleranceDefinitionException: With all sources that cannot be read, not only the first.
@@ -38,7 +38,7 @@ def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
         except FaultToleranceDefinitionException as error:
             faults.extend(fault if fault.source else fault._replace(source=source) for fault in error.faults)
         except BaseException as error:
-            # Each parser and each source of others has exceptions of its own.
+            # Each parser and each foreign source raises exceptions of its own.
             if ends_the_caller(error):
                 raise
             faults.append(Fault(where, f"cannot be read ({told(error)})", None, "", source))
@@ -88,7 +88,7 @@ def _file(name: str, absolute: str) -> Source:
 
 
 def _refuse_what_is_no_file(path: Path, name: str) -> None:
-    """Refuse what is no file: to open a named pipe would be to wait for a writer."""
+    """Raise an error if *path* is no regular file: opening a named pipe would block until there is a writer."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -101,7 +101,7 @@ def _refuse_what_is_no_file(path: Path, name: str) -> None:
 
 
 class _Keys(BaseSettings):
-    """The settings of which a ``.env`` file is a source; without fields, since any key may be set."""
+    """The settings of which a ``.env`` file is a source; without fields, because any key may be set."""
 
     model_config = SettingsConfigDict(extra="allow", case_sensitive=True)
 
@@ -110,7 +110,7 @@ def _dotenv(name: str, path: Path, text: str) -> Source:
     from dotenv.parser import parse_stream
 
     bindings = list(parse_stream(io.StringIO(text)))
-    # Not what stands there: it may be a password.
+    # The message omits the text of the line: it may be a password.
     if faults := [
         Fault(f"{name} line {binding.original.line}", "cannot be read", None, "NAME=value")
         for binding in bindings
@@ -128,12 +128,12 @@ def _dotenv(name: str, path: Path, text: str) -> Source:
 
 
 def _blank_lines(text: str) -> int:
-    """Count the blank lines before the statement that *text* is."""
+    """Count the blank lines before the statement in *text*."""
     return text[: len(text) - len(text.lstrip())].count("\n")
 
 
 def _ours(path: Path, name: str, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """Give our table, ``[tool.faulttolerance]``, and its path; a file that has none is ours as a whole."""
+    """Return the table ``[tool.faulttolerance]`` and its path; a file without it belongs to this library as a whole."""
     tools = data.get("tool")
     has_table = isinstance(tools, Mapping) and "faulttolerance" in tools
     if not has_table:

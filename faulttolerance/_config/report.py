@@ -1,4 +1,4 @@
-"""Reports over all declarations of an application: keys that can be set, unused ones, ambiguous ones, changes."""
+"""Reports over all declarations of an application: possible keys, unused keys, ambiguous variables, changes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .source import Entry, Source
 
 
 class Unused(NamedTuple):
-    """A key that concerns nothing that is declared, or the name of a circuit breaker that nobody has.
+    """A key that matches no declaration, or the name of a circuit breaker that no guard has.
 
     Args:
-        key: As it stands in its source.
-        source: Where it stands.
-        nearest: One that would be used; empty if none is like it.
+        key: The key as its source spells it.
+        source: The place of the key.
+        nearest: The most similar key that would be used; empty if no key is similar.
     """
 
     key: str
@@ -50,13 +50,13 @@ class Unused(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A value that is another one than before.
+    """A value that has changed.
 
     Args:
         where: The guarded function and the parameter, as in ``acme.Client.charge @Retry(max_retries)``.
         before: The old value.
         after: The new value.
-        source: Where the new value comes from.
+        source: The source of the new value.
     """
 
     where: str
@@ -69,9 +69,9 @@ class Change(NamedTuple):
 
 
 def keys(declared: Iterable[Declared], mentions: Callable[[str, str], bool] = lambda *_: True) -> dict[str, Key]:
-    """Return every key that concerns *declared*, by its preferred name; only of parameters that something *mentions*.
+    """Return every key of *declared*, by its preferred name; only of parameters that *mentions* accepts.
 
-    A key takes longer to make than all the rest that is done with it.
+    The filter saves time: creating a key takes longer than all its further use.
     """
     return {
         key.name: key
@@ -87,9 +87,9 @@ _SETTINGS: Mapping[str, Callable[[Declared], list[Key]]] = {ENABLED: enabled_key
 
 
 def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
-    """Find every key that was set in vain, with the nearest that is known.
+    """Return every key that has no effect, with the most similar known key.
 
-    In files and variables that others use too, only what looks like a key of this library is reported.
+    In files and variables that other programs share, only keys that look like keys of this library are reported.
     """
     declared = list(declared)
     ignoring = (key for one in declared for key in ignore_keys(one)) if snapshot.ignores_doubts else ()
@@ -113,7 +113,7 @@ def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
 
 
 def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
-    """Find every variable that the environment mapping gives to more than one key."""
+    """Return a fault for every variable that the environment mapping assigns to more than one key."""
     variables = [entry for source in snapshot.sources if source.is_environment for entry in source.entries]
     known: dict[str, list[Key]] = {}
     for key in keys(declared, snapshot.mentions).values() if variables else ():
@@ -130,7 +130,7 @@ def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
 
 
 def changes(where: str, before: Sequence[Effective], after: Sequence[Effective]) -> list[Change]:
-    """Find what differs between two resolutions of the same guard."""
+    """Return the differences between two resolutions of the same guard."""
     differences = []
     for old, new in _paired(before, after):
         place = f"{where} @{new.policy.annotation}"
@@ -148,7 +148,7 @@ def changes(where: str, before: Sequence[Effective], after: Sequence[Effective])
 
 
 def _paired(before: Sequence[Effective], after: Sequence[Effective]) -> Iterator[tuple[Effective, Effective]]:
-    """Give what holds of each policy before and after; chaos comes and goes with its keys."""
+    """Yield the values of each policy before and after; chaos may appear and disappear with its keys."""
     old, new = ({type(one.policy): one for one in values} for values in (before, after))
     for kind in {**old, **new}:
         yield old.get(kind) or Effective(kind(), False), new.get(kind) or Effective(kind(), False)
@@ -158,7 +158,7 @@ _MODES = {False: "enforce", True: "observe"}
 
 
 class _Names:
-    """All known spellings, arranged for guesses: the path before the annotation, and what follows."""
+    """All known spellings, arranged for guesses: the path before the annotation, and the rest."""
 
     def __init__(self, known: Iterable[Key]) -> None:
         self._paths: dict[str, list[str]] = {}
@@ -176,7 +176,7 @@ class _Names:
         return tuple(path + annotation.upper() for path in paths for annotation in REACHED)
 
     def are_like(self, source: Source, entry: Entry) -> bool:
-        """Whether a key that nothing uses is likely meant for this library."""
+        """Return whether an unused key is likely meant for this library."""
         if not source.is_shared or looks_like_a_switch(entry.name):
             return True
         if "/" in entry.name:
@@ -188,7 +188,7 @@ class _Names:
         )
 
     def nearest(self, name: str, is_environment: bool) -> str:
-        """Give a key that would be used and is most like *name*; empty if none is."""
+        """Return the most similar key that would be used; empty if no key is similar."""
         if folded(name).startswith("MP"):
             near = {folded(switch): switch for switch in SWITCHES}.get(
                 _closest(folded(name), map(folded, SWITCHES)), ""
@@ -205,7 +205,7 @@ class _Names:
 
 
 def nearest(name: object, among: Iterable[str]) -> str:
-    """Return what is most like *name* among others; empty if nothing is."""
+    """Return the name in *among* that is most similar to *name*; empty if none is similar."""
     return _closest(name, among) if isinstance(name, str) else ""
 
 
@@ -214,6 +214,6 @@ def _closest(name: str, among: Iterable[str], likeness: float = 0.6) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Part a key into the path of what it concerns, and annotation and parameter."""
+    """Split a key into the path of its owner, and annotation with parameter."""
     *path, annotation, leaf = ["", *name.split("/")] if "/" in name else ["", "", name]
     return "/".join(filter(None, path)), f"{annotation}/{leaf}"

@@ -1,9 +1,9 @@
-"""Which values hold, and where they came from: the switches of the whole application, and one declared policy.
+"""The effective values and their sources: the switches of the whole application, and one declared policy.
 
 The switches are read without pydantic: a service mesh can switch everything off.
 """
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ from .source import Entry, flag, integer, observes, parsed
 
 
 class Switches(NamedTuple):
-    """The specification's switches, which are set once, in the order of ``SWITCHES``."""
+    """The specification's switches, which are read once, in the order of ``SWITCHES``."""
 
     non_fallback_enabled: bool = True
     metrics_enabled: bool = True
@@ -41,7 +41,7 @@ class Switches(NamedTuple):
 
 
 def read_switches(snapshot: Snapshot) -> tuple[Switches, list[Fault]]:
-    """Read the global switches; those that are wrong, which the faults tell, have their defaults."""
+    """Read the global switches; a wrong switch has its default, and the faults report it."""
     values: dict[str, Any] = {}
     faults: list[Fault] = []
     for name, field, default in zip(SWITCHES, Switches._fields, Switches(), strict=True):
@@ -53,7 +53,7 @@ def read_switches(snapshot: Snapshot) -> tuple[Switches, list[Fault]]:
     return Switches(**values), faults
 
 
-# The switch for tracing, which is ours and not the specification's
+# The switch for tracing, which this library adds to the specification
 
 
 EVENTS, SPANS, OFF = "events", "spans", "off"
@@ -61,12 +61,12 @@ _TRACING = {"": EVENTS, "true": EVENTS, "false": OFF, EVENTS: EVENTS, SPANS: SPA
 
 
 def tracing_mode() -> str:
-    """Return what the environment says of tracing; ``EVENTS`` where it says nothing, or what is not understood."""
+    """Return the tracing mode of the environment; ``EVENTS`` if the variable is unset or invalid."""
     return _TRACING.get(_tracing().strip().lower(), EVENTS)
 
 
 def tracing_faults() -> list[Fault]:
-    """Tell what is wrong with the switch."""
+    """Return the faults of the tracing switch."""
     place = f"environment variable {TRACING_VARIABLE}"
     if _tracing().strip().lower() not in _TRACING:
         return [Fault(TRACING_VARIABLE, f"is {shown(_tracing())}", _tracing(), "events, spans or off", place)]
@@ -79,7 +79,7 @@ SPANS_NEED = f"what opentelemetry-api makes: {install('opentelemetry')}"
 
 
 def can_make_spans() -> bool:
-    """Tell whether the package that makes spans is installed."""
+    """Return whether the package that creates spans is installed."""
     try:
         import_module("opentelemetry.trace")
     except ImportError:
@@ -88,7 +88,7 @@ def can_make_spans() -> bool:
 
 
 def variable(name: str) -> str:
-    """Return what the environment has under *name*, without the spaces around it; empty where it has nothing."""
+    """Return the value of the environment variable *name* without surrounding spaces; empty if it is unset."""
     return os.environ.get(name, "").strip()
 
 
@@ -97,18 +97,18 @@ def _tracing() -> str:
 
 
 INSTALL = install("files")
-"""Brings also what every installation should have: pydantic-settings."""
+"""This extra also installs the packages that every installation should have, as pydantic-settings."""
 
 
 class Effective:
-    """A policy with the configured values in place of the declared ones.
+    """A policy with the configured values in place of the declared values.
 
     Args:
-        policy: The declared object itself where nothing is configured.
-        enabled: Whether it takes part in calls at all.
-        configured: For each configured parameter (and ``enabled`` and ``mode``) its key and its source, as in
+        policy: The policy with the values in force; the declared object itself if no parameter is configured.
+        enabled: Whether the policy takes part in calls.
+        configured: The key and the source of each configured parameter (and of ``enabled`` and ``mode``), as in
             ``Retry/maxRetries in environment variable FAULTTOLERANCE_RETRY_MAXRETRIES``.
-        observed: Whether it is only observed, and nothing that it decides is done (rule X7).
+        observed: Whether the policy is only observed, so that its decisions have no effect (rule X7).
     """
 
     __slots__ = ("configured", "enabled", "observed", "policy")
@@ -137,13 +137,13 @@ class Effective:
         return {**declared, **self.configured}
 
     def traced(self, fault: Fault) -> Fault:
-        """Add to *fault* where the value of its parameter was configured, if it was."""
+        """Return *fault* with the source of the configured value, if its parameter is configured."""
         name = fault.where.rpartition("(")[2].removesuffix(")")
         return fault._replace(source=self.configured[name]) if name in self.configured else fault
 
 
 def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switches) -> tuple[Effective, list[Fault]]:
-    """Put the configured values in place of the declared ones, and tell all that is wrong with them."""
+    """Replace the declared values by the configured values; return the effective policy and the faults."""
     policy, annotation, faults = declared.policy, declared.policy.annotation, list[Fault]()
     # Specification: "resilient functionalities disabled except fallback".
     enabled = switches.non_fallback_enabled or isinstance(policy, Fallback)
@@ -177,14 +177,14 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
             policy = type(policy)._of(values)
             configured |= {name: _source(*setting) for name, setting in settings.items()}
     if isinstance(policy, Chaos) and enabled and policy.rate and (refused := chaos_faults(settings.values())):
-        # A variable that is set for all processes of a machine is not to end the calls of one that allows no chaos.
+        # A variable set for all processes of a machine must not fail the calls of a process that allows no chaos.
         enabled = False
         tell_of_trouble(refused[0].where, "there is no chaos", FaultToleranceDefinitionException(*refused))
     return Effective(policy, enabled, configured, observed), faults
 
 
 def carried(declared: Sequence[Declared], snapshot: Snapshot | None) -> Sequence[Declared]:
-    """Add to what is *declared* for one guard what keys alone give it: chaos, innermost."""
+    """Return *declared* and, innermost, the chaos that keys alone add to the guard."""
     if not declared or snapshot is None or not snapshot.mentions_one_of(Chaos):
         return declared
     nearest = max(declared, key=lambda one: len(one.enabled_owners))
@@ -194,7 +194,7 @@ def carried(declared: Sequence[Declared], snapshot: Snapshot | None) -> Sequence
 
 
 def chaos_faults(settings: Iterable[tuple[str, Entry]]) -> list[Fault]:
-    """Refuse *settings* that ask for chaos, unless the environment allows it."""
+    """Return the faults of *settings* that configure chaos, unless the environment allows it."""
     if variable(CHAOS_VARIABLE).lower() == "true":
         return []
     allowed = f"no chaos, unless the environment variable {CHAOS_VARIABLE} is true: calls would fail on purpose"

@@ -1,6 +1,6 @@
-"""The configuration in force, and how it is read anew."""
+"""The configuration in force, and its renewal."""
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from .snapshot import (
 from .source import Source, entries_of, source_of
 
 Override: TypeAlias = Callable[[object, Effective], Effective]
-"""Replaces what holds of one policy, given whose it is; a test's, above all that is declared and configured."""
+"""Replaces the effective values of one policy of a subject; a test's override wins over all other sources."""
 
 
 class State(NamedTuple):
@@ -38,50 +38,50 @@ class State(NamedTuple):
     number: int = 0
     """The count of installations and restorations."""
     overrides: tuple[Override, ...] = ()
-    """What tests put above all of it, the oldest first; each goes only when its block ends."""
+    """The overrides of tests, the oldest first; each is removed only when its block ends."""
 
 
 class Settings:
     """The configuration in force.
 
-    One reference to an immutable state, exchanged by swaps only. Whoever changes the configuration prepares a new one,
-    resolves every guard against it, and puts it in force together with what the guards have become.
+    It is one reference to an immutable state, replaced only by swaps. A change of the configuration prepares a new
+    state, resolves every guard against it, and installs it together with the new plans of the guards.
     """
 
     def __init__(self) -> None:
         self.version = Version()
-        """Of the configuration, and of all that follows from it."""
+        """The version of the configuration and of all that follows from it."""
         self._state = State()
         self._held = {id(self._state): self._state}
-        """The state in force alone, as what a condition of a swap looks at."""
+        """The state in force alone, by its id, for the condition of a swap (see ``holding``)."""
         self._has_packages = False
         self._places: dict[str, str] = {}
-        """The paths of files that the environment names: the process may work in another directory by and by."""
+        """The paths of files that the environment names: the process may change its working directory later."""
 
     @property
     def state(self) -> State:
-        """The configuration as far as it was read; another object whenever that, or a declaration, has changed."""
+        """The configuration as far as it was read; a new object after each change of it or of a declaration."""
         return self._state
 
     @property
     def snapshot(self) -> Snapshot:
-        """The keys in force; the environment is read when they are first asked for. Raises what ``prepare`` raises."""
+        """The keys in force; the first access reads the environment. Raises the errors of ``prepare``."""
         return self.loaded(with_switches=False).snapshot  # type: ignore[return-value]
 
     @property
     def switches(self) -> Switches:
         """The global switches, read once (specification: they "will only be read on application starting").
 
-        Raises what ``prepare`` raises.
+        Raises the errors of ``prepare``.
         """
         return self.loaded().switches  # type: ignore[return-value]
 
     def loaded(self, *, with_switches: bool = True) -> State:
-        """Read what was not read yet, and give what holds; raise what ``prepare`` raises."""
+        """Read what was not read yet and return the state in force; raise the errors of ``prepare``."""
         while True:
             seen, state = self.version.current, self._state
             if state.snapshot is None:
-                # Not an installation: what others are preparing builds on the same inputs and stays valid.
+                # This is no installation: changes that other threads prepare build on the same inputs and stay valid.
                 state = state._replace(snapshot=self.prepare())
             elif with_switches and state.switches is None:
                 state = state._replace(switches=read_switches(state.snapshot)[0])
@@ -91,7 +91,7 @@ class Settings:
 
     @property
     def basis(self) -> State:
-        """The state from which plans are made: everything is read, unless something is wrong with it."""
+        """The state from which plans are built: fully read, unless its sources contain errors."""
         try:
             return self.loaded()
         except FaultToleranceDefinitionException:
@@ -99,15 +99,15 @@ class Settings:
 
     @staticmethod
     def switches_under(state: State) -> Switches:
-        """Give the global switches of *state*: those that were read, else those that its snapshot says."""
+        """Return the global switches of *state*: the switches that were read, else the switches of its snapshot."""
         if state.switches is not None:
             return state.switches
         return Switches() if state.snapshot is None else read_switches(state.snapshot)[0]
 
     def require_packages(self) -> None:
-        """Refuse to begin where what the environment configures cannot be read for lack of a package (rule O5).
+        """Raise an error if a package is missing that the configuration of the environment needs (rule O5).
 
-        Asked when a guard is made: the program that starts fails then, and not its first request.
+        The creation of a guard calls it, so the program fails at its start and not at its first request.
         """
         if not self._has_packages:
             if faults := _faults_of_packages():
@@ -121,11 +121,11 @@ class Settings:
         files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
         sources: Iterable[Any] | None = None,
     ) -> Snapshot:
-        """Read all sources anew and change nothing; what is not given is as it was given last.
+        """Read all sources again and change nothing; an omitted argument keeps its last value.
 
         Args:
             properties: Keys and values, nested or not; the strongest source.
-            files: Read beside those that ``FAULTTOLERANCE_CONFIG`` names; of equals the last wins.
+            files: Files to read beside those that ``FAULTTOLERANCE_CONFIG`` names; of equal ordinals the last wins.
             sources: Settings sources of pydantic-settings, or other callables that return a mapping.
 
         Raises:
@@ -153,35 +153,35 @@ class Settings:
         return snapshot
 
     def following(self, snapshot: Snapshot, state: State | None = None) -> State:
-        """Make the state after *state*, by default the one in force, in which *snapshot* holds.
+        """Return the state that follows *state*, by default the state in force, with *snapshot* in it.
 
-        A global switch that has been read stays.
+        A global switch that has been read keeps its value.
         """
         state = state or self._state
         return State(snapshot, state.switches, snapshot.inputs, state.number + 1, state.overrides)
 
     def tell_of_ignored_switches(self) -> None:
-        """Log that the snapshot in force has other switches than those in force."""
+        """Log a warning if the snapshot in force has other switches than the switches in force."""
         snapshot, switches, *_ = self._state
         if snapshot is not None and switches is not None and (read := read_switches(snapshot)[0]) != switches:
             log(WARNING, "ignored until the application restarts: %s; in force: %s", read, switches)
 
     def returning(self, state: State) -> State:
-        """Make the state in which *state* holds again."""
+        """Return the state that restores *state*."""
         return state._replace(number=self._state.number + 1, overrides=self._state.overrides)
 
     def put(self, state: State, swap: Swap) -> None:
-        """Put *state* in force, together with the other stores of *swap*."""
+        """Install *state*, together with the other stores of *swap*."""
         swap.attribute(self, "_state", state)
         swap.steps.append((self._held.clear,))
         swap.item(self._held, id(state), state)
 
     def holding(self, state: State) -> tuple[Any, ...]:
-        """Give the condition of a swap that *state*, which somebody keeps, is in force."""
+        """Return the condition of a swap that *state*, which the caller keeps alive, is in force."""
         return (self._held.__getitem__, id(state))
 
     def put_blank(self, swap: Swap) -> None:
-        """Forget everything that was read or given, together with the other stores of *swap*."""
+        """Remove everything that was read or configured, together with the other stores of *swap*."""
         self.put(self.returning(State()), swap)
         swap.attribute(self, "_places", {})
 
@@ -193,15 +193,15 @@ class Settings:
     def resolve(
         self, declared: Sequence[Declared], where: str, state: State | None = None, subject: object = None
     ) -> tuple[list[Effective], list[Fault]]:
-        """Give the effective policies of one guard, in the order of *declared*, and all that is wrong with them.
+        """Return the effective policies of one guard, in the order of *declared*, and all their faults.
 
-        Called once per guard and again when the configuration changes; it imports modules that values name.
+        It is called once per guard and again after a change of the configuration; it imports modules that values name.
 
         Args:
-            declared: What the guarded function's annotations say.
+            declared: The declared policies of the guarded function.
             where: The guarded function in messages, as in ``acme.Client.charge``.
-            state: What holds, if not what is in force; then nothing is remembered.
-            subject: Whose policies they are, as overrides know it.
+            state: The state to resolve against, by default the state in force.
+            subject: The owner of the policies, as overrides identify it.
         """
         try:
             if state is None or state.snapshot is None:
@@ -227,14 +227,14 @@ def _given(properties: Mapping[str, Any]) -> Source:
 
 
 def _sets_values(snapshot: Snapshot) -> bool:
-    """Whether a value will most likely have to be read; variables may be somebody else's."""
+    """Return whether values most likely must be parsed; variables may belong to other programs."""
     return snapshot.has_values and any(
         not source.is_environment or sets_values(entry.name for entry in source.entries) for source in snapshot.sources
     )
 
 
 def _faults_of_chaos(snapshot: Snapshot) -> list[Fault]:
-    """Refuse keys for chaos, whether or not a guard is there for them; a guard that meets a variable ignores it."""
+    """Return the faults of chaos keys outside the environment, even without a guard; guards ignore such variables."""
     if not snapshot.mentions_one_of(Chaos):
         return []
     kinds = {(Chaos.annotation, name) for name in parameters(Chaos)}
@@ -251,7 +251,7 @@ def _faults_of_chaos(snapshot: Snapshot) -> list[Fault]:
 
 
 def _load() -> None:
-    """Load what reads values; a need for it that cannot be met is told where a value is read."""
+    """Import the parser of values; a package that is missing for it is reported where a value is parsed."""
     try:
         from . import value  # noqa: F401
     except ImportError:
@@ -259,9 +259,9 @@ def _load() -> None:
 
 
 def _faults_of_packages() -> list[Fault]:
-    """Load what reads the files and variables of the environment, and tell what is missing for it.
+    """Return the packages that are missing for the environment's files and variables, and import the others.
 
-    So it is loaded while the program starts, and not in its first request.
+    So they are imported while the program starts, and not in its first request.
     """
     faults: list[Fault] = []
 

@@ -1,9 +1,9 @@
-"""All keys that were set anywhere, at one moment: what ``configure`` was given, the environment, and the look-up.
+"""All keys that are set anywhere, at one moment: the arguments of ``configure``, the environment, and the look-up.
 
-The environment is read without pydantic-settings, which would have to be imported to find that there is nothing.
+The environment is read without pydantic-settings, which would be imported only to find no key there.
 """
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import os
 import re
@@ -39,14 +39,14 @@ _ORDINAL_OF_THE_ENVIRONMENT = 300
 
 
 class File(NamedTuple):
-    """A file: its name as it was given, for messages, and its path, whatever directory the process works in."""
+    """A file: its name for messages, as it was passed, and its absolute path, independent of the working directory."""
 
     name: str
     path: str
 
 
 class Inputs(Record):
-    """All that a snapshot is built from, beside the environment."""
+    """All inputs of a snapshot beside the environment."""
 
     properties: Mapping[str, Any] = MappingProxyType({})
     files: tuple[File, ...] = ()
@@ -54,7 +54,7 @@ class Inputs(Record):
 
 
 def inputs_of(**values: Any) -> dict[str, Any]:
-    """Bring what is given of ``properties``, ``files`` and ``sources`` into the form of ``Inputs``, and read iterators.
+    """Convert ``properties``, ``files`` and ``sources``, if passed, to the form of ``Inputs``, and exhaust iterators.
 
     Raises:
         FaultToleranceDefinitionException: With everything that is not of the right kind.
@@ -73,7 +73,7 @@ def inputs_of(**values: Any) -> dict[str, Any]:
 
 
 def files_of_environment(places: dict[str, str]) -> list[File]:
-    """Name the files of the environment, in the *places* where they stood when they were first there."""
+    """Return the files of the environment, in the *places* where they were first found."""
     files = []
     for name in filter(None, os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep)):
         path = _file(name).path
@@ -84,7 +84,7 @@ def files_of_environment(places: dict[str, str]) -> list[File]:
 
 
 def name_file(file: str | os.PathLike[str]) -> None:
-    """Let the environment of this process name *file* too, behind the others: the application may name its own."""
+    """Add *file* to the files that the environment of this process names, after the application's own files."""
     named = os.environ.get(CONFIG_VARIABLE, "")
     os.environ[CONFIG_VARIABLE] = os.pathsep.join(filter(None, (named, os.fspath(file))))
 
@@ -101,7 +101,7 @@ def _file(file: str | os.PathLike[str] | File) -> File:
 def _files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[File, ...]:
     return tuple(
         map(_file, [files] if isinstance(files, (str, os.PathLike)) else files)
-    )  # a path is no list of letters
+    )  # a single path must not be split into letters
 
 
 def _mapping(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,7 +122,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "files": (_files, "a path, or several"),
     "sources": (_callables, "a list of functions that return mappings"),
 }
-"""For each argument the function that normalises it, and the words for what is allowed."""
+"""The normalising function of each argument, and the words for its allowed values."""
 
 
 _PARAMETERS = {
@@ -130,7 +130,7 @@ _PARAMETERS = {
     for annotation, policy in REACHED.items()
     for name in (*parameters(policy), ENABLED, *([MODE] if policy.is_observable else ()))
 }
-"""Annotation and parameter by what a folded key ends with."""
+"""Annotation and parameter by the end of a folded key."""
 
 
 _IGNORE = folded(IGNORE)
@@ -140,9 +140,9 @@ class Snapshot:
     """An immutable look-up.
 
     Args:
-        sources: Of equal ordinals the first is the strongest.
-        inputs: What was read, so that it can be read again.
-        version: Of the settings when reading began.
+        sources: The sources; of equal ordinals the first is the strongest.
+        inputs: The inputs that were read, so that they can be read again.
+        version: The number of the settings when reading started.
     """
 
     def __init__(self, sources: Iterable[Source], inputs: Inputs, version: int = 0) -> None:
@@ -160,28 +160,28 @@ class Snapshot:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing that can be found concerns a policy."""
+        """Whether no key concerns a policy."""
         return not self._mentioned
 
     @property
     def has_values(self) -> bool:
-        """Whether a parameter may be set, which takes more than switching policies on and off, or observing them."""
+        """Whether a parameter may be set, beyond switching or observing policies."""
         return any(name not in SETTINGS for _, name in self._mentioned)
 
     def concerns(self, annotation: str) -> bool:
-        """Return whether a look-up of anything of a policy can find anything, for any method."""
+        """Return whether a look-up for the policy can find anything, for any method."""
         return annotation in self._concerned
 
     def mentions(self, annotation: str, name: str) -> bool:
-        """Whether a look-up of a parameter, ``enabled`` or ``mode`` can find anything, for any method."""
+        """Return whether a look-up of a parameter, ``enabled`` or ``mode`` can find anything, for any method."""
         return (annotation, name) in self._mentioned
 
     def mentions_one_of(self, policy: type[Policy]) -> bool:
-        """Whether a look-up of some parameter of *policy* can find anything."""
+        """Return whether a look-up of any parameter of *policy* can find anything."""
         return any(self.mentions(policy.annotation, name) for name in parameters(policy))
 
     def find(self, keys: Iterable[Key]) -> tuple[str, Entry] | None:
-        """Find the first of *keys* that is set, with its strongest entry; within one source its first spelling."""
+        """Return the first of *keys* that is set, with its strongest entry; within a source the first spelling wins."""
         return next(((key.name, entry) for key in keys for entry in self.find_all(key)), None)
 
     def find_all(self, key: Key) -> list[Entry]:
@@ -206,7 +206,7 @@ class Snapshot:
 
 
 def parameters_named(folds: Iterable[str]) -> set[tuple[str, str]]:
-    """Tell annotations and parameters from the ends of folded keys."""
+    """Return the annotations and parameters that the ends of folded keys name."""
     return {parameter for fold in folds for end, parameter in _PARAMETERS.items() if fold.endswith(end)}
 
 
@@ -216,7 +216,7 @@ _OTHER = re.compile(r"\W", re.ASCII)
 
 
 def environment() -> Source | None:
-    """Read the variables that could be keys; return ``None`` where there is none."""
+    """Return the source of the variables that could be keys; ``None`` if there are none."""
     entries = [Entry(name, value, f"environment variable {name}") for name, value in variables().items()]
     if not entries:
         return None
@@ -224,16 +224,16 @@ def environment() -> Source | None:
 
 
 def variables() -> dict[str, str]:
-    """Give the variables that could be keys; an empty one counts as absent, as MicroProfile Config has it."""
+    """Return the variables that could be keys; an empty variable counts as absent, as in MicroProfile Config."""
     # Another thread may delete a variable meanwhile: os.environ.items() would raise KeyError.
     values = {name: os.environ.get(name) for name in list(os.environ) if _could_be_a_key(name)}
     return {name: value for name, value in values.items() if value}
 
 
 def sets_values(names: Iterable[str]) -> bool:
-    """Whether one of the variables *names* most likely sets a parameter of something that is declared.
+    """Return whether one of the variables *names* most likely sets a parameter of a declared policy.
 
-    ``APP_RETRY_DELAY`` may well be somebody else's, unless there is a module ``app``.
+    ``APP_RETRY_DELAY`` may well belong to another program, unless there is a module ``app``.
     """
     modules = tuple(f"{_in_upper_case(name)}_" for name in list(sys.modules) if "." not in name)
     likely = [
@@ -251,6 +251,6 @@ def _could_be_a_key(name: str) -> bool:
         return False
     if name.startswith(PREFIX) or name == ORDINAL or looks_like_a_switch(name):
         return True
-    # An annotation, behind which only letters, digits and underscores follow. Written so that it takes linear time.
+    # After an annotation only letters, digits and underscores may follow. The two steps take linear time.
     end = max((match.end() for match in _OWNED.finditer(name)), default=0)
     return end > 0 and not _OTHER.search(name, end)

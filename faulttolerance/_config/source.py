@@ -1,6 +1,6 @@
-"""The keys of one source, and the values that are read without pydantic."""
+"""The keys of one source, and the values that are parsed without pydantic."""
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -13,13 +13,13 @@ from .key import ORDINAL, PREFIX
 T = TypeVar("T")
 
 MOST_ENTRIES = 100_000
-"""The most that a source may hold."""
+"""The maximum number of entries of a source."""
 LONGEST_KEY = 1_000
-"""The most characters that a nested key may have."""
+"""The maximum number of characters of a nested key."""
 
 
 class Entry(NamedTuple):
-    """One key as it stands in one source; *place* says where, in the words of messages."""
+    """One key in one source; *place* describes where, in the words of messages."""
 
     name: str
     value: object
@@ -27,14 +27,14 @@ class Entry(NamedTuple):
 
 
 class Source(Record):
-    """The entries of one source, read to the end.
+    """The entries of one source, read completely.
 
     Args:
-        name: In words, as in ``file conf/faulttolerance.toml``.
-        ordinal: The highest wins.
-        entries: In the order in which they stand.
+        name: The name in words, as in ``file conf/faulttolerance.toml``.
+        ordinal: The rank; the highest wins.
+        entries: The entries in the order of the source.
         is_environment: Whether names are spelled by the environment mapping.
-        is_shared: Whether others keep keys of their own there, which are no mistakes.
+        is_shared: Whether other programs keep keys there, which are no mistakes.
     """
 
     name: str
@@ -47,10 +47,10 @@ class Source(Record):
 def source_of(
     name: str, ordinal: int, entries: Iterable[Entry], *, is_environment: bool = False, is_shared: bool = False
 ) -> Source:
-    """Make a source of *entries*; one of them may say another *ordinal*.
+    """Return a source of *entries*; an entry may set another *ordinal*.
 
     Raises:
-        FaultToleranceDefinitionException: The ordinal is no integer.
+        FaultToleranceDefinitionException: If the ordinal is no integer.
     """
     by_name = {entry.name: entry for entry in entries}
     for key in (ORDINAL, PREFIX + ORDINAL.upper()) if is_environment else (ORDINAL,):
@@ -60,21 +60,21 @@ def source_of(
 
 
 def entries_of(name: str, data: Mapping[str, Any], lines: Mapping[str, int] | None = None) -> Iterator[Entry]:
-    """Give the entries of *data*, nested or not, whose keys stand in *lines* where these are known."""
+    """Yield the entries of *data*, nested or not, with the *lines* of their keys where these are known."""
     for key, value in flat(data):
         yield Entry(key, value, place(name, (lines or {}).get(key)))
 
 
 def place(name: str, line: int | None) -> str:
-    """Say where a key stands."""
+    """Return the place of a key in words."""
     return name if line is None else f"{name} line {line}"
 
 
 def flat(data: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Join nested keys by slashes.
+    """Yield nested keys joined by slashes, with their values.
 
     Raises:
-        ValueError: There is no end of them: aliases of YAML may repeat a mapping in itself, or in many places.
+        ValueError: If there are too many keys: aliases of YAML may repeat a mapping in itself, or in many places.
     """
     waiting = [(f"{key}", value) for key, value in list(data.items())[::-1]]
     count = len(waiting)
@@ -91,7 +91,7 @@ def flat(data: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def flag(value: object) -> bool:
-    """Read ``true`` or ``false``, in any case of letters; raise ``ValueError`` for everything else."""
+    """Parse ``true`` or ``false``, in any case of letters; raise ``ValueError`` for everything else."""
     if isinstance(value, bool):
         return value
     word = value.strip().lower() if isinstance(value, str) else ""
@@ -101,14 +101,14 @@ def flag(value: object) -> bool:
 
 
 def integer(value: object) -> int:
-    """Read an integer; raise ``ValueError`` for everything else."""
+    """Parse an integer; raise ``ValueError`` for everything else."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError
     return int(value)
 
 
 def observes(value: object) -> bool:
-    """Read ``observe`` or ``enforce``, in any case of letters; raise ``ValueError`` for everything else."""
+    """Parse ``observe`` or ``enforce``, in any case of letters; raise ``ValueError`` for everything else."""
     word = value.strip().lower() if isinstance(value, str) else ""
     if word not in ("observe", "enforce"):
         raise ValueError
@@ -120,14 +120,14 @@ ALLOWED: Mapping[Callable[[object], Any], str] = {
     integer: "an integer",
     observes: "observe or enforce",
 }
-"""The words for what is allowed."""
+"""The words for the allowed values."""
 
 
 def parsed(key: str, entry: Entry, parse: Callable[[object], T]) -> T:
-    """Read the value of *entry*, which was found for *key*, by ``flag``, ``integer`` or ``observes``.
+    """Parse the value of *entry*, found for *key*, by ``flag``, ``integer`` or ``observes``.
 
     Raises:
-        FaultToleranceDefinitionException: It is another value.
+        FaultToleranceDefinitionException: If *parse* rejects the value.
     """
     try:
         return parse(entry.value)

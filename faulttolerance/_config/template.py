@@ -1,4 +1,4 @@
-"""Every key that could be set, and files to fill in."""
+"""Lists of every key that can be set, and template files to fill in."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .settings import settings
 
 
 class Line:
-    """One key, and what all guards that it reaches say of it.
+    """One key, and the values of all guards that it reaches.
 
     Args:
         key: The key.
-        allowed: What it may be set to, in words.
-        fitting: A text that is right, where the guards differ.
+        allowed: The allowed values, in words.
+        fitting: A valid text, for use if the guards differ.
     """
 
     def __init__(self, key: Key, allowed: str, fitting: str) -> None:
@@ -33,12 +33,12 @@ class Line:
 
     @property
     def value(self) -> str:
-        """What holds."""
+        """The value in force."""
         return _common(self.values)
 
     @property
     def default(self) -> str:
-        """What is declared."""
+        """The declared value."""
         return _common(self.defaults)
 
 
@@ -47,7 +47,7 @@ def _common(values: set[str]) -> str:
 
 
 def lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[Line]:
-    """List every key once, the global ones last."""
+    """Return a line for every key, the global keys last."""
     found: dict[str, Line] = {}
 
     def add(key: Key, allowed: str, value: object, default: object, fitting: object) -> None:
@@ -66,7 +66,7 @@ def lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[Line]:
             add(key, "enforce or observe", "observe" if effective.observed else "enforce", "enforce", "enforce")
     try:
         switches = settings.switches
-    except FaultToleranceDefinitionException:  # reported in the end, with everything else
+    except FaultToleranceDefinitionException:  # another check reports it at the end, with all other faults
         switches = Switches()
     for name, value, default in zip(SWITCHES, switches, Switches(), strict=True):
         allowed = "true or false" if isinstance(default, bool) else "an integer"
@@ -75,9 +75,9 @@ def lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[Line]:
 
 
 def template(of: Iterable[Line], how: str) -> Iterator[str]:
-    """Write a file in the format *how*, one of ``FORMATS``: it can be named as it is, and changes nothing.
+    """Yield the lines of a file in the format *how*, one of ``FORMATS``: as it stands, the file changes nothing.
 
-    Each key is commented out, with the value that holds now, which is right where the sign is taken away.
+    Each key is commented out, with the value in force; it is valid after the comment sign is removed.
     """
     spelled = FORMATS[how]
     for line in of:
@@ -97,7 +97,7 @@ def _in_yaml(key: Key, value: str) -> str:
 
 
 def _quoted(key: Key, value: str) -> tuple[str, str]:
-    """Spell both as TOML and YAML do, which share the texts of JSON."""
+    """Return both as quoted in TOML and YAML, which share the strings of JSON."""
     is_plain = re.fullmatch(r"true|false|-?(0|[1-9]\d*)(\.\d+)?", value)
     return json.dumps(key.name, ensure_ascii=False), value if is_plain else json.dumps(value, ensure_ascii=False)
 
@@ -107,7 +107,7 @@ def _in_properties(key: Key, value: str) -> str:
 
 
 def _escaped(text: str, signs: str) -> str:
-    """Escape as java.util.Properties does: what would end a key, or begin a comment, and what Latin-1 may lack."""
+    """Escape as java.util.Properties does: signs that end a key or start a comment, and all signs outside ASCII."""
 
     def one(sign: str, is_first: bool) -> str:
         if sign in "\\" + signs or (is_first and sign in " #!"):
@@ -135,4 +135,4 @@ FORMATS: Mapping[str, Callable[[Key, Any], str]] = {
     "yaml": _in_yaml,
     "properties": _in_properties,
 }
-"""How a key and its value are spelled."""
+"""The functions that format a key and its value, by the name of the format."""

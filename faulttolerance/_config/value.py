@@ -1,4 +1,4 @@
-"""The meaning of configured values: models of pydantic, made from the parameters of the policies."""
+"""The parsing of configured values: pydantic models built from the parameters of the policies."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BETWEEN_MEMBERS = re.compile(r",(?![^()]*\))")
 
 
 def validated(policy: type[Policy], settings: Mapping[str, tuple[str, Entry]]) -> tuple[dict[str, Any], list[Fault]]:
-    """Read the values of some parameters (each with its key and entry), and tell what is wrong with them."""
+    """Parse the values of some parameters, each with its key and entry; return the values, or the faults."""
     try:
-        model = _model(policy).model_validate(  # type: ignore[arg-type]  # for mypy a class is hashed as what it makes
+        model = _model(policy).model_validate(  # type: ignore[arg-type]  # mypy hashes a class as its instance
             {name: entry.value for name, (_, entry) in settings.items()}
         )
     except ValidationError as error:
@@ -87,14 +87,14 @@ def _exceptions(value: Any) -> Any:
 
 
 def _set_member(text: str) -> Any:
-    """Find what a member of an exception set stands for: a class by its name, or ``caused_by`` of several."""
+    """Return the meaning of a member of an exception set: a class by its name, or ``caused_by`` of several."""
     if match := _CAUSED_BY.fullmatch(text.strip()):
         return caused_by(*(_named(name.strip()) for name in match[1].split(",")))
     return _named(text)
 
 
 def _key(value: Any) -> Any:
-    """Take a name with a dot for that of a callable, and others for names of parameters."""
+    """Return a callable for a name with a dot or colon, else the names of parameters."""
     if not isinstance(value, str) or "." in value or ":" in value:
         return _callable(value)
     names = tuple(name.strip() for name in value.split(",")) if value.strip() else ()
@@ -102,7 +102,7 @@ def _key(value: Any) -> Any:
 
 
 def _handlers(value: Any) -> Any:
-    """Take one name for that of a callable; of several, those without a dot that are no built-ins for methods'."""
+    """Return a callable for one name; of several names, identifiers that are no built-ins stay names of methods."""
     if not isinstance(value, str) or "," not in value:
         return _callable(value)
     names = [name.strip() for name in value.split(",")]
@@ -131,7 +131,7 @@ _TYPES: Mapping[str, Any] = {
 
 
 def _named(name: str) -> Any:
-    """Find what a qualified name stands for, and import its module; a built-in needs none."""
+    """Return the object of a qualified name, after importing its module; a built-in needs no module."""
     if name.isidentifier():
         if hasattr(builtins, name):
             return getattr(builtins, name)
@@ -141,7 +141,7 @@ def _named(name: str) -> Any:
     except AttributeError:
         raise _unknown(name, "does not exist", _neighbours(name)) from None
     except BaseException as error:
-        # A module that is imported may raise anything, and may end the program: sys.exit() in a script.
+        # An imported module may raise anything, even SystemExit, as a script does with sys.exit().
         if ends_the_caller(error):
             raise
         raise _unknown(name, f"cannot be imported ({told(error)})", []) from None
@@ -158,7 +158,7 @@ def _neighbours(name: str) -> list[str]:
 
 def _unknown(name: str, problem: str, nearest: list[str]) -> PydanticCustomError:
     hint = f"; did you mean {escaped(nearest[0])}?" if nearest else ""
-    name = brief(escaped(name))  # pydantic takes no surrogates, which stand for bytes that are no text
+    name = brief(escaped(name))  # pydantic rejects surrogates, which stand for undecodable bytes
     return PydanticCustomError(
         _PROBLEM, "names {name}, which {problem}{hint}", {"name": name, "problem": problem, "hint": hint}
     )

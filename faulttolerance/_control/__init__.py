@@ -1,1 +1,1 @@
-"""What an operator changes: configuration, exemption, what holds for the process."""
+"""The operations of an operator: configuration, exemption, and settings of the process."""

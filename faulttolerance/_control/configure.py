@@ -1,4 +1,4 @@
-"""Running it: configuration, inspection, exemption."""
+"""The public functions for operation: configuration, inspection, exemption."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ F = TypeVar("F")
 
 
 class GuardedMethod:
-    """One guarded method of one concrete class, or one ``Guard``: what ``guards`` lists."""
+    """One guarded method of one concrete class, or one ``Guard``, as ``guards`` lists it."""
 
     __slots__ = ("_cls", "_effective", "_resolver")
 
@@ -58,12 +58,12 @@ class GuardedMethod:
 
     @property
     def method(self) -> Callable[..., Any]:
-        """The guarded function, as the application sees it; the ``Guard`` itself where there is none."""
+        """The guarded function, as the application sees it; the ``Guard`` itself if it has no function."""
         return self._resolver.guarded  # type: ignore[no-any-return]
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """The effective policies that are in force, in the order in which they nest, outermost first."""
+        """The effective policies in force, in nesting order, outermost first."""
         return tuple(self._effective.policies.values())
 
     @property
@@ -88,33 +88,33 @@ class GuardedMethod:
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that are the same wherever the same values are in force; see ``fingerprint()``."""
+        """16 hexadecimal digits that are equal wherever the same values are in force; see ``fingerprint()``."""
         return fingerprint_of(self._effective)
 
     @property
     def conditions(self) -> Mapping[str, str]:
-        """How each policy that remembers something stands now: ``{"Bulkhead": "3 of 10 running", ...}``."""
+        """The current condition of each policy that has state: ``{"Bulkhead": "3 of 10 running", ...}``."""
         return {kind.annotation: condition.in_full for kind, condition in self._conditions().items()}
 
     @property
     def impaired(self) -> tuple[str, ...]:
-        """The annotations of the policies that refuse calls now, or let them wait: what ``health`` has reasons for."""
+        """The annotations of policies that now refuse calls or make them wait: the reasons that ``health`` reports."""
         return tuple(kind.annotation for kind, condition in self._conditions().items() if condition.is_impaired)
 
     @property
     def counts(self) -> Mapping[Series, int]:
-        """The value of each series of the method now: ``{("ft.retry.retries.total", ()): 3, ...}``."""
+        """The current value of each series of the method: ``{("ft.retry.retries.total", ()): 3, ...}``."""
         state = self._resolver.state(self._cls)
         return state.counts() if state is not None else {}
 
     @property
     def partitions(self) -> int:
-        """How many keys have a state of their own under ``@partition_by``."""
+        """The number of keys with a state of their own under ``@partition_by``."""
         state = self._resolver.state(self._cls)
         return len(state.partitions or ()) if state is not None else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Give what holds as values that JSON takes, in the form of ``explain(...).as_dict()``."""
+        """Return the values in force, ready for JSON, in the form of ``explain(...).as_dict()``."""
         return dict_of(self._effective, self._conditions())
 
     def _conditions(self) -> Mapping[type[Policy], Condition]:
@@ -125,10 +125,10 @@ class GuardedMethod:
 
 
 def guards(name: str | None = None) -> Iterator[GuardedMethod]:
-    """Return every guarded method that lives, once for each class that has it.
+    """Return every live guarded method, once for each class that has it.
 
     Args:
-        name: That of those that are meant; by default all are. The others are not looked at then.
+        name: The name of the wanted guards, by default of all guards. The other guards are not resolved then.
     """
     registry.meet_strangers()
     for resolver, cls, effective in every_effective(name):
@@ -150,34 +150,36 @@ def configure(
     tracing: Literal["events", "spans", "off"] | bool | None = None,
     fleet: Fleet | Literal["unchanged"] | None = "unchanged",
 ) -> list[Change]:
-    """Set what holds for the whole process; what is not given stays as it is.
+    """Set the configuration of the whole process; an omitted argument changes nothing.
 
-    Everything is read and checked before anything changes: an error leaves all as it was. Calls in flight finish under
-    the values with which they began; breakers, permits and rate windows keep their state.
+    Everything is read and checked before anything changes: after an error the process is as before. Calls in flight
+    finish with the values with which they started; breakers, permits and rate windows keep their state.
 
     Args:
         properties: Configuration keys and values; they win over every other source.
         files: Configuration files to read, by suffix: ``.properties``, ``.toml``, ``.yaml``, ``.json``, ``.env``. A
-            relative one is looked for in the directory in which the process works now, also by later reloads.
+            relative path refers to the current working directory at this call, also in later reloads.
         sources: Settings sources of pydantic-settings, or other callables that return a mapping of keys to values.
-        max_threads: The most threads that offloaded calls may use at once; no limit unless given.
-        interruptible_modules: Installed modules in whose code time-outs interrupt as in the application's own (rule
-            R2a): modules that compute, and take nothing that has to be given back; one name, or several.
-        uninterruptible_modules: Modules of the application in whose code, and in what that calls, no time-out
-            interrupts; one name, or several.
+        max_threads: The maximum number of threads that offloaded calls use at once; unlimited by default.
+        interruptible_modules: Installed modules in whose code time-outs interrupt as in the application's own code
+            (rule R2a): modules that compute, and acquire nothing that must be released; one name, or several.
+        uninterruptible_modules: Modules of the application that no time-out interrupts, neither in their code nor in
+            code that they call; one name, or several.
         interrupt_signal: The signal that interrupts blocking calls of the main thread instead of ``SIGURG``.
-        prometheus_registry: Where Prometheus metrics are shown: a ``CollectorRegistry``; ``"auto"``, as in the
-            beginning, for the global one if the application imports ``prometheus_client``; ``None`` for nowhere.
-        meter_provider: Where OpenTelemetry's are shown: a ``MeterProvider``; ``"auto"``, as in the beginning, for the
-            global one, whenever the application sets it; ``None`` for nowhere.
-        tracing: What OpenTelemetry hears (rule O1): ``"events"``, as in the beginning, for retries, time-outs and the
-            like on the current span; ``"spans"`` for a child span for each attempt besides; ``"off"`` for nothing. The
-            environment variable ``FAULTTOLERANCE_TRACING`` says the same. ``True`` is the first, ``False`` the last.
-        fleet: Where processes share what is ``@fleet_wide``: ``RedisFleet(...)``, or ``testing.MemoryFleet`` in tests;
-            ``None``, as in the beginning: each process decides alone.
+        prometheus_registry: The registry that exports Prometheus metrics: a ``CollectorRegistry``; ``"auto"``, the
+            initial value, for the global registry if the application imports ``prometheus_client``; ``None`` for no
+            export.
+        meter_provider: The provider that exports OpenTelemetry metrics: a ``MeterProvider``; ``"auto"``, the initial
+            value, for the global provider, whenever the application sets it; ``None`` for no export.
+        tracing: The traces for OpenTelemetry (rule O1): ``"events"``, the initial value, for retries, time-outs and
+            similar events on the current span; ``"spans"`` for a child span of each attempt in addition; ``"off"`` for
+            nothing. The environment variable ``FAULTTOLERANCE_TRACING`` takes the same values. ``True`` means
+            ``"events"``, ``False`` means ``"off"``.
+        fleet: The fleet in which processes share what is ``@fleet_wide``: ``RedisFleet(...)``, or
+            ``testing.MemoryFleet`` in tests; ``None``, the initial value: each process decides alone.
 
     Returns:
-        What changed, value by value, for the guards that were in use.
+        The changes, value by value, of the guards that were in use.
 
     Raises:
         FaultToleranceDefinitionException: With everything that is wrong.
@@ -201,29 +203,29 @@ def configure(
     made_spans = telemetry.makes_spans
     process.follow()
     if telemetry.makes_spans != made_spans:
-        transaction.replan()  # a span is made around the body, where it is asked for
+        transaction.replan()  # spans are created around the body, so the plans depend on the mode
     return changes
 
 
 def reload() -> list[Change]:
-    """Read every source again and apply what it says, all or nothing.
+    """Read every source again and apply all changes or none.
 
-    ``health`` shows when it was and how it ended.
+    ``health`` shows the time and the outcome of the last reload.
 
     Returns:
-        What changed, value by value, for the guards that were in use.
+        The changes, value by value, of the guards that were in use.
 
     Raises:
-        FaultToleranceDefinitionException: With everything that is wrong; then nothing has changed.
+        FaultToleranceDefinitionException: With everything that is wrong; nothing has changed then.
     """
-    is_told = logger().isEnabledFor(INFO)  # it takes a look at every guard
+    is_told = logger().isEnabledFor(INFO)  # the fingerprint reads every guard
     before = fingerprint() if is_told else ""
     try:
         changes = transaction.reconfigure(settings.prepare)
     except BaseException as error:
-        # No words and no values: they may hold secrets, and anybody may read what a readiness probe answers.
+        # Only keys, no messages and values: these may contain secrets, and anybody may read a readiness probe.
         faults = getattr(error, "faults", ())
-        keys = (fault.where for fault in faults if not {*"(<"} & {*fault.where})  # and not the repr of a source
+        keys = (fault.where for fault in faults if not {*"(<"} & {*fault.where})  # skips the repr of a source
         last_reload.ended(brief(", ".join(keys)) or type(error).__qualname__)
         raise
     last_reload.ended()
@@ -235,13 +237,13 @@ def reload() -> list[Change]:
 def reload_on(signum: int) -> None:
     """Call ``reload`` whenever the process gets the signal *signum*, as in ``reload_on(signal.SIGHUP)``.
 
-    A reload that fails is logged at ERROR, with all that is wrong, and everything stays as it was; one that succeeds is
-    logged at INFO. It is done on a thread of its own, so the signal may interrupt anything, a reload or a first call
-    included; signals that come while one is about to begin are served by that one. A handler that the application had
-    for the signal is replaced.
+    A failed reload is logged at ERROR, with everything that is wrong, and changes nothing; a successful reload is
+    logged at INFO. Each reload runs on a thread of its own, so the signal may interrupt anything, even a reload or a
+    first call. Signals that arrive while a reload is about to start are served by that reload. An existing handler of
+    the application for the signal is replaced.
 
-    On another thread than the main one, where Python installs no handler, it does nothing, and says so once in the log:
-    a test client runs the start of a service there.
+    Python installs signal handlers on the main thread only. On another thread, where a test client runs the start of a
+    service, the function does nothing and logs this once.
 
     Raises:
         FaultToleranceDefinitionException: If no handler can be installed for the signal, or it interrupts calls.
@@ -259,7 +261,7 @@ def reload_on(signum: int) -> None:
 
 
 _left_out: set[int] = set()
-"""Signals for which no handler could be installed, as was said once."""
+"""Signals for which no handler could be installed, and which the log has named once."""
 
 
 def _reload_and_tell(name: str) -> None:
@@ -267,18 +269,18 @@ def _reload_and_tell(name: str) -> None:
         changes = reload()
     except FaultToleranceDefinitionException as error:
         log(ERROR, "%s: nothing is reloaded, all stays as it was: %s", name, error)
-    except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
+    except BaseException as error:  # noqa: BLE001  # no other code on this thread handles it
         log(ERROR, "%s: nothing is reloaded, all stays as it was", name, error=error)
     else:
         log(INFO, "%s: reloaded: %s", name, "; ".join(map(str, changes)) or "no value has changed")
 
 
 def validate() -> list[Unused]:
-    """Resolve every guard, and report everything that is wrong at once.
+    """Resolve every guard, and report all errors at once.
 
     Returns:
-        What is not wrong but useless, each with the nearest that is known: configuration keys that nothing uses, and
-        names of circuits that are listened to and that no guard has.
+        The useless names, each with the most similar known name: configuration keys that nothing uses, and names of
+        circuits that have listeners but no guard.
 
     Raises:
         FaultToleranceDefinitionException: With every fault of every guard and every key.
@@ -299,10 +301,10 @@ def validate() -> list[Unused]:
 
 
 def _unheard(guarded: Iterable[EffectivePolicies]) -> Iterator[Unused]:
-    """Find every name of a circuit breaker that is listened to in vain."""
+    """Yield every name of a circuit breaker that has listeners but no guard."""
     known: set[str] = set()
     for effective in guarded:
-        policies = {type(value.policy): value.policy for value in effective.values}  # also one that is switched off
+        policies = {type(value.policy): value.policy for value in effective.values}  # even if switched off
         if CircuitBreaker in policies:
             known |= {effective.name, alias_in(policies)}
     for name in awaited_names():
@@ -311,7 +313,7 @@ def _unheard(guarded: Iterable[EffectivePolicies]) -> Iterator[Unused]:
 
 
 def unguarded(function: F) -> F:
-    """Exempt a method from what class-level decorators cover.
+    """Exempt a method from the decorators of its class.
 
     >>> @unguarded
     ... def close(self): ...
@@ -321,16 +323,16 @@ def unguarded(function: F) -> F:
 
 
 def veto_retries(ask: Ask) -> Callable[[], object]:
-    """Let *ask* forbid further attempts of any guard, as where a transaction is open that a retry would not begin anew.
+    """Register *ask*, which can forbid further attempts of any guard.
 
-    It is called where an attempt has failed and another one is about to follow, once all limits of ``@retry`` allow
-    that, before the delay, and in the context of the call. Where it gives a reason, the failure comes out at once, or
-    goes to the fallback, with the note "no more, because" and that reason, which ``GaveUp.reason`` is, too. One that
-    raises, or gives something else than text or ``None``, is logged once, and forbids nothing. Hedges are not asked
-    about.
+    For example, it forbids them inside an open transaction that a retry cannot restart. *ask* is called after a failed
+    attempt if all limits of ``@retry`` allow another attempt, before the delay and in the context of the call. If it
+    returns a reason, the failure is raised at once, or goes to the fallback, with a note "no more, because" and the
+    reason; ``GaveUp.reason`` contains the same text. If it raises, or returns something other than text or ``None``,
+    this is logged once, and forbids nothing. Hedges do not call it.
 
     Returns:
-        What undoes it: *ask* is not called any more. ``testing.reset()`` leaves it in force.
+        A function that removes *ask* again. ``testing.reset()`` does not remove it.
 
     Raises:
         FaultToleranceDefinitionException: If *ask* cannot be called, or is a coroutine function.
@@ -343,7 +345,7 @@ def veto_retries(ask: Ask) -> Callable[[], object]:
 
 
 def forget_state() -> None:
-    """Forget circuits, permits, windows and counts; what was configured stays in force."""
+    """Remove circuits, permits, windows and counts; the configuration stays in force."""
     before = settings.state
     transaction.forget()
     transaction.restore(before)
@@ -352,7 +354,7 @@ def forget_state() -> None:
 
 
 def reset() -> None:
-    """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
+    """Remove all runtime state, the configuration from ``configure``, and listeners; declarations stay."""
     from .._deadline.threads import application, main_thread
     from .._execution.pool import pool
 
@@ -372,7 +374,7 @@ def reset() -> None:
 
 @contextmanager
 def configured(properties: Mapping[str, Any]) -> Iterator[None]:
-    """Apply *properties* within the block, the global switches included."""
+    """Apply *properties* within the block, including the global switches."""
     before = settings.state
     merged = {**before.inputs.properties, **properties}
     transaction.reconfigure(partial(settings.prepare, properties=merged), renews_switches=True)
@@ -383,6 +385,6 @@ def configured(properties: Mapping[str, Any]) -> Iterator[None]:
 
 
 def follow_declarations() -> None:
-    """Let guards that were called before follow what is declared now: a class was decorated late, or no longer is."""
+    """Plan the guards that were called before again: a class may have been decorated late, or lost its decorators."""
     if any(resolver.resolved() for resolver in registry.resolvers()):
         transaction.replan()

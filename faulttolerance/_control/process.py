@@ -1,6 +1,6 @@
-"""What ``configure`` sets beside the values of policies: what holds for the whole process."""
+"""The arguments of ``configure`` that concern the whole process and not the values of policies."""
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Process(NamedTuple):
     """Those of extensions, by their names."""
 
     def faults(self) -> list[Fault]:
-        """Tell everything that is wrong; after that, no step fails."""
+        """Return all faults of the arguments; without any, no later step fails."""
         faults = [
             Fault(f"configure({name})", f"is {shown(value)}", value, allowed)
             for name, (accepts, allowed) in _ALLOWED.items()
@@ -41,7 +41,7 @@ class Process(NamedTuple):
         return faults
 
     def put(self, swap: Swap) -> None:
-        """Let it hold, together with the other stores of *swap*."""
+        """Store the arguments, together with the other stores of *swap*."""
         if self.max_threads is not None:
             from .._execution.pool import pool
 
@@ -57,7 +57,7 @@ class Process(NamedTuple):
             put_interrupt_signal(self.interrupt_signal, swap)
 
     def follow(self) -> None:
-        """Act on the values that hold, which may be others by now."""
+        """Apply the values in force, which another thread may have changed since."""
         if self.max_threads is not None:
             from .._execution.pool import pool
 
@@ -88,19 +88,19 @@ def _is_signal(chosen: Any) -> bool:
 
 
 def _tracing_mode(chosen: Any) -> str | None:
-    """Give the word for what is chosen; ``None`` where it is none."""
+    """Return the name of the chosen tracing mode; ``None`` if *chosen* is no mode."""
     if type(chosen) is bool:
         return EVENTS if chosen else OFF
     return chosen if isinstance(chosen, str) and chosen in (EVENTS, SPANS, OFF) else None
 
 
 def _is_exporter(method: str) -> Callable[[Any], bool]:
-    """Make the check whether counts can be exported to what is chosen, which then has *method*."""
+    """Return a check that counts can be exported to an argument, by its attribute *method*."""
     return lambda chosen: hasattr(chosen, method) or (isinstance(chosen, str) and chosen in ("auto", "unchanged"))
 
 
 def _names(modules: Any) -> list[str] | None:
-    """Give the modules that are named: one name is meant as a list of one, not as its letters. ``None``: no names."""
+    """Return the named modules: a text means one name, not its letters. ``None`` if *modules* are no names."""
     names = [modules] if isinstance(modules, str) else () if modules is None else modules
     if not isinstance(names, Iterable):
         return None
@@ -121,4 +121,4 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "prometheus_registry": (_is_exporter("register"), "a CollectorRegistry, 'auto' or None"),
     "meter_provider": (_is_exporter("get_meter"), "a MeterProvider, 'auto' or None"),
 }
-"""The check of each argument that is not ``None``, and the words for what passes it."""
+"""The check of each argument that is not ``None``, and the words for its allowed values."""

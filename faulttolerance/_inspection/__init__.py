@@ -1,1 +1,1 @@
-"""What holds for each guard, and how it stands."""
+"""The effective values of each guard, and its condition."""

@@ -1,4 +1,4 @@
-"""Saying what guards a function: each guard of it from the outside inward, each value and where it came from."""
+"""Explanations of guarded functions: each guard from the outside inward, each value and its source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Explanation(str):
-    """What ``explain`` says: a text, which consoles show as it is, and the same for programs by ``as_dict``."""
+    """The result of ``explain``: a text, which consoles show as it is, and values for programs by ``as_dict``."""
 
     __slots__ = ("_guards",)
 
@@ -41,12 +41,12 @@ class Explanation(str):
         return str(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the same as values that JSON takes, whether the text shows them or not.
+        """Return the explanation as values for JSON, including the values that the text omits.
 
         ``{"name": ..., "policies": [{"annotation": "Retry", "enabled": True, "declared_on": ..., "parameters":
         {"maxRetries": {"value": 2, "source": "decorator", "default": 3, "variable": ...}, ...}}, ...], "wrong": []}``,
-        in the order in which policies nest; ``"now"`` says how a policy stands that remembers something, and
-        ``"inside"`` has the next guard in the same form, where several stand above one another.
+        in the order in which policies nest. ``"now"`` describes the condition of a policy that has state, and
+        ``"inside"`` contains the next guard in the same form, if several guards wrap each other.
         """
         from copy import deepcopy
 
@@ -57,20 +57,20 @@ class Explanation(str):
 
 
 def explain(target: Any, name: str = "", *, all: bool = False, source: bool = False) -> Explanation:  # noqa: A002
-    """Say which policies hold for a guarded function, each value and where it came from.
+    """Return the policies that hold for a guarded function, with each value and its source.
 
-    What is not as by default comes first, with the environment variable that would change it. Policies that remember
-    something say how they stand now, as in ``3 of 10 running`` (rule X10).
+    Values that differ from the default come first, with the environment variable that would change them. Policies that
+    have state show their current condition, as in ``3 of 10 running`` (rule X10).
 
     Args:
-        target: A guarded function, a bound method (then of its object's class), a class together with *name*, or a
-            ``Guard``. Where several guards stand above one another, each is told of, the outermost first.
-        name: The method's name where *target* is a class.
-        all: Whether to show also the values that are as by default.
-        source: Whether to add the code that a call runs through, cut down to these policies.
+        target: A guarded function, a bound method (explained for its object's class), a class together with *name*, or
+            a ``Guard``. If several guards wrap each other, all are explained, the outermost first.
+        name: The method's name if *target* is a class.
+        all: Whether to show default values too.
+        source: Whether to add the code that a call runs through, reduced to these policies.
 
     Raises:
-        ValueError: If *target* is not guarded, or is a class and no *name* is given.
+        ValueError: If *target* is not guarded, or is a class and *name* is missing.
     """
     cls: type | None = None
     if isinstance(target, Guard):
@@ -92,13 +92,13 @@ def explain(target: Any, name: str = "", *, all: bool = False, source: bool = Fa
 
 
 def explain_alone(resolver: AnyResolver, cls: type | None, *, all: bool) -> Explanation:  # noqa: A002
-    """Explain one guard, without those that stand around it."""
+    """Explain one guard, without the guards around it."""
     part = GuardLayer(resolver, cls, False)
     return Explanation(part.text(all, False), (part.as_dict(),))
 
 
 def layers(function: Any, cls: type | None) -> Iterator[GuardLayer]:
-    """Find each guard of *function*, the outermost first: decorators of policies are one, each ``Guard`` another."""
+    """Yield each guard of *function*, outermost first: the policy decorators are one guard, each ``Guard`` another."""
     while True:
         function = unbound(function)
         if (find := finder_of(function)) is not None:
@@ -119,7 +119,7 @@ def layers(function: Any, cls: type | None) -> Iterator[GuardLayer]:
 
 
 class GuardLayer:
-    """One of the guards that stand above one another."""
+    """One of the guards that wrap each other."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class GuardLayer:
 
     @property
     def title(self) -> str:
-        """The guarded function, and the guard by which it is."""
+        """The guarded function, and the guard that guards it."""
         by_guard = self._where and self._where != self.effective.name
         return f"{self._where}, by the guard {self.effective.name}" if by_guard else self.effective.name
 
@@ -177,7 +177,7 @@ def _place(declared: Declared) -> str:
 
 
 def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str, str]) -> Iterator[str]:  # noqa: A002
-    """Show the values that are not as by default, then, if *all* are asked for, the others."""
+    """Yield the lines of values that differ from the default, then, with *all*, the lines of the others."""
     sources = value.sources
     named = parameters(value.policy)
     by_default = [one for name, one in named.items() if sources[name] == "default"]
@@ -191,7 +191,7 @@ def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str
 
 
 def _variable(parameter: Parameter, declared: Declared) -> str:
-    """Return the environment variable that reaches least else; empty where none would change the value."""
+    """Return the environment variable with the narrowest reach; empty if no variable would change the value."""
     keys, snapshot = parameter_keys(declared, parameter.name), settings.basis.snapshot
     is_obeyed = keys and (snapshot is None or snapshot.obeys_variable(keys[0]))
     return keys[0].variable if is_obeyed else ""
@@ -208,7 +208,7 @@ def _shown(value: Any) -> str:
 
 
 def dict_of(effective: EffectivePolicies, conditions: Mapping[type[Policy], Condition] | None = None) -> dict[str, Any]:
-    """Give what holds for one guard as values that JSON takes, and how it stands where *conditions* say so."""
+    """Return the values of one guard, ready for JSON, and its condition if there are *conditions*."""
     now = {kind: {"now": condition.in_full} for kind, condition in (conditions or {}).items()}
     return {
         "name": effective.name,

@@ -1,4 +1,4 @@
-"""Whether calls get through, read from what the guards remember, for readiness probes (rule Y5)."""
+"""Whether calls get through, read from the state of the guards, for readiness probes (rule Y5)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _looked_for: set[str] = set()
 
 
 class LastReload:
-    """When the configuration was last reloaded, and how that ended."""
+    """The time and the outcome of the last reload of the configuration."""
 
     def __init__(self) -> None:
         self.outcome = ("", "")
-        """As in ``succeeded at 2026-11-24T01:00:00+00:00``, and what is wrong; both are empty where there was none."""
+        """The outcome, as in ``succeeded at 2026-11-24T01:00:00+00:00``, and the problem; empty before any reload."""
 
     def ended(self, problem: str = "") -> None:
-        """Record that a reload ended now, and because of which problem it failed, if it did."""
+        """Record that a reload ended now; *problem* is the reason if it failed."""
         from datetime import UTC, datetime
 
         words = f"{'failed' if problem else 'succeeded'} at {datetime.now(UTC).isoformat(timespec='seconds')}"
@@ -41,13 +41,13 @@ last_reload = LastReload()
 
 
 class Health(Record):
-    """What ``health`` found.
+    """The result of ``health``.
 
     Args:
         status: ``"up"``, ``"degraded"`` or ``"down"``.
-        reasons: What is wrong, one sentence for each strategy that refuses calls or lets them wait.
-        reload: How the last ``reload`` ended and when, as ``"succeeded at 2026-11-24T01:00:00+00:00"``; empty where
-            there was none.
+        reasons: The problems, one sentence for each strategy that refuses calls or makes them wait.
+        reload: The outcome and the time of the last ``reload``, as ``"succeeded at 2026-11-24T01:00:00+00:00"``; empty
+            if there was none.
     """
 
     status: Status
@@ -55,15 +55,15 @@ class Health(Record):
     reload: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what an end point may answer as JSON; ``reload`` is there once there was one."""
+        """Return the values that an end point can answer as JSON; ``reload`` appears after the first reload."""
         reload = {"reload": self.reload} if self.reload else {}
         return {"status": self.status, "reasons": list(self.reasons), **reload}
 
 
 def health(critical: Iterable[str] | str = ()) -> Health:
-    """Tell whether what this process calls can be reached, by what its guards have learnt.
+    """Return whether the services that this process calls can be reached, as far as its guards know.
 
-    It reads counts and states: nothing is called, and no lock is held for long.
+    It reads counts and states: it calls no service, and holds no lock for long.
 
     Args:
         critical: Patterns of names, as in ``"acme.payments.*"``, of guards without which the service cannot do its
@@ -71,10 +71,10 @@ def health(critical: Iterable[str] | str = ()) -> Health:
 
     Returns:
         ``status`` is ``"down"`` if the circuit of a guard that matches *critical* is open; ``"degraded"`` if a circuit
-        is open, half-open or forced, a throttle refuses, a bulkhead is full, a rate limit used up or a retry budget
-        spent, or where a fleet is lost or missing or the last reload failed; else ``"up"``.
-        ``reasons`` say which. Let readiness be ``status != "down"``; whether a process is alive has nothing to do with
-        it: nobody is helped by restarting what waits for another service.
+        is open, half-open or forced, a throttle refuses, a bulkhead is full, a rate limit is used up, a retry budget is
+        spent, a fleet is lost or missing, or the last reload failed; else ``"up"``. ``reasons`` names the causes. A
+        readiness probe should answer ``status != "down"``. A liveness probe should not use it: restarting a process
+        that waits for another service helps nobody.
 
     Raises:
         FaultToleranceDefinitionException: If *critical* is not made of texts.
@@ -103,7 +103,7 @@ def health(critical: Iterable[str] | str = ()) -> Health:
 
 
 def _tell_of_strangers(patterns: tuple[str, ...]) -> None:
-    """Log, once, a pattern that no guard matches: it is misspelt, or its guard is not made yet."""
+    """Log once each pattern that no guard matches: it is misspelt, or its guard does not exist yet."""
     for pattern in set(patterns) - _looked_for:
         _looked_for.add(pattern)
         names = (resolver.name_for(cls) for resolver in resolvers() for cls in resolver.classes())

@@ -3,7 +3,7 @@
 >>> from faulttolerance.web import asgi_app
 >>> status = asgi_app(critical="acme.payments*", title="Shop")
 
-That is an ASGI application, to be mounted under any prefix or served alone; ``wsgi_app`` makes the same for WSGI.
+This is an ASGI application. Mount it under any prefix, or serve it alone. ``wsgi_app`` returns the same for WSGI.
 """
 
 from __future__ import annotations

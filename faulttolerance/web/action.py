@@ -1,4 +1,4 @@
-"""Who may act on a circuit, and what is done: the only code here that changes anything."""
+"""The actions on circuits and the checks before them: the only code of the page that changes anything."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ ACTIONS: Final[Mapping[str, Callable[[str], None]]] = {
     "force-open": circuit_breakers.force_open,
     "force-closed": circuit_breakers.force_closed,
 }
-"""What an administrator may do to the circuit of a guard, by the last part of the path."""
+"""The actions that an administrator can apply to the circuit of a guard, by the last part of the path."""
 
 COOKIE: Final = "faulttolerance_csrf"
 PROGRAM: Final = "x-requested-by"
-"""The header by which a program says that it is one: no page elsewhere can make a browser send it."""
+"""The header by which a request states that a program sent it: no page of another origin can make a browser send it."""
 
 _NONCE = re.compile(r"[0-9a-f]{32}")
 
 
 def this_process() -> str:
-    """Give what tells this process from the other ones of the service."""
+    """Return a text that distinguishes this process from the other processes of the service."""
     return reading.name_of(reading.process())
 
 
 def nonce_of(request: Request) -> str:
-    """Give what the browser keeps in a cookie; empty where it keeps none, or not ours."""
+    """Return the nonce in the browser's cookie; empty if there is no cookie or its value is not a nonce."""
     kept = request.cookies.get(COOKIE, "")
     return kept if _NONCE.fullmatch(kept) else ""
 
 
 def token(secret: bytes, nonce: str) -> str:
-    """Give what a form carries: only this process can make it, and only for the browser that keeps *nonce*."""
+    """Return the token of a form: only this process can create it, and only for the browser that keeps *nonce*."""
     return hmac.digest(secret, f"{this_process()} {nonce}".encode(), "sha256").hex()
 
 
 def refusal(request: Request, secret: bytes) -> tuple[int, str] | None:
-    """Tell why a request to act is not even looked at, as a status and words; ``None`` if there is no reason."""
+    """Return the reason to reject *request* before ``authorize`` is called, as a status and words; ``None`` if none."""
     if not _is_from_here(request.headers):
         return 403, "this was sent by a page of another origin"
     if PROGRAM in request.headers:
@@ -62,21 +62,21 @@ def refusal(request: Request, secret: bytes) -> tuple[int, str] | None:
 
 
 def _is_from_here(headers: Mapping[str, str]) -> bool:
-    """Return whether ``Sec-Fetch-Site`` and ``Origin``, where they are sent, name this host."""
+    """Return whether ``Sec-Fetch-Site`` and ``Origin``, if the request has them, name this host."""
     site = headers.get("sec-fetch-site")
     if site is not None and site != "same-origin":
         return False
     origin = headers.get("origin")
-    # Only the host is compared: behind a proxy that speaks TLS the scheme is another one here than for the browser.
+    # Only the host is compared: behind a proxy that speaks TLS, the scheme here differs from the browser's.
     return origin is None or origin.partition("://")[2] == (headers.get("host") or None)
 
 
 def performed(request: Request, who: object) -> bool:
-    """Do what is asked, and log by whom; false where there is no such circuit any more.
+    """Apply the requested action and log who requested it; return false if the circuit no longer exists.
 
     Args:
-        request: What is asked.
-        who: What ``authorize`` gave for it: true, or who it is.
+        request: The request to act.
+        who: The result of ``authorize`` for the request: true, or the identity of the user.
     """
     try:
         ACTIONS[request.action](request.guard)
@@ -87,12 +87,12 @@ def performed(request: Request, who: object) -> bool:
 
 
 def refused(request: Request) -> None:
-    """Log that ``authorize`` said no."""
+    """Log that ``authorize`` rejected *request*."""
     log(INFO, "circuit of %s: %s was not authorised for %s", escaped(request.guard), request.action, _caller(request))
 
 
 def failed(request: Request, error: Exception) -> None:
-    """Log that ``authorize`` raised *error*: nothing is done then."""
+    """Log that ``authorize`` raised *error*: the action is not applied."""
     guard = escaped(request.guard)
     log(ERROR, "authorize failed: %s of the circuit of %s was not done", request.action, guard, error=error)
 

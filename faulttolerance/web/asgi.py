@@ -26,25 +26,27 @@ def asgi_app(
     authorize: Hook | None = None,
     title: str = "Fault tolerance",
 ) -> Application:
-    """Make an ASGI application that shows the guards of this process, to people and to programs.
+    """Return an ASGI application that shows the guards of this process, to people and to programs.
 
-    It may be mounted under any prefix, or be served alone. It reads only, unless *authorize* is given.
+    Mount the application under any prefix, or serve it alone. It only reads, unless *authorize* is set.
 
     Args:
         critical: Patterns of names of guards without which the service cannot do its work, as for ``health``:
-            ``/ready`` answers 503 while the circuit of one is open.
-        hosts: Names, or patterns as ``"*.shop.example"``, of the hosts for which it answers; others get 421. Without
-            them it answers for all, but where it is asked over loopback: there for the names of this machine alone,
-            which a proxy on the same machine seldom passes on.
-        admit: Who may look, and act if *authorize* says so: it is given each ``Request``, and something false refuses
-            with 403. By default whoever reaches the page.
-        authorize: Who may reset and force circuits. It is given the ``Request`` and returns, or lets be awaited, who
-            that is, or ``True``; something false refuses with 403. A plain function runs on a thread of the loop's
-            executor. By default nobody may, and there are no such paths.
-        title: Words for the head of the page.
+            ``/ready`` answers 503 while the circuit of such a guard is open.
+        hosts: Names of hosts, or patterns such as ``"*.shop.example"``, under which the page answers; requests for
+            other hosts get 421. Without *hosts* the page answers under every name. Over loopback it then answers only
+            under the names of this machine; a proxy on the same machine seldom passes these names on.
+        admit: A function that decides whether a user may see the page, and act if *authorize* agrees. It takes each
+            ``Request``; a false result rejects the request with 403. By default everybody who reaches the page may see
+            it.
+        authorize: A function that decides whether a user may reset and force circuits. It takes the ``Request`` and
+            returns the identity of the user, or ``True``, or an awaitable of these; a false result rejects the request
+            with 403. A plain function runs on a thread of the loop's executor. By default nobody may act, and the paths
+            of the actions do not exist.
+        title: The title in the head of the page.
 
     Raises:
-        FaultToleranceDefinitionException: If an argument is something else.
+        FaultToleranceDefinitionException: If an argument is not of the described kind.
     """
     status = Status("asgi_app", critical, hosts, admit, authorize, title)
 
@@ -59,7 +61,7 @@ def asgi_app(
             if request.method == "POST":
                 body = await _body(receive)
                 if body is None:
-                    return  # the caller has gone
+                    return  # the client has disconnected
                 if len(body) > MOST_BYTES:
                     await _send(send, await _aside(status.said, request, 413, TOO_LONG))
                     return
@@ -77,25 +79,25 @@ async def _answered(status: Status, request: Request) -> Response:
         if inspect.isawaitable(verdict[0]):
             try:
                 verdict = await verdict[0], None
-            except Exception as error:  # noqa: BLE001  # it is the application's
+            except Exception as error:  # noqa: BLE001  # errors of the application's hook
                 verdict = None, error
         step = await _aside(advanced, steps, verdict)
     return step
 
 
 async def _aside(function: Callable[..., T], *args: Any) -> T:
-    """Call *function* where it does not hold up the loop: a thousand guards take a tenth of a second to read."""
+    """Call *function* without blocking the loop: reading a thousand guards takes a tenth of a second."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return function(*args)  # another library's loop
+        return function(*args)  # the loop of another library, such as trio
     return await asyncio.to_thread(function, *args)
 
 
 def _request(scope: MutableMapping[str, Any]) -> Request:
     path, prefix = scope["path"], scope.get("root_path", "").rstrip("/")
     if prefix and (path == prefix or path.startswith(f"{prefix}/")):
-        path = path.removeprefix(prefix)  # servers and frameworks of old leave it away
+        path = path.removeprefix(prefix)  # old servers and frameworks omit the prefix from the path
     client, server = scope.get("client"), scope.get("server")
     return Request(
         scope["method"],
@@ -110,7 +112,7 @@ def _request(scope: MutableMapping[str, Any]) -> Request:
 
 
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Give the headers by name; those of one name together, as servers of WSGI do."""
+    """Return the headers by name; values of the same name are joined, as WSGI servers do."""
     headers: dict[str, str] = {}
     for name, value in ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw):
         between = "; " if name == "cookie" else ","
@@ -119,7 +121,7 @@ def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """Give what was sent, or the beginning of what is too long; ``None`` where the caller left."""
+    """Return the body, or only the beginning of a body that is too long; ``None`` if the client disconnected."""
     body = b""
     while len(body) <= MOST_BYTES:
         message = await receive()
@@ -138,7 +140,7 @@ async def _send(send: Send, response: Response) -> None:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """Answer a server that asks whether the application is ready to begin, and to end: it has nothing to do."""
+    """Answer the lifespan messages of the server: there is nothing to start or stop."""
     while True:
         kind = (await receive())["type"]
         await send({"type": f"{kind}.complete"})

@@ -1,6 +1,6 @@
-"""What is asked and what is answered, whichever server stands between."""
+"""The request and the response of the page, independent of the server."""
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import json
 from collections.abc import Mapping
@@ -20,23 +20,24 @@ _SAFE = (
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
 )
-"""Headers of every answer: nothing is loaded from elsewhere, and nothing elsewhere shows or reads it."""
+"""The headers of every response: it loads nothing from other origins, and no other origin shows or reads it."""
 
 
 class Request(NamedTuple):
-    """What is asked; the application's ``authorize`` is given one, to decide by.
+    """A request to the page; the application's ``admit`` and ``authorize`` decide by it.
 
     Args:
-        method: As in ``"POST"``.
+        method: The HTTP method, such as ``"POST"``.
         path: The path within the status application, decoded.
-        headers: By names in small letters; what came under one name several times, together.
-        query: What stands behind the question mark, as it came.
-        body: What was sent; empty but for ``POST``.
-        client: The address of the caller, as the server tells it: a proxy's where there is one. Empty if unknown.
-        server: The address at which it arrived, as a server of ASGI tells it; empty if unknown.
+        headers: The headers by lower-case name; the values of a name that came several times are joined.
+        query: The text after the question mark, as it came.
+        body: The body; empty except for ``POST``.
+        client: The address of the client as the server reports it: the address of the proxy if there is one. Empty if
+            unknown.
+        server: The address at which the request arrived, as an ASGI server reports it; empty if unknown.
         scheme: ``"http"`` or ``"https"``.
-        native: The ``scope`` of ASGI, or the ``environ`` of WSGI, where sessions and users are to be found.
-        guard: The name of the guard that is to be acted on.
+        native: The ``scope`` of ASGI or the ``environ`` of WSGI, which contains sessions and users.
+        guard: The name of the guard whose circuit the request acts on.
         action: ``"reset"``, ``"force-open"`` or ``"force-closed"``.
     """
 
@@ -60,52 +61,52 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What is answered."""
+    """A response of the page."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes = b""
 
     def without_body(self) -> Self:
-        """Give what answers HEAD: the same headers, the length included."""
+        """Return the response to HEAD: the same headers, including the length."""
         return self._replace(body=b"")
 
     def unchanged(self) -> Self:
-        """Give what says to whoever has it that it holds: it is about no content."""
+        """Return the response which confirms the client's copy: status 304, and no headers about a body."""
         kept = tuple(header for header in self.headers if header[0] not in ("content-type", "content-length"))
         return self._replace(status=304, headers=kept, body=b"")
 
     def also(self, *headers: tuple[str, str]) -> Self:
-        """Give the same with more headers."""
+        """Return the same response with further headers."""
         return self._replace(headers=(*self.headers, *headers))
 
 
 def response(status: int, media: str, body: bytes, *headers: tuple[str, str]) -> Response:
-    """Make a response that nothing between keeps, unless *headers* say otherwise."""
+    """Return a response that no cache stores, unless *headers* allow it."""
     caching = () if any(name == "cache-control" for name, _ in headers) else (("cache-control", "no-store"),)
     length = ("content-length", str(len(body)))
     return Response(status, (("content-type", media), length, *caching, *headers, *_SAFE), body)
 
 
 def as_json(status: int, told: Mapping[str, Any]) -> Response:
-    """Answer a program. Keys and values are ASCII, with escapes, so that no name can spoil it."""
+    """Return a response for a program. Keys and values are ASCII with escapes, so no name can break the JSON."""
     return response(status, "application/json", f"{json.dumps(told, indent=2)}\n".encode(), ("vary", "accept"))
 
 
 def as_html(status: int, page: str) -> Response:
-    """Answer a person."""
+    """Return a response for a person."""
     return response(status, "text/html; charset=utf-8", page.encode(), ("vary", "accept"))
 
 
 def redirect(status: int, location: str) -> Response:
-    """Send a browser elsewhere: *location* is relative, so that proxies may have put it anywhere."""
+    """Return a redirection to *location*, a relative link: a proxy may serve the page under any prefix."""
     return response(status, "text/plain; charset=utf-8", b"", ("location", location))
 
 
 def form_for(request: Request) -> Form | None:
-    """Choose what to answer with by the header Accept; ``None`` where neither would be taken.
+    """Return the form of the response by the header Accept; ``None`` if the client accepts neither form.
 
-    JSON is for whoever has no preference, as programs do.
+    Without a preference, as from most programs, the form is JSON.
     """
     accepted = _accepted(request.headers.get("accept", ""))
     program, person = (_quality(media, accepted) for media in ("application/json", "text/html"))
@@ -115,7 +116,7 @@ def form_for(request: Request) -> Form | None:
 
 
 def _accepted(header: str) -> dict[str, float]:
-    """Read the header Accept: the quality of each range of media."""
+    """Parse the header Accept into the quality of each media range."""
     found: dict[str, float] = {}
     for part in header.split(","):
         media, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -129,6 +130,6 @@ def _accepted(header: str) -> dict[str, float]:
 
 
 def _quality(media: str, accepted: Mapping[str, float]) -> float:
-    """Give that of the range which fits most closely."""
+    """Return the quality of the most specific range that matches."""
     ranges = (media, f"{media.partition('/')[0]}/*", "*/*")
     return next((accepted[one] for one in ranges if one in accepted), 0.0)

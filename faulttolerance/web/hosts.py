@@ -1,4 +1,4 @@
-"""For which hosts the page answers: a browser is led here under another name by whoever owns that name."""
+"""The hosts for which the page answers: the owner of another name could lead a browser here under that name."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .exchange import Request
 
 
 def is_known(request: Request, patterns: Collection[str]) -> bool:
-    """Return whether *request* names a host of *patterns*, or on loopback this machine.
+    """Return whether *request* names a host of *patterns* or, over loopback, this machine.
 
-    Without *patterns* every host is known, but on loopback.
+    Without *patterns* every host is known, except over loopback.
     """
     name = _name_in(request.headers.get("host", ""))
-    # The client is whoever a proxy says; the address of the server is the socket's.
+    # A proxy chooses the client's address; the server's address is the address of the socket.
     on_loopback = _is_loopback(request.server or request.client)
     if not patterns and not on_loopback:
         return True
@@ -31,7 +31,7 @@ def _name_in(host: str) -> str:
 
 
 def _is_loopback(name: str) -> bool:
-    """Return whether *name* is an address of loopback, or a name that nobody can give to another machine."""
+    """Return whether *name* is a loopback address, or a name that can never belong to another machine."""
     try:
         address = ip_address(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""HTML from elements: the one place where text becomes part of a page, and is escaped."""
+"""HTML elements: the only place where text becomes part of a page and is escaped."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _VOID = frozenset({"input", "link", "meta"})
 
 
 class Markup(str):
-    """HTML in which nothing is left to escape; every other text is taken for words."""
+    """HTML that is already escaped; every other text is escaped as words."""
 
     __slots__ = ()
 
 
 def element(tag: str, *children: Child, **attributes: str | int | bool | None) -> Markup:
-    """Make an element.
+    """Return an element.
 
     Args:
-        tag: Its name.
-        *children: What is in it: elements, words, several of them, or nothing for ``None``.
-        **attributes: ``class_`` and ``for_`` for the names that Python has taken, ``data_x`` for ``data-x``; ``True``
-            for one without a value, ``None`` or ``False`` for none.
+        tag: The name of the tag.
+        *children: The contents: elements, words, iterables of these, or ``None`` for nothing.
+        **attributes: The attributes: ``class_`` and ``for_`` for names that Python reserves, ``data_x`` for ``data-x``;
+            ``True`` for an attribute without a value, ``None`` or ``False`` to omit it.
     """
     told = "".join(
         f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(str(value))}"')
@@ -38,7 +38,7 @@ def element(tag: str, *children: Child, **attributes: str | int | bool | None) -
 
 
 def joined(child: Child) -> Markup:
-    """Give one or several children as HTML."""
+    """Return one child, or several, as HTML."""
     if isinstance(child, Markup):
         return child
     if child is None:
@@ -49,12 +49,12 @@ def joined(child: Child) -> Markup:
 
 
 def text(words: str) -> Markup:
-    """Give *words* as they are to be read: no markup, and escapes for what controls or turns the writing round."""
+    """Return *words* as HTML: markup, control characters and marks of the writing direction are escaped."""
     return Markup(escape(escaped(words)))
 
 
 class Row(NamedTuple):
-    """A row of a table: what it is about, and what is told of it."""
+    """A row of a table: its title and its cells."""
 
     title: Child
     cells: tuple[Child, ...]
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 def table(caption: str, columns: tuple[str, ...], rows: Iterable[Row], numbers: Container[str] = ()) -> Markup:
-    """Make a table, which a narrow window shows as cards: the roles say that it is one there, too."""
+    """Return a table. A narrow window shows it as cards; the roles keep it a table for screen readers."""
 
     def is_number(column: str) -> str | None:
         return "number" if column in numbers else None

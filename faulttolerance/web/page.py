@@ -1,4 +1,4 @@
-"""The pages for people: functions from what is told to HTML."""
+"""The pages for people: functions that turn values into HTML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .markup import Child, Markup, Row, element as e, table
 from .reading import Told, Wanted, name_of
 
 _MARKS = {"up": "\u25cf", "degraded": "\u25b2", "down": "\u2716"}
-"""A shape for each status: nobody has to tell colours apart."""
+"""A shape for each status, so that nobody needs to distinguish colours."""
 
 _SAID = {
     "up": "Calls get through.",
@@ -33,14 +33,14 @@ _FIGURES = {
 
 
 class Frame(NamedTuple):
-    """What stands around every page: its title, and the way to the first page."""
+    """The frame of every page: its title, and the relative link to the first page."""
 
     title: str
     root: str
 
 
 class Key(NamedTuple):
-    """What forms need that act on a circuit."""
+    """The values that forms need to act on a circuit."""
 
     actions: tuple[str, ...]
     process: str
@@ -48,25 +48,25 @@ class Key(NamedTuple):
 
 
 def of_guards(frame: Frame, told: Told, wanted: Wanted) -> str:
-    """Show the guards that are *wanted*, below the status of the process where that is told."""
+    """Return the page of the *wanted* guards, below the status of the process if *told* contains it."""
     head = _status(frame, told) if "status" in told else None
     return _page(frame, "", (head, _filter(told, wanted), _guards(frame, told)), told.get("process"))
 
 
 def of_health(frame: Frame, told: Told) -> str:
-    """Show the status alone."""
+    """Return the page of the status alone."""
     return _page(frame, "Health", (_back(frame), _status(frame, told)))
 
 
 def of_words(frame: Frame, status: int, words: str) -> str:
-    """Show why there is nothing to show."""
+    """Return the page of an error or a rejected request."""
     title = f"{status}: {words}"
     words_alone = e("section", e("h1", title), class_="card")
     return _page(frame, title, (_back(frame), words_alone), is_live=False)
 
 
 def of_guard(frame: Frame, told: Told, key: Key | None) -> str:
-    """Show everything of one guard, and with a *key* what may be done to its circuit."""
+    """Return the page of one guard, with the actions on its circuit if there is a *key*."""
     module, name = _split(told["name"])
     title = e("h1", e("small", module) if module else None, name, class_="name")
     alike = f"{told['alike']} guards have this name; this is the one made last." if told["alike"] > 1 else None
@@ -80,7 +80,7 @@ def of_guard(frame: Frame, told: Told, key: Key | None) -> str:
     return _page(frame, told["name"], content, told["process"])
 
 
-# What stands around
+# The frame
 
 
 def _page(frame: Frame, title: str, content: Child, process: Told | None = None, *, is_live: bool = True) -> str:
@@ -213,7 +213,7 @@ def _guard_row(frame: Frame, guard: Told) -> Row:
 
 
 def _chips(guard: Told) -> Markup:
-    """Name the policies, outermost first."""
+    """Return the list of the policies, outermost first."""
     observed = guard["observed"]
     kept = (e("li", f"{one} (observed)" if one in observed else one) for one in guard["policies"])
     off = (e("li", e("s", one), " (off)") for one in guard["disabled"])
@@ -236,7 +236,7 @@ def _severity(guard: Told, kind: str) -> str:
 
 
 def _outcomes(guard: Told) -> Markup:
-    """Show which shares of the calls failed, and got a fallback, in the last minute if there were any in it."""
+    """Return the shares of calls that failed or got a fallback, in the last minute or, if that had no calls, in all."""
     figures, recent = guard["figures"], guard["recent"]
     when = " since the start"
     if recent and recent.get("calls"):
@@ -248,7 +248,7 @@ def _outcomes(guard: Told) -> Markup:
     words = [f"{_share(part, calls)} {name}" for part, name, _ in parts if part]
     bars, end = [e("rect", width="100", height="6", class_="good")], 100.0
     for part, _, kind in parts:
-        width = max(3.0, 100 * part / calls) if part else 0.0  # few are to be seen, too
+        width = max(3.0, 100 * part / calls) if part else 0.0  # a small share stays visible
         end -= width
         if part:
             bars.append(e("rect", x=f"{end:.1f}", width=f"{width:.1f}", height="6", class_=kind))
@@ -383,7 +383,7 @@ def _counts(told: Told) -> Markup:
 
 
 def _way(frame: Frame, guard: Told) -> str:
-    """Give the link to a guard. Slashes stay: a browser and the application count the same steps back then."""
+    """Return the link to a guard. Slashes stay, so the browser and the application count the same steps back."""
     return f"{frame.root}guards/{quote(guard['name'], safe='/', errors='replace')}"
 
 
@@ -392,7 +392,7 @@ def _moment(iso: str) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Tell the module and the class from the last part of a name, which is what differs."""
+    """Separate the module and the class from the last part of a name, which distinguishes guards."""
     outer, dot, last = name.rpartition(".")
     return (f"{outer}.", last) if dot and last else ("", name)
 

@@ -1,4 +1,4 @@
-"""What the page shows, as values that JSON takes; read from what every application can ask for."""
+"""The values that the page shows, ready for JSON; read through the public functions of the library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Told = dict[str, Any]
 
 ANY = ("", "")
-"""Stands for whatever tags a series has."""
+"""The key of a figure that counts a series with any tags."""
 
 _FIGURES = {
     ("ft.invocations.total", ANY): "calls",
@@ -31,7 +31,7 @@ _FIGURES = {
     ("ft.throttle.calls.total", ("result", "refused")): "refused",
     ("ft.retry.budget.total", ("result", "exhausted")): "refused",
 }
-"""Which series, by one of its tags, goes into which figure of the table of guards."""
+"""The figure of the table of guards to which a series counts, by one of its tags."""
 
 _started = datetime.now(UTC)
 _recent = Recent()
@@ -46,17 +46,17 @@ def _begin() -> None:
     _started, _recent = datetime.now(UTC), Recent()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_begin)  # a worker begins where it is forked
+if hasattr(os, "register_at_fork"):  # does not exist on Windows
+    os.register_at_fork(after_in_child=_begin)  # the start of a forked worker is the moment of the fork
 
 
 class Wanted(NamedTuple):
-    """Which guards to list.
+    """A filter of the guards to list.
 
     Args:
-        query: What their names, or those of their policies, contain, whatever the case.
-        impaired: Whether only those that refuse calls, or let them wait.
-        limit: How many at most; ``None`` for all.
+        query: A text that the guard's name, or the name of a policy, contains; case does not matter.
+        impaired: Whether to list only guards that refuse calls or make them wait.
+        limit: The maximum number of guards; ``None`` for all.
     """
 
     query: str = ""
@@ -65,29 +65,29 @@ class Wanted(NamedTuple):
 
 
 def process() -> Told:
-    """Tell which process this is, since when, and what time it is there."""
+    """Return the identity of this process, its start and its current time."""
     started, now = (moment.isoformat(timespec="seconds") for moment in (_started, datetime.now(UTC)))
     return {"pid": os.getpid(), "host": socket.gethostname(), "started": started, "now": now}
 
 
 def name_of(process: Told) -> str:
-    """Give what tells a process from the other ones of a service, and from one that had its number before."""
+    """Return a text that identifies a process among its siblings and earlier processes with the same number."""
     return f"{process['host']}/{process['pid']}/{process['started']}"
 
 
 def readiness(critical: Iterable[str]) -> Told:
-    """Tell whether calls get through."""
+    """Return whether calls get through."""
     return health(critical).as_dict()
 
 
 def overview(critical: Iterable[str], wanted: Wanted) -> Told:
-    """Tell of the process, and of the guards that are wanted."""
+    """Return the values of the process and of the wanted guards."""
     head = {"critical": list(critical), "fingerprint": fingerprint(), "process": process()}
     return {**readiness(critical), **head, **listing(wanted)}
 
 
 def listing(wanted: Wanted) -> Told:
-    """Tell of the guards that are wanted, those in trouble first, and how many there are."""
+    """Return the wanted guards, those in trouble first, and their numbers."""
     every = [(guard, bool(guard.impaired)) for guard in guards()]
     found = [one for one in every if (one[1] or not wanted.impaired) and _matches(one[0], wanted.query.casefold())]
     found.sort(key=lambda one: (not one[1], one[0].name))
@@ -100,7 +100,7 @@ def listing(wanted: Wanted) -> Told:
 
 
 def guard_called(name: str) -> Told | None:
-    """Tell everything of a guard, of the one made last where several are called so; ``None`` where none is."""
+    """Return all values of a guard, of the newest guard if several have this *name*; ``None`` if no guard has it."""
     alike = list(guards(name))
     if not alike:
         return None
@@ -120,12 +120,12 @@ def guard_called(name: str) -> Told | None:
 
 
 def circuit(name: str) -> Told | None:
-    """Tell of the circuit breaker of a guard; ``None`` where it has gone meanwhile."""
+    """Return the values of a guard's circuit breaker; ``None`` if it no longer exists."""
     try:
         told = circuit_breakers.snapshot(name).as_dict()
     except KeyError:
         return None
-    # Moments on the clock of this process mean nothing outside of it; the guard's condition says them in words.
+    # Times of this process's clock mean nothing outside of it; the guard's condition expresses them in words.
     return {key: told[key] for key in ("state", "forced", "results", "failures", "opened", "last_failure")}
 
 
@@ -150,7 +150,7 @@ def _brief(guard: GuardedMethod) -> Told:
 
 
 def figures(counts: Mapping[tuple[str, tuple[tuple[str, str], ...]], float]) -> dict[str, float]:
-    """Add up the series of a guard; what it does not count is left out."""
+    """Return the sums of a guard's series by figure; figures without a series are omitted."""
     found: dict[str, float] = {}
     for (metric, tags), value in counts.items():
         for tag in (ANY, *tags):

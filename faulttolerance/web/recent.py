@@ -1,4 +1,4 @@
-"""What guards counted in the last minute, as far as somebody looked: nothing here runs by itself."""
+"""The figures that guards counted in the last minute, as far as the page was read: no code here runs by itself."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 WINDOW = 75.0
-"""Seconds until a look is forgotten."""
+"""The seconds after which a reading is removed."""
 SPACING = 15.0
-"""Seconds between two looks that are kept, so the oldest one is a minute old."""
+"""The seconds between two readings that are kept: the oldest reading is then about a minute old."""
 
 Figures = Mapping[str, float]
 
 
 class Recent:
-    """The figures that earlier looks found, of each guard that lives."""
+    """The figures of earlier readings, for each guard that lives."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -26,20 +26,20 @@ class Recent:
         )
 
     def since(self, guarded: Callable[..., Any], name: str, figures: Figures, now: float) -> dict[str, float] | None:
-        """Return by how much *figures* have grown, and in how many seconds; ``None`` where there was no look.
+        """Return the growth of *figures* and its duration in seconds; ``None`` if there was no earlier reading.
 
         Args:
             guarded: The guarded function, or the ``Guard``.
-            name: That of the guard: classes share functions.
-            figures: What is counted now; it is kept for later looks.
-            now: Seconds of the clock on the wall.
+            name: The name of the guard: classes share functions.
+            figures: The current figures; they are kept for later readings.
+            now: Seconds of the wall clock.
         """
         with self._lock:
             looks = self._looks.setdefault(guarded, {}).setdefault(name, deque())
-            while looks and not 0 <= now - looks[0][0] <= WINDOW:  # a clock may be set back
+            while looks and not 0 <= now - looks[0][0] <= WINDOW:  # the wall clock may be set back
                 looks.popleft()
             if looks and any(before > figures.get(key, 0) for key, before in looks[0][1].items()):
-                looks.clear()  # a test began to count anew
+                looks.clear()  # the counters were reset, as between tests
             first = looks[0] if looks else None
             if not looks or now - looks[-1][0] >= SPACING:
                 looks.append((now, figures))

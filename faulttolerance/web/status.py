@@ -1,4 +1,4 @@
-"""The table of paths: which question gets which answer. Nothing here knows a server."""
+"""The table of paths and their responses, independent of any server."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .exchange import Form, Request, Response, as_html, as_json, form_for, redir
 from .hosts import is_known
 
 Hook: TypeAlias = Callable[[Request], Any]
-"""A function of the application that decides: true, or who it is, for yes; false for no. It may be ``async def``."""
+"""A function of the application that decides: true or an identity for yes, false for no. It may be ``async def``."""
 
 
 class Question(NamedTuple):
-    """A hook, and the request about which it is asked."""
+    """A hook, and the request that it decides on."""
 
     hook: Hook
     request: Request
 
     def asked(self) -> Verdict:
-        """Return what the hook returns, or raises: a future would hold no ``StopIteration``."""
+        """Return the result of the hook, or its exception as a value: a future cannot hold a ``StopIteration``."""
         try:
             return self.hook(self.request), None
-        except Exception as error:  # noqa: BLE001  # it is the application's
+        except Exception as error:  # noqa: BLE001  # errors of the application's hook
             return None, error
 
 
@@ -38,11 +38,11 @@ Verdict: TypeAlias = tuple[object, Exception | None]
 Steps: TypeAlias = Generator[Question, Verdict, Response]
 
 MOST_BYTES = 16_384
-"""Of what is sent; forms have some hundreds."""
+"""The maximum size of a body; forms have some hundreds of bytes."""
 TOO_LONG = f"at most {MOST_BYTES} bytes are taken"
 
 _ROWS = 100
-"""How many guards the page shows at first; programs get all."""
+"""The number of guards that the page shows at first; programs get all guards."""
 
 _ASSETS = {
     "/page.css": "text/css; charset=utf-8",
@@ -50,13 +50,13 @@ _ASSETS = {
     "/icon.svg": "image/svg+xml",
 }
 _INDEX = "/index"
-"""What the path of the first page is called where something has to stand before ``.json``."""
+"""The path of the first page before ``.json``, where an empty name would not do."""
 
 _GUARDS = "/guards/"
 
 
 class Refusal(Exception):
-    """What ends an answer early: a status, words, and headers besides."""
+    """The early end of an answer: a status, words and further headers."""
 
     def __init__(self, status: int, words: str, *headers: tuple[str, str]) -> None:
         super().__init__(status, words)
@@ -66,9 +66,9 @@ class Refusal(Exception):
 
 
 class Status:
-    """What the applications for ASGI and WSGI share.
+    """The part that the ASGI and WSGI applications share.
 
-    ``answer`` is a generator, because what its questions are put to may have to be awaited.
+    ``answer`` is a generator, because an application may have to await the hook of a question.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Status:
         self._secret = secrets.token_bytes(32)
 
     def answer(self, request: Request) -> Steps:
-        """Answer *request*; each question is to be sent its verdict."""
+        """Yield each question, receive its verdict, and return the response to *request*."""
         try:
             if not is_known(request, self._hosts):
                 raise Refusal(421, "this is not served under the name in Host; hosts=... says under which")
@@ -159,7 +159,7 @@ class Status:
             name = path.removeprefix(_GUARDS)
             told = reading.guard_called(name)
             if told is not None:
-                is_explicit = False  # a guard may be called like a file
+                is_explicit = False  # the name of a guard may end in .json
             elif is_explicit:
                 told = reading.guard_called(name.removesuffix(".json"))
         if view is None and told is None:
@@ -211,13 +211,13 @@ class Status:
             return as_html(200, page.of_guard(frame, told, None))
         nonce = action.nonce_of(request) or secrets.token_hex(16)
         key = page.Key(tuple(action.ACTIONS), action.this_process(), action.token(self._secret, nonce))
-        # Without a path the cookie is for the pages beside this one, wherever a proxy shows them.
+        # Without a path the cookie belongs to the pages beside this page, under any prefix of a proxy.
         secure = "; Secure" if request.scheme == "https" else ""
         cookie = f"{action.COOKIE}={nonce}; HttpOnly; SameSite=Strict{secure}"
         return as_html(200, page.of_guard(frame, told, key)).also(("set-cookie", cookie))
 
     def said(self, request: Request, status: int, words: str) -> Response:
-        """Answer with words alone."""
+        """Return a response of words alone."""
         if form_for(request) == "html":
             return as_html(status, page.of_words(self._frame(request), status, words))
         return as_json(status, {"status": status, "error": words})
@@ -227,7 +227,7 @@ class Status:
 
 
 def advanced(steps: Steps, verdict: Verdict | None = None) -> Response | Question:
-    """Return the next question of *steps*, or the response in which they end."""
+    """Return the next question of *steps*, or the response that ends them."""
     try:
         return next(steps) if verdict is None else steps.send(verdict)
     except StopIteration as end:
@@ -241,13 +241,13 @@ def _check_method(request: Request) -> None:
 
 
 def _acted_on(path: str) -> tuple[str, str] | None:
-    """Give the guard and the action that *path* names."""
+    """Return the guard and the action that *path* names; ``None`` if it names no action."""
     name, slash, verb = path.removeprefix(_GUARDS).rpartition("/")
     return (name, verb) if path.startswith(_GUARDS) and slash and verb in action.ACTIONS else None
 
 
 def _wanted(request: Request) -> Request | None:
-    """Give *request* with what it wants to act on; ``None`` where it does not want to."""
+    """Return *request* with the guard and the action that it names; ``None`` if it is no request to act."""
     named = _acted_on(request.path) if request.method == "POST" else None
     if named is None:
         return None
@@ -266,12 +266,12 @@ def _filter(query: str, form: Form) -> reading.Wanted:
 
 
 def _root(path: str) -> str:
-    """Give the way from *path* to the first page: links are relative, so that proxies may have put it anywhere."""
+    """Return the relative link from *path* to the first page: a proxy may serve the page under any prefix."""
     return "../" * (path.count("/") - 1) or "./"
 
 
 def _with_slash(request: Request) -> str:
-    """Give the way from the prefix itself to the first page below it."""
+    """Return the relative link from the prefix itself to the first page below it."""
     prefix = request.native.get("root_path") or request.native.get("SCRIPT_NAME") or ""
     last = prefix.rpartition("/")[2]
     return f"./{quote(last, errors='replace')}/" + (f"?{request.query}" if request.query else "")
@@ -288,6 +288,6 @@ def _read(path: str) -> tuple[bytes, str]:
 def _asset(request: Request) -> Response:
     content, tag = _read(request.path)
     known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
-    # Kept, and asked about: an upgrade is seen at once.
+    # ``no-cache`` lets a browser keep its copy but revalidate it, so it sees an upgrade at once.
     answer = response(200, _ASSETS[request.path], content, ("etag", tag), ("cache-control", "no-cache"))
     return answer.unchanged() if tag in known or "*" in known else answer

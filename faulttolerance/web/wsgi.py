@@ -23,24 +23,27 @@ def wsgi_app(
     authorize: Hook | None = None,
     title: str = "Fault tolerance",
 ) -> WSGIApplication:
-    """Make a WSGI application that shows the guards of this process, to people and to programs.
+    """Return a WSGI application that shows the guards of this process, to people and to programs.
 
-    It may be mounted under any prefix, or be served alone. It reads only, unless *authorize* is given.
+    Mount the application under any prefix, or serve it alone. It only reads, unless *authorize* is set.
 
     Args:
         critical: Patterns of names of guards without which the service cannot do its work, as for ``health``:
-            ``/ready`` answers 503 while the circuit of one is open.
-        hosts: Names, or patterns as ``"*.shop.example"``, of the hosts for which it answers; others get 421. Without
-            them it answers for all, but where it is asked over loopback: there for the names of this machine alone,
-            which a proxy on the same machine seldom passes on.
-        admit: Who may look, and act if *authorize* says so: it is given each ``Request``, and something false refuses
-            with 403. By default whoever reaches the page.
-        authorize: Who may reset and force circuits. It is given the ``Request`` and returns who that is, or ``True``;
-            something false refuses with 403. By default nobody may, and there are no such paths.
-        title: Words for the head of the page.
+            ``/ready`` answers 503 while the circuit of such a guard is open.
+        hosts: Names of hosts, or patterns such as ``"*.shop.example"``, under which the page answers; requests for
+            other hosts get 421. Without *hosts* the page answers under every name. Over loopback it then answers only
+            under the names of this machine; a proxy on the same machine seldom passes these names on.
+        admit: A function that decides whether a user may see the page, and act if *authorize* agrees. It takes each
+            ``Request``; a false result rejects the request with 403. By default everybody who reaches the page may see
+            it.
+        authorize: A function that decides whether a user may reset and force circuits. It takes the ``Request`` and
+            returns the identity of the user, or ``True``; a false result rejects the request with 403. By default
+            nobody may act, and the paths of the actions do not exist.
+        title: The title in the head of the page.
 
     Raises:
-        FaultToleranceDefinitionException: If an argument is something else, or a hook would have to be awaited.
+        FaultToleranceDefinitionException: If an argument is not of the described kind, or a hook is a coroutine
+            function.
     """
     status = Status("wsgi_app", critical, hosts, admit, authorize, title)
     hooks = {"admit": admit, "authorize": authorize}

@@ -1,4 +1,4 @@
-"""``faulttolerance top``: what guards do now in one or several processes, read from what these show to Prometheus.
+"""``faulttolerance top``: the current work of guards in one or several processes, read from their Prometheus pages.
 
-A program of its own, which only the command line imports: it asks pages, and shows what changed between two of them.
+A separate program that only the command line imports: it requests the pages and shows the changes between two of them.
 """

@@ -1,4 +1,4 @@
-"""Asking the addresses, each on a thread of its own, so that none waits for another."""
+"""Requests to the addresses, each on a thread of its own, so no address waits for another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .page import Page, page_of
 from .target import PATIENCE, Target
 
 LARGEST = 64_000_000
-"""Bytes that a page may have."""
+"""The maximum size of a page in bytes."""
 
 HEADERS = {
     "Accept": "text/plain;version=0.0.4, */*;q=0.1",
@@ -30,11 +30,11 @@ HEADERS = {
 
 
 class NoPageError(Exception):
-    """An answer that is no page of metrics; its text says why."""
+    """An answer that is no page of metrics; its text states the reason."""
 
 
 def address(text: str) -> str:
-    """Complete what a user names, as in ``localhost:8000``, to an URL; ``ValueError`` where it can be none.
+    """Complete an address such as ``localhost:8000`` to a URL; raise ``ValueError`` if it cannot be a URL.
 
     >>> address(":8000"), address("https://shop.example/internal/metrics")
     ('http://localhost:8000/metrics', 'https://shop.example/internal/metrics')
@@ -55,7 +55,7 @@ def _parts(url: str) -> SplitResult | None:
 
 
 class Feed:
-    """Asks targets, and hands over what they answer."""
+    """The requests to all targets, and the queue of their answers."""
 
     def __init__(self, urls: Iterable[str]) -> None:
         self._url_of = {Target(_without_password(url)): url for url in urls}
@@ -64,18 +64,18 @@ class Feed:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every target has answered, or failed."""
+        """Whether every target has answered or failed."""
         return not any(target.is_asked and not target.trouble for target in self.targets)
 
     def ask(self) -> None:
-        """Ask each target that is not being asked."""
+        """Request the page of each target that has no request under way."""
         for target, url in self._url_of.items():
             if not target.is_asked:
                 target.ask(clock.monotonic())
                 threading.Thread(target=self._fetch, args=(target, url), name="top", daemon=True).start()
 
     def take(self) -> bool:
-        """Tell the targets what was answered since the last time, and what was not in time; true if anything was."""
+        """Pass new answers and expired waits to the targets; return whether any target changed."""
         before = [(target.last, target.trouble) for target in self.targets]
         while self._answers:
             target, page, trouble, at = self._answers.popleft()
@@ -95,18 +95,18 @@ class Feed:
             trouble = str(error)
         except ValueError:
             trouble = "no page of metrics"
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the target is lost, and the others are not
+        except Exception as error:  # noqa: BLE001 -- on any error this target is lost, but not the others
             trouble = _reason(error)
         self._answers.append((target, page, trouble, clock.monotonic()))
 
 
 def fetched(url: str) -> str:
-    """Give the text at *url*."""
+    """Return the text at *url*."""
     parts = urlsplit(url)
     request = urllib.request.Request(_without_password(url), headers=HEADERS)
     if parts.username is not None:
         user = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-        # Whoever it is redirected to is not told.
+        # The target of a redirection must not receive the password.
         request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(user).decode()}")
     end = clock.monotonic() + PATIENCE
     with _opener(parts.hostname).open(request, timeout=PATIENCE) as answer:
@@ -114,7 +114,7 @@ def fetched(url: str) -> str:
 
 
 def _opener(host: str | None) -> urllib.request.OpenerDirector:
-    """Give what opens pages of the web and nothing else, wherever it is redirected to."""
+    """Return an opener of web pages alone, also after redirections: no files, no FTP."""
     opener = urllib.request.OpenerDirector()
     is_here = host in ("localhost", "127.0.0.1", "::1")
     for handler in (

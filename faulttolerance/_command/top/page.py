@@ -1,4 +1,4 @@
-"""What stands on a page of metrics: the series of this library, by names that do not depend on the exporter."""
+"""The series of this library on a page of metrics, under names that do not depend on the exporter."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import NamedTuple, TypeAlias
 from prometheus_client.parser import text_string_to_metric_families
 
 Sample: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
-"""A metric's name and its labels."""
+"""The name of a metric, and its labels."""
 
 _OURS = re.compile(r'\{?"?ft[_.](?![\w.]*_(?:bucket|sum|count|created)\b)')
 _EXEMPLAR = re.compile(r'^([^{"\s]*(?:\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\})?\s+\S+(?:\s+[\d.e+-]+)?)\s+#\s.*')
-"""A sample with one of OpenMetrics behind it, which older parsers take for its value."""
+"""A sample with an exemplar of OpenMetrics behind it, which older parsers take for its value."""
 _ENDLESS = 1e30
-"""No count is as high; sums of what is lower stay numbers."""
+"""No count is this high, and sums of lower values stay finite."""
 _START = "process_start_time_seconds"
 _UNITS = {"total", "seconds", "nanoseconds"}
 
 
 class Page(NamedTuple):
-    """One answer of a process, or of several that answer together."""
+    """One answer of a process, or of several processes that answer together."""
 
     samples: dict[Sample, float]
     started: float | None = None
-    """When the process began, in seconds since 1970, where the page tells."""
+    """The start of the process in seconds since 1970; ``None`` if the page does not contain it."""
 
 
 def page_of(text: str) -> Page:
-    """Read *text*, in the classic format or in OpenMetrics; ``ValueError`` where it is neither."""
+    """Parse *text*, in the classic format or in OpenMetrics; raise ``ValueError`` if it is neither."""
     lines = [line for line in text.splitlines() if line and not line.isspace()]
     said = [line for line in lines if not line.startswith("#")]
     ours = [_EXEMPLAR.sub(r"\1", line) for line in said if _OURS.match(line)]
     started = [line for line in said if line.startswith(_START)]
     samples: dict[Sample, float] = {}
     start = None
-    # The first line, too: if it is none of a page of metrics, the others are not looked at.
+    # The first line is parsed too: it fails on a page that is no page of metrics. Lines of other series are skipped.
     for family in text_string_to_metric_families("\n".join([*dict.fromkeys([*said[:1], *started, *ours]), ""])):
         for name, labels, value, *_ in family.samples:
             if name == _START and not labels:
@@ -46,7 +46,7 @@ def page_of(text: str) -> Page:
 
 
 def plain_name(name: str) -> str:
-    """Spell a metric without what depends on the exporter: capital letters, dots, and units at the end.
+    """Return the name of a metric without the exporter's additions: capital letters, dots, and units at the end.
 
     >>> plain_name("ft.bulkhead.executionsRunning")
     'ft_bulkhead_executionsrunning'

@@ -1,4 +1,4 @@
-"""The program: ask, wait, draw, until somebody ends it."""
+"""The loop of ``top``: request, wait, draw, until the user ends it."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ from .target import PATIENCE, Target
 try:
     import termios
     import tty
-except ImportError:  # there is none on Windows
+except ImportError:  # Windows lacks these modules
     termios = tty = None  # type: ignore[assignment]
 
 ACROSS = 0.02
-"""Seconds from one look for answers to the next."""
+"""The seconds between two checks for answers."""
 
 REFRESH = 0.25
-"""Seconds from one drawing to the next: for how long an address is lost goes on."""
+"""The seconds between two drawings: the display of how long an address has been lost keeps counting."""
 
 SOON = 1.0
-"""Seconds to the second look, where the interval is longer: only then there are rates."""
+"""The seconds to the second request if the interval is longer: rates need two answers."""
 
 ENDS = ("q", "Q", "end")
 MOVES = {"j": 1, "\x1b[B": 1, "\x1bOB": 1, "k": -1, "\x1b[A": -1, "\x1bOA": -1, " ": 10, "\x1b[6~": 10, "\x1b[5~": -10}
-"""How many guards down each key moves: letters, arrows, pages."""
+"""The number of guards by which each key moves down: letters, arrows, pages."""
 
 Pressed = Callable[[float], str]
-"""Waits for so many seconds, or for a key that is pressed, which it gives."""
+"""Waits for the number of seconds, or until a key is pressed; returns the key, or an empty string."""
 
 
 @dataclass
 class Top:
-    """What is asked, how often, and where it is shown."""
+    """The feed, the interval of requests, and the output."""
 
     feed: Feed
     interval: float
-    """Seconds."""
+    """In seconds."""
     console: Console
     write: Callable[[str], None]
-    """Takes a line of JSON."""
+    """Writes a line of JSON."""
     as_json: bool = False
 
     def once(self) -> int:
-        """Show one table; 1 where an address did not answer, else 0."""
+        """Show one table; return 1 if an address did not answer, else 0."""
         self._look(PATIENCE)
         self._pause(min(self.interval, SOON))
         self._look(PATIENCE)
@@ -65,7 +65,7 @@ class Top:
         return 1 if any(target.trouble for target in self.feed.targets) else 0
 
     def run(self) -> None:
-        """Show a table each interval, until somebody presses q or Ctrl-C; live where that is possible."""
+        """Show a table each interval until the user presses q or Ctrl-C; live if the terminal allows it."""
         is_live = self.console.is_terminal and not self.console.is_dumb_terminal and not self.as_json
         with _ended_by_signals():
             if is_live:
@@ -100,7 +100,7 @@ class Top:
                         rows = standings(self.feed.targets)
 
     def _look(self, patience: float = SOON) -> None:
-        """Ask all, and wait for their answers; not for longer than *patience*, as one may be slow."""
+        """Request all pages and wait for the answers, at most *patience* seconds: an address may be slow."""
         self.feed.ask()
         end = clock.monotonic() + patience
         while not self.feed.is_complete and clock.monotonic() < end:
@@ -124,7 +124,7 @@ class Top:
 
 
 def as_dict(targets: Sequence[Target], rows: Sequence[Standing], now: float) -> dict[str, Any]:
-    """Give for machines what the table shows."""
+    """Return the contents of the table as values for JSON."""
     return {
         "targets": [
             {
@@ -160,7 +160,7 @@ def _sleep(seconds: float) -> str:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[Pressed]:
-    """Have keys arrive as they are pressed, and not shown; where that is not possible, there are none."""
+    """Yield a function that reads keys as they are pressed, without echo; without a terminal it reads no keys."""
     if termios is None or tty is None or not sys.stdin.isatty():
         yield _sleep
         return
@@ -180,7 +180,7 @@ def _keys() -> Iterator[Pressed]:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let what ends a process end this one as Ctrl-C does: the terminal is put in order before."""
+    """Handle SIGTERM and SIGHUP as Ctrl-C, so that the terminal is restored before the process ends."""
     ends = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
     before = [(one, signal.signal(one, signal.default_int_handler)) for one in ends]
     try:

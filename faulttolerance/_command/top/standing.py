@@ -1,4 +1,4 @@
-"""How the guards of all targets stand together, and which of them hurts most."""
+"""The condition of the guards of all targets together, ranked by how much they hurt."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .page import Sample
 from .target import Target
 
 CONFIGURATION = "ft_config_info"
-"""There is one for each process."""
+"""Each process has one sample of this metric."""
 
 Choice = tuple[str, Mapping[str, str]]
-"""A metric, and the labels that a sample of it must have."""
+"""The name of a metric, and the labels that its samples must have."""
 
 CIRCUIT = {"open": "open", "half-open": "halfOpen", "closed": "closed"}
-"""The states of a circuit, and what its counter calls them."""
+"""The states of a circuit, with their labels in its counter."""
 
 REFUSALS: Mapping[str, Choice] = {
     "circuit": ("ft_circuitbreaker_calls", {"circuitBreakerResult": "circuitBreakerOpen"}),
@@ -28,7 +28,7 @@ REFUSALS: Mapping[str, Choice] = {
     "throttle": ("ft_throttle_calls", {"result": "refused"}),
     "retry_budget": ("ft_retry_budget", {"result": "exhausted"}),
 }
-"""Who may refuse an attempt."""
+"""The policies that can refuse an attempt."""
 
 COUNTERS: Mapping[str, Choice] = {
     "calls": ("ft_invocations", {}),
@@ -44,7 +44,7 @@ COUNTERS: Mapping[str, Choice] = {
     "chaos": ("ft_chaos", {}),
     **REFUSALS,
 }
-"""What is shown as so many in a second."""
+"""The counters that are shown as rates per second."""
 
 STATES: Mapping[str, Choice] = {
     state: ("ft_circuitbreaker_state", {"state": label}) for state, label in CIRCUIT.items()
@@ -57,14 +57,14 @@ ADDED: Mapping[str, Choice] = {
     "abandoned": ("ft_timeout_abandoned", {}),
     "keys": ("ft_partitions", {}),
 }
-"""Levels of which several processes have the sum."""
+"""The levels that are added up over processes."""
 
 HIGHEST: Mapping[str, Choice] = {
     "throttle_probability": ("ft_throttle_probability", {}),
     "timeout_seconds": ("ft_timeout_limit", {}),
     "hedge_seconds": ("ft_hedge_delay", {}),
 }
-"""Levels of which the highest of several processes counts."""
+"""The levels of which the highest over processes counts."""
 
 
 NOTHING = -10_000
@@ -72,17 +72,17 @@ NOTHING = -10_000
 
 
 class Rank(IntEnum):
-    """How much a guard hurts, the worst first."""
+    """The degree to which a guard hurts, the worst first."""
 
     FAILING = 0
     """Callers get exceptions."""
     REPLACED = 1
-    """Callers get substitutes, or would not get through: a circuit is open."""
+    """Callers get substitutes, or calls would not get through: a circuit is open."""
     STRAINED = 2
-    """Attempts are refused, time out, are repeated or wait; callers do not notice more than that."""
+    """Attempts are refused, time out, are repeated or wait; callers notice only the delay."""
     WELL = 3
     IDLE = 4
-    """Nobody calls."""
+    """There are no calls."""
 
 
 class Standing(NamedTuple):
@@ -90,26 +90,26 @@ class Standing(NamedTuple):
 
     method: str
     rates: Mapping[str, float]
-    """How many in a second, by the names of ``COUNTERS``; what the guard does not count is not in it."""
+    """Rates per second, by the names of ``COUNTERS``; counters that the guard lacks are omitted."""
     states: Mapping[str, float]
-    """Which part of the time its circuits were in each state; empty where that is not known, or there is none."""
+    """The share of time that its circuits were in each state; empty if unknown, or without a circuit."""
     levels: Mapping[str, float]
 
     @property
     def refused(self) -> float | None:
-        """Refused attempts in a second; ``None`` where nothing refuses any."""
+        """Refused attempts per second; ``None`` if no policy refuses attempts."""
         found = [self.rates[kind] for kind in REFUSALS if kind in self.rates]
         return sum(found) if found else None
 
     @property
     def timed_out(self) -> float | None:
-        """Attempts and calls in a second that time ended."""
+        """Attempts and calls per second that a time-out or deadline ended."""
         found = [self.rates[kind] for kind in ("timeouts", "deadlines") if kind in self.rates]
         return sum(found) if found else None
 
     @property
     def rank(self) -> Rank:
-        """How much it hurts."""
+        """The degree to which the guard hurts."""
         rate, level = self.rates.get, self.levels.get
         if rate("failures", 0.0) > 0:
             return Rank.FAILING
@@ -135,22 +135,22 @@ class Standing(NamedTuple):
 
 
 def _size(amount: float) -> int:
-    """Tell amounts apart by doubles: rows whose rates are nearly the same are not to change places at each look."""
+    """Group amounts by doublings: rows with nearly equal rates must not change places at each update."""
     return frexp(amount)[1] if amount > 0 else NOTHING
 
 
 class Fleet(NamedTuple):
-    """What the processes say of one fleet."""
+    """The processes of one fleet."""
 
     namespace: str
     sharing: int
-    """How many processes share with it."""
+    """The number of processes that share with the fleet."""
     alone: int
-    """How many decide alone."""
+    """The number of processes that decide alone."""
 
 
 def standings(targets: Iterable[Target]) -> list[Standing]:
-    """Give every guard, the one that hurts most first."""
+    """Return every guard, the guard that hurts most first."""
     targets = list(targets)
     rates = _together((one for target in targets for one in target.rates()), {**COUNTERS, **STATES}, add)
     levels = [one for target in targets for one in target.levels().items()]
@@ -168,12 +168,12 @@ def standings(targets: Iterable[Target]) -> list[Standing]:
 
 
 def fleets(targets: Iterable[Target]) -> list[Fleet]:
-    """Give the fleets that processes are to share with, by their names."""
+    """Return the fleets that processes are configured to share with, sorted by name."""
     sharing: Counter[str] = Counter()
     alone: Counter[str] = Counter()
     for target in targets:
         levels = target.levels()
-        # Several may answer at one address; each shows what it is configured by.
+        # Several processes may answer at one address; each has one sample of its configuration.
         processes = sum(value for (name, _), value in levels.items() if name == CONFIGURATION) or 1
         for (name, labels), up in levels.items():
             if name == "ft_fleet_up":
@@ -183,7 +183,7 @@ def fleets(targets: Iterable[Target]) -> list[Fleet]:
 
 
 def configurations(targets: Iterable[Target]) -> set[str]:
-    """Give the fingerprints of what holds in the processes: more than one where they are configured differently."""
+    """Return the fingerprints of the configurations in force: more than one if the processes differ."""
     return {
         _label(labels, "fingerprint")
         for target in targets
@@ -193,7 +193,7 @@ def configurations(targets: Iterable[Target]) -> set[str]:
 
 
 def _parts(rates: Mapping[str, float]) -> dict[str, float]:
-    """Give the part of each state in the time of all circuits; nothing where no time has passed."""
+    """Return the share of each state in the time of all circuits; empty if no time has passed."""
     times = {state: rates[state] for state in STATES if state in rates}
     whole = sum(times.values())
     return {state: time / whole for state, time in times.items()} if whole > 0 else {}
@@ -202,7 +202,7 @@ def _parts(rates: Mapping[str, float]) -> dict[str, float]:
 def _together(
     samples: Iterable[tuple[Sample, float]], kinds: Mapping[str, Choice], join: Callable[[float, float], float]
 ) -> dict[str, dict[str, float]]:
-    """Give for each method and kind one value for all samples of it."""
+    """Return one value for each method and kind, joined over all its samples."""
     by_metric: defaultdict[str, list[tuple[str, Mapping[str, str]]]] = defaultdict(list)
     for kind, (metric, wanted) in kinds.items():
         by_metric[metric].append((kind, wanted))

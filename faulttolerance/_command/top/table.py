@@ -1,4 +1,4 @@
-"""How guards are shown to people: as many columns as there is room for, and what hurts in colour."""
+"""The display of guards for people: as many columns as fit, and trouble in colour."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .target import SLOW, Target
 COLOURS = {Rank.FAILING: "bold red", Rank.REPLACED: "yellow", Rank.STRAINED: "cyan", Rank.WELL: "", Rank.IDLE: "dim"}
 
 NARROWEST, ENOUGH = 18, 24
-"""Cells that a guard's name has at least beside the columns that matter most, and beside others."""
+"""The minimum width of guard names, in cells, beside the most important columns and beside the others."""
 
 GAP = 2
 
@@ -28,12 +28,12 @@ class Column(NamedTuple):
     width: int
     cell: Callable[[Standing], str]
     colour: str = ""
-    """Of what is not 0."""
+    """The colour of values other than 0."""
     is_number: bool = True
 
 
 def number(value: float | None) -> str:
-    """Spell a rate or a level in five cells at most; nothing where there is none.
+    """Format a rate or a level in at most five cells; return an empty string for ``None``.
 
     >>> [number(one) for one in (None, 0, 0.02, 3.14159, 42.4, 1234, 5_600_000)]
     ['', '0', '<0.1', '3.1', '42', '1.2k', '5.6M']
@@ -51,12 +51,12 @@ def number(value: float | None) -> str:
 
 
 def part(value: float) -> str:
-    """Spell a part of one: neither all nor nothing unless it is."""
+    """Format a part of one as a percentage; 0 % and 100 % stand only for exact values."""
     return f"{min(max(round(value * 100), 1), 99)} %" if 0 < value < 1 else f"{value * 100:.0f} %"
 
 
 def circuit(standing: Standing) -> str:
-    """Name the state of the circuits; with the part of the time or of the circuits where they were in several."""
+    """Return the state of the circuits, with its share of time or circuits if there were several states."""
     for state in ("open", "half-open", "closed"):
         share = standing.states.get(state, 0.0)
         if share > 0.995:
@@ -67,7 +67,7 @@ def circuit(standing: Standing) -> str:
 
 
 def permits(standing: Standing) -> str:
-    """Spell ``3/8 +2``: three hold a permit, eight may where that adapts, two wait."""
+    """Format the permits as ``3/8 +2``: three are held, an adaptive limit allows eight, two calls wait."""
     level = standing.levels
     if "running" not in level:
         return ""
@@ -77,7 +77,7 @@ def permits(standing: Standing) -> str:
 
 
 def details(standing: Standing) -> str:
-    """Say who refuses, and what else there is that is not 0."""
+    """Return the policies that refuse, and the other counts that are not 0."""
     refused = [f"{kind.replace('_', ' ')} {number(rate)}" for kind in REFUSALS if (rate := standing.rates.get(kind))]
     said = [f"refused by {', '.join(refused)}"] if refused else []
     for kind, words in (("observed", "only observed"), ("chaos", "chaos"), ("hedges", "hedges"), ("shared", "shared")):
@@ -100,7 +100,7 @@ def _rate(kind: str) -> Callable[[Standing], str]:
 
 
 MORE = Column("more", 30, details, is_number=False)
-"""It takes what the names leave."""
+"""The column that takes the width left over by the names."""
 
 COLUMNS = (
     Column("calls/s", 7, _rate("calls")),
@@ -114,10 +114,10 @@ COLUMNS = (
     Column("throttle", 8, _throttled, "cyan"),
     MORE,
 )
-"""In their order, which is also that in which they find room."""
+"""The columns in their order, which is also their priority for the available width."""
 
 MOST = COLUMNS[:4]
-"""Those that matter most."""
+"""The most important columns."""
 
 CIRCUITS = {"open": "bold red", "half-open": "yellow", "closed": "green"}
 
@@ -125,7 +125,7 @@ CIRCUITS = {"open": "bold red", "half-open": "yellow", "closed": "green"}
 def shown(
     targets: Sequence[Target], standings: Sequence[Standing], now: float, width: int, height: int = 0, first: int = 0
 ) -> RenderableType:
-    """Draw everything into *width* cells and, unless it is 0, *height* lines; *first* guards are scrolled away."""
+    """Draw the view in *width* cells and, unless 0, *height* lines, after scrolling away the *first* guards."""
     head = list(_head(targets, standings, now, width))
     if height and len(head) > (most := max(2, height // 2)):
         head[most - 1 :] = [Text(f"{len(head) - most + 1} more lines about addresses", "yellow")]
@@ -143,7 +143,7 @@ def shown(
 
 def _head(targets: Sequence[Target], standings: Sequence[Standing], now: float, width: int) -> Iterator[Text]:
     here = [target for target in targets if target.last is not None and not target.trouble]
-    # Guards are counted, and their calls are not: those of a guard inside another one would count twice.
+    # The head counts guards, not calls: the calls of a guard inside another guard would count twice.
     failing = sum(one.rank is Rank.FAILING for one in standings)
     numbers = f"{len(here)} of {len(targets)} answer, {len(standings)} guards, "
     yield Text.assemble(("top", "bold"), "  ", numbers, (f"{failing} failing", "bold red" if failing else ""))
@@ -161,7 +161,7 @@ def _head(targets: Sequence[Target], standings: Sequence[Standing], now: float, 
 
 
 def _trouble(target: Target, now: float) -> tuple[str, str, str]:
-    """Give a word for what is wrong with it, its colour, and what there is to say; nothing where all is well."""
+    """Return a word for the target's trouble, its colour, and the details; empty strings without trouble."""
     if target.trouble:
         return "lost", "bold red", f" for {target.lost_for(now):.0f} s: {escaped(target.trouble)}"
     if target.is_mixed:
@@ -170,7 +170,7 @@ def _trouble(target: Target, now: float) -> tuple[str, str, str]:
 
 
 def _name(url: str) -> str:
-    """Spell an address as it was given, mostly."""
+    """Return the address roughly as the user typed it."""
     return escaped(url.removeprefix("http://").removesuffix("/metrics"))
 
 
@@ -199,7 +199,7 @@ def _line(name: Text, room: int, columns: Sequence[Column], cells: Iterable[Text
 
 
 def _columns(standings: Sequence[Standing], width: int, longest: int) -> Iterator[Column]:
-    """Give those for which there is room beside the names, without those that say nothing of any guard."""
+    """Yield the columns that fit beside the names, without columns that are empty for all guards."""
     for column in COLUMNS:
         if any(map(column.cell, standings)):
             width -= column.width + GAP
@@ -216,7 +216,7 @@ def _cell(column: Column, standing: Standing) -> Text:
 
 
 def shortened(name: str, width: int) -> str:
-    """Leave out the beginning of *name* where it is too long: the end of a path says more.
+    """Cut the beginning of *name* if it is too long: the end of a path says more.
 
     >>> shortened("acme.billing.Client.charge", 16)
     '…g.Client.charge'

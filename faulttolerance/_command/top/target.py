@@ -1,4 +1,4 @@
-"""One address that is asked again and again: how it stands, and what changed between its last two answers."""
+"""One address that is requested regularly: its condition, and the change between its last two answers."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import NamedTuple
 from .page import Page, Sample
 
 PATIENCE = 5.0
-"""Seconds within which an answer has to be there."""
+"""The seconds within which an answer must arrive."""
 
 SLOW = 1.0
-"""Seconds from which on an answer is called slow."""
+"""The seconds from which an answer counts as slow."""
 
 
 class Answer(NamedTuple):
-    """A page, and the time at which it came."""
+    """A page, and the time at which it arrived."""
 
     at: float
     page: Page
 
 
 class Target:
-    """What is known of one address. Times are seconds of any clock, and given."""
+    """The knowledge about one address. Callers pass all times, in seconds of any clock."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.trouble = ""
-        """Why there is no answer; empty where there is one, or none was due yet."""
+        """The reason why there is no answer; empty if there is an answer, or none was due yet."""
         self.took = 0.0
-        """Seconds that the last answer took."""
+        """The seconds that the last answer took."""
         self.is_mixed = False
         """Whether several processes answer at this address in turn, so that no two answers can be compared."""
         self.last: Answer | None = None
@@ -39,26 +39,26 @@ class Target:
 
     @property
     def is_asked(self) -> bool:
-        """Whether an answer is still to come."""
+        """Whether a request is under way."""
         return self._asked is not None
 
     def ask(self, now: float) -> None:
-        """Note that the address was asked."""
+        """Record that the page was requested."""
         self._asked = now
 
     def answered(self, page: Page, now: float) -> None:
-        """Note what it said, unless that came too late."""
+        """Record the answer, unless it came too late."""
         asked, self._asked = self._asked, None
         if asked is None or now - asked > PATIENCE:
             return
         before = self.last
         if before is not None and _began(before.page) > _began(page) > 0:
-            self.is_mixed = True  # a process that began after this one has answered before
+            self.is_mixed = True  # an answer came before from a process that started later
         self._before, self.last = before, Answer(now, page)
         self.trouble, self._since, self.took = "", None, now - asked
 
     def failed(self, reason: str, now: float) -> None:
-        """Note why it did not answer."""
+        """Record the reason why there is no answer."""
         if self.is_asked and not self.trouble:
             self._lose(reason, now)
         elif self.is_asked:
@@ -66,7 +66,7 @@ class Target:
         self._asked = None
 
     def watch(self, now: float) -> None:
-        """Give an answer up that has not come in time; it is not asked again before that one has ended."""
+        """Record the trouble if the answer is late; no new request starts before the current request has ended."""
         if self._asked is not None and now - self._asked > PATIENCE and not self.trouble:
             self._lose(f"no answer within {PATIENCE:g} s", now)
 
@@ -74,18 +74,18 @@ class Target:
         self.trouble, self._since = reason, now
 
     def lost_for(self, now: float) -> float:
-        """For how many seconds there has been no answer."""
+        """Return the seconds since the answers stopped."""
         return 0.0 if self._since is None else max(0.0, now - self._since)
 
     def levels(self) -> Mapping[Sample, float]:
-        """What the last answer said; nothing of an address that is lost."""
+        """Return the samples of the last answer; empty for a lost address."""
         return {} if self.trouble or self.last is None else self.last.page.samples
 
     def rates(self) -> Iterator[tuple[Sample, float]]:
-        """Give by how much each sample grew in a second, as a counter does; nothing before the second answer.
+        """Yield the growth of each sample per second, as of a counter; nothing before the second answer.
 
-        A counter that is lower than before has begun anew, as have all counters of a process that has: all that it
-        shows has come since. So has all that a counter shows which was not there.
+        A counter that is lower than before started again, as do all counters of a restarted process: its whole value is
+        the growth. The same holds for a counter that the answer before lacked.
         """
         if self.trouble or self.last is None or self._before is None or self.last.at <= self._before.at:
             return

@@ -1,4 +1,4 @@
-"""The limit of a bulkhead that moves by how long attempts take, and what is told of it (rules A1 to A4)."""
+"""The limit of a bulkhead that follows the durations of attempts, and its events (rules A1 to A4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _warned: set[str] = set()
 
 
 class Limiter:
-    """Hears how attempts end, and lets the limit of a bulkhead learn from it.
+    """A receiver of the outcomes of attempts that adapts the limit of a bulkhead to them.
 
     Args:
         name: The guarded function.
@@ -29,7 +29,7 @@ class Limiter:
         self._detached = detached
 
     def hear(self, elapsed: float, end: End) -> None:
-        """Take note of an attempt that has just ended; see ``Listener``."""
+        """Record an attempt that has just ended; see ``Listener``."""
         adaptive = self.bulkhead.adaptive
         if adaptive is None:  # a reload has switched it off meanwhile
             return

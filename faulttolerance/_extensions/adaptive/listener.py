@@ -1,4 +1,4 @@
-"""The one place where attempts are measured, for the strategies that listen to latencies (rule X4)."""
+"""The only place that measures attempts, for the strategies that listen to latencies (rule X4)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from .limit_listener import Limiter
 __all__ = ["AdaptivelyTimed", "ListenedPolicies"]
 
 _AT_ONCE = 64
-"""So many attempts that move nothing are counted together; nobody can tell when they are."""
+"""The number of attempts without effect on a limit that are counted together; the moment of counting is irrelevant."""
 
 
 class ListenedPolicies(BoundPolicies):
-    """The policies of a function, attempts of which some strategies listen to.
+    """The policies of a function whose attempts some strategies listen to.
 
-    They are told when an attempt is over: of one that goes well at once in place of counting it, of each other one when
-    it is settled. An attempt with a time-out or a bulkhead is measured in any case, and only such ones are listened to.
+    The strategies are notified when an attempt ends: for a successful first attempt in place of counting it, for any
+    other attempt when it is settled. An attempt with a time-out or a bulkhead is measured in any case, and only such
+    attempts have listeners.
 
     Args:
         name: The function.
-        listeners: What is told, beside *limiter*.
-        limiter: What moves the limit of the bulkhead by latencies.
-        values: What the policies give; see ``BoundPolicies``.
+        listeners: The strategies to notify, beside *limiter*.
+        limiter: The adapter of the bulkhead's limit to latencies.
+        values: The values of the policies; see ``BoundPolicies``.
     """
 
     __slots__ = ("_durations", "_listeners")
@@ -45,11 +46,11 @@ class ListenedPolicies(BoundPolicies):
 
     @property
     def first_try_durations(self) -> list[float]:
-        """What counts and tells of the call whose duration is appended."""
+        """A list that counts and reports the call whose duration is appended."""
         return self._durations
 
     def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
-        """Do the same, and tell of the attempt, unless we refused it, or it never had a permit."""
+        """Settle the attempt and notify the listeners of it, unless we refused it or it never had a permit."""
         failure = super().settle(record, failure, call)
         if not record.refused_by and (self.bulkhead is None or record.passed >= BULK):
             if failure is None:
@@ -64,13 +65,13 @@ class ListenedPolicies(BoundPolicies):
         return failure
 
     def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
-        """Do the same, and note when that was."""
+        """Record the moment of the end, and end the attempt."""
         record.ended = record.ended or clock.monotonic()
         return super().end(record, failure)
 
 
 class AdaptivelyTimed(ListenedPolicies):
-    """The same with a time-out that adapts: each attempt keeps the limit that it began with (rule E2)."""
+    """Listened policies with an adaptive time-out: each attempt keeps the limit with which it started (rule E2)."""
 
     __slots__ = ("_time_limit",)
 
@@ -79,20 +80,20 @@ class AdaptivelyTimed(ListenedPolicies):
         super().__init__(name, time_limit, **values)
 
     seconds = property(attrgetter("_time_limit.seconds"), lambda policies, seconds: None)
-    """The limit for an attempt that begins now; only the strategy moves it."""
+    """The limit for an attempt that starts now; only the strategy changes it."""
 
     def limit_of(self, record: AttemptRecord) -> float:
         """Return the seconds after which the attempt *record* timed out."""
         return record.limit
 
     def job(self, record: AttemptRecord, *args: Any, **kwargs: Any) -> Attempt:
-        """Do the same, and note the limit."""
+        """Return the job of an attempt, after recording its limit."""
         attempt = super().job(record, *args, **kwargs)
         record.limit = attempt.seconds
         return attempt
 
     def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
-        """Do the same, having noted which limit the attempt had."""
+        """Record the limit of the attempt, and end it."""
         if not self.detached:
             due = record.entry[0] if record.entry is not None else (record.deadline or NO_DEADLINE).when
             record.limit = round(due - record.began, 9)
@@ -100,7 +101,7 @@ class AdaptivelyTimed(ListenedPolicies):
 
 
 class _Told(list[float]):
-    """Stands for the durations of calls that go well at once: counts each, tells who has to hear of it, keeps none."""
+    """A list of durations of calls that succeed at once: it counts each call, notifies the listeners and keeps none."""
 
     __slots__ = ("_bulkhead", "_counted", "_counters", "_hear", "_held", "_others")
 
@@ -124,7 +125,7 @@ class _Told(list[float]):
             or (others := len(self._held)) >= adaptive.quiet
         ):
             self._hear(seconds, SUCCEEDED)
-        else:  # it moves no limit: a function more that said so would cost what all the rest does
+        else:  # no effect on a limit: a further function call would cost as much as all the rest
             later = adaptive.later
             later.append(others)
             if len(later) >= _AT_ONCE:

@@ -1,1 +1,1 @@
-"""``@adaptive_throttle``: refuse a part of the calls while the callee refuses many."""
+"""``@adaptive_throttle``: the refusal of a share of the calls while the callee rejects many."""

@@ -1,16 +1,16 @@
-"""Refusing a part of the calls while the callee turns a part of them down (Google, Site Reliability Engineering).
+"""The refusal of a share of calls while the callee rejects a share of them (Google, Site Reliability Engineering).
 
-Over a sliding window, where R requests were made and A of them accepted, the next one is refused with the probability
-``max(0, (R - multiplier * A) / (R + 1))``. What is refused counts as a request at once, so that the callee gets a
-*multiplier* of what it accepts, whatever is offered; what is let through counts when it ends, so that calls which last
-half a window do not shed a healthy callee.
+Over a sliding window with R requests, of which A were accepted, the next call is refused with the probability ``max(0,
+(R - multiplier * A) / (R + 1))``. A refused call counts as a request at once, so the callee gets *multiplier* times the
+number of calls that it accepts, for any load. An admitted call counts when it ends, so calls that last half a window do
+not make the throttle shed a healthy callee.
 
-Three things are added. While nothing was let through for a second, the next call is. Where something was accepted, the
-probability falls to 0 within one window after the last failure: a recovery is believed, and ramps up. And the window
-consists of ten buckets that expire one by one, also when nothing but time passes.
+There are three additions. If no call was admitted for a second, the next call is. If any call was accepted, the
+probability falls to 0 within one window after the last failure: the throttle trusts a recovery, and ramps up. And the
+window consists of ten buckets that expire one by one, even when only time passes.
 
-The probability is over all calls. Of several tiers the lowest is refused first, and entirely before a higher one loses
-a call (rule K2); for that, their shares of the calls are counted while anything is refused.
+The probability is over all calls. Of several tiers, the lowest tier is refused first, and completely before a higher
+tier loses a call (rule K2). For this, the shares of the tiers are counted while calls are refused.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["WATCHING", "AdaptiveThrottle"]
 
 _BUCKETS: Final = 10
 _PROBE: Final = 1.0
-"""After so many seconds without a call that was let through, one is."""
+"""The seconds without an admitted call after which the next call is admitted."""
 _FOLD: Final = 128
-"""So many successes wait at most before they are counted."""
+"""The maximum number of successes that wait to be counted."""
 
 
 class _Admitting(Era):
@@ -48,15 +48,15 @@ class _Admitting(Era):
 
 
 _CALM: Final = _Admitting(True)
-"""Everything in the window was accepted: no passing of time can make anything be refused."""
+"""Everything in the window was accepted: the passing of time alone cannot cause a refusal."""
 WATCHING: Final = _Admitting(False)
-"""Something failed or was refused: who wants to come in has to ask."""
+"""The window contains a failure or a refusal: each call must request admission."""
 
 
 class _Buckets:
-    """Requests and those of them that were accepted, in ten spans of time that follow one another.
+    """Requests, and the accepted requests among them, in ten consecutive spans of time.
 
-    Not safe under threads: the throttle's lock covers it. Nothing is summed up but by adding ten numbers, so that no
+    Not safe under threads: the throttle's lock guards it. Sums are always computed from the ten numbers, so no
     interruption between two steps can leave a sum that is wrong for ever.
     """
 
@@ -65,12 +65,12 @@ class _Buckets:
     def __init__(self, width: float) -> None:
         self.width = width
         self.newest = -sys.maxsize
-        """The number of the newest bucket, counted from the beginning of time."""
+        """The number of the newest bucket, counted from the origin of the clock."""
         self.requests = [0] * _BUCKETS
         self.accepted = [0] * _BUCKETS
 
     def expire(self, now: float) -> None:
-        """Forget what is older than the window."""
+        """Remove the buckets that are older than the window."""
         newest = int(now // self.width)
         if newest > self.newest:
             for number in range(max(self.newest + 1, newest + 1 - _BUCKETS), newest + 1):
@@ -78,7 +78,7 @@ class _Buckets:
             self.newest = newest
 
     def add(self, moment: float, requests: int, accepted: int) -> None:
-        """Count what happened at a *moment*, which may be a little earlier than the one before."""
+        """Count requests at a *moment*, which may be a little earlier than the moment before."""
         self.expire(moment)
         number = int(moment // self.width)
         if number > self.newest - _BUCKETS:
@@ -86,8 +86,8 @@ class _Buckets:
             self.accepted[number % _BUCKETS] += accepted
 
     def accept(self, moments: list[float]) -> None:
-        """Count what was accepted at *moments*, mostly all of them in one bucket."""
-        moments.sort()  # as they nearly are: quicker than to look for the first and the last
+        """Count accepted requests at *moments*, which are mostly in one bucket."""
+        moments.sort()  # nearly sorted already: faster than a search for minimum and maximum
         if moments[0] // self.width == moments[-1] // self.width:
             self.add(moments[-1], len(moments), len(moments))
         else:
@@ -96,7 +96,7 @@ class _Buckets:
                 self.add(together[-1], len(together), len(together))
 
     def over(self, width: float, now: float) -> _Buckets:
-        """Give buckets of another *width* with the same counts, each at the end of its old span."""
+        """Return buckets of another *width* with the same counts, each at the end of its old span."""
         buckets = _Buckets(width)
         for number in range(self.newest + 1 - _BUCKETS, self.newest + 1):
             if requests := self.requests[number % _BUCKETS]:
@@ -105,21 +105,21 @@ class _Buckets:
 
 
 class AdaptiveThrottle:
-    """Refuses a part of the calls, as large as what the callee turns down asks for; it is a ``Gate``.
+    """A ``Gate`` that refuses a share of the calls, depending on the share that the callee rejects.
 
-    A call that goes well appends a moment; all else is done under a short lock. What is decided is exact all the same:
-    only a failure or a refusal can make the probability rise within a bucket's time, and each of them is counted at
-    once, together with what waits.
+    A successful call appends a moment; all other work happens under a short lock. The decision is still exact: only a
+    failure or a refusal can raise the probability within the time of a bucket, and each of them is counted at once,
+    together with the waiting successes.
 
     All durations and moments are in seconds of one monotonic clock.
 
     Args:
-        name: Whose throttle it is, for the message of a refusal.
-        multiplier: Requests that are let through for each one that is accepted.
-        window: How long a request counts.
-        min_requests: Nothing is refused below so many requests in the window.
-        chance: Gives a number in [0, 1); asked only where a call may be refused.
-        tier: Gives how important the call is; asked only there, too.
+        name: The owner of the throttle, for the message of a refusal.
+        multiplier: The number of requests that are admitted for each accepted request.
+        window: The time for which a request counts.
+        min_requests: The minimum number of requests in the window for a refusal.
+        chance: Returns a number in [0, 1); called only if a call may be refused.
+        tier: Returns the importance of the call; called only then, too.
     """
 
     __slots__ = (
@@ -159,22 +159,22 @@ class AdaptiveThrottle:
         self._tier = tier
         self.state: Era = _CALM
         """The era that admits attempts now."""
-        self.transitions: tuple[()] = ()  # no attribute of the class: it is read for each call
-        self._successes: list[float] = []  # when those ended that are not counted yet
-        # All guarded by the lock, but that who is let through without it says so in _passed.
+        self.transitions: tuple[()] = ()  # no class attribute: it is read for each call
+        self._successes: list[float] = []  # the ends of successes that are not counted yet
+        # The lock guards all attributes below, except that calls admitted without it write _passed.
         self._buckets = _Buckets(window / _BUCKETS)
-        self._arrivals: dict[int, _Buckets] = {}  # by tier, those that came while anything was refused
+        self._arrivals: dict[int, _Buckets] = {}  # by tier, the calls that came while calls were refused
         self._last_failure = -math.inf
-        self._passed = -math.inf  # when a call was let through
-        self._is_idle = True  # nothing can be refused before the newest bucket is over, or something more goes wrong
+        self._passed = -math.inf  # the moment of the last admission
+        self._is_idle = True  # no refusal is possible before the newest bucket ends, or another failure
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock = threading.RLock()
 
     def admit(self, permit: Hashable, ident: int, now: float) -> Era:
-        """Let an attempt in, or not; asked only while something in the window failed or was refused.
+        """Admit or refuse an attempt; called only while the window contains a failure or a refusal.
 
         Raises:
-            ThrottleException: It is one of those that are refused.
+            ThrottleException: If the attempt is refused.
         """
         buckets = self._buckets
         if self._is_idle and now // buckets.width <= buckets.newest:
@@ -187,7 +187,7 @@ class AdaptiveThrottle:
             if not probability or now - self._passed >= _PROBE:
                 self._passed = max(self._passed, now)
                 return self.state
-        if self._chance() >= probability:  # the application may have chosen the source: not under the lock
+        if self._chance() >= probability:  # the application may have set the source: not under the lock
             self._passed = max(self._passed, now)
             return self.state
         with self._lock:
@@ -196,7 +196,7 @@ class AdaptiveThrottle:
         raise self.refusal(0.0)
 
     def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Count an attempt that was let in and is over; a neutral one not at all."""
+        """Count an admitted attempt that has ended; a neutral attempt does not count."""
         if verdict is SUCCESS:
             successes = self._successes
             successes.append(now)
@@ -208,29 +208,29 @@ class AdaptiveThrottle:
                 self._buckets.add(now, 1, 0)
                 self._last_failure = max(self._last_failure, now)
                 if self.state is _CALM:
-                    self._passed = max(self._passed, now)  # nobody asked: this one did pass, some time ago
+                    self._passed = max(self._passed, now)  # it passed without admit(), some time ago
                 self._review_locked(now)
 
     def probability(self, now: float) -> float:
-        """With which probability a call is refused now; also right when nobody has called for long."""
+        """Return the probability with which a call is refused now; also right after a long time without calls."""
         with self._lock:
             return self._review_locked(now)
 
     def condition(self, now: float) -> Condition:
-        """How it stands."""
+        """Return the share of calls that is refused."""
         probability = self.probability(now)
         return Condition(f"refusing {100 * probability:.0f} % of the calls", is_impaired=probability > 0)
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if it is forgotten: no call would be refused."""
+        """Return whether the throttle can be removed without loss: no call would be refused."""
         return not self.probability(now)
 
     def refusal(self, wait: float) -> ThrottleException:
-        """Make what a caller is told who is refused; when another one would be let in, nobody knows."""
+        """Return the exception for a refused call; the moment of the next admission is unknown."""
         return ThrottleException(self._message)
 
     def reconfigure(self, multiplier: float, window: float, min_requests: int, now: float) -> None:
-        """Take new values; what was counted stays counted, as far as it lies in the new window."""
+        """Apply new values; the counts within the new window are kept."""
         with self._lock:
             self._review_locked(now)
             self._multiplier = multiplier
@@ -246,9 +246,9 @@ class AdaptiveThrottle:
         self._lock = threading.RLock()
 
     def _of_tier_locked(self, tier: int, probability: float, now: float) -> float:
-        """Count a call of *tier*, and give with which probability it is refused, where all together are with another.
+        """Count a call of *tier*, and return its probability of refusal, from the *probability* over all tiers.
 
-        Refused calls count in the shares as well: those of calls that are let through alone drift to the upper tiers.
+        Refused calls count in the shares too: shares of admitted calls alone would drift to the upper tiers.
         """
         self._arrivals.setdefault(tier, _Buckets(self._buckets.width)).add(now, 1, 0)
         counts = {}
@@ -262,10 +262,10 @@ class AdaptiveThrottle:
         return min(1.0, max(0.0, (probability * total - lower) / own))
 
     def _review_locked(self, now: float) -> float:
-        """Count what waits, forget what is over, and find the probability anew."""
+        """Count the waiting successes, remove expired buckets, and return the new probability."""
         buckets, successes = self._buckets, self._successes
         count = len(successes)
-        batch = successes[:count]  # nothing is called between this and the next line: a signal handler may come here
+        batch = successes[:count]  # no call between this and the next line, so no signal handler runs
         del successes[:count]
         if batch:
             buckets.accept(batch)

@@ -1,4 +1,4 @@
-"""Faults in the place of a body, or delays before it; to the policies they are the body's own."""
+"""Faults in the place of a body, or delays before it; the policies treat them as the body's own."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ..._metrics.counters import Counters
 from ..._policy import Chaos, ChronoUnit, seconds
 
 BODY: Any = object()
-"""The result where the body gives it."""
+"""The result if the body provides it."""
 
 
 class Disturbance:
-    """What befalls attempts, each of them with the same probability.
+    """Faults and delays for attempts, each attempt with the same probability.
 
     Args:
-        failure: Gives what an attempt raises instead of running its body; ``None``: it does not.
-        seconds: How long an attempt waits before anything else, on the shared clock.
-        result: What an attempt gives instead of running its body; ``BODY``: it runs. No matter for blocks.
-        rate: The probability that an attempt is befallen, from 0 to 1.
-        chance: Gives numbers in [0, 1).
-        tell: Told ``"latency"`` or ``"error"`` for each of them that befalls an attempt.
+        failure: Returns the exception that an attempt raises instead of running its body; ``None`` to raise none.
+        seconds: The time that an attempt waits before anything else, on the shared clock.
+        result: The result of an attempt instead of running its body; ``BODY`` to run it. Not used for blocks.
+        rate: The probability that an attempt is disturbed, from 0 to 1.
+        chance: Returns numbers in [0, 1).
+        tell: Called with ``"latency"`` or ``"error"`` for each disturbance of an attempt.
     """
 
     __slots__ = ("_chance", "_failure", "_rate", "_result", "_seconds", "_tell")
@@ -51,7 +51,7 @@ class Disturbance:
     def around(
         self, function: Callable[..., Any], environment: Environment | None, is_awaited: bool, *, is_block: bool = False
     ) -> Callable[..., Any]:
-        """Let it befall what calls *function* for each attempt, and waits in *environment*, or blocks its thread."""
+        """Return *function* with disturbances before each attempt, which wait in *environment*, or block the thread."""
         result = BODY if is_block else self._result
 
         @register(CALLER)
@@ -59,7 +59,7 @@ class Disturbance:
             if self._befalls():
                 if self._is_late():
                     if environment is not None:
-                        return later(args, kwargs)  # which is awaited, as what the body returns may be
+                        return later(args, kwargs)  # the caller awaits it, as it may await the body's result
                     clock.sleep(self._seconds)
                 self._fail()
                 if result is not BODY:
@@ -138,5 +138,5 @@ def chaos_of(name: str, policy: Chaos, counters: Counters | None, series_of: Cal
 
 
 def forget_chaos() -> None:
-    """Warn again of chaos that guards carry."""
+    """Reset the warnings, so that chaos of guards is logged again."""
     _said.clear()

@@ -1,1 +1,1 @@
-"""``@coalesce``: calls that overlap share one outcome."""
+"""``@coalesce``: overlapping calls share one outcome."""

@@ -1,4 +1,4 @@
-"""The layer of ``@coalesce``: calls that overlap wait for the one that leads, and share its outcome (rule CO1)."""
+"""The layer of ``@coalesce``: overlapping calls wait for the leading call, and share its outcome (rule CO1)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _own: ContextVar[tuple[Flight, ...]] = ContextVar("the flights in which a call i
 
 
 class Coalescing:
-    """Makes the calls of one guarded function that overlap be one call.
+    """The sharing of one execution among overlapping calls of a guarded function.
 
     Args:
         name: The function, as in messages.
-        flights: Its flights.
-        key_of: Gives the key of a call from its arguments.
-        counters: What counts the calls; ``None``: nothing does.
+        flights: The flights of the function.
+        key_of: Returns the key of a call from its arguments.
+        counters: The counters of the calls; ``None`` without metrics.
     """
 
     __slots__ = ("_counters", "_flights", "_followed", "_key_of", "_led", "_name")
@@ -41,7 +41,7 @@ class Coalescing:
         self._led, self._followed = map(counters.batch, (_LED, _FOLLOWED)) if counters is not None else ([], [])
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
-        """Put this around *call*."""
+        """Return *call* with this layer around it."""
         return self._blocking(call) if environment is None else self._awaited(call, environment)
 
     def _blocking(self, call: GuardedCall) -> GuardedCall:
@@ -55,8 +55,8 @@ class Coalescing:
             outcome: Outcome | None = None
             handled = exception()
             try:
-                # From before a flight is there until it is gone: the handler of a signal may call the same, and would
-                # wait for the call below it.
+                # Set before a flight exists until it is gone: a signal handler may make the same call, and would wait
+                # for the call below it.
                 _own.set((*own, flight))
                 try:
                     met = lead(flight, seat)
@@ -90,7 +90,7 @@ class Coalescing:
                     leave(seat, outcome)
                     self._count(seat)
                 except BaseException:
-                    leave(seat, outcome)  # a signal's handler may have raised before the first instruction
+                    leave(seat, outcome)  # a signal handler may have raised before its first instruction
                     raise
                 finally:
                     _own.set(own)
@@ -146,7 +146,7 @@ class Coalescing:
         return coalesced
 
     def _count(self, seat: Seat) -> None:
-        """Count a call by the part that it had in the end; one that its own flight made had none."""
+        """Count a call by its final role; a call made within its own flight has none."""
         if self._counters is not None and seat.flight is not None:
             batch = self._led if seat.leads else self._followed
             batch.append(None)
@@ -155,16 +155,16 @@ class Coalescing:
 
 
 def _is_led_here(flight: Flight, seat: Seat) -> bool:
-    """Tell whether the leader is on the thread of *seat*, which would wait for itself: in a signal's handler, say.
+    """Return whether the leader is on the thread of *seat*, which would wait for itself, as in a signal handler.
 
-    Greenlets of one thread wait for one another.
+    Greenlets of one thread can wait for each other.
     """
     leader = flight.leader
     return leader is not None and leader.ident == seat.ident and "greenlet" not in modules
 
 
 def _links(failure: Exception, handled: BaseException | None) -> Links:
-    """Return the chain of *failure* as far as the call made it: without what its caller *handled*."""
+    """Return the part of *failure*'s chain that the call created, without the exception that its caller *handled*."""
     links: list[tuple[BaseException, BaseException | None]] = []
     link: BaseException | None = failure
     while link is not None and all(link is not seen for seen, _ in links):
@@ -176,11 +176,11 @@ def _links(failure: Exception, handled: BaseException | None) -> Links:
 
 def _restore(links: Links) -> None:
     for link, context in links:
-        BaseException.__setattr__(link, "__context__", context)  # what is frozen refuses an assignment
+        BaseException.__setattr__(link, "__context__", context)  # a frozen exception rejects an assignment
 
 
 def _shared(seat: Seat) -> Any:
-    """Return or raise what the leader shares; its traceback and chain stay, however many raise the one failure."""
+    """Return or raise the leader's outcome; traceback and chain stay the same, however many calls raise the failure."""
     outcome = seat.outcome
     if TYPE_CHECKING:
         assert outcome is not None
@@ -190,5 +190,5 @@ def _shared(seat: Seat) -> Any:
     try:
         raise failure.with_traceback(trace)
     finally:
-        _restore(links)  # else it would lead to what this caller handles, or what the leader's handled
+        _restore(links)  # else it would link to an exception that a caller handles
         del seat, outcome, failure, trace, links  # the traceback keeps this frame

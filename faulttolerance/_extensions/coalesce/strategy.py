@@ -1,6 +1,6 @@
-"""Calls of one function that are one call: who leads, who follows, and what happens when a leader gives up.
+"""The calls of one function that share an execution: leader, followers, and the succession of a leader that gives up.
 
-A call that comes to a key under way follows; any other leads::
+A call whose key is under way follows; any other call leads::
 
     seat = Seat(ident)
     flight = Flight(key, seat)
@@ -13,16 +13,17 @@ A call that comes to a key under way follows; any other leads::
             while not (seat.leads or seat.is_over):
                 ...  # wait until woken
         if seat.leads:
-            outcome = ...  # of the call itself; ``None`` where control flow ends it, which is not shared
+            outcome = ...  # of the call itself; ``None`` if control flow ends it, which is not shared
     finally:
         flights.leave(seat, outcome)
 
-A leader that leaves without an outcome hands over to the follower that came first. Nothing is kept once it is over.
+A leader that leaves without an outcome hands over to its first follower. Nothing is kept after the end of a flight.
 
-A call that meets nobody needs no lock: storing a flight where there is none, and removing it, are each a single step of
-the interpreter. Why nobody follows a flight that is over: a leader removes its flight, then looks for followers; a
-follower is among these first, then looks whether the flight is still there. One of the two sees the other. Without the
-GIL, whoever leaves does so under the lock, as followers come, and as a flight is handed over or an outcome shared.
+A call without followers needs no lock: storing a flight under a free key and removing it are single steps of the
+interpreter. No call can follow a flight that has ended: a leader first removes its flight, then checks for followers; a
+follower first joins the followers, then checks whether the flight is still there. One of the two sees the other.
+Without the GIL, a leader leaves under the lock. Under the lock, too, followers join, a flight is handed over, and an
+outcome is shared.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ __all__ = ["Flight", "Flights", "Links", "Outcome", "Seat"]
 Links: TypeAlias = Sequence[tuple[BaseException, BaseException | None]]
 """The exceptions of a chain, each with its context."""
 Outcome: TypeAlias = tuple[object, BaseException | None, TracebackType | None, Links]
-"""A result, or the failure in its place, with its traceback and its chain as the call itself has made them."""
+"""A result, or the failure in its place, with its traceback and its chain as the call itself created them."""
 
 _NOBODY: Final[dict[Seat, None]] = {}
-"""The followers of a flight to which none has come: most have none. Never changed."""
+"""The followers of a flight that has none, as most flights. Never changed."""
 
 
 class Seat:
-    """One call's place in a flight."""
+    """The place of one call in a flight."""
 
     __slots__ = ("flight", "ident", "is_over", "leads", "outcome", "wake", "within")
 
@@ -59,60 +60,62 @@ class Seat:
     def __init__(self, ident: int, wake: Callable[[], object] | None = None) -> None:
         self.flight = None
         self.ident = ident
-        """The thread that leaves it behind in the child of a fork."""
+        """The thread that runs the call; in the child of a fork, seats of other threads are removed."""
         self.wake = wake
-        """Called from any thread, without a lock, when one of the next two has changed; may be called twice. Only who
-        leads at once needs none."""
+        """Called from any thread, without a lock, when ``leads`` or ``is_over`` has changed; may be called twice.
+
+        A call that leads at once needs none.
+        """
         self.leads = False
         self.is_over = False
         self.outcome: Outcome | None = None
-        """What its leader shares, once it is over."""
+        """The outcome that its leader shares, after the end."""
         self.within: Sequence[Flight] = ()
         """The flights that wait while this call follows."""
 
 
 class Flight:
-    """The calls with one key that overlap."""
+    """The overlapping calls with one key."""
 
     __slots__ = ("followers", "key", "leader", "waits_for")
 
     def __init__(self, key: Hashable, leader: Seat) -> None:
         self.key = key
         self.leader: Seat | None = leader
-        """``None`` once it is over."""
+        """``None`` after the end of the flight."""
         self.followers: dict[Seat, None] = _NOBODY
-        """In the order in which they came."""
+        """The followers in the order of their arrival."""
         self.waits_for: dict[Seat, Flight] = {}
-        """What calls that are made in this flight follow."""
+        """The flights that calls within this flight follow."""
 
 
 class Flights:
     """The flights of one guarded function, by key.
 
     Args:
-        lock_free: Whether to rely on the interpreter's single steps; by default, whether there is a GIL.
+        lock_free: Whether to rely on single steps of the interpreter; by default, whether there is a GIL.
     """
 
     __slots__ = ("_by_key", "_lock_free")
 
-    # Held for a few steps, and one for all: flights of several functions may wait for one another. Reentrant: a signal
-    # handler or a finalizer may call the function while its thread is in here, and so may a key that is compared.
+    # Held for a few steps, and shared by all: flights of several functions may wait for each other. Reentrant: a signal
+    # handler or a finalizer may call the function while its thread is in here, and so may the comparison of keys.
     _lock: ClassVar = threading.RLock()
 
     def __init__(self, *, lock_free: bool | None = None) -> None:
-        self._by_key: dict[Hashable, Flight] = {}  # who leads stores and removes its own; all else is guarded by _lock
+        self._by_key: dict[Hashable, Flight] = {}  # a leader stores and removes its own; else _lock guards it
         self._lock_free = has_gil() if lock_free is None else lock_free
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     def lead(self, flight: Flight, seat: Seat) -> Flight | None:
-        """Let *seat* lead *flight*, or give the one with its key that is under way; ``join`` has to be asked then.
+        """Register *seat* as the leader of *flight*, or return the flight with its key that is under way, for ``join``.
 
         Raises:
-            TypeError: The key has no hash.
+            TypeError: If the key has no hash.
         """
-        hash(flight.key)  # what has none is refused before anything is taken
+        hash(flight.key)  # rejects an unhashable key before any change
         seat.flight = flight
         met = self._by_key.setdefault(flight.key, flight)
         if met is not flight:
@@ -121,12 +124,13 @@ class Flights:
         return None
 
     def join(self, own: Flight, seat: Seat, around: Sequence[Flight] = ()) -> bool:
-        """Put *seat* into the flight that has the key of *own*, or let it lead *own* where there is none.
+        """Add *seat* to the flight that has the key of *own*, or make it the leader of *own* if there is no flight.
 
-        *around* are the flights in which the call is made. False: the call could only wait for itself (rule CO5).
+        *around* are the flights in which the call is made. Return false if the call could only wait for itself (rule
+        CO5).
 
         Raises:
-            TypeError: The key has no hash.
+            TypeError: If the key has no hash.
         """
         with self._lock:
             while (flight := self.lead(own, seat)) is not None:
@@ -137,20 +141,20 @@ class Flights:
                 for waiting in around:
                     waiting.waits_for[seat] = flight
                 if flight.followers is _NOBODY:
-                    flight.followers = OrderedDict()  # which finds its first one at once, also where many have left
+                    flight.followers = OrderedDict()  # finds its first item at once, even after many removals
                 flight.followers[seat] = None
                 is_there = self._by_key.get(own.key) is flight
                 if is_there and flight.leader is not None:
                     return True
-                _unseat_locked(seat)  # it is over, and may still be there where equality of keys is not what it was
+                _unseat_locked(seat)  # it has ended, and may remain if equality of keys has changed
                 if is_there:
                     del self._by_key[own.key]
         return True
 
     def leave(self, seat: Seat, outcome: Outcome | None = None) -> None:
-        """End the part of one call; the *outcome* of a leader is shared. Called again, it does what was left to do.
+        """End the part of one call; the *outcome* of a leader is shared. A second call completes an interrupted one.
 
-        A signal's handler may raise anywhere in here: whoever was told something has to hear of it all the same.
+        A signal handler may raise anywhere in here: every seat that was changed must still be woken.
         """
         woken: list[Seat] = []
         try:
@@ -173,15 +177,15 @@ class Flights:
             raise
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if they are forgotten: there are none."""
+        """Return whether the flights can be removed without loss: there are none."""
         return not self._by_key
 
     def condition(self, now: float) -> Condition:
-        """How they stand."""
+        """Return the number of flights under way."""
         return Condition(f"{len(self)} under way")
 
     def keep_only(self, ident: int) -> None:
-        """Drop the calls of other threads than *ident* in the child of a fork: they do not go on there."""
+        """Remove the calls of other threads than *ident* in the child of a fork: they do not go on there."""
         Flights._lock = threading.RLock()
         for flight in list(self._by_key.values()):
             for seat in [seat for seat in flight.followers if seat.ident != ident]:
@@ -216,15 +220,15 @@ class Flights:
             if self._by_key.get(flight.key) is flight:
                 del self._by_key[flight.key]
                 return
-        except Exception:  # noqa: BLE001  # of the key, which is the application's
+        except Exception:  # noqa: BLE001  # of the key, which belongs to the application
             pass
         if any(one is flight for one in list(self._by_key.values())):
             self._remove_lost(flight)
 
     def _remove_lost(self, flight: Flight) -> None:
-        """Remove a flight whose key has another hash now, or none: put all others into a table of their own.
+        """Remove a flight whose key has changed or lost its hash: copy all other flights into a new table.
 
-        A flight that begins meanwhile may be left out; then nobody follows it.
+        A flight that starts meanwhile may be missed; then no call follows it.
         """
         by_key: dict[Hashable, Flight] = {}
         for one in list(self._by_key.values()):
@@ -235,7 +239,7 @@ class Flights:
 
 
 def _unseat_locked(follower: Seat) -> None:
-    """Let *follower* wait no longer."""
+    """Remove *follower* from its flight, so that it waits no longer."""
     for waiting in follower.within:
         waiting.waits_for.pop(follower, None)
     if follower.flight is not None:
@@ -243,7 +247,7 @@ def _unseat_locked(follower: Seat) -> None:
 
 
 def _leads_to(flight: Flight, others: Collection[Flight]) -> bool:
-    """Tell whether *flight* is one of *others*, or waits for one of them, by however many others."""
+    """Return whether *flight* is one of *others*, or waits for one of them, directly or through other flights."""
     seen: set[Flight] = set()
     near = [flight]
     while near:

@@ -1,7 +1,8 @@
-"""The circuit that the processes of a fleet share, as one of them sees it (rules F3, F4 and F6).
+"""The circuit that the processes of a fleet share, in the view of one process (rules F3, F4 and F6).
 
-The local breaker stays the one place of state: it judges while it is closed, and refuses while it is open. What moves
-the circuit of the fleet moves it, too, and what opens it here is written there. Only a probe needs the fleet's leave.
+The local breaker remains the only place of state: it judges while it is closed, and refuses while it is open. A
+transition of the fleet's circuit moves the local breaker too, and an opening of the local breaker is written to the
+fleet. Only a probe needs the permission of the fleet.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ __all__ = ["SharedCircuit"]
 
 _LEASE: Final = 1.0
 _LONGEST_LEASE: Final = 30.0
-"""Seconds for which a place is asked for that no probe uses yet; the longer, the rarer calls are here."""
+"""The seconds for which an unused place is requested; the rarer the calls here, the longer."""
 _PROBE: Final = 60.0
-"""Seconds for which a probe keeps its place where the circuit has no delay."""
+"""The seconds for which a probe keeps its place if the circuit has no delay."""
 _PAUSE: Final = 0.02
-"""Seconds after which a place is asked for again that was refused."""
+"""The seconds after which a refused place is requested again."""
 
 
 class _Lease(NamedTuple):
@@ -32,26 +33,26 @@ class _Lease(NamedTuple):
 
     holder: str
     until: float
-    """Until when it is certain that nobody else has the place."""
+    """The moment until which certainly no other process has the place."""
     ends: float
-    """Until when it is to be kept."""
+    """The moment until which this process keeps the place."""
 
 
 _NO_LEASE: Final = _Lease("", -inf, 0.0)
 
 
 class SharedCircuit(GateAround):
-    """A circuit breaker that moves as the fleet's does, and whose probes are the fleet's. A closed one asks nobody.
+    """A circuit breaker that follows the fleet's circuit and gets its probes from it. A closed one sends no questions.
 
-    Whoever answers its questions first lets it ``follow`` the answer, and then tells it. No question is asked while a
-    lock is held.
+    The thread that receives an answer first passes it to ``follow``, and then to the question's own callback. No
+    question is asked while a lock is held.
 
     Args:
-        key: Names it in the fleet.
+        key: The name of the circuit in the fleet.
         breaker: The circuit in this process; its lock is held while anything is changed here.
-        link: Where the fleet is asked.
-        new_holder: Names a place, as no other one in any process is named.
-        deliver: Tells of the breaker's moves, which were caused elsewhere.
+        link: The way to the fleet.
+        new_holder: Returns a name for a place, unique over all processes.
+        deliver: Reports the transitions of the breaker that other processes caused.
     """
 
     __slots__ = (
@@ -74,19 +75,19 @@ class SharedCircuit(GateAround):
         self._link = link
         self._new_holder = new_holder
         self._deliver = deliver
-        # All guarded by the breaker's lock.
-        self._record = ABSENT  # the last one that was followed
+        # The breaker's lock guards all attributes below.
+        self._record = ABSENT  # the last record that was followed
         self._older = 0
         self._is_joined = self._is_reset = False
-        self._written: CircuitEra | None = None  # the stay in the open state of which the fleet was told
+        self._written: CircuitEra | None = None  # the stay in the open state that the fleet knows
         self._lease = _NO_LEASE
         self._probes: dict[Hashable, str] = {}  # the holders of their places
         self._refused_at = self._pause_until = self._asks_until = -inf
 
-    # Where the fleet's circuit is
+    # The state of the fleet's circuit
 
     def follow(self, record: CircuitRecord | None, now: float) -> None:
-        """Move as the fleet has moved; ``None``: the fleet is lost, and the breaker alone decides."""
+        """Apply the fleet's *record* to the breaker; ``None`` means that the fleet is lost, so the breaker decides."""
         asked: tuple[Question | None, Tell] = None, _ignore
         with self._gate.lock:
             if record is None:
@@ -102,7 +103,7 @@ class SharedCircuit(GateAround):
     def _follow_locked(self, record: CircuitRecord, now: float) -> tuple[Question | None, Tell]:
         known, is_back = self._record, not self._is_joined
         self._is_joined = True
-        # Answers may arrive in the wrong order; a server that has lost what it knew says so again and again.
+        # Answers may arrive out of order; a server that lost its data returns the lower version again and again.
         if 0 < record.version < known.version and record.version != self._older and not is_back:
             self._older = record.version
             return None, _ignore
@@ -115,7 +116,7 @@ class SharedCircuit(GateAround):
         is_reset, is_alike = self._is_reset, self._gate.state.name == state == HALF_OPEN
         if is_news or (is_back and not is_reset and not is_alike):
             self._gate.follow(state, record.wait / 1e6, record.reopened, record.reason, now)
-        if is_news:  # and no sooner: who is interrupted above follows it the next time
+        if is_news:  # only now: after an interruption above, the record is followed next time
             self._forget_locked()
             self._record = record
         holder, until, ends = self._lease
@@ -125,24 +126,24 @@ class SharedCircuit(GateAround):
 
     def _leave_locked(self) -> None:
         if self._is_joined:
-            # What was reset holds until the fleet's circuit moves, also where it is lost meanwhile.
+            # A reset holds until the fleet's circuit moves, even if the fleet is lost in between.
             self._is_reset = self._record.state != CLOSED and self._gate.state.is_closed
         self._is_joined = False
         self._lease, self._asks_until = _NO_LEASE, -inf
 
     def _forget_locked(self) -> None:
-        """Forget the places of another version of the circuit."""
+        """Remove the places of another version of the circuit."""
         self._lease = _NO_LEASE
         self._probes.clear()
         self._refused_at = self._pause_until = -inf
 
     def keep_only(self) -> None:
-        """Drop what is not of this process, in the child of a fork: no place, and no answer."""
+        """Remove places and answers of the parent process, in the child of a fork."""
         self._leave_locked()
         self._forget_locked()
 
     def _opening_locked(self, now: float) -> OpenCircuit | None:
-        """Return the question that writes that the circuit is open, unless it is not."""
+        """Return the question that writes the open circuit to the fleet; ``None`` if it is not open, or forced."""
         era: Any = self._gate.state
         if era.is_closed or era.is_forced:
             return None
@@ -155,14 +156,14 @@ class SharedCircuit(GateAround):
 
     @property
     def state(self) -> Era:
-        """That of the breaker."""
+        """The state of the breaker."""
         return self._gate.state
 
     def admit(self, me: Hashable, ident: int, now: float) -> Era:
-        """Let the attempt *me* through if it has a place in the fleet; else ask for one, for the next attempt.
+        """Admit the attempt *me* if there is a place in the fleet; else request a place, for the next attempt.
 
         Raises:
-            CircuitBreakerOpenException: It has none.
+            CircuitBreakerOpenException: If there is no place.
         """
         breaker = self._gate
         probe: Era | None = None
@@ -179,7 +180,8 @@ class SharedCircuit(GateAround):
                 probe = breaker.admit_probe(me, ident, now)
                 question = self._place(holder, "start", breaker.delay or _PROBE)
             elif now >= max(self._pause_until, self._asks_until):
-                # Else processes whose calls are rare would take the place from one another before a call could use it.
+                # Without this, processes with rare calls would take the place from each other before a call could use
+                # it.
                 rarity = 2 * (now - self._refused_at) if self._refused_at > -inf else 0.0
                 question, tell = self._wish_locked(self._new_holder(), now + rarity, now)
             self._refused_at = now
@@ -188,16 +190,16 @@ class SharedCircuit(GateAround):
             return probe
         if not is_asked:
             return breaker.admit(me, ident, now)
-        if holder and now < self._lease.until:  # the place was kept too long, and the answer came at once
+        if holder and now < self._lease.until:  # the lease ran out, and the answer came at once
             return self.admit(me, ident, now)
         raise breaker.refusal(max(0.0, self._pause_until - now))
 
     def _wish_locked(self, holder: str, ends: float, now: float) -> tuple[TakePlace, Tell]:
-        """Return the question for a place, or for the one that is held, and what is told its answer."""
-        patience, self._lease = self._link.patience, _NO_LEASE  # which is not used before the answer is here
+        """Return the question for a new place, or to keep the held place, and the callback for its answer."""
+        patience, self._lease = self._link.patience, _NO_LEASE  # unused until the answer arrives
         length = max(min(ends - now, _LONGEST_LEASE), _LEASE, 4 * patience)
-        self._asks_until = now + max(_LEASE, 2 * patience)  # then no answer comes: a signal came before it was asked
-        until = now + length - min(2 * patience, length / 2)  # what is sent takes so long at most
+        self._asks_until = now + max(_LEASE, 2 * patience)  # for a question that a signal kept from being sent
+        until = now + length - min(2 * patience, length / 2)  # allows for the time of the transfer
 
         def tell(answer: CircuitRecord | None) -> None:
             with self._gate.lock:
@@ -216,7 +218,7 @@ class SharedCircuit(GateAround):
         return TakePlace(self.key, version, holder, places, _micros(length), step)
 
     def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Settle the attempt *me* that *era* let in, and tell the fleet where that moves the circuit."""
+        """Settle the attempt *me* that *era* admitted, and write to the fleet if the circuit moves."""
         breaker = self._gate
         breaker.settle(era, me, verdict, now, failure)
         if not self._probes and (not era.is_closed or breaker.state is era):
@@ -233,10 +235,10 @@ class SharedCircuit(GateAround):
                 question = self._opening_locked(now)
         if question is not None:
             self._link.ask_about(self, question, _ignore)
-        self._probes.pop(me, None)  # and no sooner: who is interrupted here settles it once more
+        self._probes.pop(me, None)  # only now: an interruption above lets it be settled again
 
     def is_idle(self, now: float) -> bool:
-        """Return whether it holds nothing in the fleet, and asks for nothing."""
+        """Return whether the circuit holds no place in the fleet and requests none."""
         return not self._probes and now >= max(self._lease.until, self._asks_until)
 
 
@@ -245,4 +247,4 @@ def _micros(seconds: float) -> int:
 
 
 def _ignore(_: object) -> None:
-    """Do nothing: what an answer says of the circuit was followed before."""
+    """Do nothing: ``follow`` has already processed the answer."""

@@ -1,60 +1,60 @@
-"""Whether a fleet answers, and when it is asked something that no call wants to know (rules F1 and F5)."""
+"""The contact to a fleet: whether it answers, and when it is asked without a call (rules F1 and F5)."""
 
 from __future__ import annotations
 
 __all__ = ["BATCH", "Contact"]
 
 BATCH = 128
-"""The most questions that are asked at once."""
+"""The maximum number of questions in one batch."""
 _SHORTEST, _LONGEST = 0.05, 0.8
-"""Seconds until a lost fleet is asked for the first time whether it is there again, and at most between two times.
+"""The seconds until a lost fleet is tried for the first time, and the longest pause between two trials.
 
-Connecting in vain takes up to a second; so it is asked at least every two.
+A failing connection takes up to a second; so there is a trial at least every two seconds.
 """
 _STEADY = 5.0
-"""A fleet that is lost so many seconds after it was found again, or sooner, is asked as seldom as before."""
+"""A fleet that is lost again within so many seconds is tried as seldom as before."""
 
 
 def _jittered(seconds: float, part: float, chance: float) -> float:
-    """Give *seconds*, more or less by up to a *part* of them."""
+    """Return *seconds*, changed at random by up to the fraction *part*."""
     return seconds * (1 - part + 2 * part * chance)
 
 
 class Contact:
-    """What a process knows of one fleet: whether it is reached, and when it is next asked of the lane's own accord.
+    """The knowledge of a process about one fleet: whether it is reachable, and when the lane next asks it by itself.
 
-    Moments are seconds of one clock. Chances are numbers in [0, 1), by which the processes do not ask all at once.
+    Moments are seconds of one clock. Chances are numbers in [0, 1); they spread the questions of the processes.
 
     Args:
-        poll: Seconds after which the circuits are read again.
-        now: The circuits are read at once, so that the first call finds a connection.
+        poll: The seconds after which the circuits are read again.
+        now: The time of the first read, so that the first call finds a connection.
     """
 
     __slots__ = ("_pause", "_poll", "_reached", "due", "reason", "since")
 
     def __init__(self, poll: float, now: float) -> None:
         self.due = now
-        """When the circuits are to be read; of a lost fleet: when it is to be asked whether it is there again."""
+        """The time of the next read of the circuits; for a lost fleet, the time of the next trial."""
         self.since = now
-        """When it was lost, or found again."""
+        """The time when the fleet was lost, or found again."""
         self.reason = ""
-        """Why it was lost, for people."""
+        """The reason of the loss, for people."""
         self._poll = poll
         self._pause = _SHORTEST / 2
-        # Empty while it is lost: several threads may find that out at once, and the one that empties it was the first.
+        # Empty while the fleet is lost: several threads may notice the loss at once, and only the first can empty it.
         self._reached = [None]
 
     @property
     def is_up(self) -> bool:
-        """Whether it answers, as far as is known."""
+        """Whether the fleet answers, as far as is known."""
         return bool(self._reached)
 
     def read(self, now: float, chance: float) -> None:
-        """Note that the circuits were read."""
+        """Record that the circuits were read."""
         self.due = now + _jittered(self._poll, 0.1, chance)
 
     def lose(self, reason: str, now: float, chance: float) -> bool:
-        """Take it for lost; tell whether that is news."""
+        """Record the loss of the fleet; return whether it was not known yet."""
         try:
             self._reached.pop()
         except IndexError:
@@ -66,13 +66,13 @@ class Contact:
         return True
 
     def miss(self, reason: str, now: float, chance: float) -> None:
-        """Note that a lost fleet is still not there."""
+        """Record that a lost fleet still does not answer."""
         self.reason = reason
         self._pause = min(2 * self._pause, _LONGEST)
         self._ping_later(now, chance)
 
     def regain(self, now: float) -> float:
-        """Note that a lost fleet has answered; give the seconds for which it was lost."""
+        """Record that a lost fleet has answered; return the seconds without it."""
         seconds = now - self.since
         self.since, self.reason = now, ""
         self._reached.append(None)

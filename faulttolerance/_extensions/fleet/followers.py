@@ -1,4 +1,4 @@
-"""The circuits that are told what the fleet has; each for as long as it lives."""
+"""The circuits that follow the fleet, each for as long as it lives."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from .protocol import CircuitRecord
 
 
 class SharedCircuit(Protocol):
-    """A circuit of this process that stands for one of the fleet."""
+    """A circuit of this process that represents a circuit of the fleet."""
 
     @property
     def key(self) -> str:
-        """Its name in the fleet."""
+        """The name of the circuit in the fleet."""
         ...
 
     def follow(self, record: CircuitRecord | None, now: float) -> object:
-        """Move as the fleet has; ``None``: the fleet is lost."""
+        """Apply the fleet's *record*; ``None`` means that the fleet is lost."""
         ...
 
 
 class Enrolled:
-    """Circuits, of which several may have one key. No lock: they come and go in finalizers, too."""
+    """A set of circuits; several may have one key. Without a lock, because finalizers add and remove circuits too."""
 
     __slots__ = ("_circuits",)
 
@@ -31,12 +31,12 @@ class Enrolled:
         self._circuits: dict[ref[SharedCircuit], None] = {}
 
     def add(self, circuit: SharedCircuit) -> None:
-        """Remember *circuit* for as long as it lives."""
+        """Add *circuit* for as long as it lives."""
         circuits = self._circuits
         circuits[ref(circuit, lambda reference: circuits.pop(reference, None))] = None
 
     def clear(self) -> None:
-        """Forget them all."""
+        """Remove all circuits."""
         self._circuits.clear()
 
     def __iter__(self) -> Iterator[SharedCircuit]:

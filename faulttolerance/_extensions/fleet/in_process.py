@@ -1,4 +1,4 @@
-"""A fleet that answers at once, in this process: for the tests of applications."""
+"""A fleet in this process that answers at once, for the tests of applications."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .remote import Line, reason_of
 
 
 class DirectLine(Line):
-    """A fleet in this process, asked on the thread of the call; it says when it has changed."""
+    """A fleet in this process, asked on the thread of the call; it reports its changes."""
 
     def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
         super().__init__(fleet, circuits, clock.monotonic, "")
 
     def begin(self) -> None:
-        """Tell the circuits how they stand, or find out whether the lost fleet is there again."""
+        """Read the circuits, or check whether a lost fleet answers again."""
         answer = None if self._is_over else self._answer(self._poll)
         if answer is not None:
             self._read(answer)
 
     def ask(self, question: Question, tell: Tell) -> bool:
-        """Ask *question* now."""
+        """Send *question* now, and pass the answer to *tell*; return false if the fleet is lost."""
         answer = self._answer(question) if self.contact.is_up else None
         if answer is None:
             return False
@@ -34,7 +34,7 @@ class DirectLine(Line):
         return True
 
     def welcome(self, circuit: SharedCircuit) -> None:
-        """Tell *circuit*, which has just come, what there is."""
+        """Pass the state of the fleet to the new *circuit*."""
         if self.contact.is_up:
             self.begin()
 
@@ -43,12 +43,12 @@ class DirectLine(Line):
         return True
 
     def end(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         super().end()
         self._close()
 
     def aside(self, function: Callable[[], object]) -> None:
-        """Call *function* here: nobody waits behind this thread."""
+        """Call *function* here: no other call waits for this thread."""
         function()
 
     def _connect(self) -> Session:
@@ -59,11 +59,11 @@ class DirectLine(Line):
         self._follow(self._circuits, lambda _: None)
 
     def _answer(self, question: Question) -> Any:
-        """Return the answer to *question*; ``None``: the fleet is lost."""
+        """Return the answer to *question*; ``None`` if the fleet is lost."""
         was_up = self.contact.is_up
         try:
             (answer,) = self._exchange([question])
-        except Exception as error:  # whatever it is, there is no answer
+        except Exception as error:  # any error means that there is no answer
             if was_up:
                 self._lose(reason_of(error))
             return None

@@ -1,4 +1,4 @@
-"""What ``@fleet_wide`` brings to a call: the circuit of the fleet before the breaker, and names of what is shared."""
+"""The additions of ``@fleet_wide`` to a call: the fleet's circuit before the breaker, and names of shared state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Member", "use_fleet"]
 
 
 def use_fleet(fleet: Fleet | None) -> None:
-    """Share by *fleet* from now on, or with nobody, and let its gauge be read."""
+    """Share by *fleet* from now on, or with no other process for ``None``, and register the fleet's gauge."""
 
     def read() -> Iterable[tuple[tuple[str, ...], float]]:
         return lane.read() if settings.switches_under(settings.state).metrics_enabled else ()
@@ -35,10 +35,10 @@ def use_fleet(fleet: Fleet | None) -> None:
 
 
 def _join(name: str) -> None:
-    """Use the fleet of the environment where the program has chosen none; log, once, that there is none either.
+    """Use the fleet of the environment if the program has set none; log once if neither exists.
 
     Raises:
-        FaultToleranceDefinitionException: What the environment says is wrong.
+        FaultToleranceDefinitionException: If the environment's values are wrong.
     """
     if lane.is_chosen:
         return
@@ -59,10 +59,10 @@ def _join(name: str) -> None:
 
 
 class Member:
-    """What is the fleet's of one function, or of one key of it, in this process.
+    """The shared state of one function, or of one of its keys, in this process.
 
     Args:
-        key: Names it in the fleet.
+        key: The name of the state in the fleet.
     """
 
     __slots__ = ("_circuit", "key", "part")
@@ -71,10 +71,10 @@ class Member:
         _join(key)
         self.key = key
         self.part = Part()
-        self._circuit: Callable[[], SharedCircuit | None] = lambda: None  # without one that obeys it nothing is shared
+        self._circuit: Callable[[], SharedCircuit | None] = lambda: None  # without a circuit, nothing is shared
 
     def gate(self, breaker: CircuitBreaker, deliver: Callable[[CircuitBreaker], object]) -> SharedCircuit:
-        """Return what asks the fleet in front of *breaker*, of whose moves *deliver* tells."""
+        """Return the gate that consults the fleet in front of *breaker*; *deliver* reports its transitions."""
         circuit = self._circuit()
         if circuit is None:
             circuit = SharedCircuit(self.key, breaker, lane, _new_holder, lambda one: lane.aside(partial(deliver, one)))
@@ -83,16 +83,16 @@ class Member:
         return circuit
 
     def condition(self, now: float) -> Condition:
-        """Say whether it is shared; what is wrong with a fleet is no matter of one function."""
+        """Return whether the state is shared; trouble with a fleet does not count as trouble of the function."""
         return Condition(lane.words, is_impaired=not lane.is_chosen)
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if it is forgotten."""
+        """Return whether the member can be removed without loss."""
         circuit = self._circuit()
         return circuit is None or circuit.is_idle(now)
 
     def keep_only(self, ident: int) -> None:
-        """Drop what is not of this process, in the child of a fork."""
+        """Remove the state of the parent process, in the child of a fork."""
         if (circuit := self._circuit()) is not None:
             circuit.keep_only()
 

@@ -15,25 +15,25 @@ from .protocol import CallSession, Question, Session, TakeTurn
 __all__ = ["LentSession", "Sent", "close"]
 
 _UNUSED_SECONDS = 30.0
-"""An unused session is closed after so long: a router on the way may have forgotten its connection."""
+"""The seconds after which an unused session is closed: a router on the way may have dropped its connection."""
 _AGAIN_SECONDS = 5.0
-"""After so long another session is tried, where the server has refused one."""
+"""The seconds after which a session is tried again, if the server has refused one."""
 
 
 class Sent(NamedTuple):
-    """A question that a call has sent, and whose answer the thread of the fleet is to receive."""
+    """A question that a call has sent, and whose answer the thread of the fleet must receive."""
 
     question: TakeTurn
     session: CallSession
     at: float
-    """When it was sent."""
+    """The time when it was sent."""
 
 
 class LentSession:
-    """At most one session. The caller that takes it out owns it until it puts it back.
+    """At most one session. The caller that takes it owns it until the caller puts it back.
 
-    A caller that is struck meanwhile never puts it back. So no answer meets another question, and no lock is left held;
-    and the reference is weak, so that another session is made once the lost one is gone.
+    A caller that is interrupted in between never puts it back. So no answer is assigned to another question, and no
+    lock stays held. The reference is weak, so another session is created once the lost session is collected.
     """
 
     __slots__ = ("_idle", "_newest", "_tries_at", "_used_at", "is_wanted")
@@ -44,19 +44,19 @@ class LentSession:
         self._tries_at = inf
         self._used_at = 0.0
         self.is_wanted = False
-        """Whether a call has missed it."""
+        """Whether a call has missed the session."""
 
     def allow(self, is_allowed: bool) -> None:
-        """Allow a session from now on, or none. Greenlets wait by a hub of their own, so they share no connection."""
+        """Allow or forbid a session from now on. Greenlets wait on hubs of their own, so they share no connection."""
         self._tries_at = native.monotonic() if is_allowed and threads_are_real() else inf
 
     @property
     def is_out(self) -> bool:
-        """Whether a call uses it."""
+        """Whether a call uses the session."""
         return self._newest() is not None and not self._idle
 
     def take(self) -> CallSession | None:
-        """Return the session, which is the caller's from now on; ``None``: it is not here."""
+        """Return the session, which the caller owns from now on; ``None`` if it is not available."""
         if hub_here() is not None:
             return None
         try:
@@ -66,7 +66,7 @@ class LentSession:
             return None
 
     def put_back(self, session: CallSession) -> None:
-        """Lend *session* to the next call, unless it was ended meanwhile."""
+        """Offer *session* to the next call, unless it was ended in between."""
         if session is self._newest():
             self._used_at = native.monotonic()
             self._idle.append(session)
@@ -74,17 +74,17 @@ class LentSession:
             close(session)
 
     def drop(self, session: CallSession) -> None:
-        """Close *session*, which is broken or may have an answer still to come."""
+        """Close *session*, which is broken or may still receive an answer."""
         if session is self._newest():
             self._newest, self.is_wanted = _nothing, True
         close(session)
 
     def is_due(self) -> bool:
-        """Return whether another session is to be made now."""
+        """Return whether another session must be created now."""
         return self.is_wanted and self._newest() is None and native.monotonic() >= self._tries_at
 
     def make(self, connect: Callable[[], Session], first: Question) -> None:
-        """Make a session, in which the *first* question is asked, so that it is known to work."""
+        """Create a session, and ask the *first* question in it to prove that it works."""
         self.is_wanted = False
         session = connect()
         if not isinstance(session, CallSession):
@@ -93,7 +93,7 @@ class LentSession:
             return
         try:
             session.exchange([first])
-        except Exception:  # no more connections, say; the session of the thread does as well
+        except Exception:  # for example no free connections; the thread's session serves too
             self._tries_at = native.monotonic() + _AGAIN_SECONDS
             close(session)
         else:
@@ -106,7 +106,7 @@ class LentSession:
             self.end()
 
     def end(self) -> None:
-        """Close the session, also while a call uses it."""
+        """Close the session, even while a call uses it."""
         session, self._newest = self._newest(), _nothing
         self._idle.clear()
         if session is not None:
@@ -122,4 +122,4 @@ def close(session: Session) -> None:
 
 
 def _nothing() -> None:
-    """Stand for a reference to a session that is gone."""
+    """Represent a reference to a session that no longer exists."""

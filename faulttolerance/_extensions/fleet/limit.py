@@ -1,12 +1,12 @@
 """A rate limit that all processes of a fleet share (rules F2 and F5).
 
-The window of this process is looked at first: what has no room there has none in the fleet. Then the fleet is asked,
-and whoever has to wait for its answer is woken by it. Where none comes within the patience, and while the fleet is late
-or lost, this process decides alone, by its part of the limit. An answer that is late counts for a call that still
-waits. Without a fleet, the limit is that of the process.
+The window of this process is checked first: a call without room here has none in the fleet. Then the fleet is asked,
+and its answer wakes the waiting call. If no answer comes within the patience, and while the fleet is late or lost, this
+process decides alone, by its part of the limit. A late answer counts for a call that still waits. Without a fleet, the
+limit is the limit of the process.
 
-Calls that may wait stand in the line of the local limit. Only its first one asks again; the others are woken one by one
-as those before them leave.
+Calls that may wait queue in the line of the local limit. Only its first call asks again; the others are woken one by
+one as the calls before them leave.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ __all__ = ["FleetPlace", "FleetRateLimit"]
 
 _NOT_ASKED: Final = -1
 _OUT: Final = -2
-"""Stands for the answer to a question that is out."""
+"""The answer to a question that is still under way."""
 
 _AT_ONCE: Final = 1e-9
-"""Seconds after which a call asks again that has waited for its answer already: time has passed."""
+"""The seconds after which a call asks again that has already waited for its answer: time has passed."""
 
 _MICROSECOND: Final = 1000
 """In nanoseconds."""
 _ROUNDING: Final = 5e-7
 _APART: Final = 3 * _MICROSECOND
-"""The fleet may count in whole microseconds what is due here by so much sooner."""
+"""The fleet may round a moment up to whole microseconds, so its turn may be due later by so much."""
 _LOOKS_EACH: Final = 1.0
-"""Seconds after which the first of the line looks whether the fleet has come or gone, however long its turn is off."""
+"""The seconds between checks, by the first call of the line, whether a fleet has appeared or gone before its turn."""
 
 
 class FleetPlace(Place):
-    """The place of a call that may have a question out, too."""
+    """The place of a call that may also have a question under way."""
 
     __slots__ = ("answer", "asked_at", "asks", "gives_up_at", "patience", "was_prompt")
 
@@ -48,13 +48,13 @@ class FleetPlace(Place):
     def __init__(self, ident: int, wake: Callable[[], object], may_block: bool = False) -> None:
         super().__init__(ident, wake, may_block)
         self.answer: int | None = _NOT_ASKED
-        """The microseconds until there may be room; ``None``: the fleet is lost."""
+        """The microseconds until there may be room; ``None`` if the fleet is lost."""
         self.patience = 0.0
         self.was_prompt = False
-        """Whether it stands in the line while the fleet was prompt."""
+        """Whether the call joined the line while the fleet was prompt."""
 
     def tell(self, answer: Any) -> None:
-        """Take the answer of the fleet, on any thread, and wake whoever waits for it."""
+        """Record the answer of the fleet, on any thread, and wake the waiting call."""
         if self.answer != _OUT:
             return
         if answer == 0:
@@ -67,14 +67,14 @@ class FleetPlace(Place):
 
 
 class FleetRateLimit:
-    """What asks a fleet for the turns of one guarded function, or of one of its keys.
+    """The requests to a fleet for the turns of one guarded function, or of one of its keys.
 
     Args:
         limit: The limit of this process.
-        part: What this process has of it while it decides alone.
-        key: Names the limit in the fleet.
-        link: Reaches the fleet.
-        may_wait: Whether calls stand in line for their turn, as long as *limit* lets them.
+        part: The part of the limit that this process has while it decides alone.
+        key: The name of the limit in the fleet.
+        link: The way to the fleet.
+        may_wait: Whether calls queue for their turn, as long as *limit* allows.
     """
 
     __slots__ = ("_key", "_known", "_limit", "_link", "_may_wait", "_part")
@@ -87,15 +87,15 @@ class FleetRateLimit:
         self._key = key
         self._link = link
         self._may_wait = may_wait
-        self._known: tuple[object, Any] = None, None  # the window that was asked for last, and how
+        self._known: tuple[object, Any] = None, None  # the last requested window, and its question
 
     def ask(self, place: FleetPlace, now: float) -> float:
-        """Let a call through (0.0), or give the seconds after which it has to ask again, if it is not woken before.
+        """Admit a call and return 0.0, or return the seconds after which it must ask again unless it is woken earlier.
 
-        A caller that does not ask again, for whatever reason, calls ``leave``.
+        A caller that does not ask again, for any reason, calls ``leave``.
 
         Raises:
-            RateLimitException: It was not, or would not be let through within the longest wait.
+            RateLimitException: If the call is refused, or its turn would come after the longest wait.
         """
         answer, limit, link = place.answer, self._limit, self._link
         if answer == _NOT_ASKED:
@@ -127,36 +127,36 @@ class FleetRateLimit:
         return 0.0
 
     def count(self, at: float) -> None:
-        """Count a turn that the fleet has given, asked for *at* that moment."""
-        limit, at = self._limit, at - _ROUNDING  # not later than it counts there, where moments are rounded
+        """Count a turn that the fleet has granted to a request from the moment *at*."""
+        limit, at = self._limit, at - _ROUNDING  # no later than in the fleet, which rounds moments
         with limit.lock:
             limit.count(at)
             self._part.take_locked(limit, self._link.processes or 1, at)
 
     def leave(self, place: FleetPlace, now: float) -> None:
-        """Give the turn back, or make way after it was taken; any number of times."""
+        """Release the turn, or leave the line if it was not taken; any number of calls."""
         self._limit.leave(place, now)
 
     def cut_short(self, place: FleetPlace, now: float, seconds: float, left: float) -> float:
-        """Give the seconds to wait, instead of *seconds*, for a call whose nearest deadline is *left* seconds away.
+        """Return the seconds to wait, instead of *seconds*, for a call whose nearest deadline is *left* seconds away.
 
-        An answer is waited for until then; that it does not come by then says nothing of the fleet.
+        The call waits for an answer until that deadline; a missing answer by then does not mean that the fleet is slow.
 
         Raises:
-            RateLimitException: It would wait for its turn in vain.
+            RateLimitException: If the call would wait for its turn in vain.
         """
         if place.answer == _OUT and now < place.gives_up_at:
             place.gives_up_at = now + left
             if left > 0.0:
                 return left
-        if place.answer != _NOT_ASKED:  # the answer may have come this moment
+        if place.answer != _NOT_ASKED:  # the answer may have come just now
             seconds = self.ask(place, now)
             if not seconds:
                 return 0.0
         return self._limit.cut_short(place, now, seconds, left)
 
     def _decide_locally(self, place: FleetPlace, now: float) -> float:
-        """Let a call through as the limit of this process does, without a fleet."""
+        """Admit a call by the limit of this process, without a fleet."""
         limit = self._limit
         place.is_patient = None
         if self._may_wait:
@@ -165,7 +165,7 @@ class FleetRateLimit:
         return 0.0
 
     def _decide_alone(self, place: FleetPlace, now: float) -> float:
-        """Let a call through by the part of this process, or let it wait for its turn; an answer may still come."""
+        """Admit a call by the part of this process, or queue it for its turn; an answer may still come."""
         limit, processes = self._limit, self._link.processes
         if limit.waiting:
             self._drop_overdue(place, now)
@@ -195,25 +195,25 @@ class FleetRateLimit:
         return question  # type: ignore[no-any-return]
 
     def _look(self, place: FleetPlace, now: float) -> float:
-        """Give 0.0 where the fleet is to be asked, else the seconds to wait before."""
+        """Return 0.0 if the fleet must be asked, else the seconds to wait before that."""
         limit = self._limit
         if limit.waiting:
             self._drop_overdue(place, now)
         with limit.lock:
             moment = due = ticks(now)
-            if limit.kind != "fixed":  # whose windows begin elsewhere in the fleet
+            if limit.kind != "fixed":  # fixed windows start at other moments in the fleet
                 due = limit.due_locked(moment) if limit.spacing else limit.window.due(moment)
             elif limit.spacing and limit.last is not None:
                 due = ticks(limit.last) + limit.spacing
             if limit.waiting.first in (None, place):
                 if place.is_patient and place.asks_at > moment and place.was_prompt == self._link.is_prompt:
-                    due = place.asks_at  # it was woken for nothing
+                    due = place.asks_at  # it was woken too early
                 if due <= moment:
                     return 0.0
         return self._line_up(place, now, due)
 
     def _drop_overdue(self, place: FleetPlace, now: float) -> None:
-        """Let nobody wait for a first one that never asks, as one whose loop was closed."""
+        """Remove first calls that never ask, for example after their loop was closed, so that no call waits for one."""
         limit, waiting = self._limit, self._limit.waiting
         latest = ticks(now) - GRACE - ticks(self._link.patience)
         with limit.lock:
@@ -222,10 +222,10 @@ class FleetRateLimit:
         limit.leave(NOBODY, now)
 
     def _line_up(self, place: FleetPlace, now: float, due: int, told: float = 0.0) -> float:
-        """Let *place* wait for its turn, which comes at *due* if it is the first, and give the seconds.
+        """Queue *place* for its turn, which comes at *due* if it is the first, and return the seconds to wait.
 
         Raises:
-            RateLimitException: It may not wait so long; in *told* seconds there may be room, says the fleet.
+            RateLimitException: If it may not wait so long; the fleet expects room in *told* seconds.
         """
         limit = self._limit
         with limit.lock:
@@ -241,18 +241,19 @@ class FleetRateLimit:
                 place.until, place.is_patient, place.was_prompt = until, not ahead, self._link.is_prompt
                 if is_new:
                     waiting.add(place)
-                # Whoever is not the first is woken when it is; it looks by itself in case that one never leaves.
+                # A call that is not the first is woken when it becomes the first; it also checks by itself, in case the
+                # first never leaves.
                 place.asks_at = min(until, moment + (1 + ahead) * GRACE) if ahead else due
                 wait = wait_for(now, place.asks_at)
                 return wait if ahead else min(wait, _LOOKS_EACH)
         if place.until is not None:
             limit.leave(place, now)
-        if not told:  # never longer than what was begun this moment takes
+        if not told:  # at most the time that a window started now would take
             due = max(due, min(due + _APART, moment + max(limit.window.length, limit.spacing)))
         raise limit.refusal(max(told, wait_for(now, due)))
 
     def _turn_behind_locked(self, ahead: int) -> int:
-        """Give the moment before which a call has no turn that stands behind *ahead* others."""
+        """Return the moment before which a call behind *ahead* others has no turn."""
         limit, link = self._limit, self._link
         length, value = limit.window.length, limit.window.limit
         if not link.is_prompt:

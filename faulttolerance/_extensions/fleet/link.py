@@ -1,4 +1,4 @@
-"""The one way from guards to the fleet: what is configured now, or nothing (rule F1)."""
+"""The single link from guards to the configured fleet, or to none (rule F1)."""
 
 from __future__ import annotations
 
@@ -14,58 +14,58 @@ from .remote import ThreadLine
 
 
 class Lane:
-    """Where guards ask, and circuits are enrolled, whichever fleet there is; ``Link`` of ``protocol.py``."""
+    """The address for questions and for the enrolment of circuits, with any fleet; see ``Link`` in ``protocol.py``."""
 
     def __init__(self) -> None:
         self._circuits = Enrolled()
         self._line: ThreadLine | DirectLine | None = None
         self.is_chosen = False
-        """Whether somebody has said which fleet there is, be it none."""
+        """Whether the program or the environment has set the fleet, even to none."""
         self.is_missed = False
-        """Whether people were told that nobody has."""
+        """Whether the log has reported that no fleet is set."""
 
-    # What guards do
+    # Operations for guards
 
     @property
     def patience(self) -> float:
-        """The most seconds that a call waits for an answer."""
+        """The maximum number of seconds that a call waits for an answer."""
         line = self._line
         return line.patience if line is not None else 0.0
 
     @property
     def is_up(self) -> bool:
-        """Whether a fleet is there, and answers as far as is known."""
+        """Whether there is a fleet, and it answers as far as is known."""
         line = self._line
         return line is not None and line.contact.is_up
 
     @property
     def is_prompt(self) -> bool:
-        """Whether a fleet is there, and answers within the patience, as far as is known."""
+        """Whether there is a fleet, and it answers within the patience, as far as is known."""
         line = self._line
         return line is not None and line.is_prompt
 
     @property
     def processes(self) -> int:
-        """How many processes there were when it was read last; 0: there is no fleet."""
+        """The number of processes at the last read; 0 without a fleet."""
         line = self._line
         return 0 if line is None else line.processes
 
     @property
     def is_asking(self) -> bool:
-        """Whether somebody waits for an answer."""
+        """Whether a caller waits for an answer."""
         line = self._line
         return line is not None and line.is_asking
 
     def ask(self, question: Question, tell: Tell) -> bool:
-        """Send *question* soon, and *tell* the answer; false, and nothing is told: decide alone.
+        """Send *question* soon, and pass the answer to *tell*; return false, without a call of *tell*, to decide alone.
 
-        *tell* may be called before this returns, and is called on any thread.
+        *tell* may be called before this method returns, and on any thread.
         """
         line = self._line
         return line is not None and line.ask(question, tell)
 
     def ask_about(self, circuit: SharedCircuit, question: Question, tell: Tell) -> bool:
-        """Send *question* soon, and *tell* the answer, which *circuit* follows first."""
+        """Send *question* soon; its answer is passed to *circuit*, and then to *tell*."""
 
         def answered(record: CircuitRecord | None) -> None:
             if record is not None:
@@ -75,19 +75,19 @@ class Lane:
         return self.ask(question, answered)
 
     def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
-        """Ask *question* on the running thread, and *tell* the answer; false, and nothing is told: it cannot."""
+        """Send *question* on this thread and pass the answer to *tell*; return false, without a call, if impossible."""
         line = self._line
         return line is not None and line.ask_here(question, tell)
 
     def enroll(self, circuit: SharedCircuit) -> None:
-        """Tell *circuit* what the fleet has of its key, for as long as it lives."""
+        """Pass the fleet's records of its key to *circuit*, for as long as the circuit lives."""
         self._circuits.add(circuit)
         line = self._line
         if line is not None:
             line.welcome(circuit)
 
     def strangers(self) -> list[str]:
-        """Give the keys of circuits that are not closed in the fleet, and of which nobody here has heard."""
+        """Return the keys of circuits that are open in the fleet and do not exist in this process."""
         line = self._line
         return [] if line is None else line.strangers()
 
@@ -96,17 +96,17 @@ class Lane:
         line = self._line
         (aside if line is None else line.aside)(function)
 
-    # What is told of it
+    # Inspection
 
     @property
     def fleet(self) -> Fleet | None:
-        """The fleet that is configured."""
+        """The configured fleet."""
         line = self._line
         return None if line is None else line.fleet
 
     @property
     def words(self) -> str:
-        """How what is fleet-wide stands now."""
+        """The condition of fleet-wide state, in words."""
         line = self._line
         if line is None:
             return "local: no fleet is configured"
@@ -116,7 +116,7 @@ class Lane:
 
     @property
     def complaint(self) -> str:
-        """What is wrong with the fleet; empty where nothing is."""
+        """The trouble with the fleet; empty without trouble."""
         line = self._line
         if line is None or line.contact.is_up:
             return ""
@@ -124,15 +124,15 @@ class Lane:
         return f"the fleet {line.namespace!r} is lost since {seconds:.1f} s, because of {line.contact.reason}"
 
     def read(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Give what the gauge ``ft.fleet.up`` shows."""
+        """Yield the values of the gauge ``ft.fleet.up``."""
         line = self._line
         if line is not None:
             yield (line.namespace,), float(line.contact.is_up)
 
-    # What is configured
+    # Configuration
 
     def use(self, fleet: Fleet | None) -> None:
-        """Ask *fleet* from now on, or nobody; whoever waits for another one is told that it is lost."""
+        """Use *fleet* from now on, or none; calls that wait for the previous fleet are notified that it is lost."""
         self.is_chosen = True
         before = self._line
         if before is not None and before.fleet is fleet:
@@ -147,26 +147,26 @@ class Lane:
             line.begin()
 
     def forget(self) -> None:
-        """Ask nobody, and forget every circuit: those that were not collected yet tell another fleet nothing."""
+        """Stop using a fleet, and remove every circuit: an uncollected circuit must not write to another fleet."""
         self.use(None)
         self._circuits.clear()
 
     # Forking
 
     def before_fork(self) -> None:
-        """End the thread and its session, so that the two processes never share one."""
+        """End the thread and its session, so that the two processes never share a session."""
         line = self._line
         if line is not None:
             line.stop()
 
     def go_on(self) -> None:
-        """Begin again, in the parent of a fork."""
+        """Start again, in the parent of a fork."""
         line = self._line
         if line is not None:
             line.begin()
 
     def begin_anew(self) -> None:
-        """Begin again, in the child of a fork: nothing of the parent's is used."""
+        """Start again, in the child of a fork, without anything of the parent."""
         line = self._line
         if line is not None:
             line.leave()
@@ -175,6 +175,6 @@ class Lane:
 
 
 lane = Lane()
-"""The one of the process."""
+"""The lane of the process."""
 
 at_fork(lane.before_fork, lane.go_on, lane.begin_anew)

@@ -1,10 +1,10 @@
-"""What a process asks a fleet, and what it hears: the words between guards, the lane and a server.
+"""The questions of a process to a fleet, and the answers: the vocabulary of guards, the lane and a server.
 
-Durations are whole microseconds, as the server's clock counts them. A moment of one machine means nothing on another;
-so nothing but durations goes either way, each counted from the moment at which the server answers.
+Durations are whole microseconds of the server's clock. A moment of one machine means nothing on another machine. So
+only durations are transferred, each counted from the moment at which the server answers.
 """
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
@@ -32,60 +32,60 @@ __all__ = [
 
 
 class CircuitRecord(NamedTuple):
-    """One circuit as the fleet has it."""
+    """One circuit in the fleet."""
 
     version: int
-    """Another one after each transition, and never one that was there before; 0: nothing is written of it."""
+    """A version that is new after each transition, and never reused; 0: the fleet has no record of the circuit."""
     state: Literal["closed", "open"]
-    """An open one without a *wait* is half-open: places of probes are given."""
+    """An open circuit without a *wait* is half-open: it grants places to probes."""
     wait: int = 0
-    """Until an open circuit gives places."""
+    """The time until an open circuit grants places."""
     reopened: int = 0
-    """How many times in a row a probe has opened it."""
+    """The number of times in a row that a probe has opened it."""
     reason: str = ""
-    """Why it opened, for people."""
+    """The reason why it opened, for people."""
     is_granted: bool = False
-    """Whether the place was given that ``TakePlace`` asked for."""
+    """Whether the place that ``TakePlace`` requested is granted."""
 
 
 ABSENT = CircuitRecord(0, "closed")
-"""Stands for a circuit of which nothing is written."""
+"""The record of a circuit that the fleet does not know."""
 
 
 class TakeTurn(NamedTuple):
-    """Ask for a turn under a rate limit. The answer: 0, it is taken; else how long until there may be room."""
+    """A request for a turn under a rate limit. The answer: 0 if it is taken, else the time until there may be room."""
 
     key: str
     kind: WindowKind
     limit: int
     window: int
     burst: int
-    """Turns that a smooth window gives at once after a rest."""
+    """The number of turns that a smooth window grants at once after a rest."""
     spacing: int = 0
     """The shortest time between two turns."""
 
 
 class Poll(NamedTuple):
-    """Write down that *process* is there, for *length*, and ask for what there is. The answer: ``Polled``."""
+    """A sign of life of *process* for *length*, and a request for the namespace's state. The answer: ``Polled``."""
 
     process: str
-    """Names it, and no other one."""
+    """A unique name of the process."""
     length: int
 
 
 class Polled(NamedTuple):
-    """What there is in a namespace."""
+    """The state of a namespace."""
 
     processes: int
-    """How many are there, with the one that asks."""
+    """The number of processes, including the caller's."""
     circuits: Mapping[str, CircuitRecord]
-    """By key."""
+    """The circuits, by key."""
 
 
 class OpenCircuit(NamedTuple):
-    """Open a circuit for *delay*, unless another version than *seen* is in force. The answer: ``CircuitRecord``.
+    """A request to open a circuit for *delay*, if *seen* is still its version. The answer: ``CircuitRecord``.
 
-    Where nothing is written any more of what was *seen*, it is opened, too: the server was emptied.
+    The circuit is opened too if the server has no record of it any more: the server was emptied.
     """
 
     key: str
@@ -96,41 +96,41 @@ class OpenCircuit(NamedTuple):
 
 
 class TakePlace(NamedTuple):
-    """Take one *step* with the place of a probe. The answer: ``CircuitRecord``.
+    """One *step* with the place of a probe. The answer: ``CircuitRecord``.
 
-    It has an effect on an open circuit of this *version* alone, once the delay is over. There are as many places as
-    probes have to succeed, less those that did.
+    The step affects only an open circuit of this *version*, after its delay. There are as many places as probes have to
+    succeed, less the probes that did.
 
-    - ``"wish"``: ask for a place, or to keep it unused; it goes to whoever was refused it and needs it for less time.
-    - ``"start"``: use it from now on. Who comes late keeps it unless somebody else has it.
-    - ``"end"``: give it back.
-    - ``"success"``: give it back; that counts although it was lost.
+    - ``"wish"``: request a place, or keep a place unused. A refused process that needs it for less time has precedence.
+    - ``"start"``: use the place from now on. A late holder keeps it unless another holder has it.
+    - ``"end"``: release the place.
+    - ``"success"``: release the place and count a success, even if the place was lost.
     """
 
     key: str
     version: int
     holder: str
-    """Names this place, and no other one of any process."""
+    """The name of this place, unique over all processes."""
     places: int
-    """Probes that have to succeed: as many successes close the circuit."""
+    """The number of probes that must succeed to close the circuit."""
     length: int
-    """How long the place is kept from now on."""
+    """The time for which the place is kept from now on."""
     step: Literal["wish", "start", "end", "success"] = "wish"
 
 
 Question: TypeAlias = TakeTurn | Poll | OpenCircuit | TakePlace
 Answer: TypeAlias = int | Polled | CircuitRecord
 Tell: TypeAlias = Callable[[Any], object]
-"""Is told the answer to a question, from any thread and without a lock; ``None``: the fleet is lost."""
+"""Receives the answer to a question, on any thread and without a lock; ``None`` means that the fleet is lost."""
 
 
 FOREIGN = -1
-"""Stands for the answer to ``TakeTurn`` where the server has something else under its key: nobody can share it."""
+"""The answer to ``TakeTurn`` if the server has a value of another type under its key: the limit cannot be shared."""
 _NO_PLACE = TakePlace("", 0, "", 1, 0, "end")
 
 
 def trial_of(question: Question) -> Question:
-    """Return a question that a server answers only if it would answer *question*, and that nobody notices."""
+    """Return a question without any effect that a server answers only if it would answer *question*."""
     return question._replace(key="") if isinstance(question, TakeTurn) else _NO_PLACE
 
 
@@ -138,93 +138,94 @@ class Session(Protocol):
     """A connection of one process, used by one thread at a time."""
 
     def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Ask all at once; give the answers in their order. Whatever is raised means that the fleet is lost."""
+        """Send all questions at once; return the answers in their order. Any exception means that the fleet is lost."""
         ...
 
     def close(self) -> None:
-        """Let go of it; it may be broken, or used for the first time again afterwards."""
+        """Close the connection; it may be broken. A later exchange may connect again."""
 
 
 @runtime_checkable
 class CallSession(Session, Protocol):
-    """A session in which a call may ask by itself, and stop waiting before the answer comes."""
+    """A session in which a call can ask by itself, and stop waiting before the answer comes."""
 
     def send(self, question: TakeTurn) -> None:
-        """Ask *question* alone; the session has exchanged questions before."""
+        """Send *question* alone; the session has exchanged questions before."""
         ...
 
     def receive(self, seconds: float | None) -> int | None:
-        """Return the answer to what was sent, or ``None`` if it has not come within *seconds*.
+        """Return the answer to the question that was sent, or ``None`` if it has not come within *seconds*.
 
-        Without *seconds* it is waited for as long as in an exchange.
+        Without *seconds* the wait is as long as in an exchange.
 
         Raises:
-            Exception: There is going to be no answer.
+            Exception: If there will be no answer.
         """
         ...
 
 
 class Fleet(Protocol):
-    """Where the processes of a namespace meet."""
+    """The meeting point of the processes of a namespace."""
 
     @property
     def namespace(self) -> str:
-        """Which fleet it is."""
+        """The name of the fleet."""
         ...
 
     @property
     def poll(self) -> float:
-        """Seconds after which the circuits are read again."""
+        """The seconds after which the circuits are read again."""
         ...
 
     @property
     def patience(self) -> float:
-        """The most seconds that a call waits for an answer."""
+        """The maximum number of seconds that a call waits for an answer."""
         ...
 
     @property
     def is_immediate(self) -> bool:
-        """Whether it answers at once, in this process: then it is asked on the thread of the call."""
+        """Whether the fleet answers at once, in this process: then it is asked on the thread of the call."""
         ...
 
     def connect(self, changed: Callable[[], object] | None = None) -> Session:
-        """Give a session; it connects when it is first used, and anew after it was broken.
+        """Return a session; it connects at its first use, and again after it was broken.
 
-        A fleet that answers at once calls *changed* on any thread when something moved that no question did, until the
-        session is closed. Others are asked from time to time, and do not.
+        A fleet that answers at once calls *changed* on any thread when something moved without a question, until the
+        session is closed. Other fleets are polled, and never call it.
         """
         ...
 
 
 class Link(Protocol):
-    """How guards reach the fleet; the lane, for them."""
+    """The way from guards to the fleet; the lane implements it."""
 
     @property
     def patience(self) -> float:
-        """The most seconds that a call waits for an answer."""
+        """The maximum number of seconds that a call waits for an answer."""
         ...
 
     @property
     def is_prompt(self) -> bool:
-        """Whether a fleet is there, and answers within the patience, as far as is known."""
+        """Whether there is a fleet, and it answers within the patience, as far as is known."""
         ...
 
     @property
     def processes(self) -> int:
-        """How many processes there were when it was read last; 0: there is no fleet."""
+        """The number of processes at the last read; 0 without a fleet."""
         ...
 
     def ask(self, question: Question, tell: Tell) -> bool:
-        """Send *question* soon, and *tell* the answer; false, and nothing is told: decide alone."""
+        """Send *question* soon, and pass the answer to *tell*; return false, without a call of it, to decide alone."""
         ...
 
     def ask_about(self, circuit: Any, question: Question, tell: Tell) -> bool:
-        """Send *question* soon, and *tell* the answer, which *circuit* follows first; false: decide alone."""
+        """Send *question* soon; its answer is passed to *circuit*, then to *tell*; false: the guard decides alone."""
         ...
 
     def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
-        """Ask *question* on the running thread, and *tell* the answer; false, and nothing is told: it cannot.
+        """Send *question* on this thread and pass the answer to *tell*; return false, without a call, if impossible.
 
-        Returns when the answer has come, or when the patience or a deadline of the call is over; then it is told later.
+        Returns when the answer has come, or when the patience or a deadline of the call has passed; then *tell* is
+        called later.
         """
         ...

@@ -1,4 +1,4 @@
-"""One fleet for as long as it is configured: who asks it, and what is done with what it says (rules F1, F3 and F5)."""
+"""The connection to one fleet while it is configured: its questions, and the use of its answers (rules F1, F3, F5)."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ Asked: TypeAlias = tuple[Question | Sent, Tell]
 
 _CONNECTING_SECONDS = 1.0
 _START_SECONDS = 1.0
-"""How long ``configure`` waits where greenlets stand for threads."""
+"""The time for which ``configure`` waits if greenlets take the place of threads."""
 _POLLS = 3
-"""A process that has read nothing for so many polls is not there any more."""
+"""The number of polls after which a process without a read no longer counts."""
 _STOP_SECONDS = 1.0
-"""How long a fork waits for an exchange to end; the thread is left alone after that."""
+"""The time for which a fork waits for an exchange to end; after it, the thread is abandoned."""
 
 
 class Line:
-    """What is common to fleets that are asked on a thread, and to those that are asked at once.
+    """The common part of fleets that are asked on a thread, and of fleets that are asked at once.
 
     Args:
         fleet: The fleet.
-        circuits: Those that are told what it says.
-        now: The moment.
-        process: Names this process in the fleet.
+        circuits: The circuits that follow the fleet.
+        now: Returns the current moment.
+        process: The name of this process in the fleet.
     """
 
     def __init__(self, fleet: Fleet, circuits: Enrolled, now: Callable[[], float], process: str) -> None:
@@ -51,7 +51,7 @@ class Line:
         self.namespace = fleet.namespace
         self.patience = fleet.patience
         self.processes = 1
-        """How many there were when the fleet was read last."""
+        """The number of processes at the last read."""
         self.now = now
         self.contact = Contact(fleet.poll, now())
         self._circuits = circuits
@@ -60,49 +60,49 @@ class Line:
         self._read_at = 0.0
         self._session: Session | None = None
         self._untold: list[None] = [None]
-        """Empty while sinks know that it is lost."""
+        """Empty while the sinks know that the fleet is lost."""
         self._is_over = False
 
     @property
     def is_prompt(self) -> bool:
-        """Whether it answers within the patience, as far as is known."""
+        """Whether the fleet answers within the patience, as far as is known."""
         return self.contact.is_up
 
     @property
     def is_asking(self) -> bool:
-        """Whether somebody waits for an answer."""
+        """Whether a caller waits for an answer."""
         return False
 
     def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
-        """Return whether *question* was asked on the running thread; where not, nothing is told."""
+        """Return whether *question* was asked on the running thread; if not, *tell* is not called."""
         return False
 
     def leave(self) -> None:
-        """Do nothing any more, in the child of a fork; what is the parent's stays as it is."""
+        """Stop, in the child of a fork, without touching what belongs to the parent."""
         self._is_over = True
         self._session = None
 
     def end(self) -> None:
-        """Answer nobody any more: another fleet comes, or none."""
+        """Stop answering: another fleet follows, or none."""
         self._is_over = True
         self.contact.lose("no longer configured", self.now(), chance())
         follow(self._circuits, lambda _: None)
 
     def welcome(self, circuit: SharedCircuit) -> None:
-        """Tell *circuit*, which has just come, what is known; else it is told as soon as something is."""
+        """Pass the known record to the new *circuit*; without one, the next read passes it."""
         if self.contact.is_up and self._read_at:
             record = self._known.get(circuit.key, ABSENT)
             passed = round((clock.monotonic() - self._read_at) * 1e6)
             self._follow([circuit], lambda _: record._replace(wait=max(0, record.wait - passed)))
 
     def strangers(self) -> list[str]:
-        """Return the keys of circuits that are open in the fleet, and that are not in this process."""
+        """Return the keys of circuits that are open in the fleet and not present in this process."""
         opened = [key for key, record in list(self._known.items()) if self.contact.is_up and record.state == "open"]
         known = {circuit.key for circuit in self._circuits} if opened else ()
         return [key for key in opened if key not in known]
 
     def _exchange(self, questions: list[Question]) -> list[Any]:
-        """Ask all *questions*; raises what the session raises."""
+        """Send all *questions* and return the answers; raise the errors of the session."""
         if self._session is None:
             self._session = self._connect()
         answers = list(self._session.exchange(questions))
@@ -119,16 +119,16 @@ class Line:
             close(session)
 
     def _read(self, answer: Any) -> None:
-        """Tell the circuits what there is."""
+        """Pass the records in *answer* to the circuits."""
         self.processes, self._known, self._read_at = answer.processes, dict(answer.circuits), clock.monotonic()
         self._follow(self._circuits, lambda key: self._known.get(key, ABSENT))
 
     def _follow(self, circuits: Iterable[SharedCircuit], record_of: Callable[[str], CircuitRecord | None]) -> None:
-        if not self._is_over:  # else they are another one's by now
+        if not self._is_over:  # else the circuits already belong to another line
             follow(circuits, record_of)
 
     def _lose(self, reason: str) -> None:
-        """Take the fleet for lost, on any thread."""
+        """Record the loss of the fleet, on any thread."""
         self.contact.lose(reason, self.now(), chance())
         self._tell_of_loss()
 
@@ -148,29 +148,29 @@ class Line:
 
 
 def follow(circuits: Iterable[SharedCircuit], record_of: Callable[[str], CircuitRecord | None]) -> None:
-    """Tell *circuits* what the fleet has; ``None``: it is lost."""
+    """Pass the fleet's records to *circuits*; ``None`` means that the fleet is lost."""
     now = clock.monotonic()
     for circuit in circuits:
         try:
             circuit.follow(record_of(circuit.key), now)
-        except Exception as error:  # the others have to be told of theirs
+        except Exception as error:  # the other circuits must get their records
             log(ERROR, "a circuit of the fleet was not told", error=error)
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why the fleet is lost, for people."""
+    """Return the reason for the loss of the fleet, for people."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _answer(tell: Tell, answer: Any) -> None:
     try:
         tell(answer)
-    except Exception as error:  # such as a loop that was closed; the others wait for theirs
+    except Exception as error:  # such as a closed loop; the others wait for their answers
         log(ERROR, "an answer of the fleet was not taken", error=error)
 
 
 def _drop(asked: list[Asked]) -> None:
-    """Tell all who have *asked* that there is no answer."""
+    """Notify all callers in *asked* that there is no answer."""
     for question, tell in asked:
         if isinstance(question, Sent):
             close(question.session)
@@ -178,22 +178,22 @@ def _drop(asked: list[Asked]) -> None:
 
 
 def _ignore(_: object) -> None:
-    """Do nothing: nobody has asked for this answer."""
+    """Do nothing: no caller waits for this answer."""
 
 
 class ThreadLine(Line):
-    """A fleet that is asked by one thread, many questions at once."""
+    """A fleet that one thread asks, with many questions at once."""
 
     def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
         super().__init__(fleet, circuits, native.monotonic, uuid4().hex)
         # Reentrant: a signal handler or a finalizer may ask while its thread is in here.
         self._asked: SimpleQueue[Asked | None] = SimpleQueue()
         self._outstanding: dict[int, Tell] = {}
-        """Who waits for the answers of what is being asked; whoever takes one out tells it."""
+        """The callbacks for the answers under way; a thread that removes a callback calls it."""
         self._trials: dict[str, Question] = {}
-        """What a lost fleet is asked beside, by kind: it was lost by such questions."""
+        """Additional questions to a lost fleet, by kind: such questions had failed."""
         self._asked_at = 0.0
-        """When the questions were sent of which no answer has come; 0: there are none."""
+        """The time when the unanswered questions were sent; 0 without such questions."""
         self._stopping = False
         self._knows_loss = False
         self._daemon = Daemon(self._run, lambda: not self._stopping)
@@ -202,7 +202,7 @@ class ThreadLine(Line):
         """Limits whose keys have another type in the server."""
 
     def begin(self) -> None:
-        """Begin to ask, at once and beside the caller."""
+        """Start to ask, at once and beside the caller."""
         self._stopping = False
         self._began = began = native.allocate_lock()
         began.acquire()
@@ -214,18 +214,18 @@ class ThreadLine(Line):
             began.acquire(timeout=_START_SECONDS)
 
     def ask(self, question: Question | Sent, tell: Tell) -> bool:
-        """Ask *question* with the next batch."""
+        """Send *question* with the next batch."""
         if not self.contact.is_up and not isinstance(question, Sent):
             return False
         self._asked.put((question, tell))
         if not self.contact.is_up:
-            self._answer_all()  # whoever has found out meanwhile may have been here before
+            self._answer_all()  # the thread that noticed the loss may have answered all before
         return True
 
     def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
-        """Ask *question* on the running thread, in the session that is lent to calls; false: it is not there.
+        """Send *question* on the running thread, in the session that is lent to calls; return false if there is none.
 
-        A failure decides nothing: the question goes with the next batch, which meets the same.
+        A failure decides nothing: the question goes with the next batch, which meets the same trouble.
         """
         session = self._lent.take()
         if session is None:
@@ -247,37 +247,37 @@ class ThreadLine(Line):
 
     @property
     def is_prompt(self) -> bool:
-        """Whether it answers within the patience, as far as is known."""
+        """Whether the fleet answers within the patience, as far as is known."""
         asked_at = self._asked_at
         return self.contact.is_up and not (asked_at and native.monotonic() - asked_at > self.patience)
 
     @property
     def is_asking(self) -> bool:
-        """Whether somebody waits for an answer."""
+        """Whether a caller waits for an answer."""
         return bool(self._outstanding) or not self._asked.empty() or self._lent.is_out
 
     def stop(self) -> bool:
-        """End the thread and its session; tell whether they are gone."""
+        """End the thread and its session; return whether they have ended."""
         self._stopping = True
         self._asked.put(None)
         return self._daemon.is_here or self._daemon.join(_STOP_SECONDS)
 
     def end(self) -> None:
-        """Answer nobody any more. What is being asked ends by itself."""
+        """Stop answering. An exchange under way ends by itself."""
         self._stopping = True
         super().end()
         self._answer_all()
 
     def _answer_all(self) -> None:
-        """Tell everybody who waits that the fleet is lost."""
+        """Notify all waiting callers that the fleet is lost."""
         with together():
             with suppress(KeyError):
                 while True:
                     _answer(self._outstanding.popitem()[1], None)
             _drop(self._gathered(0.0, self._asked.qsize()))
-        self._asked.put(None)  # what would have woken the thread may have been taken just now
+        self._asked.put(None)  # the previous wake-up of the thread may just have been removed
 
-    # Its thread
+    # The thread of the line
 
     def _run(self) -> None:
         try:
@@ -289,17 +289,17 @@ class ThreadLine(Line):
                     self._turn(self._gathered(max(0.0, self.contact.due - native.monotonic()), BATCH - 1))
                     if self._lent.is_due() and self.contact.is_up and not self._stopping:
                         self._lend()
-                except BaseException as error:  # an answer that is none, say; nobody else is on this thread
+                except BaseException as error:  # for example a malformed answer; no other code here handles it
                     log(ERROR, "what the fleet said was not understood", error=error)
                     self._fail(error, self.contact.is_up)
         finally:
             self._close()
             hub = hub_here()
             if hub is not None:
-                hub.destroy(destroy_loop=True)  # it came with the sockets, which gevent has patched
+                hub.destroy(destroy_loop=True)  # gevent's patched sockets created it
 
     def _gathered(self, seconds: float, most: int) -> list[Asked]:
-        """Return what was asked, *most* at most; wait for the first so many *seconds*."""
+        """Return the questions, at most *most*; wait at most *seconds* for the first."""
         gathered: list[Asked | None] = []
         with suppress(Empty):
             gathered.append(self._asked.get(timeout=seconds))
@@ -328,7 +328,7 @@ class ThreadLine(Line):
         contact = self.contact
         outstanding = self._outstanding = {place: tell for place, (_, tell) in enumerate(asked)}
         if was_up and not contact.is_up:
-            self._answer_all()  # who gave up a moment ago may not have seen these
+            self._answer_all()  # a thread that gave up just now may not have seen these
             return
         sent = [question.at for question, _ in asked if isinstance(question, Sent)]
         questions = [question.question if isinstance(question, Sent) else question for question, _ in asked]
@@ -336,7 +336,7 @@ class ThreadLine(Line):
         self._asked_at = min(sent, default=native.monotonic())
         try:
             answers = self._answers(asked)
-        except BaseException as error:  # whatever it is, there is no answer
+        except BaseException as error:  # any error means that there is no answer
             self._trials |= {getattr(question, "kind", ""): trial_of(question) for question in questions}
             self._fail(error, was_up)
             return
@@ -345,7 +345,7 @@ class ThreadLine(Line):
             if timer is not None:
                 timer.cancel()
         if self._is_over or contact.is_up != was_up:
-            return  # somebody has given up meanwhile: all were told
+            return  # a thread gave up in between: all callers were notified
         if not was_up:
             self._regain()
             self._knows_loss = False
@@ -362,7 +362,7 @@ class ThreadLine(Line):
                     _answer(tell, self._understood(questions[place], answer))
 
     def _understood(self, question: Question, answer: Any) -> Any:
-        """Return *answer*, or ``None`` where *question* has none although the fleet is well: log that once a limit."""
+        """Return *answer*; ``None`` for a foreign key although the fleet is well, which is logged once per limit."""
         if answer != FOREIGN or not isinstance(question, TakeTurn):
             return answer
         if question.key not in self._foreign:
@@ -372,7 +372,7 @@ class ThreadLine(Line):
         return None
 
     def _answers(self, asked: list[Asked]) -> list[Any]:
-        """Return the answers to what was *asked*, and to what calls have sent before."""
+        """Return the answers to *asked*, including the questions that calls have sent before."""
         questions = [question for question, _ in asked if not isinstance(question, Sent)]
         answers = iter(self._exchange(questions) if questions else ())
         return [self._received(one) if isinstance(one, Sent) else next(answers) for one, _ in asked]
@@ -383,7 +383,7 @@ class ThreadLine(Line):
         return answer
 
     def _lend(self) -> None:
-        """Make a session for calls. It may take as long as any that is made."""
+        """Create a session for calls. It may take as long as any other session."""
         timer, self._asked_at = self._hurry(), native.monotonic()
         try:
             self._lent.make(self._connect, self._poll)
@@ -392,7 +392,7 @@ class ThreadLine(Line):
             timer.cancel()
 
     def _close(self) -> None:
-        self._lent.end()  # also while a call uses it
+        self._lent.end()  # even while a call uses it
         super()._close()
 
     def _fail(self, error: BaseException, was_up: bool) -> None:
@@ -404,9 +404,9 @@ class ThreadLine(Line):
         self._answer_all()
 
     def _hurry(self) -> Timer:
-        """Give the fleet up if it takes too long to connect, as where names are looked up in vain."""
+        """Return a timer that abandons the fleet if connecting takes too long, as in a failing look-up of names."""
         return watchdog.call_at(native.monotonic() + max(self.patience, _CONNECTING_SECONDS), self._give_up)
 
     def _give_up(self) -> None:
         self._lose("no connection in time")
-        self._answer_all()  # here: its own thread hangs
+        self._answer_all()  # on this thread: the line's own thread hangs

@@ -1,7 +1,7 @@
 """The part of a fleet's rate limit that one of its processes uses while it decides alone (rule F5).
 
-It counts what the process is given by the fleet, too. So a process that has just had its part has nothing left when
-the fleet is silent for a moment, and all processes together go on as the limit says.
+It also counts the turns that the fleet grants to the process. So a process that has just used its part has nothing left
+when the fleet is silent for a moment, and all processes together keep the limit.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ __all__ = ["Part"]
 
 
 class Part:
-    """What one of several processes has of a limit; guarded by the lock of the whole."""
+    """The part of a limit for one of several processes; guarded by the lock of the whole limit."""
 
     __slots__ = ("_known", "_limit", "full_until")
 
     def __init__(self) -> None:
         self.full_until = 0
-        """Up to this moment the fleet has no turn, for anybody, as it said itself."""
+        """The moment until which the fleet has no turn for any process, by its own answer."""
         self._limit: RateLimit | None = None
-        self._known: tuple[object, int, int] | None = None  # the window and the spacing of the whole, and the processes
+        self._known: tuple[object, int, int] | None = None  # window and spacing of the whole, and the processes
 
     def take_locked(self, whole: RateLimit, processes: int, now: float) -> int:
-        """Take a turn if one of *processes* has one left of the *whole* by *now*; return since when it has one."""
+        """Count a turn if one of *processes* has one of the *whole* left at *now*; return the moment when it is due."""
         limit, wanted = self._limit, (whole.window, whole.spacing, processes)
         if limit is None or self._known != wanted:
             self.full_until = self.full_until if limit is None else 0
@@ -37,7 +37,7 @@ class Part:
 
 
 def _resized(part: RateLimit | None, whole: RateLimit, processes: int, now: float) -> RateLimit:
-    """Return the limit of the *part*, which was another one or none, with what it has counted."""
+    """Return the limit of the *part*, resized with its counts, or new if there was none."""
     window, spacing = whole.window, whole.spacing * processes / 1e9
     value, length, burst = window.limit, window.length / 1e9, -(-getattr(window, "burst", 1) // processes)
     if whole.kind == "smooth" or value < processes:

@@ -1,4 +1,4 @@
-"""A span of OpenTelemetry for each attempt, where ``configure(tracing="spans")`` asks for it (rule O1)."""
+"""A span of OpenTelemetry for each attempt, if ``configure(tracing="spans")`` is set (rule O1)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..._deadline.uninterruptible import undisturbed
 from ..._event import error_type
 
 ATTEMPT = "ft.attempt"
-"""The keyword by which what ``Spans`` makes is told the number of an attempt after the first; no parameter has it."""
+"""The keyword with the number of an attempt after the first, for wrappers of ``Spans``; no parameter has this name."""
 
 
 class Spans:
-    """The spans of one guarded function: a child of the current span for each time that its body runs (rule O1).
+    """The spans of one guarded function: a child of the current span for each execution of its body (rule O1).
 
     Args:
         name: The name of the method, and of its spans.
@@ -25,13 +25,13 @@ class Spans:
         self._name = name
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Let each call of *function* have a span, which lasts until a future that is returned is done."""
+        """Return *function* with a span for each call, which lasts until a returned future is done."""
 
         @register(CALLER)
         def call(*args: Any, **kwargs: Any) -> Any:
             span = _Span(self._name, kwargs.pop(ATTEMPT, 1))
             try:
-                with undisturbed():  # a deadline would leave the span begun, and current
+                with undisturbed():  # a deadline would leave the span started, and current
                     span.begin()
                 span.result = function(*args, **kwargs)
                 return span.result
@@ -45,7 +45,7 @@ class Spans:
         return call
 
     def around_awaited(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-        """Let each call of *function* have a span, in which what is returned is awaited."""
+        """Return *function* with a span for each call, in which its result is awaited."""
 
         @register(CALLER)
         async def call(*args: Any, **kwargs: Any) -> Any:
@@ -63,7 +63,7 @@ class Spans:
 
 
 class _Span:
-    """One span, known before it is begun: a signal's handler may raise at any moment."""
+    """One span, stored before it is started: a signal handler may raise at any moment."""
 
     def __init__(self, name: str, attempt: int) -> None:
         self._name = name
@@ -74,7 +74,7 @@ class _Span:
         self.result: object = None
 
     def begin(self) -> None:
-        """Begin it, and make it current."""
+        """Start the span, and make it current."""
         from opentelemetry import context, trace
 
         attributes: dict[str, str | int] = {"ft.method": self._name, "ft.attempt": self._attempt}
@@ -82,7 +82,7 @@ class _Span:
         self._detach = partial(context.detach, context.attach(trace.set_span_in_context(self._span)))
 
     def leave(self) -> None:
-        """Make the span before it current again, and end it unless a future is still to be done."""
+        """Restore the previous current span, and end this span unless a future is still pending."""
         detach, self._detach = self._detach, bool
         detach()
         listen = getattr(self.result, "add_done_callback", None)
@@ -94,7 +94,7 @@ class _Span:
     def _end_with(self, future: Any) -> None:
         try:
             failure = future.exception()
-        except BaseException as error:  # noqa: BLE001  # that it was cancelled
+        except BaseException as error:  # noqa: BLE001  # including a cancellation
             failure = error
         self._end(failure)
 
@@ -106,5 +106,5 @@ class _Span:
             from opentelemetry.trace import StatusCode
 
             span.set_attribute("error.type", error_type(failure))
-            span.set_status(StatusCode.ERROR)  # without a description: messages are the application's
+            span.set_status(StatusCode.ERROR)  # without a description: messages belong to the application
         span.end()

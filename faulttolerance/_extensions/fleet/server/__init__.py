@@ -1,1 +1,1 @@
-"""What answers a fleet: Redis, or memory for tests."""
+"""The servers of a fleet: Redis, or memory for tests."""

@@ -1,4 +1,4 @@
-"""Where a server is, as a URL or a client says it; and what of that may be shown."""
+"""The address of a server, from a URL or a client, and its form without secrets."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Settings = Mapping[str, Any]
 
 
 class Address(NamedTuple):
-    """How a server is reached."""
+    """The address of a server."""
 
     kind: str
     """``plain``, ``unix``, ``sentinel`` or ``cluster``."""
     is_encrypted: bool
     hosts: tuple[Host, ...]
-    """Of the server, of the sentinels, or of some nodes of the cluster; for ``unix`` one, with the path."""
+    """The hosts of the server, of the sentinels, or of some nodes of the cluster; for ``unix`` one, with the path."""
     settings: Settings
-    """What else a connection is made with."""
+    """The further settings of a connection."""
     service: str = ""
-    """How sentinels call the server."""
+    """The name of the server at the sentinels."""
     sentinel_settings: Settings = MappingProxyType({})
-    """What connections to the sentinels are made with."""
+    """The settings of connections to the sentinels."""
 
     def __repr__(self) -> str:
-        """Spell it as a URL, without the names and passwords of users."""
+        """Return the address as a URL, without the names and passwords of users."""
         scheme = "rediss" if self.is_encrypted else "redis"
         if self.kind == "unix":
             return f"unix://{self.hosts[0][0]}"
@@ -46,7 +46,7 @@ class Address(NamedTuple):
         return f"{scheme}://{'/'.join(filter(None, parts))}"
 
     def hidden(self, text: str) -> str:
-        """Put stars for passwords in *text*."""
+        """Replace passwords in *text* by stars."""
         for settings in (self.settings, self.sentinel_settings):
             if password := settings.get("password"):
                 text = text.replace(str(password), "***")
@@ -54,16 +54,16 @@ class Address(NamedTuple):
 
 
 def spelled(host: Host) -> str:
-    """Write *host* as in a URL."""
+    """Return *host* as in a URL."""
     name, port = host
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
 def address_of_url(url: str) -> Address:
-    """Read *url*.
+    """Parse *url*.
 
     Raises:
-        ValueError: It is none of those that are allowed; with words for the end of a sentence, and nothing of *url*.
+        ValueError: If the URL is not allowed; the message is the end of a sentence and contains nothing of *url*.
     """
     try:
         parts = urlsplit(url)
@@ -97,10 +97,10 @@ def address_of_url(url: str) -> Address:
 
 
 def address_of_client(client: Any) -> Address:
-    """Find out what *client* of redis-py is connected to.
+    """Return the address that *client* of redis-py is connected to.
 
     Raises:
-        ValueError: It cannot be used; with words for the end of a sentence.
+        ValueError: If the client cannot be used; the message is the end of a sentence.
     """
     nodes = getattr(client, "nodes_manager", None)
     if nodes is not None:
@@ -136,7 +136,7 @@ def _encrypts(settings: Settings) -> bool:
 
 
 def _of_connection(settings: Settings) -> dict[str, Any]:
-    """Take what says who asks, and how it is encrypted: time-outs, retries and decoding are the fleet's own."""
+    """Return the settings of identity and encryption: the fleet has its own time-outs, retries and decoding."""
     wanted = ("username", "password", "credential_provider", "db", "client_name", "socket_keepalive_options")
     return {
         name: value
@@ -146,7 +146,7 @@ def _of_connection(settings: Settings) -> dict[str, Any]:
 
 
 def _options(query: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read what a URL says after its question mark, for connections and for those to sentinels."""
+    """Parse the query of a URL into settings of connections and of connections to sentinels."""
     given: dict[str, Any] = dict(parse_qsl(query))
     sentinel = {
         name.removeprefix("sentinel_"): value

@@ -1,9 +1,9 @@
-"""One circuit of the fleet, and how questions move it: the twin of ``circuit.lua``.
+"""One circuit of the fleet, and its transitions by questions: the twin of ``circuit.lua``.
 
-All moments and lengths are whole microseconds. Where the server's clock was set back, everything moves back with it.
+All moments and lengths are whole microseconds. If the server's clock was set back, all moments move back with it.
 """
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -13,29 +13,29 @@ from ..protocol import ABSENT, CircuitRecord, OpenCircuit, TakePlace
 __all__ = ["Circuit", "ask_circuit", "current", "moved", "record_of"]
 
 _IS_KEPT: Final = 3_600_000_000
-"""A circuit of which nobody writes is forgotten so long after it gives places, or was closed."""
+"""The time after which an unused circuit is removed, from the moment when it grants places, or was closed."""
 
 
 class Circuit(NamedTuple):
-    """What a server keeps of one circuit."""
+    """The record that a server keeps of one circuit."""
 
     version: int
     at: int
-    """When it was written."""
+    """The moment of the last write."""
     until: int
-    """When places are given; of a closed one: when it was closed."""
+    """The moment from which places are granted; for a closed circuit, the moment of its closing."""
     is_open: bool = False
     reopened: int = 0
     reason: str = ""
     successes: int = 0
     wanted: int = 0
-    """The shortest time for which a place was refused since one was given; 0: none was."""
+    """The shortest time of a refused request for a place since the last grant; 0 without such a request."""
     places: Mapping[str, int] = {}  # never changed
-    """Until when they are kept, by holder."""
+    """The ends of the places, by holder."""
 
 
 def current(circuit: Circuit | None, now: int) -> Circuit | None:
-    """Return what *circuit* is by *now*; ``None``: it is forgotten."""
+    """Return the state of *circuit* at *now*; ``None`` if it has expired."""
     if circuit is None:
         return None
     if (ahead := circuit.at - now) > 0:
@@ -45,7 +45,7 @@ def current(circuit: Circuit | None, now: int) -> Circuit | None:
 
 
 def record_of(circuit: Circuit | None, now: int, is_granted: bool = False) -> CircuitRecord:
-    """Return what a process is told of a *circuit* that is ``current``."""
+    """Return the answer to a process about a *circuit* that is ``current``."""
     if circuit is None:
         return ABSENT
     version, _, until, is_open, reopened, reason, *_ = circuit
@@ -53,7 +53,7 @@ def record_of(circuit: Circuit | None, now: int, is_granted: bool = False) -> Ci
 
 
 def moved(before: int, now: int, delay: int | None = None, reopened: int = 0, reason: str = "") -> Circuit:
-    """Return a circuit that just opened for *delay*, or closed (``None``); *before* is the version that was."""
+    """Return a circuit that just opened for *delay*, or closed for ``None``; *before* is its previous version."""
     version = max(now, before + 1)
     return Circuit(version, now, now) if delay is None else Circuit(version, now, now + delay, True, reopened, reason)
 
@@ -61,7 +61,7 @@ def moved(before: int, now: int, delay: int | None = None, reopened: int = 0, re
 def ask_circuit(
     circuit: Circuit | None, asked: OpenCircuit | TakePlace, now: int
 ) -> tuple[Circuit | None, CircuitRecord]:
-    """Return what is to be kept instead of *circuit*, and the answer."""
+    """Return the new record of *circuit*, and the answer."""
     circuit, is_granted = current(circuit, now), False
     if isinstance(asked, OpenCircuit):
         if circuit is None or circuit.version == asked.seen:

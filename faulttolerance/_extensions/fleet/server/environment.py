@@ -15,10 +15,10 @@ NAMESPACE_VARIABLE: Final = "FAULTTOLERANCE_FLEET_NAMESPACE"
 
 
 def fleet_of_environment(variable: Callable[[str], str]) -> Fleet | None:
-    """Make the fleet whose server and namespace *variable* finds by their names; ``None``: there is no address.
+    """Return the fleet at the server and namespace that *variable* finds by their names; ``None`` without an address.
 
     Raises:
-        FaultToleranceDefinitionException: One of them is wrong or missing; it shows no password.
+        FaultToleranceDefinitionException: If a value is wrong or missing; it shows no password.
     """
     url, namespace = variable(URL_VARIABLE), variable(NAMESPACE_VARIABLE)
     if not url:

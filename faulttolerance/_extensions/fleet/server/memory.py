@@ -13,7 +13,7 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """What a server knows of one namespace. Any threads ask it, with the time in whole microseconds."""
+    """The data of one namespace. Any thread may ask it, with the time in whole microseconds."""
 
     def __init__(self) -> None:
         # Reentrant: a signal handler or a finalizer may call a guarded function while its thread is in here.
@@ -28,13 +28,13 @@ class Memory:
             return [self._answer_locked(question, now) for question in questions]
 
     def move(self, key: str, now: int, delay: int | None, reason: str = "") -> None:
-        """Open a circuit for *delay*, or close it (``None``), whatever it is."""
+        """Open a circuit for *delay*, or close it for ``None``, in any state."""
         with self._lock:
             before = self._circuits.get(key)
             self._circuits[key] = moved(0 if before is None else before.version, now, delay, reason=reason)
 
     def forget(self) -> None:
-        """Know nothing any more."""
+        """Remove all data."""
         with self._lock:
             self._circuits.clear()
             self._windows.clear()

@@ -1,4 +1,4 @@
-"""What a fleet is told when it is made: which one it is, and how long is waited for it."""
+"""The options of a fleet: its name, and the durations of waiting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["checked"]
 
 _LONGEST_NAMESPACE: Final = 200
 _KINDS: Final = {
-    # Its name stands between the braces of a hash tag.
+    # The name is placed between the braces of a hash tag.
     "namespace": Kind(
         "text",
         f"text that can be shown, of up to {_LONGEST_NAMESPACE} characters, without braces",
@@ -32,15 +32,15 @@ _KINDS: Final = {
 
 
 def checked(fleet: str, faults: Iterable[Fault] = (), **values: object) -> dict[str, Any]:
-    """Give *values* as they are used, durations in seconds.
+    """Return *values* in the form in which they are used, durations in seconds.
 
     Args:
-        fleet: What is made of them, for messages.
-        faults: What is wrong beside them.
-        values: Of ``namespace``, ``poll`` and ``patience``.
+        fleet: The class of the fleet, for messages.
+        faults: Further faults to report.
+        values: The values of ``namespace``, ``poll`` and ``patience``.
 
     Raises:
-        FaultToleranceDefinitionException: Something is wrong; it says everything that is.
+        FaultToleranceDefinitionException: If anything is wrong; it contains all faults.
     """
     found, used = [*faults], dict[str, Any]()
     for name, value in values.items():

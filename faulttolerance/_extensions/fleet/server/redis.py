@@ -1,6 +1,6 @@
 """A fleet whose processes meet in Redis or Valkey, of version 5 or later.
 
-This file alone imports redis, and only when a fleet is made.
+Only this file imports redis, and only when a fleet is created.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["RedisFleet"]
 
 _CONNECTS_WITHIN: Final = 1.0
 _SILENCE: Final = 0.5
-"""Seconds; no call waits for so long. A server that pauses for less is not lost."""
+"""In seconds; no call waits so long. A server with a shorter pause is not lost."""
 _ROUNDS: Final = 5
-"""A question is sent so often at most: to a server that does not know its script, or knows who has its keys."""
+"""The maximum number of times that a question is sent: the server may lack its script, or name another node."""
 
 
 class RedisFleet:
@@ -36,20 +36,20 @@ class RedisFleet:
 
     ``configure(fleet=RedisFleet("redis://cache:6379/0", namespace="shop"))``
 
-    It has a connection of its own per process, and a second one while synchronous calls ask for turns. They are made
-    from what the client says of address, user and encryption; the client's own connections, time-outs and retries are
-    not used. Needs the extra ``redis``.
+    Each process has a connection of its own, and a second one while synchronous calls ask for turns. They use the
+    address, user and encryption of the client; the client's own connections, time-outs and retries are not used. Needs
+    the extra ``redis``.
 
     Args:
         url_or_client: ``redis://``, ``rediss://``, ``unix://``, ``redis+sentinel://h1:p,h2:p/service[/db]`` or
             ``redis+cluster://h1:p,h2:p``; the last two with ``rediss`` as well. Or a synchronous client: ``Redis``,
-            ``RedisCluster``, or what Sentinel's ``master_for`` gives.
-        namespace: The name of the fleet: those who share state have the same one.
-        poll: How often circuits are read, in milliseconds or as a ``timedelta``; a tenth more or less.
-        patience: The longest that a call waits for an answer, in milliseconds or as a ``timedelta``.
+            ``RedisCluster``, or the result of Sentinel's ``master_for``.
+        namespace: The name of the fleet: processes with the same name share state.
+        poll: The time between two reads of the circuits, in milliseconds or as a ``timedelta``; a tenth more or less.
+        patience: The longest time that a call waits for an answer, in milliseconds or as a ``timedelta``.
 
     Raises:
-        FaultToleranceDefinitionException: A value is out of range, or redis-py is not installed.
+        FaultToleranceDefinitionException: If a value is out of range, or redis-py is not installed.
     """
 
     is_immediate: bool = False
@@ -85,12 +85,12 @@ class RedisFleet:
         return f"RedisFleet({str(self._address)!r}, namespace={self.namespace!r}{''.join(said)})"
 
     def connect(self, changed: Callable[[], object] | None = None) -> RedisSession:
-        """Give a session, which connects when it is first used; *changed* is never called."""
+        """Return a session, which connects at its first use; *changed* is never called."""
         return RedisSession(self._address, self.namespace, self.patience)
 
 
 class RedisSession:
-    """One connection to whoever has the keys of a namespace; what ``RedisFleet.connect`` gives."""
+    """One connection to the server with the keys of a namespace; the result of ``RedisFleet.connect``."""
 
     def __init__(self, address: Address, namespace: str, patience: float) -> None:
         self._address = address
@@ -101,47 +101,47 @@ class RedisSession:
         self._pid = os.getpid()
 
     def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Ask all at once.
+        """Send all questions at once, and return the answers.
 
         Raises:
-            ConnectionError: There is no answer, or an error of the server; without passwords.
+            ConnectionError: If there is no answer, or an error of the server; the message contains no passwords.
         """
         try:
             if self._pid != os.getpid():  # in a child, the connection belongs to the parent
                 self._pid, self._connection = os.getpid(), None
             return self._answers(questions)
-        except BaseException as error:  # noqa: BLE001  # whatever it is, this connection is not used any more
+        except BaseException as error:  # noqa: BLE001  # after any error, this connection is not used again
             self.close()
             self._hosts.rotate(-1)
             raise self._lost(error) from None
 
     def send(self, question: TakeTurn) -> None:
-        """Ask *question* alone."""
+        """Send *question* alone."""
         self._connection.send_packed_command([command_of(question, self._namespace)], check_health=False)
 
     def receive(self, seconds: float | None) -> int | None:
-        """Return the answer to what was sent, or ``None`` if it has not come within *seconds*.
+        """Return the answer to the question that was sent, or ``None`` if it has not come within *seconds*.
 
         Raises:
-            ConnectionError: There is going to be no answer, or it is an error of the server; without passwords.
+            ConnectionError: If there will be no answer, or an error of the server; the message contains no passwords.
         """
         try:
             if seconds is not None and not self._connection.can_read(seconds):
                 return None
             return int(self._connection.read_response())
-        except Exception as error:  # noqa: BLE001  # whatever it is, this connection is not used any more
+        except Exception as error:  # noqa: BLE001  # after any error, this connection is not used again
             if _is_foreign(error):
                 return FOREIGN
             raise self._lost(error) from None
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
 
     def _lost(self, error: BaseException) -> BaseException:
-        """Return what *error* is told as: without passwords, unless it is none of the server's."""
+        """Return *error* in the form to raise: without passwords, but unchanged if it is control flow."""
         if not isinstance(error, Exception):
             return error
         return ConnectionError(self._address.hidden(f"{self._address}: {told(error)}"))
@@ -175,7 +175,7 @@ class RedisSession:
         raise ConnectionError("the server sends every question elsewhere")
 
     def _replies(self, questions: Sequence[Question], with_text: bool) -> list[Any]:
-        """Ask *questions*, each script *with_text* where it is first used; give what comes back, errors included."""
+        """Send *questions*, each script *with_text* at its first use; return the replies, including errors."""
         from redis.exceptions import ResponseError
 
         commands: list[bytes] = []
@@ -195,7 +195,7 @@ class RedisSession:
         return replies
 
     def _connected(self) -> Any:
-        """Give the connection; make one if there is none."""
+        """Return the connection, after creating it if there is none."""
         if self._connection is None:
             if self._address.kind == "sentinel":
                 self._connection = self._master()
@@ -209,7 +209,7 @@ class RedisSession:
         return connection
 
     def _follow(self, moved: str) -> None:
-        """Connect to whom a node of a cluster names in words such as ``MOVED 3999 10.0.0.1:6379``."""
+        """Connect to the node that a reply such as ``MOVED 3999 10.0.0.1:6379`` names."""
         name, _, port = moved.split()[-1].rpartition(":")
         host = (name or self._hosts[0][0], int(port))
         if host in self._hosts:
@@ -218,7 +218,7 @@ class RedisSession:
         self.close()
 
     def _master(self) -> Any:
-        """Connect to the server that a sentinel names, and that says itself that it is no replica."""
+        """Connect to the server that a sentinel names and that itself confirms that it is no replica."""
         failures = []
         for sentinel in self._hosts:
             try:
@@ -235,7 +235,7 @@ class RedisSession:
                 if _role(master) != b"master":
                     master.disconnect()
                     raise ConnectionError("names a server that has become a replica")
-            except Exception as error:  # noqa: BLE001  # the next one may know better
+            except Exception as error:  # noqa: BLE001  # the next sentinel may know better
                 failures.append(f"{spelled(sentinel)}: {told(error)}")
             else:
                 return master
@@ -253,18 +253,18 @@ def _role(connection: Any) -> bytes:
     connection.send_command("ROLE")
     try:
         role: bytes = connection.read_response()[0]
-    except ResponseError:  # not allowed to ask: the sentinel is trusted
+    except ResponseError:  # no permission to ask: trust the sentinel
         return b"master"
     return role
 
 
 def connection_to(address: Address, host: Host, patience: float, *, is_sentinel: bool = False) -> Any:
-    """Make a connection of redis-py, which is not connected yet."""
+    """Return a new connection of redis-py, which is not connected yet."""
     from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
     settings: dict[str, Any] = {
         **(address.sentinel_settings if is_sentinel else address.settings),
-        "protocol": 2,  # all that is needed, and all that version 5 knows
+        "protocol": 2,  # sufficient, and the only one of version 5
         "socket_timeout": max(_SILENCE, 2 * patience),
         "socket_connect_timeout": max(patience, _CONNECTS_WITHIN),
     }
@@ -276,10 +276,10 @@ def connection_to(address: Address, host: Host, patience: float, *, is_sentinel:
 
 
 def _address(given: object) -> Address:
-    """Say where the server is.
+    """Return the address of the server.
 
     Raises:
-        FaultToleranceDefinitionException: *given* does not say it, or redis-py is missing.
+        FaultToleranceDefinitionException: If *given* contains no address, or redis-py is missing.
     """
     where = "RedisFleet(url_or_client)"
     try:
@@ -305,7 +305,7 @@ def _address(given: object) -> Address:
         raise FaultToleranceDefinitionException(Fault(where, f"is {got}, which {error}", got, ALLOWED)) from None
     try:
         connection_to(address, address.hosts[0], 1.0)
-    except Exception as error:  # noqa: BLE001  # a setting that no connection has, or a value that it does not take
+    except Exception as error:  # noqa: BLE001  # an unknown setting, or a value that it rejects
         problem = f"is {got}, of which no connection can be made ({type(error).__name__})"
         raise FaultToleranceDefinitionException(Fault(where, problem, got, ALLOWED)) from None
     return address

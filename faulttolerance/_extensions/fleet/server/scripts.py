@@ -1,4 +1,4 @@
-"""Questions as calls of the scripts that answer them on a server, and answers as they come back."""
+"""The encoding of questions as calls of server scripts, and the decoding of their replies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..protocol import Answer, CircuitRecord, OpenCircuit, Poll, Polled, Questio
 __all__ = ["Script", "answer_of", "command_of", "script_of"]
 
 _LARGEST: Final = 4 * 10**15
-"""No duration is longer for a server, which is 126 years; its numbers are exact up to more than twice that."""
+"""The longest duration for a server, 126 years; its numbers are exact up to more than twice that."""
 _NAMES: Final[dict[type, str]] = {Poll: "poll", OpenCircuit: "open", TakePlace: "place"}
 
 
@@ -25,28 +25,28 @@ class Script(NamedTuple):
 
 @cache
 def script(name: str) -> Script:
-    """Read the script *name* of this room."""
+    """Read the script *name* of this folder."""
     text = (files("faulttolerance._extensions.fleet.server") / f"{name}.lua").read_text(encoding="utf-8")
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
 def script_of(question: Question) -> str:
-    """Give the name of the script that answers *question*."""
+    """Return the name of the script that answers *question*."""
     return "turn" if isinstance(question, TakeTurn) else "circuit"
 
 
 @lru_cache(maxsize=1024, typed=True)  # each call of a method asks the same question
 def command_of(question: Question, namespace: str, *, with_text: bool = False) -> bytes:
-    """Return what is sent to ask *question*, as the server reads it; *with_text* tells it the script, too."""
+    """Return the bytes to send for *question*; *with_text* includes the text of the script."""
     found = script(script_of(question))
     start = ("EVAL", found.text) if with_text else ("EVALSHA", found.digest)
     return _packed(*start, *_arguments(question, namespace))
 
 
 def _arguments(question: Question, namespace: str) -> tuple[object, ...]:
-    """Return how many keys its script works on, the keys, and what is said of them.
+    """Return the number of keys of the script, the keys, and its arguments.
 
-    All keys of a namespace have one hash tag, so that one node of a cluster has them.
+    All keys of a namespace have one hash tag, so that they are on one node of a cluster.
     """
     tag = f"{{faulttolerance:{namespace}}}"
     if isinstance(question, TakeTurn):
@@ -61,7 +61,7 @@ def _packed(*parts: object) -> bytes:
 
 
 def answer_of(question: Question, reply: Any) -> Answer:
-    """Return what the script replied to *question*."""
+    """Return the answer to *question* in the script's *reply*."""
     if isinstance(question, TakeTurn):
         return int(reply)
     if isinstance(question, Poll):
@@ -75,7 +75,7 @@ def _record(version: int, state: bytes, wait: int, reopened: int, reason: bytes,
 
 
 def _bytes(value: object) -> bytes:
-    # A name in code may be any text, halves of surrogate pairs included.
+    # A name in code may be any text, even with unpaired surrogates.
     return b"%d" % min(value, _LARGEST) if isinstance(value, int) else str(value).encode("utf-8", "surrogatepass")
 
 

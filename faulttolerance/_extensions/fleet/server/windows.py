@@ -1,8 +1,8 @@
-"""How many turns a window has, as a server counts them: the twin of ``turn.lua``.
+"""The turns of a window, as a server counts them: the twin of ``turn.lua``.
 
-All moments and lengths are whole microseconds, and nothing is rounded in favour of a caller. A refused one leaves no
-trace. Where the server's clock was set back, which the moment of the last turn tells, what lies in its future is cut to
-what can be there at most.
+All moments and lengths are whole microseconds, and rounding never favours a caller. A refused call leaves no trace. The
+moment of the last turn reveals whether the server's clock was set back; then moments in its future are cut to the
+latest possible values.
 """
 
 from __future__ import annotations
@@ -17,32 +17,33 @@ from ..protocol import TakeTurn
 __all__ = ["Counted", "take_turn"]
 
 Counted: TypeAlias = tuple[int, ...]
-"""What a window keeps; of which kind it is belongs to the key under which it is kept."""
+"""The data of a window; the key under which it is kept contains its kind."""
 
 _IDLE: Final = 3_600_000_000
-"""For so long after its end a fixed window says when the next ones begin."""
+"""The time after its end for which a fixed window determines the start of the next windows."""
 
 
 def take_turn(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:
-    """Give what is to be kept instead of *counted*, and how long until there may be room; 0: the turn is taken."""
+    """Return the new data in place of *counted*, and the time until there may be room; 0: the turn is taken."""
     return _KINDS[asked.kind](counted, asked, now)
 
 
 def _smooth(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:
-    """Count by GCRA: one theoretical arrival time, in microseconds and a part of one over the limit.
+    """Count by GCRA: one theoretical arrival time, in microseconds and a fraction with the limit as its denominator.
 
-    Beside it stand the limit and the length that it counts by, the most turns that may be missing, and the last turn.
+    The data also contains the limit and the length of the window, the maximum number of missing turns, and the last
+    turn.
     """
     limit, window, burst = asked.limit, asked.window, asked.burst
     arrival, part, old_limit, old_window, most, last = counted or (now, 0, limit, window, burst, now - asked.spacing)
     is_kept = last <= now and (old_limit, old_window) == (limit, window)
-    if (old_limit, old_window) != (limit, window):  # turns that are not back yet stay as many
+    if (old_limit, old_window) != (limit, window):  # the number of turns that are still missing stays the same
         missing = min(float(max(0, arrival + (part > 0) - now)) * old_limit / old_window, most)
         arrival, part = now + math.ceil(missing * window / limit), 0
     if last > now:
         last = now
         arrival, part = min((arrival, part), (now + _times(burst, asked)[0] + 1, 0))
-    if arrival + (part > 0) < now:  # what was rounded up for the caller is not lost
+    if arrival + (part > 0) < now:  # the fraction that was rounded up is not lost
         arrival, part = now, 0
     ahead, ahead_part = _times(burst - 1, asked)
     wait = max(arrival - ahead + (part > ahead_part), last + asked.spacing) - now
@@ -54,14 +55,14 @@ def _smooth(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted
 
 
 def _times(turns: int, asked: TakeTurn) -> tuple[int, int]:
-    """Give the time in which so many turns come back, in microseconds and a part of one over the limit."""
+    """Return the time in which *turns* come back, in microseconds and a fraction with the limit as its denominator."""
     step, part = divmod(asked.window, asked.limit)
     whole, part = divmod(turns * part, asked.limit)
     return turns * step + whole, part
 
 
 def _fixed(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:
-    """Count from the beginning of the window; windows follow one another."""
+    """Count from the start of the window; the windows follow each other without gaps."""
     begin, count, last = counted or (now, 0, now - asked.spacing)
     is_kept = last <= now
     if not is_kept:
@@ -78,7 +79,7 @@ def _fixed(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted 
 
 
 def _rolling(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:
-    """Keep a moment for each turn, the oldest first; at most two that are over leave for each that comes."""
+    """Keep a moment for each turn, the oldest first; each new turn removes at most two expired moments."""
     moments = counted or ()
     if moments and moments[-1] > now:
         moments = tuple(min(moment, now) for moment in moments)
