@@ -14,31 +14,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._cause import caused_by
+from ._extensions.adaptive_throttle.policy import AdaptiveThrottle
+from ._extensions.coalesce.policy import Coalesce
+from ._extensions.deadline.policy import Deadline
+from ._extensions.fleet.policy import FleetWide
+from ._extensions.hedge.policy import Hedge
+from ._extensions.last_good.policy import last_good
+from ._extensions.partition_by.policy import PartitionBy
 from ._policy import (
-    AdaptiveThrottle,
     BeforeRetry,
     Bulkhead,
     ChronoUnit,
     CircuitBreaker,
     CircuitBreakerName,
-    Coalesce,
     CustomBackoff,
-    Deadline,
     ExponentialBackoff,
     FailWhen,
     Fallback,
     FibonacciBackoff,
-    FleetWide,
-    Hedge,
     HonorRetryAfter,
-    PartitionBy,
     RateLimit,
     RateLimitType,
     Retry,
     RetryBudget,
     RetryWhen,
     Timeout,
-    last_good,
 )
 from .decorators import (
     adaptive_throttle,

@@ -19,25 +19,26 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, overload
 
+from ._extensions.adaptive_throttle.policy import AdaptiveThrottle
+from ._extensions.chaos import policy as _chaos  # noqa: F401  # configuration alone declares it
+from ._extensions.coalesce.policy import Coalesce
+from ._extensions.deadline.policy import Deadline
+from ._extensions.fleet.policy import FleetWide
+from ._extensions.hedge.policy import Hedge
+from ._extensions.partition_by.policy import PartitionBy
 from ._policy import (
-    AdaptiveThrottle,
     Asynchronous,
     AsynchronousNonBlocking,
     BeforeRetry,
     Bulkhead,
     CircuitBreaker,
     CircuitBreakerName,
-    Coalesce,
     CustomBackoff,
-    Deadline,
     ExponentialBackoff,
     FailWhen,
     Fallback,
     FibonacciBackoff,
-    FleetWide,
-    Hedge,
     HonorRetryAfter,
-    PartitionBy,
     Policy,
     RateLimit,
     Retry,

@@ -51,7 +51,7 @@ class Strategies(tuple[Any, ...]):
 
     def get(self, policy: type[Policy]) -> Any:
         """Return the strategy of *policy*, if there is one."""
-        place = _PLACES[policy]
+        place = _PLACES.get(policy, len(self))
         return self[place] if place < len(self) else None
 
     def by_policy(self) -> dict[type[Policy], Any]:

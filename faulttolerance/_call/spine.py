@@ -27,7 +27,7 @@ from .._policy import (
     RetryBudget,
     RetryWhen,
     Timeout,
-    last_good_in,
+    recalling_handler_in,
     seconds,
 )
 from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
@@ -63,7 +63,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     )
     # What is shared is kept: nothing of the application is.
     failures: tuple[Any, ...] = (*policy.retry_on, *policy.abort_on)  # type: ignore[misc]  # tuples once they are checked
-    is_remembered = last_good_in(policies.get(Fallback)) is not None
+    is_remembered = recalling_handler_in(policies.get(Fallback)) is not None
     is_own = policy.jitter_kind != "added" or is_remembered
     if asks or growth or is_own or any(one.__module__ != "builtins" for one in failures):
         decides = retry.Retry(

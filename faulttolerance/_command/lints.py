@@ -8,10 +8,10 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .._config import Key, Snapshot, ignore_keys
+from .._extensions.adaptive_throttle.policy import AdaptiveThrottle
 from .._guard.decorate.guard import decorated_functions
 from .._inspection.explanation import layers
 from .._policy import (
-    AdaptiveThrottle,
     Bulkhead,
     ChronoUnit,
     CircuitBreaker,

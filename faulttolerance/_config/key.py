@@ -8,16 +8,20 @@ from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
-from .._policy import Chaos, Policy, parameters
+from .._policy import Policy, Values, parameters
 from .._record import Record
 from .._shown import PROMPTS
 
 ANNOTATIONS: Mapping[str, type[Policy]] = {
-    policy.annotation: policy for policy in Policy.__subclasses__() if policy.is_configurable
+    policy.annotation: policy
+    for policy in sorted(Policy.__subclasses__(), key=lambda policy: policy.annotation)
+    if policy.is_configurable
 }
 """The policies that can be configured, by the names in their keys."""
-REACHED: Mapping[str, type[Policy]] = {**ANNOTATIONS, Chaos.annotation: Chaos}
-"""All that keys can reach: the policies, and chaos, which no decorator declares."""
+UNDECLARED: Any = [kind for kind in Values.__subclasses__() if kind is not Policy]
+"""The policies that configuration alone declares."""
+REACHED: Mapping[str, type[Policy]] = {**ANNOTATIONS, **{kind.annotation: kind for kind in UNDECLARED}}
+"""All policies that keys can reach."""
 
 ENABLED = "enabled"
 MODE = "mode"
@@ -35,8 +39,8 @@ ORDINAL = "config_ordinal"
 CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
 """The variable that names files to read, separated as in ``PATH``."""
 TRACING_VARIABLE = "FAULTTOLERANCE_TRACING"
-CHAOS_VARIABLE = "FAULTTOLERANCE_CHAOS_ALLOWED"
-"""The variable that allows chaos by keys if it is ``true``."""
+PERMISSIONS = [kind.permission for kind in UNDECLARED]
+"""The variables that allow policies by keys if they are ``true``."""
 FLEET_VARIABLES = "FAULTTOLERANCE_FLEET_"
 """The prefix of variables that name the server of a fleet; they are read when a guard that shares is first used."""
 PREFIX = "FAULTTOLERANCE_"

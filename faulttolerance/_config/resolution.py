@@ -12,15 +12,15 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .._log import tell_of_trouble
-from .._policy import DEFAULT_PLACE, Chaos, Fallback, Policy, check, parameters
+from .._policy import DEFAULT_PLACE, Fallback, Policy, check, parameters
 from .._shown import install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import (
-    CHAOS_VARIABLE,
     ENABLED,
     MODE,
     SWITCHES,
     TRACING_VARIABLE,
+    UNDECLARED,
     Declared,
     Key,
     enabled_keys,
@@ -176,28 +176,33 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
         else:
             policy = type(policy)._of(values)
             configured |= {name: _source(*setting) for name, setting in settings.items()}
-    if isinstance(policy, Chaos) and enabled and policy.rate and (refused := chaos_faults(settings.values())):
+    if policy.permission and enabled and policy.is_active and (refused := refused_settings(policy, settings.values())):
         # A variable set for all processes of a machine must not fail the calls of a process that allows no chaos.
         enabled = False
-        tell_of_trouble(refused[0].where, "there is no chaos", FaultToleranceDefinitionException(*refused))
+        words = f"there is no {annotation.lower()}"
+        tell_of_trouble(refused[0].where, words, FaultToleranceDefinitionException(*refused))
     return Effective(policy, enabled, configured, observed), faults
 
 
 def carried(declared: Sequence[Declared], snapshot: Snapshot | None) -> Sequence[Declared]:
-    """Return *declared* and, innermost, the chaos that keys alone add to the guard."""
-    if not declared or snapshot is None or not snapshot.mentions_one_of(Chaos):
+    """Return *declared* and, innermost, the policies that keys alone add to the guard."""
+    if not declared or snapshot is None:
         return declared
-    nearest = max(declared, key=lambda one: len(one.enabled_owners))
-    chaos = nearest._replace(policy=Chaos(), level="configuration")
-    is_there = any(snapshot.find(parameter_keys(chaos, name)) for name in parameters(Chaos))
-    return [*declared, chaos] if is_there else declared
+    nearest, added = max(declared, key=lambda one: len(one.enabled_owners)), []
+    for kind in UNDECLARED:
+        if snapshot.mentions_one_of(kind):
+            own = nearest._replace(policy=kind(), level="configuration")
+            if any(snapshot.find(parameter_keys(own, name)) for name in parameters(kind)):
+                added.append(own)
+    return [*declared, *added] if added else declared
 
 
-def chaos_faults(settings: Iterable[tuple[str, Entry]]) -> list[Fault]:
-    """Return the faults of *settings* that configure chaos, unless the environment allows it."""
-    if variable(CHAOS_VARIABLE).lower() == "true":
+def refused_settings(policy: Policy | type[Policy], settings: Iterable[tuple[str, Entry]]) -> list[Fault]:
+    """Return the faults of *settings* of a policy that the environment has to allow, unless it does."""
+    if variable(policy.permission).lower() == "true":
         return []
-    allowed = f"no chaos, unless the environment variable {CHAOS_VARIABLE} is true: calls would fail on purpose"
+    name = policy.annotation.lower()
+    allowed = f"no {name}, unless the environment variable {policy.permission} is true: calls would fail on purpose"
     return [Fault(key, f"is {shown(entry.value)}", entry.value, allowed, entry.place) for key, entry in settings]
 
 

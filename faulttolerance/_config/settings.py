@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from .._log import WARNING, log
 from .._platform.swap import Swap, Version
-from .._policy import Chaos, parameters
+from .._policy import parameters
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .key import CONFIG_VARIABLE, PREFIX, Declared, folded
-from .resolution import INSTALL, Effective, Switches, chaos_faults, read_switches, resolved, tracing_faults
+from .key import CONFIG_VARIABLE, PREFIX, UNDECLARED, Declared, folded
+from .resolution import INSTALL, Effective, Switches, read_switches, refused_settings, resolved, tracing_faults
 from .snapshot import (
     Inputs,
     Snapshot,
@@ -146,7 +146,7 @@ class Settings:
                 raise FaultToleranceDefinitionException(fault) from error
             sources_read += read(inputs, named)
         snapshot = Snapshot(sources_read, inputs, state.number)
-        if faults := [*read_switches(snapshot)[1], *tracing_faults(), *_faults_of_chaos(snapshot)]:
+        if faults := [*read_switches(snapshot)[1], *tracing_faults(), *_faults_of_undeclared(snapshot)]:
             raise FaultToleranceDefinitionException(*faults)
         if _sets_values(snapshot):
             _load()
@@ -233,21 +233,27 @@ def _sets_values(snapshot: Snapshot) -> bool:
     )
 
 
-def _faults_of_chaos(snapshot: Snapshot) -> list[Fault]:
-    """Return the faults of chaos keys outside the environment, even without a guard; guards ignore such variables."""
-    if not snapshot.mentions_one_of(Chaos):
-        return []
-    kinds = {(Chaos.annotation, name) for name in parameters(Chaos)}
-    entries = [
-        entry
-        for source in snapshot.sources
-        for entry in source.entries
-        if not source.is_environment
-        and (not source.is_shared or entry.name.startswith(PREFIX))
-        and kinds & parameters_named([folded(entry.name)])
-        and str(entry.value).strip("0.")
-    ]
-    return chaos_faults((entry.name, entry) for entry in entries)
+def _faults_of_undeclared(snapshot: Snapshot) -> list[Fault]:
+    """Return the faults of keys that declare a policy outside the environment, even without a guard.
+
+    The environment has to allow such a policy. Guards ignore variables that do not.
+    """
+    faults: list[Fault] = []
+    for kind in UNDECLARED:
+        if not snapshot.mentions_one_of(kind):
+            continue
+        known = {(kind.annotation, name) for name in parameters(kind)}
+        entries = [
+            entry
+            for source in snapshot.sources
+            for entry in source.entries
+            if not source.is_environment
+            and (not source.is_shared or entry.name.startswith(PREFIX))
+            and known & parameters_named([folded(entry.name)])
+            and str(entry.value).strip("0.")
+        ]
+        faults += refused_settings(kind, ((entry.name, entry) for entry in entries))
+    return faults
 
 
 def _load() -> None:

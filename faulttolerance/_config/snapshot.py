@@ -17,13 +17,13 @@ from .._record import Record
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import (
-    CHAOS_VARIABLE,
     CONFIG_VARIABLE,
     ENABLED,
     FLEET_VARIABLES,
     IGNORE,
     MODE,
     ORDINAL,
+    PERMISSIONS,
     PREFIX,
     REACHED,
     SETTINGS,
@@ -247,7 +247,7 @@ def _in_upper_case(name: str) -> str:
 
 
 def _could_be_a_key(name: str) -> bool:
-    if name in (CONFIG_VARIABLE, TRACING_VARIABLE, CHAOS_VARIABLE) or name.startswith(FLEET_VARIABLES):
+    if name in (CONFIG_VARIABLE, TRACING_VARIABLE, *PERMISSIONS) or name.startswith(FLEET_VARIABLES):
         return False
     if name.startswith(PREFIX) or name == ORDINAL or looks_like_a_switch(name):
         return True

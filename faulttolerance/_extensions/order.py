@@ -17,16 +17,18 @@ from .._call.spine import (
     fail_when,
     retry_budget,
 )
-from .._policy import AdaptiveThrottle, Hedge
+from .._extensions.adaptive_throttle.policy import AdaptiveThrottle
+from .._extensions.hedge.policy import Hedge
 from .adaptive.row import ADAPTIVE
 from .adaptive_throttle.row import ADAPTIVE_THROTTLE
 from .chaos.row import CHAOS_ROW
 from .coalesce.row import COALESCE
+from .deadline.policy import Deadline
 from .deadline.row import DEADLINE
 from .fleet.row import FLEET_WIDE
 from .hedge.row import HEDGE
 from .last_good.row import with_last_good
-from .observe.row import OBSERVE, OBSERVED_DEADLINE, OBSERVED_TIMEOUT
+from .observe.row import OBSERVE, OBSERVED_TIMEOUT, observed_duration
 from .partition_by.row import PARTITION_BY
 from .spans.row import SPANS
 
@@ -37,7 +39,7 @@ ORDER: tuple[Row, ...] = (
     ASYNCHRONOUS_NON_BLOCKING,
     with_last_good(FALLBACK),
     DEADLINE,
-    OBSERVED_DEADLINE,
+    observed_duration(Deadline),
     *RETRY,
     retry_budget(or_else=Hedge),
     SPANS,

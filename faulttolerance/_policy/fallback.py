@@ -3,77 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 from .._record import Record
 from .._shown import shown
-from ..exceptions import Fault, FaultToleranceDefinitionException
-from ..typing import Duration, ExceptionSet, FallbackHandler
-from .kind import BRIEF, duration, exceptions, handlers, integer, key, kinds, text
-from .parameter import Contradiction, Policy, warn_of_bare_number
-from .unit import ChronoUnit, seconds, spelled
+from ..typing import ExceptionSet, FallbackHandler
+from .kind import exceptions, handlers, kinds, text
+from .parameter import Contradiction, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
 
-    from ..typing import ExecutionContext, Key
+    from ..typing import ExecutionContext
 
 
-class LastGood(Record):
-    """Answers by the last good result of the same call; made by ``last_good``, which says what the fields mean."""
+class RecallingHandler(Record):
+    """A handler that is no function: a layer around the call answers for it."""
 
-    max_age: float | timedelta
-    max_entries: int = 1000
-    key: Key = None
+    name: ClassVar[str]
+    """The name in messages and events."""
 
-    @classmethod
-    def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
-        faults = [
-            Fault(f"last_good({name})", kind.problem(values[name]), values[name], kind.allowed)
-            for name, kind in _KINDS.items()
-            if not kind.accepts(values[name])
-        ]
-        if not faults and seconds(values["max_age"], ChronoUnit.MILLIS) <= 0.0:
-            age = values["max_age"]
-            faults = [Fault("last_good(max_age)", f"is {shown(age)}", age, _KINDS["max_age"].allowed)]
-        if faults:
-            raise FaultToleranceDefinitionException(*faults)
-        return {name: kind.normalised(values[name]) for name, kind in _KINDS.items()}
-
-    def __repr__(self) -> str:
-        parts = [f"max_age={spelled(self.max_age, ChronoUnit.MILLIS)!r}"]
-        parts += [f"{name}={value!r}" for name, value in (("max_entries", self.max_entries),) if value != 1000]
-        parts += [f"key={getattr(self.key, '__qualname__', repr(self.key))}"] if self.key is not None else []
-        return f"last_good({', '.join(parts)})"
+    def __init_subclass__(cls, *, name: str) -> None:
+        super().__init_subclass__()
+        cls.name = name
 
     def __call__(self, context: ExecutionContext) -> Any:
         """Raise the failure again: outside a guard nothing is remembered."""
         assert context.failure is not None
         raise context.failure
-
-
-_KINDS = {"max_age": duration("> 0", plausible=BRIEF), "max_entries": integer(1), "key": key()}
-
-
-def last_good(max_age: Duration, max_entries: int = 1000, key: Key = None) -> Callable[[ExecutionContext], Any]:
-    """Make a fallback that answers by the last good result of the same call, if that is young enough (rule Y1).
-
-    ``@fallback(last_good(max_age=60_000))``, alone or as one of several. Each guarded method remembers its own results,
-    and never what a fallback answered. The objects on which methods are called are not kept.
-
-    Args:
-        max_age: A result is used while it is younger than this, in milliseconds.
-        max_entries: How many results are remembered; the least recently used one goes first.
-        key: What tells calls apart: a callable with the method's parameters, the name of a parameter, or several; by
-            default the object and all arguments, which have to be hashable then.
-
-    Raises:
-        FaultToleranceDefinitionException: If a value is out of range; when the function is defined, if *key* does not
-            fit it.
-    """
-    warn_of_bare_number("last_good(max_age)", _KINDS["max_age"], max_age)
-    return LastGood(max_age, max_entries, key)  # type: ignore[arg-type]  # text becomes a ``timedelta``
 
 
 Handler: TypeAlias = type[FallbackHandler[Any]] | Callable[[Any], Any] | str
@@ -153,8 +110,9 @@ class Fallback(Policy):
             )
             return
         several = value if isinstance(value, (list, tuple)) else (value,)
-        if sum(isinstance(one, LastGood) for one in several) > 1:
-            yield "value", "has last_good more than once", "one memory of each method", ()
+        recalling = [one for one in several if isinstance(one, RecallingHandler)]
+        if len(recalling) > 1:
+            yield "value", f"has {recalling[0].name} more than once", "one memory of each method", ()
         for one in several:
             if isinstance(one, type) and not callable(getattr(one, "handle", None)):
                 yield (
@@ -165,8 +123,8 @@ class Fallback(Policy):
                 )
 
 
-def last_good_in(policy: Policy | None) -> LastGood | None:
-    """Return the ``last_good`` among the handlers of *policy*, if that is a fallback with one."""
+def recalling_handler_in(policy: Policy | None) -> RecallingHandler | None:
+    """Return the recalling handler of *policy*, if that is a fallback with one."""
     value = getattr(policy, "value", None)
     several = value if isinstance(value, tuple) else (value,)
-    return next((one for one in several if isinstance(one, LastGood)), None)
+    return next((one for one in several if isinstance(one, RecallingHandler)), None)

@@ -81,6 +81,12 @@ class Values(Record):
     is_observable: ClassVar[bool]
     """Whether it can be observed before it is enforced (rule X7)."""
 
+    permission: ClassVar[str] = ""
+    """The environment variable that has to be ``true`` where keys declare the policy; empty: none has."""
+
+    is_active: ClassVar[bool] = True
+    """Whether the values let the policy do anything."""
+
     _kinds: ClassVar[Mapping[str, Kind]] = {}
     """For each field, the values that it accepts. They do not stand in the fields, whose defaults editors show."""
 

@@ -16,7 +16,7 @@ from ._time import least
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from .._policy.keywords import GuardPolicies
+    from .._extensions.keywords import GuardPolicies
 
 _Continuation = Callable[[Any, Any], Any]
 

@@ -29,7 +29,7 @@ from ..exceptions import Fault
 from ._refusals import in_family
 
 if TYPE_CHECKING:
-    from .._policy.keywords import GuardPolicies
+    from .._extensions.keywords import GuardPolicies
 
 _Code = grpc.StatusCode
 

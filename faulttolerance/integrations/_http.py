@@ -24,7 +24,7 @@ from .. import (
 from ..exceptions import Fault
 
 if TYPE_CHECKING:
-    from .._policy.keywords import GuardPolicies
+    from .._extensions.keywords import GuardPolicies
 
 T = TypeVar("T")
 

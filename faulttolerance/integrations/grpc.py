@@ -40,7 +40,7 @@ from ._time import least
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from .._policy.keywords import GuardPolicies
+    from .._extensions.keywords import GuardPolicies
 
 __all__ = [
     "AGAIN",

@@ -39,7 +39,7 @@ from ._time import least, monotonic
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from .._policy.keywords import GuardPolicies
+    from .._extensions.keywords import GuardPolicies
 
 __all__ = [
     "BulkheadFull",

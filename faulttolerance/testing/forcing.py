@@ -11,10 +11,12 @@ from typing import Any, Literal, TypeAlias
 from .._call.order import MEMORIES, Strategies
 from .._call.state import State
 from .._deadline.clock import clock
+from .._extensions.adaptive_throttle.policy import AdaptiveThrottle
+from .._extensions.partition_by.policy import PartitionBy
 from .._extensions.partition_by.strategy import Partition, Partitions
 from .._guard.resolve.circuit_breakers import deliver_transitions
 from .._guard.resolve.resolver import watchers
-from .._policy import AdaptiveThrottle, Bulkhead, CircuitBreaker, PartitionBy, Policy, RateLimit, RetryBudget
+from .._policy import Bulkhead, CircuitBreaker, Policy, RateLimit, RetryBudget
 from .._shown import shown
 from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN
 from . import imposed

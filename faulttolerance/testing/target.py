@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._call.state import State, alias_in
+from .._extensions.chaos.policy import Chaos
 from .._guard.declare.declaration import accessors, declaration_of, unbound
 from .._guard.declare.registry import resolvers
 from .._guard.decorate.guard import Guard, finder_of
-from .._policy import Chaos, Policy
+from .._policy import Policy
 from .._shown import shown
 from .._signature.naming import class_name
 from ..exceptions import Fault, FaultToleranceDefinitionException

@@ -10,10 +10,10 @@ import pytest
 from faulttolerance import Bulkhead, CircuitBreaker, Guard, RateLimit, Retry, Timeout, decorators
 from faulttolerance._call.order import MEMORIES, RANK, ROWS, Strategies
 from faulttolerance._call.state import State, StateDraft
+from faulttolerance._extensions.keywords import GuardPolicies
 from faulttolerance._guard.declare.checks.definition import decorator_name
 from faulttolerance._metrics.counters import Ledger
 from faulttolerance._policy import Fallback, Policy
-from faulttolerance._policy.keywords import GuardPolicies
 
 GUARD_PARAMETERS = [name for name in inspect.signature(Guard).parameters if name not in ("given", "name")]
 

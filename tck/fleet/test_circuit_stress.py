@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from faulttolerance import CircuitBreakerOpenException, circuit_breaker, circuit_breakers, configure, fleet_wide
+from faulttolerance._extensions.fleet.policy import FleetWide
 from faulttolerance._extensions.fleet.protocol import TakePlace
 from faulttolerance._extensions.fleet.server.circuits import Circuit
 from faulttolerance._guard.declare import registry
-from faulttolerance._policy import FleetWide
 from kit.fleet import DistantFleet
 from kit.waiting import wait_until
 

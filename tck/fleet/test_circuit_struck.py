@@ -10,9 +10,9 @@ import pytest
 
 from faulttolerance import circuit_breaker, configure, fleet_wide, testing
 from faulttolerance._extensions.fleet.layer import Member
+from faulttolerance._extensions.fleet.policy import FleetWide
 from faulttolerance._extensions.fleet.protocol import Poll, TakePlace
 from faulttolerance._guard.declare import registry
-from faulttolerance._policy import FleetWide
 from faulttolerance.testing import MemoryFleet, VirtualClock, virtual_time
 from kit.struck import Struck, sampled, strikes
 

@@ -19,8 +19,9 @@ import pytest
 
 from faulttolerance import asynchronous, bulkhead, hedge, sleep, timeout
 from faulttolerance._execution.pool import pool
+from faulttolerance._extensions.hedge.policy import Hedge
 from faulttolerance._guard.declare import registry
-from faulttolerance._policy import Bulkhead, Hedge
+from faulttolerance._policy import Bulkhead
 
 THREADS, CALLS, TASKS, LOOPS = 64, 25, 10_000, 2
 BURST, RATIO = 10, 0.1

@@ -16,9 +16,10 @@ import pytest
 import faulttolerance as ft
 from faulttolerance import Guard, guards, reload
 from faulttolerance._call.order import MEMORIES, ROWS
+from faulttolerance._extensions.partition_by.policy import PartitionBy
 from faulttolerance._guard.declare import registry
 from faulttolerance._guard.declare.checks.definition import decorator_name
-from faulttolerance._policy import ChronoUnit, Parameter, PartitionBy, Policy, parameters, seconds
+from faulttolerance._policy import ChronoUnit, Parameter, Policy, parameters, seconds
 from faulttolerance.testing import configured, virtual_time
 from kit.definition import refused
 

@@ -10,8 +10,8 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import faulttolerance as ft
+from faulttolerance._extensions.keywords import GuardPolicies
 from faulttolerance._policy import Policy, parameters
-from faulttolerance._policy.keywords import GuardPolicies
 
 _PUBLIC = {name: getattr(ft, name) for name in ft.__all__}
 DECORATORS = {

@@ -23,8 +23,9 @@ from faulttolerance import (
     timeout,
 )
 from faulttolerance._execution.pool import pool
+from faulttolerance._extensions.coalesce.policy import Coalesce
 from faulttolerance._guard.declare import registry
-from faulttolerance._policy import Bulkhead, CircuitBreaker, Coalesce, RetryBudget
+from faulttolerance._policy import Bulkhead, CircuitBreaker, RetryBudget
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.testing import Simulation, SimulationFailed, simulate
 

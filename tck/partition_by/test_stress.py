@@ -27,8 +27,10 @@ from faulttolerance import (
     sleep,
     timeout,
 )
+from faulttolerance._extensions.coalesce.policy import Coalesce
+from faulttolerance._extensions.partition_by.policy import PartitionBy
 from faulttolerance._guard.declare import registry
-from faulttolerance._policy import Bulkhead, Coalesce, PartitionBy
+from faulttolerance._policy import Bulkhead
 
 THREADS, CALLS, TASKS, LOOPS, KEYS = 64, 40, 10_000, 2, 16
 

@@ -7,8 +7,9 @@ from ..._call.spine import gate_values
 from ..._deadline.clock import clock
 from ..._execution.criticality import Criticality
 from ..._metrics.catalogue import Metric, PolicyMetrics
-from ..._policy import AdaptiveThrottle, ChronoUnit, CircuitBreaker, seconds
+from ..._policy import ChronoUnit, CircuitBreaker, seconds
 from . import strategy
+from .policy import AdaptiveThrottle
 
 
 def _values(policy: AdaptiveThrottle) -> tuple[float, float, int]:

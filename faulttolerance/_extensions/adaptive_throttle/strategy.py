@@ -221,6 +221,10 @@ class AdaptiveThrottle:
         probability = self.probability(now)
         return Condition(f"refusing {100 * probability:.0f} % of the calls", is_impaired=probability > 0)
 
+    def has_room_to_spare(self, now: float) -> bool:
+        """Return whether no call would be refused, so that a hedge takes nothing from others."""
+        return not self.probability(now)
+
     def is_idle(self, now: float) -> bool:
         """Return whether the throttle can be removed without loss: no call would be refused."""
         return not self.probability(now)

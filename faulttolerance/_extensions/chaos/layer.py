@@ -12,7 +12,8 @@ from ..._execution.environment import Environment
 from ..._log import WARNING, log
 from ..._metrics.catalogue import Series
 from ..._metrics.counters import Counters
-from ..._policy import Chaos, ChronoUnit, seconds
+from ..._policy import ChronoUnit, seconds
+from .policy import Chaos
 
 BODY: Any = object()
 """The result if the body provides it."""

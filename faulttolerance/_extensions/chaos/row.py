@@ -7,7 +7,7 @@ from typing import Any
 
 from ..._call.row import Body, Row
 from ..._metrics.catalogue import Metric, schema_of_metric
-from ..._policy import Chaos
+from .policy import Chaos
 
 CHAOS = Metric(
     "ft.chaos.total",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..._call.row import Binding, Layer, Memory, Row, key_of
 from ..._metrics.catalogue import Metric, PolicyMetrics
-from ..._policy import Coalesce
+from .policy import Coalesce
 from .strategy import Flights
 
 

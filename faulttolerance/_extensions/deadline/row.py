@@ -9,7 +9,8 @@ from ..._call.row import Binding, Layer, Row
 from ..._call.settle import BoundPolicies, conclude_of
 from ..._execution.caller_thread import GuardedCall
 from ..._metrics.catalogue import Metric, PolicyMetrics
-from ..._policy import ChronoUnit, Deadline, Policy, seconds
+from ..._policy import ChronoUnit, Policy, seconds
+from .policy import Deadline
 
 if TYPE_CHECKING:
     from .decorator import WholeCall

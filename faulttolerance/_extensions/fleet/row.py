@@ -6,11 +6,12 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from ..._call.row import Binding, Memory, ProcessSetting, Row
-from ..._policy import CircuitBreaker, FleetWide, Policy, RateLimit
+from ..._policy import CircuitBreaker, Policy, RateLimit
 from ..._strategy.condition import Condition
 from ..._strategy.gate import Gate
 from ...exceptions import Fault
 from .metric import FLEET_UP
+from .policy import FleetWide
 
 
 def _member_of(name: str, *_: object) -> Any:

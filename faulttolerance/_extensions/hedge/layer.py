@@ -25,8 +25,10 @@ from ..._metrics.counters import FOLD, Counters
 from ..._platform.event_loop import refuse_trio
 from ..._signature.kind import is_coroutine_function
 from ..._strategy.adaptive_timeout import LEAST
+from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.gate import Tell
 from ...exceptions import RefusedException, TimeoutException
+from . import policy
 from .strategy import RESULTS, Hedge, Race
 
 if TYPE_CHECKING:
@@ -253,15 +255,15 @@ def _leave(race: Race, runs: dict[int, Run], environment: Environment) -> None:
 
 def racing(binding: Binding) -> Hedging:
     """Return the layer of asynchronous calls."""
-    hedges: Hedge = binding.strategies.get(policies.Hedge)
+    hedges: Hedge = binding.strategies.get(policy.Hedge)
     return Hedging(
         binding.name,
         hedges,
         _room_for_hedges(binding),
         _payment(hedges, binding),
         _shortest_timeout(binding.policies.get(policies.Timeout)),
-        binding.counters_of(policies.Hedge),
-        binding.tell_of(policies.Hedge),
+        binding.counters_of(policy.Hedge),
+        binding.tell_of(policy.Hedge),
         binding.inside,
     )
 
@@ -281,23 +283,13 @@ def _payment(hedges: Hedge, binding: Binding) -> Payment:
         return Payment(own.take, own.give_back, own.succeed)
     budget, tell = binding.strategies.get(policies.RetryBudget), binding.tell_of(policies.RetryBudget)
     # What is only observed sends none, and none is counted.
-    counters = binding.counters_of(policies.RetryBudget) if binding.tell_of(policies.Hedge) is None else None
+    counters = binding.counters_of(policies.RetryBudget) if binding.tell_of(policy.Hedge) is None else None
     return Payment(lambda: take(budget, tell, counters, "hedge"), budget.give_back)
 
 
 def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:
-    """Return what tells whether gate and bulkhead let in a hedge, as far as they are obeyed (rule H2)."""
-
-    def obeyed(kind: type[policies.Policy]) -> Any:
-        return binding.strategies.get(kind) if kind in binding.policies and binding.tell_of(kind) is None else None
-
-    breaker, throttle, permits = map(obeyed, (policies.CircuitBreaker, policies.AdaptiveThrottle, policies.Bulkhead))
-
-    def is_there(now: float) -> bool:
-        return (
-            (breaker is None or breaker.state.is_closed)
-            and (throttle is None or not throttle.probability(now))
-            and (permits is None or permits.has_room_to_spare(now))
-        )
-
-    return is_there
+    """Return the check whether every gate and bulkhead would admit a hedge, as far as they are obeyed (rule H2)."""
+    obeyed = [binding.strategies.get(kind) for kind in binding.policies if binding.is_obeyed(kind)]
+    limiting = [strategy.has_room_to_spare for strategy in obeyed if hasattr(strategy, "has_room_to_spare")]
+    circuits = [strategy for strategy in obeyed if isinstance(strategy, CircuitBreaker)]
+    return lambda now: all(circuit.state.is_closed for circuit in circuits) and all(room(now) for room in limiting)

@@ -7,10 +7,11 @@ from typing import Any
 
 from ..._call.row import Binding, Body, Layer, Memory, Row
 from ..._metrics.catalogue import Metric, PolicyMetrics
-from ..._policy import ChronoUnit, Hedge, seconds
+from ..._policy import ChronoUnit, seconds
 from ..._strategy.gate import Gate
 from ...exceptions import Fault
 from . import strategy
+from .policy import Hedge
 from .strategy import RESULTS, DeafGate
 
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from ..._call.row import Binding, Layer, Memory, Row, key_of
-from ..._policy import ChronoUnit, Fallback, last_good_in, seconds
+from ..._policy import ChronoUnit, Fallback, recalling_handler_in, seconds
+from .policy import LastGood
 from .strategy import LastResults
 
 
+def _value_in(policy: Fallback) -> LastGood | None:
+    handler = recalling_handler_in(policy)
+    return handler if isinstance(handler, LastGood) else None
+
+
 def _results_of(name: str, policy: Fallback, _: object) -> LastResults | None:
-    value = last_good_in(policy)
+    value = _value_in(policy)
     return None if value is None else LastResults(seconds(value.max_age, ChronoUnit.MILLIS), value.max_entries)
 
 
 def _renew(results: LastResults | None, policy: Fallback) -> None:
-    value = last_good_in(policy)
+    value = _value_in(policy)
     if results is not None and value is not None:
         results.reconfigure(seconds(value.max_age, ChronoUnit.MILLIS), value.max_entries)
 
 
 def _layer(policy: Fallback, binding: Binding) -> Layer | None:
-    value = last_good_in(policy)
+    value = _value_in(policy)
     if value is None:
         return None
     from ..._signature.call_key import Target

@@ -9,7 +9,7 @@ from typing import Any
 from ..._call.row import Binding, Body, Layer, Row
 from ..._metrics.catalogue import Metric, Schema, schema_of_metric
 from ..._metrics.counters import Counters
-from ..._policy import Bulkhead, ChronoUnit, Deadline, Policy, RateLimit, Timeout, seconds
+from ..._policy import Bulkhead, ChronoUnit, Policy, RateLimit, Timeout, seconds
 from ..._strategy.gate import Gate, Tell
 from .strategy import ObservedBulkhead, ObservedGate, ObservedRateLimit
 
@@ -59,16 +59,19 @@ OBSERVE = Row(
 )
 
 
-def _around_calls(_: object, binding: Binding) -> Layer | None:
-    policy, tell = binding.policies.get(Deadline), binding.tell_of(Deadline)
-    if tell is None or not isinstance(policy, Deadline) or not policy.value:
-        return None
-    from .layer import timed
+def observed_duration(kind: type[Policy]) -> Row:
+    """Return the row of the layer that times whole calls where a policy of *kind*, a longest duration, is observed."""
 
-    return timed(seconds(policy.value, ChronoUnit.MILLIS), tell)
+    def layer(_: object, binding: Binding) -> Layer | None:
+        policy: Any = binding.policies.get(kind)
+        tell = binding.tell_of(kind)
+        if tell is None or not policy.value:
+            return None
+        from .layer import timed
 
+        return timed(seconds(policy.value, ChronoUnit.MILLIS), tell)
 
-OBSERVED_DEADLINE = Row(layer=_around_calls)
+    return Row(layer=layer)
 
 
 def _around_attempts(_: object, binding: Binding) -> Layer | None:

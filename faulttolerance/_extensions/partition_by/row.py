@@ -7,7 +7,7 @@ from typing import Any
 
 from ..._call.row import Binding, Layer, Memory, Row, key_of
 from ..._metrics.catalogue import Metric, PolicyMetrics
-from ..._policy import PartitionBy
+from .policy import PartitionBy
 from .strategy import Partitions
 
 

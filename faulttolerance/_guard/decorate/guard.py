@@ -16,7 +16,6 @@ from ..._config import Declared
 from ..._platform.event_loop import running_loop
 from ..._platform.frames import module_of
 from ..._policy import CircuitBreaker, Policy, parameters
-from ..._policy.keywords import GuardPolicies
 from ..._shown import shown
 from ..._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
 from ..._signature.method import bound_when_called, unproxied
@@ -37,6 +36,8 @@ from .guard_resolver import GuardResolver, call_detached, call_given, misfits
 
 if TYPE_CHECKING:
     from inspect import Signature
+
+    from ..._extensions.keywords import GuardPolicies
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from ..._config import Declared, State as Configuration, carried, settings
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Aside, GuardedCall
 from ..._platform.swap import Swap
-from ..._policy import BeforeRetry, CircuitBreaker, Fallback, Policy, Retry, last_good_in
+from ..._policy import BeforeRetry, CircuitBreaker, Fallback, Policy, Retry, recalling_handler_in
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare import registry
 from ..declare.checks.definition import callback_faults
@@ -238,7 +238,7 @@ def _parts(policy: Policy) -> tuple[Policy, ...]:
 
 def _asks_for_a_key(policy: Policy) -> bool:
     row = ROWS.get(type(policy))
-    return (row is not None and row.needs_arguments) or last_good_in(policy) is not None
+    return (row is not None and row.needs_arguments) or recalling_handler_in(policy) is not None
 
 
 def misfits(

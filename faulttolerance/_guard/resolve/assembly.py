@@ -22,7 +22,7 @@ from ..._execution.caller_thread import Aside, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import Schema
 from ..._metrics.counters import Counters, Ledger
-from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, last_good_in
+from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, RecallingHandler, recalling_handler_in
 from ..._strategy.gate import Tell
 from ..declare.declaration import CLASS, FUNCTION, Declaration, unbound
 from .awaitable import call_awaited, is_coroutine_code, refusing
@@ -143,7 +143,7 @@ def guarded_call(
     links = _links(fallback) if isinstance(fallback, Fallback) else ()
     fixed = _Fixed(
         _parts(effective, binding),
-        [(_called(link), side_call(link) if last_good_in(link) is None else None) for link in links],
+        [(_called(link), side_call(link) if recalling_handler_in(link) is None else None) for link in links],
         side_call(before_retry) if before_retry is not None else None,
         advice,
     )
@@ -185,8 +185,8 @@ def _links(policy: Fallback) -> tuple[Fallback, ...]:
 def _called(policy: Fallback) -> str:
     """Name the fallback, for people."""
     value = policy.value
-    if last_good_in(policy) is not None:
-        return "last_good"
+    if isinstance(value, RecallingHandler):
+        return value.name
     return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
 
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ...._policy import BeforeRetry, Fallback, LastGood
+from ...._policy import BeforeRetry, Fallback, RecallingHandler
 from ...._shown import shown
 from ...._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved, signature_of
 from ...._signature.compatibility import Callee, Mismatch, accepts_arguments, kind_mismatches, mismatches
@@ -30,8 +30,8 @@ def faults(
         place = f"{where} @{policy.annotation}(value)"
         found = [faults(link, declaration, where, asynchronous, owner, final) for link in policy.links]
         return [fault._replace(where=place) for faults_of_one in found for fault in faults_of_one]
-    if isinstance(policy, Fallback) and isinstance(policy.value, LastGood):
-        return key_faults(f"{where} @{policy.annotation}(value)", policy.value.key, declaration)
+    if isinstance(policy, Fallback) and isinstance(policy.value, RecallingHandler):
+        return key_faults(f"{where} @{policy.annotation}(value)", getattr(policy.value, "key", None), declaration)
     is_own_fallback = policy is declaration.policies.get(Fallback) and owner is declaration.owner
     if final and is_own_fallback and declaration.fallback_fits is asynchronous:
         return []

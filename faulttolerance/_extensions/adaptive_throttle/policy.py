@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, final
 
-from .._shown import shown
-from ..typing import Duration, ExceptionSet
-from .kind import duration, exceptions, integer, kinds, number
-from .parameter import Contradiction, Policy
-from .unit import ChronoUnit, seconds
+from ..._policy.kind import duration, exceptions, integer, kinds, number
+from ..._policy.parameter import Contradiction, Policy
+from ..._policy.unit import ChronoUnit, seconds
+from ..._shown import shown
+from ...typing import Duration, ExceptionSet
 
 
 @final

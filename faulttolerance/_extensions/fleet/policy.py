@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from .parameter import Policy
+from ..._policy.parameter import Policy
 
 
 @final

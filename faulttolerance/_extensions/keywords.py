@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from . import (
-    AdaptiveThrottle,
+from .._policy import (
     BeforeRetry,
     Bulkhead,
     CircuitBreaker,
     CircuitBreakerName,
-    Coalesce,
     CustomBackoff,
-    Deadline,
     ExponentialBackoff,
     FailWhen,
     Fallback,
     FibonacciBackoff,
-    FleetWide,
-    Hedge,
     HonorRetryAfter,
-    PartitionBy,
     RateLimit,
     Retry,
     RetryBudget,
     RetryWhen,
     Timeout,
 )
+from .adaptive_throttle.policy import AdaptiveThrottle
+from .coalesce.policy import Coalesce
+from .deadline.policy import Deadline
+from .fleet.policy import FleetWide
+from .hedge.policy import Hedge
+from .partition_by.policy import PartitionBy
 
 
 class GuardPolicies(TypedDict, total=False):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import final
 
-from .kind import key, kinds
-from .parameter import Policy
+from ..._policy.kind import key, kinds
+from ..._policy.parameter import Policy
 
 
 @final

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, final
 
-from ..typing import Duration
-from .kind import duration, integer, kinds, number
-from .parameter import Contradiction, Policy
-from .unit import ChronoUnit, seconds
+from ..._policy.kind import duration, integer, kinds, number
+from ..._policy.parameter import Contradiction, Policy
+from ..._policy.unit import ChronoUnit, seconds
+from ...typing import Duration
 
 
 @final

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import final
 
-from ..typing import Duration
-from .kind import SHORT, duration, kinds
-from .parameter import Policy
+from ..._policy.kind import SHORT, duration, kinds
+from ..._policy.parameter import Policy
+from ...typing import Duration
 
 
 @final

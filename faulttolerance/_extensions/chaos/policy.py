@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, final
 
-from .._shown import shown
-from ..typing import Duration, ExceptionSet
-from .kind import duration, exceptions, kinds, number
-from .parameter import Contradiction
+from ..._policy.kind import duration, exceptions, kinds, number
+from ..._policy.parameter import Contradiction
+from ..._shown import shown
+from ...typing import Duration, ExceptionSet
 
 if TYPE_CHECKING:
     # Its values are resolved and shown as those of policies are; ``Policy.__subclasses__()`` can be declared.
-    from .parameter import Policy as Values
+    from ..._policy.parameter import Policy as Values
 else:
-    from .parameter import Values
+    from ..._policy.parameter import Values
 
 
 @final
@@ -34,9 +34,16 @@ class Chaos(Values):
         error=exceptions(),
     )
 
+    permission = "FAULTTOLERANCE_CHAOS_ALLOWED"
+
     rate: float = 1.0
     latency: Duration = 0
     error: ExceptionSet = ()
+
+    @property
+    def is_active(self) -> bool:  # type: ignore[override]
+        """Whether the rate is above 0."""
+        return self.rate > 0
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
