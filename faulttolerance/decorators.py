@@ -160,7 +160,7 @@ def _non_blocking(kind: type[AsynchronousNonBlocking]) -> Callable[[Callable[[],
     return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
 
 
-def _whole_call(kind: type[Deadline]) -> Callable[[Callable[[], None]], _Deadline]:
+def _whole_call(kind: type[Policy]) -> Callable[[Callable[[], None]], _Deadline]:
     return _declaring(kind, takes_target=False)  # type: ignore[no-any-return]
 
 
@@ -199,7 +199,7 @@ def _with_arguments(documentation: str | None, of_policy: str | None) -> str | N
 
 def _is_target(kind: Any, first: Any) -> bool:
     """Return whether the *first* argument is the target and no parameter; an unfit target is rejected later."""
-    if kind is Coalesce and getattr(first, "__name__", "") == "<lambda>":
+    if kind.__match_args__[:1] == ("key",) and getattr(first, "__name__", "") == "<lambda>":
         return False  # it computes the key: a function worth coalescing is no lambda
     return not kind.__match_args__ or callable(first) or hasattr(type(first), "__get__")
 

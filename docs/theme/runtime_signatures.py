@@ -40,7 +40,7 @@ class RuntimeSignatures(griffe.Extension):
             of = getattr(import_module(cls.module.path), cls.name)
             init = griffe.Function("__init__", parameters=_parameters(of), lineno=cls.lineno, endlineno=cls.lineno)
             cls.set_member("__init__", init)
-        if cls.module.path.startswith("faulttolerance._policy."):
+        if cls.module.path.startswith("faulttolerance._policy.") or cls.module.path.endswith(".policy"):
             for name in [name for name, member in cls.members.items() if name != "__init__" and member.is_function]:
                 cls.del_member(name)  # it is for the checks of definitions, not for who writes one
         cls.docstring.value = readable(cls.docstring.value)

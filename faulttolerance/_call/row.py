@@ -13,7 +13,7 @@ from .._policy import Policy
 from .._strategy import back_off, circuit_breaker
 from .._strategy.condition import Condition
 from .._strategy.gate import Gate, Tell
-from ..exceptions import Fault
+from ..exceptions import Fault, RefusedException
 
 if TYPE_CHECKING:
     from .settle import BoundPolicies
@@ -206,6 +206,12 @@ class Row(NamedTuple):
     setting: ProcessSetting | None = None
     strangers: Callable[[], Iterable[str]] | None = None
     """Returns the names of circuits that other processes have moved, and that no guard here has met."""
+    refusal: tuple[type[RefusedException], str] | None = None
+    """The exception of a refusal, and who refuses, in words."""
+    exhausted: Callable[[], type] | None = None
+    """Returns the class of the strategy while a test lets it refuse every call; ``None``: tests cannot."""
+    is_at_work: Callable[[], bool] | None = None
+    """Returns whether a thread of the extension is about to do something; virtual time waits for it."""
     complaint: Callable[[], str] | None = None
     """Returns what impairs the whole process; empty where nothing does."""
     reset: Callable[[], object] | None = None

@@ -33,6 +33,7 @@ from .._policy import (
 from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
 from .._strategy.retry_after import RetryAfter
 from .._strategy.unqueued import UnqueuedBulkhead
+from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLimitException
 from .budget import budget_of
 from .mistakes import Mistakes
 from .row import Binding, Body, Memory, Policies, Row, StrategyLookup
@@ -250,11 +251,16 @@ RETRY = (
     Row(BeforeRetry, modifies=Retry),
 )
 """The retry, and what modifies it."""
-CIRCUIT_BREAKER = Row(CircuitBreaker, _circuit_breaker, _BREAKER)
+CIRCUIT_BREAKER = Row(
+    CircuitBreaker,
+    _circuit_breaker,
+    _BREAKER,
+    refusal=(CircuitBreakerOpenException, "an open circuit refuses"),
+)
 CIRCUIT_BREAKER_NAME = Row(CircuitBreakerName, modifies=CircuitBreaker)
-RATE_LIMIT = Row(RateLimit, _rate_limit, _RATE_LIMIT)
+RATE_LIMIT = Row(RateLimit, _rate_limit, _RATE_LIMIT, refusal=(RateLimitException, "the rate limit refuses"))
 TIMEOUT = Row(Timeout, _timeout, _TIMEOUT)
-BULKHEAD = Row(Bulkhead, _bulkhead, _BULKHEAD)
+BULKHEAD = Row(Bulkhead, _bulkhead, _BULKHEAD, refusal=(BulkheadException, "a full bulkhead refuses"))
 
 
 def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:

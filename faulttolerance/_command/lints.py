@@ -7,8 +7,8 @@ from itertools import pairwise
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from .._call.order import ROWS
 from .._config import Key, Snapshot, ignore_keys
-from .._extensions.adaptive_throttle.policy import AdaptiveThrottle
 from .._guard.decorate.guard import decorated_functions
 from .._inspection.explanation import layers
 from .._policy import (
@@ -37,7 +37,6 @@ from ..exceptions import (
     CircuitBreakerOpenException,
     FaultToleranceException,
     RateLimitException,
-    ThrottleException,
     TimeoutException,
 )
 
@@ -201,9 +200,9 @@ def _blaming(policies: Policies) -> Said:
     when = policies.get(FailWhen)
     if when is not None and when.exception is not None:
         return
-    for kind in (CircuitBreaker, AdaptiveThrottle):
+    for kind in ROWS:
         gate = policies.get(kind)
-        if gate is None or gate.fail_on != (Exception,):
+        if gate is None or not hasattr(gate, "fail_on") or gate.fail_on != (Exception,):
             continue
         if all(isinstance(one, type) and issubclass(one, FaultToleranceException) for one in gate.skip_on):
             yield (
@@ -229,12 +228,7 @@ def _insistent(policies: Policies) -> Said:
             )
 
 
-_REFUSALS = (
-    (CircuitBreaker, CircuitBreakerOpenException, "an open circuit refuses"),
-    (AdaptiveThrottle, ThrottleException, "the adaptive throttle refuses"),
-    (RateLimit, RateLimitException, "the rate limit refuses"),
-    (Bulkhead, BulkheadException, "a full bulkhead refuses"),
-)
+_REFUSALS = [(kind, *row.refusal) for kind, row in ROWS.items() if row.refusal is not None]
 
 
 LINTS: Mapping[str, Callable[[Policies], Said]] = {

@@ -10,10 +10,10 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from .._call.block import BlockingEnvironment
+from .._call.disturbance import BODY, Disturbance
 from .._config import Effective
 from .._deadline.clock import clock
 from .._execution.task import BlockEnvironment
-from .._extensions.chaos.layer import BODY, Disturbance
 from .._guard.resolve.transaction import overridden
 from .._policy import ChronoUnit, seconds
 from .._policy.kind import duration, number

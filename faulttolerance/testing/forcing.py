@@ -11,12 +11,9 @@ from typing import Any, Literal, TypeAlias
 from .._call.order import MEMORIES, Strategies
 from .._call.state import State
 from .._deadline.clock import clock
-from .._extensions.adaptive_throttle.policy import AdaptiveThrottle
-from .._extensions.partition_by.policy import PartitionBy
-from .._extensions.partition_by.strategy import Partition, Partitions
 from .._guard.resolve.circuit_breakers import deliver_transitions
 from .._guard.resolve.resolver import watchers
-from .._policy import Bulkhead, CircuitBreaker, Policy, RateLimit, RetryBudget
+from .._policy import CircuitBreaker, Policy
 from .._shown import shown
 from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN
 from . import imposed
@@ -28,7 +25,7 @@ __all__ = ["exhaust", "force"]
 Impose: TypeAlias = Callable[[Any], Callable[[], object]]
 """A function that changes a strategy's state, and returns a function that ends the change."""
 
-_EXHAUSTIBLE = (Bulkhead, RateLimit, RetryBudget, AdaptiveThrottle)
+_EXHAUSTIBLE = imposed.EXHAUSTIBLE
 
 
 def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Passing[None]:
@@ -169,7 +166,7 @@ class _Grip:
                 if kind in self._kinds:
                     self.take(strategy)
 
-    def _watch(self, partitions: Partitions, state: State) -> None:
+    def _watch(self, partitions: Any, state: State) -> None:
         """Impose on strategies of new keys, before a call gets them."""
         complete = partial(self._complete, state)
 
@@ -187,13 +184,13 @@ class _Grip:
             self._taken.add(id(partitions))
             self._ends.callback(imposed.become(partitions, Watched))
 
-    def _complete(self, state: State, partition: Partition) -> None:
+    def _complete(self, state: State, partition: Any) -> None:
         if self._is_over:
             return
         in_force = {type(policy): policy for policy in state.policies}
         made = partition.strategies.by_policy()
         for kind, memory in MEMORIES.items():
-            if kind in self._kinds and kind in in_force and kind is not PartitionBy:
+            if kind in self._kinds and kind in in_force and memory.is_per_key:
                 made[kind] = made.get(kind) or memory.make(state.name, in_force[kind], Strategies.of(made))
                 self.take(made[kind])
         partition.strategies = Strategies.of(made)

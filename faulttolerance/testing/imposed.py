@@ -7,18 +7,19 @@ that class. Its counts, permits and promises stay where they were, and go on: ca
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .._extensions.adaptive_throttle.strategy import WATCHING, AdaptiveThrottle
+from .. import _policy as policies
+from .._call.order import ROWS
+from .._policy import Policy
 from .._strategy.bulkhead import Bulkhead, Waiter
 from .._strategy.circuit_breaker import CLOSED, OPEN, CircuitBreaker, HalfOpen, StateName
 from .._strategy.condition import Condition
-from .._strategy.gate import Era
 from .._strategy.rate_limit import NOBODY, Place, RateLimit, ticks, wait_for
 from .._strategy.retry_budget import RetryBudget
 
-__all__ = ["become", "exhaust", "force"]
+__all__ = ["EXHAUSTIBLE", "become", "exhaust", "force"]
 
 
 class ExhaustedBulkhead(Bulkhead):
@@ -92,34 +93,14 @@ class ExhaustedRetryBudget(RetryBudget):
         return Condition(f"0 of {self.burst:g} tokens", is_impaired=True)
 
 
-class ExhaustedThrottle(AdaptiveThrottle):
-    """A throttle that refuses every call."""
-
-    __slots__ = ()
-
-    state = property(  # pyright: ignore[reportAssignmentType]
-        lambda self: WATCHING, vars(AdaptiveThrottle)["state"].__set__
-    )
-
-    def admit(self, permit: Hashable, ident: int, now: float) -> Era:
-        """Reject the attempt.
-
-        Raises:
-            ThrottleException: Always.
-        """
-        raise self.refusal(0.0)
-
-    def probability(self, now: float) -> float:
-        """Return certainty."""
-        return 1.0
-
-
-_EXHAUSTED: Final[dict[type, type]] = {
-    Bulkhead: ExhaustedBulkhead,
-    RateLimit: ExhaustedRateLimit,
-    RetryBudget: ExhaustedRetryBudget,
-    AdaptiveThrottle: ExhaustedThrottle,
+_EXHAUSTED: Final[Mapping[type[Policy], type]] = {
+    policies.Bulkhead: ExhaustedBulkhead,
+    policies.RateLimit: ExhaustedRateLimit,
+    policies.RetryBudget: ExhaustedRetryBudget,
+    **{kind: row.exhausted() for kind, row in ROWS.items() if row.exhausted is not None},
 }
+"""The class of each policy's strategy while it is used up."""
+EXHAUSTIBLE: Final = tuple(_EXHAUSTED)
 
 
 _layers: dict[int, list[_Layer]] = {}  # guarded by _lock: of each object, by its id, the lowest first
@@ -168,7 +149,8 @@ def become(strategy: Any, kind: type) -> Callable[[], None]:
 
 def exhaust(strategy: Any, now: Callable[[], float]) -> Callable[[], object]:
     """Change *strategy* so that it refuses every call; return a function that ends this."""
-    end_layer = become(strategy, _EXHAUSTED.get(type(strategy), type(strategy)))
+    kind = type(strategy)
+    end_layer = become(strategy, next((used_up for used_up in _EXHAUSTED.values() if kind in used_up.__bases__), kind))
 
     def end() -> None:
         end_layer()

@@ -16,13 +16,14 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from .. import _call, _control, _deadline, _execution, _extensions, _guard, _inspection, _platform
+from .._call.order import ORDER
 from .._deadline.threads import watchdog
 from .._deadline.threads.sleeper import is_in_condition_wait
 from .._execution import future, loop_thread, pool
-from .._extensions.fleet.link import lane
 from .._platform.atomic import frames_of_threads, stack_of, variables_of
 from .._platform.frames import module_of
 
+_AT_WORK = [row.is_at_work for row in ORDER if row.is_at_work is not None]
 STARTING = 0
 """Stands for threads that are just being started, and have no frame to look at yet, and for a server's answer."""
 
@@ -85,7 +86,7 @@ class Onlooker:
         before, self._standing = self._standing, {}
         parked = _parked()
         threads = {thread.ident: thread for thread in threading.enumerate()}
-        if None in threads or lane.is_asking:
+        if None in threads or any(is_at_work() for is_at_work in _AT_WORK):
             look.running.add(STARTING)
         frames = frames_of_threads()
         for ident, frame in frames.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._call.state import State, alias_in
-from .._extensions.chaos.policy import Chaos
+from .._config.key import UNDECLARED
 from .._guard.declare.declaration import accessors, declaration_of, unbound
 from .._guard.declare.registry import resolvers
 from .._guard.decorate.guard import Guard, finder_of
@@ -123,7 +123,7 @@ def kind_of(where: str, candidate: object) -> type[Policy]:
     Raises:
         FaultToleranceDefinitionException: There is no such annotation.
     """
-    every: list[type[Policy]] = [*Policy.__subclasses__(), Chaos]
+    every: list[type[Policy]] = [*Policy.__subclasses__(), *UNDECLARED]
     kinds = {kind.annotation: kind for kind in every}
     if isinstance(candidate, type) and candidate in kinds.values():
         return candidate

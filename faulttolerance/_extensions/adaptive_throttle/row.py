@@ -8,6 +8,7 @@ from ..._deadline.clock import clock
 from ..._execution.criticality import Criticality
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from ..._policy import ChronoUnit, CircuitBreaker, seconds
+from ...exceptions import ThrottleException
 from . import strategy
 from .policy import AdaptiveThrottle
 
@@ -46,4 +47,19 @@ _SERIES = PolicyMetrics(
     ),
 )
 
-ADAPTIVE_THROTTLE = Row(AdaptiveThrottle, gate_values, _MEMORY, excludes=CircuitBreaker, series=_SERIES)
+
+def _exhausted() -> type:
+    from .exhausted import ExhaustedThrottle
+
+    return ExhaustedThrottle
+
+
+ADAPTIVE_THROTTLE = Row(
+    AdaptiveThrottle,
+    gate_values,
+    _MEMORY,
+    excludes=CircuitBreaker,
+    series=_SERIES,
+    refusal=(ThrottleException, "the adaptive throttle refuses"),
+    exhausted=_exhausted,
+)

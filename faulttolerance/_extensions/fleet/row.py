@@ -85,6 +85,12 @@ def _complaint() -> str:
     return lane.complaint
 
 
+def _is_at_work() -> bool:
+    from .link import lane
+
+    return lane.is_asking
+
+
 def _reset() -> None:
     from .link import lane
 
@@ -103,5 +109,6 @@ FLEET_WIDE = Row(
     setting=ProcessSetting("fleet", _faults, _use),
     strangers=_strangers,
     complaint=_complaint,
+    is_at_work=_is_at_work,
     reset=_reset,
 )
