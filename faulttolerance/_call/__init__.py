@@ -1,1 +1,1 @@
-"""One call: an attempt on its way through the policies, what follows a failure, what is remembered between calls."""
+"""One call: its attempts under the policies, the actions after a failure, and the state between calls."""

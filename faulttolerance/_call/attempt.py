@@ -1,19 +1,19 @@
-"""One attempt, and the order of the policies that it passes, written once.
+"""One attempt, and the order of the policies around it, written once.
 
-The specification (chapters on interactions) and SmallRye's rate limit give one nesting, whatever order the decorators
-are written in:
+The specification (chapters on interactions) and SmallRye's rate limit define one nesting, which does not depend on the
+order of the decorators:
 
     asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method )))))))
 
-``attempt`` is the part of that nesting which each attempt passes, from the circuit breaker to the method and back, for
-every combination of policies, synchronous and asynchronous calls alike. ``specialize`` cuts away what the flags rule
-out, once for each combination, and what is asserted for type checkers. A call whose first attempt goes well is over
-then; what else follows an attempt is the business of ``retrying``, which asks for further ones.
+``attempt`` is the part of that nesting that each attempt passes, from the circuit breaker to the method and back, for
+every combination of policies, for synchronous and asynchronous calls. ``specialize`` removes the parts that the flags
+exclude, once for each combination, and the assertions for type checkers. A call whose first attempt succeeds has ended
+then. ``follow`` does all other work after an attempt, and requests further attempts.
 
-PYTEST_DONT_REWRITE: pytest rewrites the assertions of plug-ins, and what is cut is to be what runs.
+PYTEST_DONT_REWRITE: pytest rewrites the assertions of plug-ins, and the text that is cut must be the text that runs.
 """
 
-# What a flag guards is bound under the same flag; a type checker cannot know that the two are one.
+# A name that a flag guards is bound under the same flag; a type checker cannot see the connection.
 # pyright: reportPossiblyUnboundVariable=false
 
 from __future__ import annotations
@@ -56,15 +56,16 @@ def compose(
     environment: Environment | None = None,
     awaits: bool | None = True,
 ) -> GuardedCall:
-    """Guard *function* by *policies*.
+    """Return *function* guarded by *policies*.
 
     Args:
         function: The method.
-        policies: What guards it.
-        fallbacks: What replaces a final failure, each under its name, in the order in which they are asked.
-        before_retry: What is run before each retry.
-        environment: How an asynchronous call waits; ``None`` for a synchronous one.
-        awaits: Whether what an attempt returns is awaited and its outcome the attempt's; ``None``: as it turns out.
+        policies: The policies that guard it.
+        fallbacks: The functions that replace a final failure, each under its name, in the order of their calls.
+        before_retry: The function that runs before each retry.
+        environment: The environment in which an asynchronous call waits; ``None`` for a synchronous call.
+        awaits: Whether the result of an attempt is awaited, and its outcome is that of the attempt; ``None`` to decide
+            by the result.
     """
     policies.fallbacks, policies.before_retry, policies.environment = fallbacks, before_retry, environment
     policies.is_followed = policies.detached or policies.retry is not None or bool(fallbacks)
@@ -78,7 +79,7 @@ def flags_of(policies: BoundPolicies) -> Flags:
     retry, detached = policies.retry, policies.detached
     deadline = policies.conclude is not None
     bulkhead = policies.bulkhead is not None and not detached
-    # An observed time-out: its calls are timed, and begin no deadline.
+    # An observed time-out: its calls are timed, but start no deadline.
     is_observed = policies.seconds > 0 and not deadline and not detached
     judged = policies.slow > 0 or policies.fail_when is not None or is_observed
     waits = bulkhead or policies.takes_turns or retry is not None
@@ -94,7 +95,7 @@ def flags_of(policies: BoundPolicies) -> Flags:
         "CLOCKED": detached or deadline or waits or judged or policies.rate_limit is not None,
         "JUDGED": detached or judged or (retry is not None and retry.result_predicate is not None),
         "COUNTED": policies.first_try_durations is not None,
-        # A coroutine in either case; without ASYNC, one under deadlines of the thread.
+        # A coroutine in both cases; without ASYNC, the deadlines are those of the thread.
         "BLOCK": policies.is_block,
     }
 
@@ -115,7 +116,7 @@ if TYPE_CHECKING:
     CLOCKED = JUDGED = COUNTED = BLOCK = False
 
     class _Bound(BoundPolicies):
-        """The policies as ``attempt`` sees them: what it asks of one stands under the flag of that one."""
+        """The policies as ``attempt`` sees them: it reads each policy under the flag of that policy."""
 
         budget: RetryBudget  # pyright: ignore[reportIncompatibleVariableOverride]
         gate: Gate  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -125,12 +126,12 @@ if TYPE_CHECKING:
         first_try_durations: list[float]  # pyright: ignore[reportIncompatibleMethodOverride]
 
     class _Admission(Awaitable[float], Protocol):
-        """A place in a queue, of a task or of a thread."""
+        """A place of a task or a thread in a queue."""
 
         def wait(self) -> float: ...
 
     class _Tasks(TaskEnvironment):
-        """The environment of tasks, whose admissions are of either kind."""
+        """The environment of tasks, with admissions of both kinds."""
 
         def acquire(self, bulkhead: Bulkhead, permit: object) -> _Admission | None: ...  # type: ignore[override]
 
@@ -141,12 +142,12 @@ else:
 
 
 new_permit: Callable[[], object] = count().__next__ if HAS_GIL else object
-"""Makes what stands for an attempt in a bulkhead, and is like no other one."""
+"""Creates the object that stands for an attempt in a bulkhead; it is different from all others."""
 
 
 @specializable
 def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks, awaits: bool | None) -> Any:
-    """Return what makes one attempt, and hands over to ``retrying`` unless it is the first one and goes well."""
+    """Return a function that makes one attempt; a first attempt that does not simply succeed goes on in ``follow``."""
     if DEADLINE and ASYNC:
         begin_deadline = environment.begin_deadline
     if BULKHEAD:
@@ -157,12 +158,12 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
     async def call(args: Arguments, kwargs: Mapping[str, Any], progress: CallRecord | None = None) -> Any:
         if ASYNC and CLOCKED and not (DETACHED or DEADLINE) and "trio" in modules:
             policies.refuse_trio()
-        began = clock.monotonic() if CLOCKED else 0.0  # names of what it holds: there before anything is taken
+        began = clock.monotonic() if CLOCKED else 0.0  # names of held resources: bound before any is acquired
         if RATE_LIMIT:
             asked, passed = began, NO_GATE
         elif BULKHEAD:
             passed = NO_GATE
-        if GATE or BULKHEAD:  # a permit leads to nothing else: a bulkhead would keep the task, and its loop
+        if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
             permit: object = new_permit() if BULKHEAD else None
         if DEADLINE:
             if ASYNC:
@@ -177,7 +178,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             era = state = policies.gate.state
             if not state.is_closed:
                 era = NOT_ADMITTED
-                # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
+                # Refusing must be cheap: nothing is held yet, and if nothing follows a failure, no more work is needed.
                 if not policies.is_followed and (wait := state.until - (began or clock.monotonic())) > 0.0:
                     raise policies.refused(policies.gate, wait)
         try:  # the way in, outermost first
@@ -217,7 +218,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 result = await (function(*args, **kwargs) if kwargs else function(*args))
             else:
                 result = function(*args, **kwargs) if kwargs else function(*args)
-            # The way out, innermost first. What was taken goes back first: any call may be interrupted (rule R11).
+            # The way out, innermost first. Resources are released first: any call may be interrupted (rule R11).
             if BULKHEAD:
                 del bulkhead.held[permit]
             if DEADLINE:
@@ -251,8 +252,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                         policies.counters.fold()
                 return result
             failure: BaseException | None = None
-        except BaseException as error:  # noqa: BLE001  # what it means is decided below
-            failure, result = error, None  # and nothing else: what lands here would lose what the attempt holds
+        except BaseException as error:  # noqa: BLE001  # its meaning is decided below
+            failure, result = error, None  # and no more: an error in this place would lose the resources of the attempt
         try:
             if BULKHEAD and permit in bulkhead.held:
                 del bulkhead.held[permit]
@@ -263,8 +264,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             elif DEADLINE:
                 deadlines.innermost = outer
             if not ASYNC:
-                # An interruption that is on its way arrives in the next call: in this one, which waits for that of its
-                # own deadline. One of an enclosing call is what the attempt ended by.
+                # An interruption that is on its way arrives in the next call. That call waits for the interruption of
+                # its own deadline; the interruption of an enclosing call is the failure of the attempt.
                 try:
                     if DEADLINE and BLOCK:
                         end_block(deadlines, entry)
@@ -283,7 +284,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if JUDGED and policies.fail_when is not None:
                     ended_by = policies.consult(record, failure, result)
                     failure = await ended_by if ASYNC else ended_by
-                failure, permit = policies.settle(record, failure, progress), None  # nothing is held any more
+                failure, permit = policies.settle(record, failure, progress), None  # no resource is held any more
             if progress.attempts > 1:
                 return failure, result
             if ASYNC or BLOCK:

@@ -1,11 +1,12 @@
-"""A block of code in the place of a guarded function: ``with guard.attempt()``, ``for attempt in guard.attempts()``.
+"""Blocks of code as guarded functions: ``with guard.attempt()``, ``for attempt in guard.attempts()``.
 
-The whole call is one coroutine, as ``attempt`` and ``retrying`` give it, that stops where it would call the function:
-there the block runs, and its end makes the coroutine go on. Every decision is the one of any other call.
+The whole call is one coroutine of ``attempt`` and ``follow``, which stops where it would call the function. The block
+runs there, and its end resumes the coroutine. Every decision is the same as in other calls.
 
-A signal's handler may raise at the very beginning of any function written in Python, before that has done anything; so
-what leaves a block is none. ``max`` is C code, hands each argument of ``__exit__`` to the coroutine, which takes them
-inside a ``try``, and gives the traceback, which is true, where the exception is to go no further.
+A signal handler may raise at the very beginning of any Python function, before its first instruction. Therefore the
+exit of a block is no Python function but ``max``, which is C code. It sends each argument of ``__exit__`` to the
+coroutine, which receives them inside a ``try``. It returns the traceback, which is true, if the exception must not
+propagate.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from .settle import BoundPolicies
 __all__ = ["Attempt", "Attempts", "BlockingEnvironment", "PlainBlock", "run_block", "single", "stop_between_attempts"]
 
 _ON, _AGAIN, _IN = 0, 1, 2
-"""The stops of a call, as ``max`` compares them: nothing to say, there is to be another block, one is to begin."""
+"""The stops of a call, in the order of ``max``: nothing to report, another block follows, a block is about to start."""
 
 Find = Callable[[bool], GuardedCall]
-"""Finds the call path, given whether the block belongs to a coroutine."""
+"""Returns the call path; its argument is whether the block belongs to a coroutine."""
 
 
 def _nobody() -> None:
@@ -39,7 +40,7 @@ def _nobody() -> None:
 
 @coroutine
 def run_block(method: object, course: _Course) -> Generator[int, BaseException | None, object]:
-    """Stand for the guarded function: stop until the block was left, and raise what it raised."""
+    """Stand for the guarded function: stop until the block has ended, and raise its exception."""
     error = yield _IN
     try:
         if error is not None:
@@ -50,13 +51,13 @@ def run_block(method: object, course: _Course) -> Generator[int, BaseException |
 
 
 def stop_between_attempts(policies: BoundPolicies) -> None:
-    """Let each attempt but the first wait until the application begins another block."""
+    """Start each attempt after the first only when the application enters another block."""
     first = policies.attempt
 
     async def again(args: tuple[Any, ...], kwargs: Any, record: Any) -> Any:
         args[1].number = record.attempts
         await _stop()
-        record.is_untraced = False  # the application may have begun a span meanwhile
+        record.is_untraced = False  # the application may have started a span meanwhile
         return await first()(args, kwargs, record)
 
     policies.attempt = lambda: again
@@ -68,7 +69,7 @@ def _stop() -> Generator[int, Any, None]:
 
 
 class BlockingEnvironment:
-    """The environment of a call whose block runs on the caller's thread: nothing waits for a loop."""
+    """The environment of a call whose block runs on the caller's thread, which waits for no loop."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -82,25 +83,25 @@ class BlockingEnvironment:
 
 
 class _Course:
-    """The course of one call, from its first block to its last; begun when that is entered."""
+    """The progress of one call from its first block to its last; it starts when the first block is entered."""
 
     def __init__(self) -> None:
         self.number = 1
-        """Which attempt is to begin, or runs."""
+        """The number of the attempt that is about to start, or runs."""
         self.is_over = False
         self.is_open = False
-        """Whether the latest attempt was not left yet, nor perhaps entered."""
+        """Whether the latest attempt has not ended yet, and perhaps has not been entered."""
         self.is_awaited: bool | None = None
-        """Whether the blocks belong to a coroutine; ``None`` before the first one is entered."""
+        """Whether the blocks belong to a coroutine; ``None`` before the first block is entered."""
         self.attempt: Callable[[], Attempt | PlainBlock | None] = _nobody
-        """Gives the one whose block runs; weakly, for that leads here."""
+        """Returns the attempt whose block runs, by a weak reference, because it refers to this object."""
         self.asked: tuple[FrameType, int] | None = None
-        """The frame and instruction at which a loop asked for the latest attempt."""
+        """The frame and instruction at which a loop requested the latest attempt."""
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
 
     def has_left(self) -> bool:
-        """Tell whether the block, which is being left without an exception, ends the loop that it stands in."""
+        """Return whether the end of the block, which raised no exception, also ends the loop around it."""
         if self.asked is None:
             return False
         (frame, loop), step = self.asked, sys._getframe()
@@ -109,7 +110,7 @@ class _Course:
         return step is not frame or not goes_round(frame.f_code, frame.f_lasti, loop)
 
     def run(self, find: Find, method: object, awaited: bool) -> Generator[Any, Any, None]:
-        """Go from one stop to the next, for blocks that belong to a coroutine, or for others."""
+        """Yield at each stop of the call, for blocks of a coroutine if *awaited*, for others otherwise."""
         call: Coroutine[Any, Any, Any] = find(awaited)((method, self), {})
         step: Callable[[Any], Any] = call.send
         given: Any = None
@@ -120,7 +121,7 @@ class _Course:
                     met = step(given)
                 except BaseException as failure:
                     if call.cr_frame is not None:  # type: ignore[attr-defined]
-                        step, given = call.throw, failure  # raised by a signal's handler, here
+                        step, given = call.throw, failure  # a signal handler raised it here
                         continue
                     self.is_over, met = True, _ON
                     if not (isinstance(failure, StopIteration) or self._is_own(failure)):
@@ -128,7 +129,7 @@ class _Course:
                 try:
                     step = call.send
                     if hands_over:
-                        # The attempt is settled. What follows may wait, which ``max`` cannot.
+                        # The attempt is settled. The code after it may wait, which ``max`` cannot.
                         hands_over = False
                         yield _ON
                     if met is _IN:
@@ -138,19 +139,19 @@ class _Course:
                         given = yield met
                 except BaseException as error:
                     if self.is_over or call.cr_frame is None:  # type: ignore[attr-defined]
-                        raise  # nothing is left that could decide: garbage is closed in any order
+                        raise  # no code is left that could decide: garbage is closed in any order
                     step, given = call.throw, error  # the call decides
         finally:
             self._error = self._trace = None
             call.close()
 
     def _left(self) -> Generator[int, Any, BaseException | None]:
-        """Wait for the end of the block: for what ``max`` hands over, its own argument and those of ``__exit__``."""
+        """Wait for the end of the block, and receive from ``max`` its argument and those of ``__exit__``."""
         struck: BaseException | None = None
         error: BaseException | None = None
         trace: TracebackType | None = None
         try:
-            # What a signal's handler raises is kept until all is handed over; not in a loop, whose jumps it may strike.
+            # An exception of a signal handler is kept until all is received; not in a loop, whose jumps it may hit.
             try:
                 yield _IN
             except GeneratorExit:
@@ -181,7 +182,7 @@ class _Course:
                 attempt.let_go()
 
     def _is_own(self, failure: BaseException) -> bool:
-        """Tell whether the block's own exception comes out: it goes on by itself, with the traceback that it had."""
+        """Return whether *failure* is the block's own exception, which then propagates with its original traceback."""
         error = self._error
         if error is None or StoppedIteration.meant(failure) is not error:
             return False
@@ -190,30 +191,30 @@ class _Course:
 
 
 class _Exit(property):
-    """Gives what leaves a block, which is no function of Python; where it is called itself, it calls that."""
+    """A property that returns the exit of a block, which is no Python function; a direct call calls this exit."""
 
     def __call__(self, attempt: Attempt, *error: Any) -> Any:
         return self.__get__(attempt, type(attempt))(*error)
 
 
 class _Ways:
-    """The two ways in which the blocks of a call may be entered; what goes through the call, for each.
+    """The two ways to enter the blocks of a call, with or without ``async``, each with the generator of its steps.
 
-    Nothing of the call leads here: when the application lets go of it, it ends at once.
+    The call has no reference to this object: when the application drops the object, the call ends at once.
     """
 
     __slots__ = ("_steps", "course")
 
     def __init__(self, find: Find, method: object) -> None:
         self.course = _Course()
-        self._steps = [self.course.run(find, method, awaited) for awaited in (False, True)]  # one is never begun
+        self._steps = [self.course.run(find, method, awaited) for awaited in (False, True)]  # one of them never starts
 
     def steps(self, *, awaited: bool) -> Generator[Any, Any, None]:
-        """Give what goes from one stop to the next."""
+        """Return the generator of the steps for one way of entering blocks."""
         return self._steps[awaited]
 
     def begin(self, *, awaited: bool) -> Generator[Any, Any, None]:
-        """Give the same, for this block and all that follow it."""
+        """Return the generator of the steps, and fix the way of entering for this block and all later ones."""
         if self.course.is_awaited is (not awaited):
             raise RuntimeError("the blocks of one loop are entered by `with`, or all of them by `async with`")
         self.course.is_awaited = awaited
@@ -224,8 +225,8 @@ class Attempt:
     """One attempt of a guard, as a ``with`` or ``async with`` block.
 
     Attributes:
-        number: Which attempt of the call it is, counted from 1. One that a policy refuses is an attempt, too: where a
-            retry follows, that is made at once, and the block is entered by it.
+        number: The number of the attempt within the call, counted from 1. An attempt that a policy refuses counts, too:
+            if a retry follows, it starts at once, and the block is entered with its number.
     """
 
     __slots__ = ("__weakref__", "_is_entered", "_ways", "number")
@@ -266,7 +267,7 @@ class Attempt:
         course.attempt = ref(self)
 
     def let_go(self) -> None:
-        """Be over."""
+        """End the attempt, which cannot be entered any more."""
         self._ways = None
 
     if TYPE_CHECKING:
@@ -291,11 +292,11 @@ class Attempt:
 
 
 class _Wait:
-    """Waits until a call comes to its next stop, and gives whether there is to be another block.
+    """An awaitable that runs a call to its next stop, and returns whether another block follows.
 
     Args:
         steps: The steps of the call.
-        entered: Called when a block may begin, which is then the stop that counts.
+        entered: Called when a block may start; with it, only such a stop ends the waiting.
     """
 
     __slots__ = ("_entered", "_steps")
@@ -327,7 +328,7 @@ class _Wait:
 
 
 class Attempts:
-    """The attempts of a guard, each a block, for ``for`` and ``async for``: each loop is one call."""
+    """The attempts of a guard, each as a block, for ``for`` and ``async for``; each loop is one call."""
 
     def __init__(self, find: Find, method: object) -> None:
         self._find = find
@@ -341,7 +342,7 @@ class Attempts:
 
 
 class _Loop:
-    """One loop over the attempts of a call; it waits for nothing, as that is done where blocks are entered and left."""
+    """One loop over the attempts of a call. It never waits: the entry and the exit of blocks do."""
 
     def __init__(self, ways: _Ways) -> None:
         self._ways = ways
@@ -380,17 +381,17 @@ class _Loop:
 
 
 def _go_inside(steps: Generator[Any, Any, None]) -> None:
-    """Go on to where a block may begin."""
+    """Advance the call to the stop at which a block may start."""
     while next(steps) != _IN:
         pass
 
 
 class PlainBlock:
-    """One entry into a block that is no attempt, and left by a ``with`` statement, also where a coroutine has it.
+    """One entry into a block that is no attempt, left by a ``with`` statement even in a coroutine.
 
     Args:
-        find: Finds the call path.
-        let_go: Is given this when the block is left.
+        find: Returns the call path.
+        let_go: Called with this object when the block has ended.
     """
 
     __slots__ = ("__weakref__", "_course", "_let_go", "course", "has_begun", "steps")
@@ -400,26 +401,26 @@ class PlainBlock:
         self._course.attempt = ref(self)
         self._let_go = let_go
         self.steps = self._course.run(find, None, awaited=False)
-        """Once it was entered: what ``max`` hands over what ``__exit__`` is given."""
+        """The generator to which ``max`` sends the arguments of ``__exit__``, after the entry."""
         self.has_begun = False
         self.course: object = None
-        """Who enters and leaves blocks one after the other, of whom this is one."""
+        """The object that enters and leaves a series of blocks, including this block."""
 
     def enter(self) -> None:
-        """Go on to where the block begins."""
+        """Advance the call to the start of the block."""
         self.has_begun = True
         _go_inside(self.steps)
 
     @property
     def is_over(self) -> bool:
-        """Whether it was left."""
+        """Whether the block has ended."""
         return self._course.is_over
 
     def let_go(self) -> None:
-        """Be over."""
+        """Notify the owner that the block has ended."""
         self._let_go(self)
 
 
 def single(find: Find, method: object) -> Attempt:
-    """Give the one attempt of a call."""
+    """Return the only attempt of a call."""
     return Attempt(_Ways(find, method))

@@ -1,4 +1,4 @@
-"""What retries and hedges are paid from: budgets of one method, of one key, or of all that give a name."""
+"""Budgets that pay for retries and hedges: of one method, of one key, or shared by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._strategy.gate import Tell
 
 
 class _Named:
-    """The budgets that have a name, as long as anything is guarded by them."""
+    """The budgets that have a name, as long as a guard uses them."""
 
     def __init__(self) -> None:
         self._budgets: WeakValueDictionary[str, retry_budget.RetryBudget] = WeakValueDictionary()
@@ -27,12 +27,12 @@ class _Named:
         self._lock = threading.RLock()
 
     def forget(self) -> None:
-        """Let those that come begin anew; guards keep what they have."""
+        """Remove all budgets, so that new guards get new budgets; existing guards keep theirs."""
         with self._lock:
             self._budgets = WeakValueDictionary()
 
     def of(self, policy: RetryBudget) -> retry_budget.RetryBudget:
-        """Give the budget with the name of *policy*: where there is none yet, one with its values."""
+        """Return the budget with the name of *policy*; create it with the values of *policy* if there is none."""
         with self._lock:
             budget = self._budgets.get(policy.name)
             if budget is None:
@@ -46,21 +46,22 @@ at_fork(child=named_budgets.begin_anew)
 
 
 def budget_of(_: object, policy: RetryBudget, __: object) -> retry_budget.RetryBudget:
-    """Make the budget of *policy*, or find it, where others have it too."""
+    """Return the budget of *policy*: the shared budget if it has a name, a new one otherwise."""
     return named_budgets.of(policy) if policy.name else retry_budget.RetryBudget(policy.ratio, policy.burst)
 
 
 def take(budget: Any, tell: Tell | None, counters: Counters | None, kind: str) -> bool | None:
-    """Take what a retry or a hedge costs, and count it.
+    """Charge a retry or a hedge to the budget, and count it.
 
     Args:
         budget: The budget.
-        tell: Told of what would have been refused, where that is only observed (rule X7).
-        counters: What counts it, if anything does.
+        tell: Called for each refusal of a budget that is only observed (rule X7).
+        counters: The counters of the method; ``None`` without metrics.
         kind: ``retry`` or ``hedge``.
 
     Returns:
-        Whether it was taken; ``None`` where it was not, and the attempt is to be made all the same.
+        Whether the budget paid; ``None`` if it did not pay, but the attempt is made because the budget is only
+        observed.
     """
     is_paid = budget.take()
     is_granted = is_paid or tell is not None

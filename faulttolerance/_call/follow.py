@@ -1,4 +1,4 @@
-"""What follows an attempt that does not end its call at once, and the record of it: judging, retrying, falling back."""
+"""Judging, retrying and falling back after an attempt that does not end its call, and the record of it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 _LONGEST_LIST = 8
-"""So many changes of what an attempt failed with are told; of a call that is retried for ever, the latest."""
+"""The maximum number of changes of the failure's class in a note; of an endless call, the latest changes."""
 
 
 class Note(str):
-    """A note of ours: text to whoever reads or pickles it, with what the guard around wants to know."""
+    """A note of this library on an exception: text for readers and pickles, with data for the guard outside."""
 
     __slots__ = ("began", "clock_changes", "guard", "limit")
 
     began: float
-    """When the call began that failed, on the shared clock."""
+    """The moment at which the failed call started, on the shared clock."""
     clock_changes: int
-    """How often that clock had been changed by then."""
+    """The number of changes of that clock until then."""
     guard: str
     """The name of the guard."""
     limit: int
-    """The attempts that it makes at most; where there is no limit, those that it made."""
+    """The maximum number of its attempts; without a limit, the number of attempts made."""
 
     def __new__(cls, text: str, guard: str, limit: int, began: float) -> Self:
         note = super().__new__(cls, text)
@@ -52,32 +52,32 @@ class Note(str):
 
 
 def told_apart(outer: str, inner: str) -> tuple[str, str]:
-    """Give the last parts of two names, or the names where these are the same."""
+    """Return the last parts of two names, or the whole names if their last parts are equal."""
     outer_name, inner_name = outer.rpartition(".")[2], inner.rpartition(".")[2]
     return (outer, inner) if outer_name == inner_name else (outer_name, inner_name)
 
 
 class CallRecord:
-    """The progress of a call that was not over after its first attempt; made when that ends."""
+    """The progress of a call that did not end with its first attempt; created at the end of that attempt."""
 
-    # Attributes of the class, so that making one calls no Python: most stay as they are. Reading one of the class takes
-    # four times the instructions of one of the object: what is read for every failure is set where one is made.
+    # Class attributes, so that creating a record calls no Python code; most never change. Reading a class attribute
+    # takes four times the instructions of an instance attribute, so the creator sets those that every failure reads.
     began = 0.0
-    """When the call began."""
+    """The moment at which the call started."""
     answer: Answer = UNASKED
-    """The answer of a predicate that was awaited, on the last attempt."""
+    """The answer of an awaited predicate about the last attempt."""
     attempts = 1
-    """How many attempts have begun."""
+    """The number of attempts started."""
     delays: Delays | None = None
-    """Those of this call, where they have a memory; made at the first failure."""
+    """The delays of this call if they depend on earlier ones; created at the first failure."""
     told: Told | None = None
-    """What was said of the next delay, where that was awaited."""
+    """The decision about the next delay, if it was awaited."""
     paid_for = 0
-    """The number of the last attempt that the retry budget was charged for."""
+    """The number of the last attempt that the retry budget paid for."""
     stop: Stop | None = None
-    """Why no further attempt is made."""
+    """The reason why no further attempt is made."""
     objection = ""
-    """What the application says against one, where that is why."""
+    """The application's reason against a further attempt, if it has vetoed it."""
     kind: type[BaseException] | None = None
     """The class of the last failure."""
     last: BaseException | None = None
@@ -85,33 +85,33 @@ class CallRecord:
     refusal: FaultToleranceException | None = None
     """The exception that stands for the last result that ``retry_when`` did not accept."""
     replaced: BaseException | None = None
-    """The failure for which the fallback was asked."""
+    """The failure for which the fallback was called."""
     is_counted = False
     is_untraced = False
-    """Whether no span records, as far as that was asked."""
-    _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # attempts in a row that failed alike
+    """Whether no span records the call, as far as known."""
+    _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # consecutive attempts with the same class of failure
 
     @property
     def is_given(self) -> bool:
-        """Whether the call is over with a result that ``retry_when`` did not accept."""
+        """Whether the call has ended with a result that ``retry_when`` did not accept."""
         return self.stop is not None and self.refusal is not None and self.replaced is None
 
     def end_run(self, kind: type[BaseException]) -> None:
-        """Note that the last attempt failed with another class of exception, *kind*, than those before it."""
+        """Record that the last attempt failed with another class of exception, *kind*, than the attempts before it."""
         assert self.kind is not None
         first = self._runs[-1][1] + 1 if self._runs else 1
         self._runs = [*self._runs, (first, self.attempts - 1, self.kind)][-_LONGEST_LIST:]
         self.kind = kind
 
     def explain(self, failure: BaseException) -> None:
-        """Let a refusal that ends the retries name the last failure of the method itself as its cause."""
+        """Set the last failure of the method itself as the cause of a refusal that ends the retries."""
         if isinstance(failure, RefusedException) and failure.__cause__ is None and self.last is not None:
             failure.__cause__ = self.last
 
     def note(self, failure: BaseException, elapsed: float, stop: Stop, name: str, limit: float) -> None:
-        """Say on *failure* itself how often and how long the guard *name* tried it, which tries *limit* times at most.
+        """Add a note to *failure* on attempts and duration; the guard *name* makes at most *limit* attempts.
 
-        One note of ours per object (rule R1), but behind those of the guards inside (rule T6).
+        There is one note of this library per object (rule R1), but notes of the guards inside stay before it (rule T6).
         """
         try:
             notes = [note for note in getattr(failure, "__notes__", ()) if self._is_kept(note, name)]
@@ -123,13 +123,13 @@ class CallRecord:
             reason = self.objection or _REASONS[stop]
             text = f"faulttolerance: {tried} in {elapsed:.3f} s{self._kinds()}; no more, because {reason}"
             ours = Note(text, name, self.attempts if limit == inf else int(limit), self.began)
-            # Not by assignment: a frozen dataclass that is an exception refuses it.
+            # Not by assignment: a frozen dataclass that is an exception rejects it.
             BaseException.__setattr__(failure, "__notes__", [*notes, ours])
-        except Exception:  # noqa: BLE001  # a failure that takes no note is the application's all the same
+        except Exception:  # noqa: BLE001  # a failure that accepts no note is still the application's
             pass
 
     def inner_note(self, failure: BaseException, name: str) -> Note | None:
-        """Return the note of a guard inside that has retried *failure*, of the outermost one, if there is any."""
+        """Return the note of the outermost guard inside that has retried *failure*, or ``None``."""
         try:
             notes = getattr(failure, "__notes__", ())
             return next((one for one in reversed(notes) if type(one) is Note and self._is_kept(one, name)), None)
@@ -137,17 +137,17 @@ class CallRecord:
             return None
 
     def _is_kept(self, note: object, name: str) -> bool:
-        """Whether *note* is somebody else's, or was made by a guard inside this call of the guard *name*."""
+        """Return whether *note* is not ours, or comes from a guard inside this call of the guard *name*."""
         if type(note) is not Note:
             return True
-        # An object that is raised again and again has one from a call before, or from another test's clock.
+        # An object that is raised repeatedly has a note from an earlier call, or from another test's clock.
         if note.clock_changes != clock.changes:
             return False
-        # One of the same guard is that of another caller, who shares the failure.
+        # A note of the same guard comes from another caller, which shares the failure.
         return note.guard != name and note.began >= self.began
 
     def _kinds(self) -> str:
-        """Return what each attempt failed with, in brackets; empty where it was the same each time."""
+        """Return the classes of the attempts' failures, in brackets; empty if all had the same class."""
         if not self._runs or self.kind is None:
             return ""
         kinds = [] if self._runs[0][0] == 1 else ["..."]
@@ -183,23 +183,23 @@ RETRY_RESULTS = {
     Stop.BUDGET_SPENT: "budgetExhausted",
     Stop.VETOED: "exceptionNotRetryable",
 }
-"""What a call is counted as that ended so."""
+"""The value of the metric for a call that ended for a reason."""
 
 
 class Pausing:
-    """Whether the delays between attempts are waited for; a test may let them pass at once."""
+    """The switch for delays between attempts; a test may turn them off."""
 
     is_on = True
 
 
 class Given(NamedTuple):
-    """A result that was refused to the end, on its way to who asked for it, past who remembers good ones."""
+    """A rejected result of the last attempt, on its way to the caller; the store of last good results must skip it."""
 
     result: Any
 
 
 LEFT = object()
-"""The result of a block that ends the loop in which it would be repeated."""
+"""The result of a block that ends the loop that would repeat it."""
 
 _ALWAYS_NOTED = (
     Stop.DEADLINE,
@@ -210,7 +210,7 @@ _ALWAYS_NOTED = (
     Stop.BUDGET_SPENT,
     Stop.VETOED,
 )
-"""Reasons that are told of a single attempt too."""
+"""The reasons that a note mentions even after a single attempt."""
 
 
 def follow(
@@ -221,7 +221,7 @@ def follow(
     args: Arguments,
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Go on with a synchronous call after its first attempt: return its result, or raise its failure."""
+    """Continue a synchronous call after its first attempt: return its result, or raise its failure."""
     retry = policies.retry
     while True:
         if failure is None and retry is not None and retry.result_predicate is not None:
@@ -242,7 +242,7 @@ def follow(
             if policies.before_retry is not None:
                 policies.before_retry(args, kwargs, failure, call.attempts + 1)
         finally:
-            del failure  # its traceback holds this frame
+            del failure  # its traceback refers to this frame
         _count_retry(policies, call)
         failure, result = policies.attempt()(args, kwargs, call)
     if type(result) is not policies.usual:
@@ -261,7 +261,7 @@ async def follow_async(
     args: Arguments,
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Go on with an asynchronous call after its first attempt: return its result, or raise its failure."""
+    """Continue an asynchronous call after its first attempt: return its result, or raise its failure."""
     retry, environment = policies.retry, policies.environment
     assert environment is not None
     consulted = retry if retry is not None and retry.consults else None
@@ -283,13 +283,13 @@ async def follow_async(
                         with InItsContext(failure):
                             raise failure
                 break
-            # Also without a delay: whoever retries again and again must let others go on.
+            # Also without a delay: a call that retries repeatedly must yield to other tasks.
             if delay or call.attempts > 1:
                 await environment.pause(delay)
             if policies.before_retry is not None:
                 await environment.call(policies.before_retry, args, kwargs, failure, call.attempts + 1)
         finally:
-            del failure  # its traceback holds this frame
+            del failure  # its traceback refers to this frame
         _count_retry(policies, call)
         failure, result = await policies.attempt()(args, kwargs, call)
     if retry is not None and retry.is_remembered and call.is_given:
@@ -299,7 +299,7 @@ async def follow_async(
 
 
 def _refusal_of(policies: BoundPolicies, retry: Retry, result: object, call: CallRecord) -> BaseException | None:
-    """Return the failure that stands for *result* where ``retry_when`` does not accept it."""
+    """Return the failure for *result* if ``retry_when`` does not accept it, or ``None``."""
     if not retry.refuses(result, call.answer):
         return None
     call.refusal = FaultToleranceException(f"{policies.name}: the result was refused by retry_when")
@@ -308,7 +308,7 @@ def _refusal_of(policies: BoundPolicies, retry: Retry, result: object, call: Cal
 
 
 def _foresee(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[Told | None]:
-    """Ask, where that may have to be awaited, what decides on the next delay."""
+    """Return an awaitable of the decision about the next delay, which the application may have to await."""
     if call.delays is None:
         call.delays = retry.begin()
     elapsed = clock.monotonic() - call.began
@@ -318,9 +318,9 @@ def _foresee(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitabl
 def _next_delay(
     policies: BoundPolicies, call: CallRecord, failure: BaseException, has_left: bool = False
 ) -> float | None:
-    """Return the seconds until the next attempt; ``None`` where there is none, and *failure* is final.
+    """Return the seconds until the next attempt, or ``None`` if *failure* is final.
 
-    *has_left* tells whether the attempt, a block, has left the loop that would repeat it.
+    *has_left* is whether the attempt, a block, has left the loop that would repeat it.
     """
     retry = policies.retry
     if retry is None:
@@ -338,13 +338,13 @@ def _next_delay(
         decision = retry.after_failure(failure, attempts, elapsed, remaining())
     else:
         decision = _decision(retry, call, failure, elapsed)
-    if type(decision) is not Stop:  # twice as cheap as ``isinstance`` of an enumeration
+    if type(decision) is not Stop:  # twice as fast as ``isinstance`` with an enumeration
         if has_left:
             decision = Stop.LEFT
         elif vetoes and (objection := objection_to(policies.name, failure)):
             call.objection, decision = objection, Stop.VETOED
         elif policies.budget is not None and not _is_paid(policies, call):
-            decision = Stop.BUDGET_SPENT  # asked last, and before the delay: nobody sleeps to hear no (rule B3)
+            decision = Stop.BUDGET_SPENT  # called last, and before the delay: no call sleeps before a refusal (rule B3)
         else:
             if retry.is_alone and "__notes__" in failure.__dict__:
                 _tell_of_nesting(policies, retry, call, failure)
@@ -362,19 +362,19 @@ def _next_delay(
 
 
 def _decision(retry: Retry, call: CallRecord, failure: BaseException, elapsed: float) -> float | Stop:
-    """Ask *retry* where it decides by more than numbers."""
+    """Return the decision of *retry* if it depends on more than numbers."""
     delays = None
     if retry.fixed_delay is None:
         delays = call.delays = call.delays or retry.begin()
     chance = clock.random() if retry.is_random else 0.0
-    # Answers are set by ``follow_async`` only, where predicates may have to be awaited.
+    # Only ``follow_async`` sets answers, because it awaits predicates.
     return retry.after_failure(
         failure, call.attempts, elapsed, remaining(), chance, delays, call.answer, call.told, failure is call.refusal
     )
 
 
 def _is_paid(policies: BoundPolicies, call: CallRecord) -> bool:
-    """Ask the retry budget for the next attempt; also true where it is only observed."""
+    """Return whether the retry budget pays for the next attempt; also true if the budget is only observed."""
     is_paid = take(policies.budget, policies.tell_of_budget, policies.counters, "retry")
     if is_paid:
         call.paid_for = call.attempts + 1
@@ -382,7 +382,7 @@ def _is_paid(policies: BoundPolicies, call: CallRecord) -> bool:
 
 
 def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, failure: BaseException) -> None:
-    """Log once that a guard retries what one inside it has retried (rule T6): their attempts multiply."""
+    """Log once that a guard retries the calls of another guard that retries (rule T6): their attempts multiply."""
     inner = call.inner_note(failure, policies.name)
     if inner is not None:
         policies.retry = retry.beside_another()
@@ -398,26 +398,26 @@ def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, fa
 def _replaced(
     policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
 ) -> tuple[BaseException | None, Any]:
-    """Return what replaces *failure* of a synchronous call, behind the failure that nothing does (rule FB1)."""
+    """Return the failure of a synchronous call that no fallback replaces, or its replacement (rule FB1)."""
     fallbacks = iter(policies.fallbacks)
     try:
         while fallback := _next_fallback(policies, call, failure, fallbacks):
             try:
                 result = fallback[1](args, kwargs, failure, call.attempts)
-            except BaseException as error:  # noqa: BLE001  # raised where no further one is for it
+            except BaseException as error:  # noqa: BLE001  # raised if no further fallback applies
                 failure = error
             else:
                 _collect(policies.name, failure, fallback[0])
                 return None, result
         return failure, None
     finally:
-        del failure  # its traceback holds this frame
+        del failure  # its traceback refers to this frame
 
 
 async def _replaced_async(
     policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
 ) -> tuple[BaseException | None, Any]:
-    """Return what replaces *failure* of an asynchronous call, behind the failure that nothing does (rule FB1)."""
+    """Return the failure of an asynchronous call that no fallback replaces, or its replacement (rule FB1)."""
     assert policies.environment is not None
     fallbacks = iter(policies.fallbacks)
     try:
@@ -431,13 +431,13 @@ async def _replaced_async(
                 return None, result
         return StoppedIteration.of(failure) if policies.detached or policies.is_block else failure, None
     finally:
-        del failure  # its traceback holds this frame
+        del failure  # its traceback refers to this frame
 
 
 def _next_fallback(
     policies: BoundPolicies, call: CallRecord, failure: BaseException, fallbacks: Iterator[tuple[str, Aside]]
 ) -> tuple[str, Aside] | None:
-    """Return what is asked next to replace *failure*, behind its name; ``None`` where nothing is."""
+    """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
     fallback = next(fallbacks, None) if applies else None
     if fallback is not None:
@@ -449,13 +449,13 @@ def _next_fallback(
 
 
 def _collect(name: str, failure: BaseException, by: str) -> None:
-    """Tell who collects degradations that a fallback has answered (rule Y2)."""
+    """Append a degradation to all active collections, after a fallback has answered (rule Y2)."""
     for found in collecting.get():
         found.append(Degradation(name, failure, by))
 
 
 def _count_retry(policies: BoundPolicies, call: CallRecord) -> None:
-    """Count a retry now that it begins: a call that is cancelled during the delay was not retried."""
+    """Count a retry when it starts: a call that is cancelled during the delay was not retried."""
     call.attempts += 1
     counters = policies.counters
     if counters is not None:
@@ -475,12 +475,12 @@ def fail(
 ) -> None:
     """Count a call that raised *error*, once for all attempts that *error* passes on its way out.
 
-    *permit* is what an attempt holds that control flow ended before it was settled; ``None``: nothing.
+    *permit* is the permit of an attempt that control flow ended before it was settled, or ``None``.
     """
     if permit is not None:
         policies.abandon(permit)
     replaced = call.replaced if call is not None else None
-    # A fallback method may be for failures of one class only, and raise any other one unasked.
+    # A fallback method may accept only one class of failures, and raise all others without a call.
     if (
         call is not None
         and replaced is not None

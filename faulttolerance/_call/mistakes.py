@@ -1,4 +1,4 @@
-"""Code of the application that fails beside a call, without changing what becomes of that."""
+"""A log of errors in code of the application that do not change the outcome of the call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .._log import WARNING, log
 
 
 class Mistakes:
-    """Logs, once each, what failed of the code that a guard asks (rule R10)."""
+    """Logs each kind of error in the application's code that a guard calls, once (rule R10)."""
 
     __slots__ = ("_name", "_told")
 
@@ -15,11 +15,11 @@ class Mistakes:
         self._told: set[str] = set()
 
     def __call__(self, what: str, error: Exception) -> None:
-        """Log that *what* failed by *error*."""
+        """Log that *what* failed with *error*."""
         self.tell(f"an error in {what}", error)
 
     def tell(self, words: str, error: Exception) -> None:
-        """Log what happened, in *words*, by *error*."""
+        """Log *error* with the message *words*, once for each message."""
         if words not in self._told:
             self._told.add(words)
             log(WARNING, "%s: %s", self._name, words, error=error)

@@ -1,7 +1,7 @@
-"""The order in which policies nest, whatever order their decorators have, and what follows from it.
+"""The order in which policies nest, independent of the order of their decorators, and tables derived from it.
 
-The specification (chapters on interactions) and SmallRye's rate limit determine the order; the adaptive throttle stands
-in the place of the circuit breaker:
+The specification (chapters on interactions) and SmallRye's rate limit determine the order; the adaptive throttle has
+the place of the circuit breaker:
 
     partition_by( coalesce( asynchronous( fallback( deadline( retry( hedge( circuit_breaker( rate_limit( timeout(
     bulkhead( method )))))))))))
@@ -26,7 +26,7 @@ RANK: Mapping[type[Policy], int] = {policy: rank for rank, policy in enumerate(R
 """The place of each policy in the order."""
 
 MODIFIED: Mapping[type[Policy], type[Policy]] = {kind: row.modifies for kind, row in ROWS.items() if row.modifies}
-"""The policies that do nothing by themselves, and those that they belong to."""
+"""The policies that have no effect alone, each with the policy that it modifies."""
 
 MEMORIES: Mapping[type[Policy], Memory] = dict(
     sorted(
@@ -41,26 +41,26 @@ _NESTING = [(kind, memory.nested) for kind, memory in MEMORIES.items() if memory
 
 
 class Strategies(tuple[Any, ...]):
-    """The strategies that remember something between calls: one for each row with a memory, or ``None`` so far.
+    """The strategies of a guard that have state: one for each row with a memory, or ``None`` while it does not exist.
 
-    A method may have one of these and little else: it takes a third of the memory of a dictionary, and ends behind the
-    last strategy that there is. So those that most methods have come first (``_PLACES``).
+    Most methods have few strategies. A tuple takes a third of the memory of a dictionary, and ends behind the last
+    existing strategy. Therefore the strategies that most methods have come first (``_PLACES``).
     """
 
     __slots__ = ()
 
     def get(self, policy: type[Policy]) -> Any:
-        """Return the strategy of *policy*, if there is one."""
+        """Return the strategy of *policy*, or ``None``."""
         place = _PLACES.get(policy, len(self))
         return self[place] if place < len(self) else None
 
     def by_policy(self) -> dict[type[Policy], Any]:
-        """Return the strategies that there are by their policies, in the order of ``MEMORIES``."""
+        """Return the existing strategies by their policies, in the order of ``MEMORIES``."""
         return {policy: strategy for policy in MEMORIES if (strategy := self.get(policy)) is not None}
 
     @classmethod
     def of(cls, by_policy: Mapping[type[Policy], Any]) -> Strategies:
-        """Return those of *by_policy*."""
+        """Return the strategies of *by_policy*."""
         places = [by_policy.get(policy) for policy in _PLACES]
         while places and places[-1] is None:
             places.pop()
@@ -68,21 +68,21 @@ class Strategies(tuple[Any, ...]):
 
     @property
     def partitions(self) -> Any:
-        """The strategy that holds others, by keys, if calls are divided by keys."""
+        """The strategy that contains strategies for each key, if calls are divided by keys."""
         return next((strategy for kind, _ in _NESTING if (strategy := self.get(kind)) is not None), None)
 
     def nested(self) -> Iterator[Strategies]:
-        """Return those that strategies hold, one for each key."""
+        """Yield the strategies of each key."""
         for kind, held_by in _NESTING:
             if (strategy := self.get(kind)) is not None:
                 yield from held_by(strategy)
 
     def items(self) -> Iterator[tuple[type[Policy], Any]]:
-        """Return the strategies that there are, each with its policy; those for each key too."""
+        """Yield each existing strategy with its policy, including the strategies of each key."""
         yield from self.by_policy().items()
         for strategies in self.nested():
             yield from strategies.items()
 
     def to_read(self) -> Strategies:
-        """Return those that metrics read, for as long as there are counts: no budget, which goes with its guards."""
+        """Return the strategies that metrics read as long as there are counts: no budget, which goes with its guards."""
         return self if self.get(RetryBudget) is None else self.of({**self.by_policy(), RetryBudget: None})

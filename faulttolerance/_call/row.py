@@ -1,4 +1,4 @@
-"""A policy's row: its sockets, which say what the policy brings to a call, and its tables."""
+"""The row of a policy: its sockets, through which it takes part in a call, and its tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StrategyLookup(Protocol):
     """The strategies of one guarded function that remember something between calls."""
 
     def get(self, policy: type[Policy]) -> Any:
-        """Return the strategy of *policy*; ``None`` where there is none."""
+        """Return the strategy of *policy*, or ``None``."""
         ...
 
 
@@ -45,17 +45,17 @@ class Binding(NamedTuple):
     deliver: Callable[[circuit_breaker.CircuitBreaker], None]
     """Delivers the transitions of a circuit breaker to listeners and sinks."""
     template: Callable[..., Any] | None = None
-    """The function whose parameters a call has; ``None`` where each call is given one."""
+    """The function whose parameters a call has; ``None`` if the function is passed to each call."""
     takes_itself: bool = False
-    """Whether the first argument of a call is its instance or class."""
+    """Whether the first argument of a call is the instance or class of the method."""
     counters_of: Callable[..., Counters | None] = lambda *kinds, counts_calls=False: None
-    """Returns the counters of policies of some kinds; ``None``: nothing is counted."""
+    """Returns the counters of policies of some kinds; ``None`` if nothing is counted."""
     counters_under: Callable[[Schema], Counters | None] = lambda schema: None
-    """Returns the counters of the series of a schema; ``None``: nothing is counted."""
+    """Returns the counters of the series of a schema; ``None`` if nothing is counted."""
     is_block: bool = False
     """Whether a call is a block of code, which has no layer."""
     tell_of: Callable[[type[Policy]], Tell | None] = lambda kind: None
-    """Returns what to call for refusals of a policy that is only observed; ``None``: the policy is obeyed."""
+    """Returns the function to call for refusals of an observed policy; ``None`` if the policy is enforced."""
     may_wait: bool = True
     """Whether attempts on this call path may wait for a turn or a permit; hedges never do."""
     rows: Sequence[Row] = ()
@@ -63,32 +63,32 @@ class Binding(NamedTuple):
     state: Any = None
     """The state of the guarded function."""
     metered_as: str = ""
-    """The method in metrics; several guards of one line have one in common."""
+    """The method in metrics; several guards of one line share it."""
     companions: Sequence[Any] = ()
     """The overrides of tests that wrap attempts and calls, the innermost first."""
     inside: Callable[..., GuardedCall] = _no_path
-    """Builds the call path of all that a layer wraps, with other values of some fields of this binding."""
+    """Builds the call path of everything that a layer wraps, with other values of some fields of this binding."""
 
     def is_obeyed(self, kind: type[Policy]) -> bool:
         """Return whether a policy of *kind* is in force, and not only observed."""
         return kind in self.policies and self.tell_of(kind) is None
 
     def decorated_gate(self, gate: Gate, policy: Policy) -> Gate:
-        """Return the *gate* of *policy*, decorated by every row that does so, the innermost first."""
+        """Return the *gate* of *policy* after the decorations of all rows, innermost first."""
         for row in reversed(self.rows):
             if row.gate is not None:
                 gate = row.gate(gate, policy, self)
         return gate
 
     def decorated_limit(self, limit: Any, may_wait: bool) -> tuple[Any, bool]:
-        """Return the rate *limit*, decorated by every row that does so, and whether calls wait for a turn under it."""
+        """Return the rate *limit* after the decorations of all rows, and whether calls wait for a turn."""
         for row in reversed(self.rows):
             if row.limit is not None:
                 limit, may_wait = row.limit(limit, may_wait, self)
         return limit, may_wait
 
     def decorated_permits(self, permits: Any, may_queue: bool) -> Any:
-        """Return the bulkhead *permits*, decorated by every row that does so; *may_queue*: whether calls may queue."""
+        """Return the bulkhead *permits* after the decorations of all rows; *may_queue* is whether calls may queue."""
         for row in reversed(self.rows):
             if row.permits is not None:
                 permits = row.permits(permits, may_queue, self)
@@ -100,13 +100,13 @@ class Body(NamedTuple):
 
     binding: Binding
     environment: Environment | None
-    """The environment in which it may wait; ``None``: it blocks its thread."""
+    """The environment in which the function may wait; ``None`` if it blocks its thread."""
     is_awaited: bool
     """Whether an attempt awaits what the function returns."""
 
 
 class Layer(Protocol):
-    """Wraps a call, and its environment if it is asynchronous; the wrapped call is a coroutine function then."""
+    """A wrapper of a call, and of its environment if it is asynchronous: then the result is a coroutine function."""
 
     def __call__(self, call: GuardedCall, environment: Environment | None, /) -> GuardedCall:
         """Return the wrapped *call*."""
@@ -114,60 +114,60 @@ class Layer(Protocol):
 
 
 class Memory(NamedTuple):
-    """Creates the strategy of a policy that remembers something between calls, and renews its values."""
+    """A factory for the stateful strategy of a policy, which also renews its values."""
 
     make: Callable[[str, Any, StrategyLookup], Any]
     """Creates the strategy from a name, the policy and the strategies of the rows above."""
     renew: Callable[[Any, Any], object]
-    """Hands the values of the policy to the strategy."""
+    """Passes the values of the policy to the strategy."""
     is_needed: Callable[[Any, bool], bool] | None = None
-    """Whether a policy needs it, where attempts may run detached; ``None``: always."""
+    """Whether a policy needs the strategy, from whether attempts may run detached; ``None`` for always."""
     is_last: bool = False
-    """Whether it is created and shown behind all others."""
+    """Whether the strategy is created and shown behind all others."""
     nested: Callable[[Any], Iterable[Any]] | None = None
-    """Returns the ``Strategies`` that the strategy holds, one for each key; ``None``: it holds none."""
+    """Returns the ``Strategies`` that the strategy contains, one for each key; ``None`` if it contains none."""
     is_per_key: bool = True
-    """Whether each key has one of its own, where calls are divided by keys."""
+    """Whether each key has its own strategy if calls are divided by keys."""
     name_of_key: Callable[[str, Hashable], str] | None = None
-    """Returns the name of the strategy of a key; ``None``: it is that of the function."""
+    """Returns the name of the strategy of a key; ``None`` for the name of the function."""
 
 
 class ProcessSetting(NamedTuple):
-    """A keyword of ``configure`` that holds for the whole process."""
+    """A keyword of ``configure`` that applies to the whole process."""
 
     name: str
     faults: Callable[[Any], list[Fault]]
-    """Returns what is wrong with a value."""
+    """Returns the faults of a value."""
     use: Callable[[Any], object]
-    """Uses a value from now on; it never fails."""
+    """Applies a value from now on; it never fails."""
 
 
 Faults: TypeAlias = Callable[..., list[Fault]]
 
 
 class Row(NamedTuple):
-    """One policy, or one extension that has none, at its place in the order."""
+    """One policy, or one extension without a policy, at its place in the order."""
 
     policy: type[Policy] | None = None
-    """``None`` for an extension that only decorates what other rows bring."""
+    """``None`` for an extension that only decorates the objects of other rows."""
     bind: Callable[[Any, Binding], Mapping[str, Any]] | None = None
-    """Returns the values of ``BoundPolicies`` that the policy determines, by name; ``None``: there are none."""
+    """Returns the values of ``BoundPolicies`` that the policy determines, by name; ``None`` without any."""
     memory: Memory | None = None
     modifies: type[Policy] | None = None
-    """The policy without which this one does nothing."""
+    """The policy without which this policy has no effect."""
     or_else: type[Policy] | None = None
-    """Another policy that this one may modify."""
+    """Another policy that this policy may modify."""
     excludes: type[Policy] | None = None
-    """The policy beside which this one may not stand."""
+    """The policy that excludes this policy on the same function."""
     is_for_classes: bool = True
     """Whether the policy may stand on a class."""
     back_off: Callable[[Any, float, str, back_off.Mistakes], back_off.BackOff | back_off.CustomBackOff] | None = None
-    """Returns the growth of the delays of ``Retry``; a function has one at most."""
+    """Returns the growth of the delays of ``Retry``; a function has at most one."""
 
     # Sockets
 
     layer: Callable[[Any, Binding], Layer | None] | None = None
-    """Returns the wrapper of all policies below, inside what this row binds; ``None``: there is none."""
+    """Returns the wrapper of all policies below, inside the values that this row binds; ``None`` without a wrapper."""
     gate: Callable[[Gate, Any, Binding], Gate] | None = None
     """Decorates a gate; takes its policy."""
     limit: Callable[[Any, bool, Binding], tuple[Any, bool]] | None = None
@@ -175,34 +175,34 @@ class Row(NamedTuple):
     permits: Callable[[Any, bool, Binding], Any] | None = None
     """Decorates a bulkhead; takes whether calls may queue."""
     around_attempt: Callable[[Callable[..., Any], Body], Callable[..., Any]] | None = None
-    """Wraps the function that each attempt calls; returns it as it is where nothing is to be done."""
+    """Wraps the function that each attempt calls; returns it unchanged if there is nothing to do."""
     composed: Callable[[BoundPolicies], object] | None = None
-    """Called with policies whose attempt was composed."""
+    """Called with policies after their attempt was composed."""
     listener: Callable[[frozenset[type[Policy]], Binding], Callable[..., BoundPolicies] | None] | None = None
-    """Returns the class that binds policies of some kinds and listens to their attempts; ``None``: the usual one."""
+    """Returns the class that binds policies of some kinds and listens to attempts; ``None`` for the usual class."""
     entrance: Callable[[GuardedCall, str, bool], GuardedCall] | None = None
-    """Wraps the whole call of a guard; takes its name and whether it is asynchronous."""
+    """Wraps the whole call of a guard; its arguments include the name and whether it is asynchronous."""
     observer: Callable[[str, type[Policy], Counters | None], Tell] | None = None
-    """Returns what to call for each refusal of a policy of a kind that is only observed."""
+    """Returns the function to call for each refusal of an observed policy of some kind."""
 
     # Tables
 
     series: PolicyMetrics | None = None
     """The series of the policy."""
     metrics: tuple[Metric, ...] = ()
-    """Metrics that belong to no policy."""
+    """The metrics that belong to no policy."""
     schema_of_observed: Callable[[type[Policy]], Schema] | None = None
     """Returns the schema under which ``observer`` counts."""
     faults: Faults | None = None
-    """Returns what is wrong with the policy on a function; see ``callback_faults``."""
+    """Returns the faults of the policy on a function; see ``callback_faults``."""
     block_fault: tuple[str, str] | None = None
-    """The problem with the policy around a block of code, and what is allowed instead; ``None``: there is none."""
+    """The problem with the policy around a block of code, and the allowed alternative; ``None`` without a problem."""
     needs_arguments: bool = False
     """Whether the policy has a ``key``, which is computed from the arguments of each call."""
     decorator: Callable[[], type[Any]] | None = None
-    """Returns the class of the policy's decorator; ``None``: the usual one."""
+    """Returns the class of the policy's decorator; ``None`` for the usual class."""
     condition: Callable[[bool], Condition] | None = None
-    """Returns the condition of the policy without a state; takes whether a policy that it modifies is obeyed."""
+    """Returns the condition of the policy without a state; takes whether a policy that it modifies is enforced."""
     setting: ProcessSetting | None = None
     strangers: Callable[[], Iterable[str]] | None = None
     """Returns the names of circuits that other processes have moved, and that no guard here has met."""
@@ -213,14 +213,14 @@ class Row(NamedTuple):
     is_at_work: Callable[[], bool] | None = None
     """Returns whether a thread of the extension is about to do something; virtual time waits for it."""
     complaint: Callable[[], str] | None = None
-    """Returns what impairs the whole process; empty where nothing does."""
+    """Returns the impairment of the whole process; empty without one."""
     reset: Callable[[], object] | None = None
-    """Clears what the extension remembers of the process."""
+    """Clears the state of the extension in this process."""
 
 
 def key_of(key: Any, binding: Binding, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
     """Return the function that computes the *key* of a call from its arguments; see ``key_function``."""
-    from .._signature.call_key import given_key_function, key_function  # which needs ``inspect``
+    from .._signature.call_key import given_key_function, key_function  # it needs ``inspect``
 
     if binding.template is None:
         return given_key_function(key, binding.name, identity)

@@ -1,4 +1,4 @@
-"""What guards one function, and how the end of an attempt is settled."""
+"""The policies that guard one function, and the actions at the end of an attempt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["BULK", "CIRCUIT", "NO_GATE", "RATE", "BoundPolicies", "conclude_of"]
 Exceptions = tuple[type[BaseException], ...]
 
 NO_GATE, CIRCUIT, RATE, BULK = range(4)
-"""How many gates an attempt has passed: none, the circuit breaker, the rate limit, the bulkhead."""
+"""The number of gates that an attempt has passed: none, the circuit breaker, the rate limit, the bulkhead."""
 
 
 Message: TypeAlias = Callable[[AttemptRecord], str]
@@ -49,7 +49,7 @@ def _no_attempt() -> None:
 
 
 def conclude_of(asynchronous: bool) -> Conclude:
-    """Give what concludes calls, attempts or blocks under a deadline of their own."""
+    """Return the function that decides the outcome of calls, attempts or blocks under their own deadline."""
     if asynchronous:
         from .._deadline.queue import conclude
     else:
@@ -92,11 +92,11 @@ _NOTHING: Mapping[str, Any] = {
     "usual": None,
     "watches_results": True,
 }
-"""The attributes of ``BoundPolicies``, and their values where no policy determines them."""
+"""The attributes of ``BoundPolicies``, and their values if no policy determines them."""
 
 
 class BoundPolicies:
-    """The policies of one guarded function, bound to what they remember between calls.
+    """The policies of one guarded function, bound to their state.
 
     Args:
         name: The guarded function.
@@ -117,7 +117,7 @@ class BoundPolicies:
     budget: RetryBudget | None
     """The budget that pays for retries."""
     tell_of_budget: Tell | None
-    """Called for each retry that an exhausted budget would refuse, where the budget is only observed."""
+    """Called for each retry that an exhausted budget would refuse, if the budget is only observed."""
     gate: Gate | None
     """The circuit breaker, or the policy in its place."""
     deliver: Callable[[Gate], None]
@@ -127,28 +127,28 @@ class BoundPolicies:
     fail_when: Predicates | None
     """The application's rule for what is a failure to *gate*, beside *fail_on*."""
     slow: float
-    """The seconds after which a success is a failure to *gate*; 0 where it never is."""
+    """The seconds after which a success is a failure to *gate*; 0 for no limit."""
     rate_limit: RateLimit | None
     takes_turns: bool
     """Whether calls wait for their turn under the rate limit."""
     seconds: float
     interrupt: bool
     conclude: Conclude | None
-    """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` where there is none."""
+    """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` without a deadline."""
     left_behind: LeftBehind | None
     """The detached attempts that have timed out and still run."""
     bulkhead: Bulkhead | None
     queues: bool
-    """Whether calls may wait for a permit: asynchronous ones, and others where there is a longest wait."""
+    """Whether calls may wait for a permit: asynchronous calls, and others with a longest wait."""
     asynchronous: bool
     """Whether calls are awaited."""
     detached: bool
     """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
     is_block: bool
-    """Whether the body is a block of code, whose end a coroutine goes on with."""
+    """Whether the body is a block of code, whose end resumes a coroutine."""
     counters: Counters | None
     counts_calls: bool
-    """Whether no further policies wrap these, and count the calls."""
+    """Whether no further policies wrap these policies, which then count the calls."""
     is_followed: bool
     """Whether a failed attempt may be followed by another one, or by a fallback."""
     environment: Environment | None
@@ -156,13 +156,13 @@ class BoundPolicies:
     attempt: Callable[[], Any]
     """Returns the function that makes an attempt, by a weak reference: that function refers to these policies."""
     usual: type | None
-    """The class of the last result that was looked at, as far as it may be kept; ``object`` stands for others."""
+    """The class of the last checked result, if it may be kept; ``object`` stands for all other classes."""
     watches_results: bool
-    """Whether nothing was logged yet about results of synchronous calls that come later (rule R8)."""
+    """Whether no warning has been logged yet about results of synchronous calls that come later (rule R8)."""
     advice: str
-    """The advice in the error where results that can be awaited are one; empty where they are none."""
+    """The advice in the error for awaitable results; empty if they are no error."""
     often: tuple[list[None], ...]
-    """Batches of what is counted often, made when first needed; see ``count_often``."""
+    """Batches of frequent counts, created at first use; see ``count_often``."""
 
     def __init__(self, name: str, **values: Any) -> None:
         self.name = name
@@ -177,23 +177,23 @@ class BoundPolicies:
 
     @property
     def first_try_durations(self) -> list[float] | None:
-        """What the duration of a call is appended to that goes well at once; ``None`` where nothing counts it."""
+        """The list to which the duration of a call that succeeds at once is appended; ``None`` without metrics."""
         return None if self.counters is None else self.counters.first_try_durations
 
     # The end of an attempt
 
     def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
-        """Give back what an attempt still holds, let the gate judge it, count and report it.
+        """Release what an attempt still holds, report its outcome to the gate, count it and send its events.
 
-        Where ``fail_when`` judges, ``end`` was called before.
+        If ``fail_when`` judges, ``end`` was called before.
 
         Args:
             record: The attempt.
-            failure: What it raised.
-            call: The call that it belongs to.
+            failure: The exception that it raised.
+            call: The call to which it belongs.
 
         Returns:
-            What it failed with, a passed deadline considered.
+            The failure of the attempt, with regard to a passed deadline.
         """
         if self.fail_when is None:
             failure = self.end(record, failure)
@@ -210,13 +210,13 @@ class BoundPolicies:
         return failure
 
     def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
-        """Give back what an attempt still holds, but its place at the gate; return what it failed with."""
+        """Release what an attempt still holds, except its place at the gate, and return its failure."""
         bulkhead = self.bulkhead
         if (self.detached or self.is_block) and failure is not None:
             failure = StoppedIteration.meant(failure)
         if bulkhead is not None:
             if not self.detached and (record.queued or (record.passed < BULK and not isinstance(failure, Exception))):
-                bulkhead.release(record.permit)  # it may stand in the queue, and not have heard of it
+                bulkhead.release(record.permit)  # it may stand in the queue without notice of its admission
             if bulkhead.waiting:
                 bulkhead.admit_waiters()
         if self.conclude is not None and (record.entry is not None or record.deadline is not NO_DEADLINE):
@@ -230,10 +230,10 @@ class BoundPolicies:
         return failure
 
     def consult(self, record: AttemptRecord, failure: BaseException | None, result: object) -> Any:
-        """``end`` the attempt, and ask the application whether it is a failure to the gate, if that let it in.
+        """``end`` the attempt, and ask the application whether it is a failure to the gate, if the gate admitted it.
 
         Returns:
-            What it failed with; to be awaited, where calls are.
+            The failure of the attempt; an awaitable of it for asynchronous calls.
         """
         failure = self.end(record, failure)
         when, is_admitted = self.fail_when, record.era is not NOT_ADMITTED
@@ -255,7 +255,7 @@ class BoundPolicies:
         return failure
 
     def _judge(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
-        """Tell *gate* how an attempt ended that it let in."""
+        """Report the outcome of an admitted attempt to *gate*."""
         era = record.era
         assert era is not None
         if era is not NOT_ADMITTED:
@@ -263,7 +263,7 @@ class BoundPolicies:
             if failure is None:
                 verdict = FAILURE if record.fails else SUCCESS
             elif (record.refused_by and not gate.judges_refusals) or remaining() == 0.0:
-                verdict = NEUTRAL  # also where an enclosing deadline has passed, whatever the body made of that
+                verdict = NEUTRAL  # also if an enclosing deadline has passed, for any outcome of the body
             else:
                 verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)
             if (
@@ -273,7 +273,7 @@ class BoundPolicies:
                 and (record.ended or now) >= record.asked + self.slow
             ):
                 verdict, kind = FAILURE, "slow call"
-            record.verdict = verdict._value_  # ``value`` is a function of Python
+            record.verdict = verdict._value_  # ``value`` is a Python function
             if not (era.is_clean if verdict is SUCCESS else verdict is NEUTRAL and era.is_closed):
                 gate.settle(era, record.permit, verdict, now, kind if verdict is FAILURE else "")
         elif not isinstance(failure, RefusedException):
@@ -282,16 +282,16 @@ class BoundPolicies:
             self.deliver(gate)
 
     def refuse_trio(self) -> None:
-        """Refuse a task of trio, where an asynchronous call may have to wait without a deadline, which refuses itself.
+        """Reject a task of trio if an asynchronous call may wait without a deadline; a deadline itself rejects it.
 
         Raises:
-            FaultToleranceException: The running task is trio's.
+            FaultToleranceException: If the running task belongs to trio.
         """
         if self.bulkhead is not None or self.takes_turns or self.retry is not None:
             refuse_trio(self.name)
 
     def abandon(self, permit: object) -> None:
-        """Give back whatever *permit* holds; control flow came before its attempt was settled."""
+        """Release everything that *permit* holds, after control flow ended its attempt before it was settled."""
         if self.bulkhead is not None:
             self.bulkhead.release(permit)
         if self.gate is not None:
@@ -300,7 +300,7 @@ class BoundPolicies:
                 self.deliver(self.gate)
 
     def refused(self, gate: Gate, wait: float) -> RefusedException:
-        """Count and report a call that *gate* refuses for *wait* seconds, where nothing follows a failure."""
+        """Count and report a refusal by *gate* for *wait* seconds, if nothing follows a failure, and return it."""
         if gate.transitions:
             self.deliver(gate)
         if self.counters is not None:
@@ -314,9 +314,9 @@ class BoundPolicies:
         return error
 
     def count_often(self, counters: Counters) -> tuple[list[None], ...]:
-        """Make the batches of *counters*: of calls that succeed after retries, and of retries; else of refusals.
+        """Create the batches of *counters*: with a retry, successes after retries, and retries; otherwise refusals.
 
-        They are folded in this order, so that nobody reads of such a call without its retries.
+        They are folded in this order, so that no reader sees such a call without its retries.
         """
         fallback = self._counted_fallback(applied=False)
         if self.retry is not None:
@@ -328,7 +328,7 @@ class BoundPolicies:
 
     @property
     def _gate_name(self) -> str:
-        return self._counted[0][1]  # a gate is the outermost of them
+        return self._counted[0][1]  # a gate is the outermost policy that counts
 
     def job(
         self,
@@ -353,11 +353,11 @@ class BoundPolicies:
         return self.seconds
 
     def late(self, record: AttemptRecord) -> str:
-        """Return the message for a caller whose attempt did not end in time."""
+        """Return the message for a caller whose attempt timed out."""
         return f"{self.name}: timed out after {self.limit_of(record):g} s"
 
     def _count_attempt(self, counters: Counters, record: AttemptRecord) -> None:
-        """Advance the series of an attempt, from the outermost policy to the one that did not let it in."""
+        """Advance the series of an attempt, from the outermost policy to the policy that refused it."""
         series, is_timed, is_queued, is_running = _counted_of(
             self._counted, record.passed, record.refused_by, record.verdict, record.timed_out, record.queued
         )
@@ -378,16 +378,16 @@ class BoundPolicies:
     # The end of a call
 
     def is_over(self, result: object) -> bool:
-        """Tell whether a synchronous call is over with *result*, and nothing that comes later can fail."""
+        """Return whether a synchronous call ends with *result*, so that no later work of *result* can fail."""
         is_over = not comes_later(result)
         self.usual = type(result) if is_over and lives_on(type(result)) else object
         return is_over
 
     def examine(self, result: object) -> None:
-        """Warn, once, of a synchronous call that is not over with *result*: its failure is not seen.
+        """Log a warning, once, if a synchronous call does not end with *result*: the guard cannot see its failure.
 
         Raises:
-            TypeError: Each time, where there is ``advice``. The attempt is over: nothing is tried again.
+            TypeError: On every such call, if there is ``advice``. The attempt has ended: there is no retry.
         """
         if self.is_over(result):
             return
@@ -401,11 +401,11 @@ class BoundPolicies:
             warn_of_outcome(self.name, result)
 
     def finish(self, call: CallRecord | None, returned: bool) -> None:
-        """Count and report a call that was not over after a first attempt that went well; once for all.
+        """Count and report, once, a call that did not end with a successful first attempt.
 
         Args:
-            call: What is known of it; ``None`` where not even its first attempt was settled.
-            returned: Whether it returned, and did not raise.
+            call: The record of the call; ``None`` if its first attempt was not settled.
+            returned: Whether the call returned a result, and raised no exception.
         """
         if call is None:
             call = CallRecord()
@@ -417,7 +417,7 @@ class BoundPolicies:
         applied = stop is not None and call.replaced is not None
         if self.budget is not None:
             self._pay_back(self.budget, call, succeeded=succeeded)
-        call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this
+        call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this record
         if succeeded and attempts > 1:
             if self.counters is not None:
                 self.often[0].append(None)  # folded with the batch of retries, to which each such call adds
@@ -433,13 +433,13 @@ class BoundPolicies:
             self.counters.add(series)
 
     def _counted_fallback(self, applied: bool) -> str | None:
-        """Return what is counted of the fallback with a call; ``None`` where the call itself is counted elsewhere."""
+        """Return the label of the fallback in the count of a call; ``None`` if the call is counted elsewhere."""
         if not self.counts_calls:
             return None
         return "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
 
     def _pay_back(self, budget: RetryBudget, call: CallRecord, *, succeeded: bool) -> None:
-        """Give back what was taken for a retry that succeeded, or was not made; or what a call without one gives."""
+        """Return to the budget the price of a successful or unmade retry, or the income from a call without retries."""
         if call.paid_for > call.attempts or (succeeded and call.paid_for == call.attempts):
             budget.give_back()
         elif succeeded and call.attempts == 1:
@@ -452,7 +452,7 @@ def _may_have_to_await(retry: Retry) -> bool:
 
 @cache
 def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> Interned[tuple[int, str]]:
-    """Return the policies that count attempts, outermost first, each with how many gates lead through it."""
+    """Return the policies that count attempts, outermost first, each with the number of gates that lead through it."""
     ranks = (
         (CIRCUIT, gate_name),
         (RATE, "RateLimit" * rate_limit),
@@ -466,14 +466,14 @@ def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> 
 def _counted_of(
     ranked: Interned[tuple[int, str]], passed: int, refused_by: str, verdict: str, timed_out: bool, queued: bool
 ) -> tuple[tuple[Series, ...], bool, bool, bool]:
-    """Return the series that an attempt advances, whether it is timed, whether it stood in a queue or ran, and ran."""
+    """Return the series that an attempt advances, and whether it was timed, whether it queued or ran, and ran."""
     facts: dict[str, str] = {}
     for rank, name in ranked:
         if name == refused_by:
             facts[name] = "refused"
             break
         if rank > passed and not (rank == BULK and queued):
-            break  # control flow came first
+            break  # control flow ended the attempt before
         facts[name] = verdict if rank == CIRCUIT else "timedOut" if rank == NO_GATE and timed_out else "passed"
     queued = facts.get("Bulkhead") == "passed" or (queued and "Bulkhead" in facts)
     return advanced(tuple(facts.items())), "Timeout" in facts, queued, queued and passed == BULK

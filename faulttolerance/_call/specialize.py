@@ -1,14 +1,14 @@
-"""Cutting one function, written for every policy, down to the policies that a guard has.
+"""The reduction of one function, written for every policy, to the policies of a guard.
 
 ``attempt.attempt`` is ordinary Python: a coroutine function full of ``if GATE:`` and ``if ASYNC:``. ``specialized``
-evaluates these flags and drops what they rule out; of a synchronous call, whose ``await`` went that way, it drops
-``async`` too, and likewise what only type checkers ask for: annotations and assertions. What is left keeps its file and
-its line numbers: a traceback or a debugger shows the lines of ``attempt.py`` that run. Nothing is added, so whoever
-reads ``attempt.attempt`` has read every guard there is.
+evaluates these flags and drops the excluded parts. For a synchronous call, which has no ``await`` left, it also drops
+``async``. It drops annotations and assertions, which only type checkers need. The rest keeps its file and its line
+numbers: a traceback or a debugger shows the lines of ``attempt.py`` that run. Nothing is added, so a reader of
+``attempt.attempt`` has read every guard.
 
-One function is compiled per combination of flags, however many guards have it. Where the text of the program is not
-there, as in a deployment of compiled files only, where it is not the text of the code that runs, or where cutting fails
-for whatever reason, the function runs uncut: slower, to the same results.
+One function is compiled per combination of flags, for any number of guards. The function runs uncut if the program's
+text is absent, as in a deployment of compiled files only, if the text differs from the code that runs, or if the
+reduction fails for any reason. The uncut function is slower, with the same results.
 """
 
 from __future__ import annotations
@@ -26,39 +26,38 @@ __all__ = ["Flags", "source_of", "specializable", "specialized", "uncut"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 Flags = Mapping[str, bool]
-"""The flags of the function, and whether each holds."""
+"""The flags of the function, and whether each is set."""
 
 _FlagsKey = tuple[tuple[str, bool], ...]
 
 _texts: dict[CodeType, str] = {}
-"""The text of the file of each function; empty where it is not there."""
+"""The text of the file of each function; empty if it is absent."""
 
 
 def specializable(function: F) -> F:
-    """Remember the text of *function* as it is now: the file may be exchanged under a running program."""
+    """Store the current text of *function*: the file may be replaced while the program runs."""
     try:
         text = function.__globals__["__loader__"].get_data(function.__code__.co_filename).decode()
-    except Exception:  # noqa: BLE001  # whatever lies there, and whatever loads it: the library is to be imported
+    except Exception:  # noqa: BLE001  # for any file and any loader, the import of the library must succeed
         text = ""
     _texts[function.__code__] = text
     return function
 
 
 def specialized(function: Callable[..., Any], flags: Flags) -> Callable[..., Any]:
-    """Return *function* without what *flags* rules out, or as it stands where it cannot be cut now.
+    """Return *function* without the parts that *flags* excludes, or the whole function if it cannot be cut now.
 
-    Cutting may fail for a reason that passes, such as recursion too deep or memory too short: the next guard tries it
-    again.
+    The reduction may fail for a temporary reason, such as deep recursion or short memory: the next guard tries again.
     """
     key = tuple(sorted(flags.items()))
     try:
         return _specialized(function, key)
-    except Exception:  # noqa: BLE001  # nothing about the text of the library is a reason for a call to fail
+    except Exception:  # noqa: BLE001  # a problem with the library's text must not fail a call
         return _whole(function, key)
 
 
 def source_of(function: Callable[..., Any], flags: Flags) -> str:
-    """Return the text of what ``specialized`` gives, for people."""
+    """Return the text of the function that ``specialized`` returns, for people."""
     import ast
 
     return ast.unparse(_cut(function, flags))
@@ -81,7 +80,7 @@ def _whole(function: Callable[..., Any], flags: _FlagsKey) -> Callable[..., Any]
 
 
 def uncut(function: Callable[..., Any], flags: Flags) -> Callable[..., Any]:
-    """Return *function* as it stands, with *flags*; synchronous calls drive a coroutine that never waits."""
+    """Return the whole *function* with *flags*; synchronous calls drive a coroutine that never waits."""
     whole = FunctionType(function.__code__, {**function.__globals__, **flags}, function.__name__)
     if flags["ASYNC"] or flags["BLOCK"]:
         return whole
@@ -118,7 +117,7 @@ def _source(function: Callable[..., Any]) -> str:
 
 @cache
 def _is_text_of(code: CodeType, text: str) -> bool:
-    """Tell whether *code* was compiled from *text*: a compiled file may be older than the text beside it."""
+    """Return whether *code* was compiled from *text*: a compiled file may be older than the text beside it."""
     try:
         compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):

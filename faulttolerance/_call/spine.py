@@ -1,4 +1,4 @@
-"""The rows of the spine: the policies of the specification, and those that are woven into an attempt."""
+"""The rows of the spine: the policies of the specification, and others that are part of an attempt."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     asks = when is not None or honor is not None or CustomBackoff in policies
     tell = Mistakes(name) if asks else retry.unheard
     delay, ceiling = seconds(policy.delay, policy.delay_unit), math.inf
-    if policy.jitter_kind == "decorrelated":  # three times the last one, and so on, would have no end
+    if policy.jitter_kind == "decorrelated":  # three times the last delay, repeated, would grow without end
         ceiling = max(delay, seconds(ExponentialBackoff.max_delay, ChronoUnit.MILLIS))
     growth = [
         row.back_off(policies[row.policy], delay, name, tell)
@@ -62,7 +62,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
         policy.retry_on,
         policy.abort_on,
     )
-    # What is shared is kept: nothing of the application is.
+    # A shared retry is kept for ever, so it must contain no object of the application.
     failures: tuple[Any, ...] = (*policy.retry_on, *policy.abort_on)  # type: ignore[misc]  # tuples once they are checked
     is_remembered = recalling_handler_in(policies.get(Fallback)) is not None
     is_own = policy.jitter_kind != "added" or is_remembered
@@ -124,9 +124,9 @@ _BREAKER = Memory(
 
 
 def gate_values(policy: Any, binding: Binding) -> Mapping[str, Any]:
-    """Return what *policy* binds whose strategy is a gate: its name, and what is a failure to it."""
+    """Return the values that a *policy* with a gate binds: the name, and its rule for failures."""
     when: Any = binding.policies.get(FailWhen)
-    # Beside a policy that names every exception a predicate would add nothing.
+    # Beside a policy that names every exception, a predicate would add nothing.
     decides_alone = when is not None and when.exception is not None and policy.fail_on == (Exception,)
     gate = binding.strategies.get(type(policy))
     asked = binding.decorated_gate(gate, policy)
@@ -194,7 +194,7 @@ def _bulkhead_values(policy: Bulkhead) -> tuple[int, int, float, float]:
 
 def _bulkhead_of(name: str, policy: Bulkhead, strategies: StrategyLookup) -> bulkhead.Bulkhead:
     breaker = strategies.get(CircuitBreaker)
-    lock = breaker.lock if breaker is not None else None  # one less per method
+    lock = breaker.lock if breaker is not None else None  # one lock less per method
     limit, queue, max_wait, latency = _bulkhead_values(policy)
     return bulkhead.Bulkhead(limit, queue, name, max_wait=max_wait, latency=latency, now=_now, lock=lock)
 
@@ -207,7 +207,7 @@ _BULKHEAD = Memory(_bulkhead_of, lambda permits, policy: permits.resize(*_bulkhe
 
 
 def may_queue(policies: Policies, asynchronous: bool) -> bool:
-    """Return whether calls may wait for a permit: asynchronous ones, and others where there is a longest wait."""
+    """Return whether calls may wait for a permit: asynchronous calls, and others with a longest wait."""
     policy: Any = policies.get(Bulkhead)
     return asynchronous or (policy is not None and _bulkhead_values(policy)[2] > 0.0)
 
@@ -274,15 +274,15 @@ COMPANIONS = Row(around_attempt=_around_attempt)
 
 
 def retry_budget(*, or_else: type[Policy] | None = None) -> Row:
-    """Return the row of the retry budget, which may modify another policy than the retry, too."""
+    """Return the row of the retry budget, which may also modify the policy *or_else* instead of the retry."""
     return Row(RetryBudget, _retry_budget, _RETRY_BUDGET, modifies=Retry, or_else=or_else)
 
 
 def fail_when(*, or_else: type[Policy] | None = None) -> Row:
-    """Return the row of ``@fail_when``, which may modify another gate than the circuit breaker, too."""
+    """Return the row of ``@fail_when``, which may also modify the gate *or_else* instead of the circuit breaker."""
     return Row(FailWhen, modifies=CircuitBreaker, or_else=or_else)
 
 
 def is_detached(policies: Container[type[Policy]]) -> bool:
-    """Return whether calls under *policies* are asynchronous whatever the function is."""
+    """Return whether calls under *policies* are asynchronous, independent of the function."""
     return Asynchronous in policies or AsynchronousNonBlocking in policies

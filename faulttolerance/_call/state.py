@@ -1,4 +1,4 @@
-"""What a guarded method remembers between calls; it outlives changes of the configuration."""
+"""The state of a guarded method between calls; it outlives changes of the configuration."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _UNKNOWN = Condition("unknown, for asking it failed", is_impaired=True)
 
 
 class State:
-    """The breaker, the permits, the rate window and the counts of one (class, method), or of one ``Guard``.
+    """The circuit breaker, the permits, the rate window and the counts of one (class, method), or of one ``Guard``.
 
-    Each is made when a policy first asks for it, and kept when the policy changes or is switched off.
+    Each is created when a policy first needs it, and kept when the policy changes or is switched off.
     """
 
     __slots__ = ("_counters", "_followed", "_meter", "alias", "name", "policies", "strategies")
@@ -33,20 +33,20 @@ class State:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alias = ""
-        """A further name of the breaker, that of ``@circuit_breaker_name``."""
+        """A further name of the circuit breaker, from ``@circuit_breaker_name``."""
         self.strategies: Strategies = _NO_STRATEGIES
-        """The breaker, the permits, the rate window; replaced as a whole."""
+        """The circuit breaker, the permits, the rate window; replaced as a whole."""
         self.policies: tuple[Policy, ...] = ()
-        """Those in force whose values the strategies have, or are about to take."""
+        """The policies in force whose values the strategies have, or are about to receive."""
         self._followed: tuple[Policy, ...] | None = ()
-        # One per set of policies: calls in flight while the configuration changes end under what they began with.
-        # What they counted stays in the ledger when the state goes.
+        # One per set of policies: calls in flight during a change of the configuration end under the policies with
+        # which they started. Their counts stay in the ledger after the state is gone.
         self._counters: tuple[Counters, ...] = ()
         self._meter: Meter | None = None
 
     @property
     def circuit_breaker(self) -> circuits.CircuitBreaker | None:
-        """The breaker, if there is one."""
+        """The circuit breaker, or ``None``."""
         return self.strategies.get(CircuitBreaker)  # type: ignore[no-any-return]
 
     @property
@@ -55,22 +55,22 @@ class State:
         return self.strategies.partitions
 
     def every_breaker(self) -> list[circuits.CircuitBreaker]:
-        """Give the breaker, if there is one, behind those of the keys that have one of their own."""
+        """Return the circuit breakers of all keys that have their own, and behind them the guard's, if it exists."""
         owners = (*self.strategies.nested(), self.strategies)
         return [breaker for strategies in owners if (breaker := strategies.get(CircuitBreaker)) is not None]
 
     @property
     def breaker_names(self) -> tuple[str, ...]:
-        """The names of the breaker, if there is one."""
+        """The names of the circuit breaker, if it exists."""
         if self.circuit_breaker is None:
             return ()
         return (self.name, self.alias) if self.alias else (self.name,)
 
     def follow(self) -> None:
-        """Let every strategy take the values of ``policies``.
+        """Pass the values of ``policies`` to every strategy.
 
-        A signal handler or another thread may change these meanwhile, and follow them itself. Each looks again after it
-        has followed, so the last one does so after the last change.
+        A signal handler or another thread may change these meanwhile, and call this method itself. Each caller checks
+        again afterwards, so the last pass happens after the last change.
         """
         while (policies := self.policies) is not self._followed:
             self._followed = None
@@ -82,10 +82,10 @@ class State:
             self._followed = policies
 
     def conditions(self) -> dict[type[Policy], Condition]:
-        """Say how each strategy stands now whose policy is in force; of those for several keys, the worst."""
+        """Return the current condition of each strategy whose policy is in force; for several keys, the worst."""
         try:
             return self._conditions()
-        except Exception as error:  # noqa: BLE001  # others are to be asked
+        except Exception as error:  # noqa: BLE001  # other strategies must still be asked
             tell_of_trouble(self.name, "nobody knows how it stands, for asking it failed", error)
             return {type(policy): _UNKNOWN for policy in self.policies}
 
@@ -100,23 +100,23 @@ class State:
         return worst
 
     def counts(self) -> dict[Series, float]:
-        """Read every series of the method, histograms aside."""
+        """Return the value of every series of the method, without histograms."""
         total: dict[Series, float] = {}
         for counters in self._counters:
             counters.account.read(total, {})
         return total
 
     def keep_only(self, ident: int) -> None:
-        """Give back what threads other than *ident* held, and measure time from 0, in the child of a fork."""
+        """Release the resources of all threads except *ident*, and measure time from 0, in the child of a fork."""
         for strategy in filter(None, self.strategies):
             strategy.keep_only(ident)
         for breaker in self.every_breaker():
             breaker.start_counting(clock.monotonic())
-        self.follow()  # a thread that is not here may have been about to
+        self.follow()  # a thread that does not exist here may have been about to
 
 
 def conditions_of(state: State | None, values: Iterable[Effective]) -> dict[type[Policy], Condition]:
-    """Return the condition of each strategy; of some policies also before the first call, when there is no *state*."""
+    """Return the condition of each strategy, and of some policies before the first call, when there is no *state*."""
     found = state.conditions() if state is not None else {}
     modes = {type(value.policy): value.observed for value in values if value.enabled}
     for row in ORDER:
@@ -127,12 +127,12 @@ def conditions_of(state: State | None, values: Iterable[Effective]) -> dict[type
 
 
 class StateDraft:
-    """The draft of a state under *policies*: nothing of it is there before ``put``.
+    """A draft of a state under *policies*: it has no effect before ``put``.
 
     Args:
-        state: The state, which may be a new one.
-        policies: Those in force.
-        entered: Where the counts are to be read.
+        state: The state, which may be new.
+        policies: The policies in force.
+        entered: The ledger that provides the counts to readers.
         detached: Whether attempts may run detached.
     """
 
@@ -157,18 +157,18 @@ class StateDraft:
     def counters_for(
         self, name: str, queue: bool, kinds: Iterable[type[Policy]], *, counts_calls: bool = True
     ) -> Counters | None:
-        """Give what counts the policies of *kinds* as *name*; ``None`` where nothing of them is counted."""
+        """Return the counters of the policies of *kinds* under *name*; ``None`` if nothing of them is counted."""
         schema = schema_of(kinds, queue=queue, counts_calls=counts_calls)
         return None if schema is None else self.counters_under(name, schema, queue=queue)
 
     def counters_under(self, name: str, schema: Schema, *, queue: bool) -> Counters:
-        """Give what counts the series of *schema* as *name*."""
+        """Return the counters of the series of *schema* under *name*."""
         counters = next((known for known in self._counters if known.account.schema is schema), None)
         if counters is None:
             counters = self._ledger.new(name, schema)
             self._counters = (*self._counters, counters)
         if self.strategies is not _NO_STRATEGIES:
-            # It may not refer to the state, or that would be there for as long as its counts.
+            # The meter must not refer to the state, which would then live as long as its counts.
             meter = Meter(self.strategies.to_read(), queue or (self._meter is not None and self._meter.queues))
             if meter != self._meter:
                 self._meter = meter
@@ -176,18 +176,18 @@ class StateDraft:
 
     @property
     def is_current(self) -> bool:
-        """Whether the state is still what it was when this was made."""
+        """Whether the state has not changed since this draft was created."""
         return all(map(is_, self._before, _parts(self.state)))
 
     def put(self, swap: Swap) -> None:
-        """Let the state become this, together with the other stores of *swap*."""
+        """Replace the state by this draft, together with the other stores of *swap*."""
         state, policies = self.state, self._policies
-        # What policies apply is stored before them: without the GIL, others see the stores one after another.
+        # Policies are stored after the objects that they use: without the GIL, others see the stores one after another.
         for name in ("strategies", "_counters", "_meter"):
             swap.attribute(state, name, getattr(self, name))
         swap.attribute(state, "alias", alias_in(policies) or state.alias)
         remembering = tuple(policies[kind] for kind in MEMORIES if kind in policies)
-        # What is new has its values already, unless others have it, too.
+        # New strategies have their values already, unless others share them.
         if state.strategies is _NO_STRATEGIES and RetryBudget not in policies:
             swap.attribute(state, "_followed", remembering)
         swap.attribute(state, "policies", remembering)
@@ -199,7 +199,7 @@ class StateDraft:
 
 
 def alias_in(policies: Policies) -> str:
-    """Give the further name of a breaker with *policies*."""
+    """Return the further name of a circuit breaker with *policies*."""
     name = policies.get(CircuitBreakerName)
     return name.value if isinstance(name, CircuitBreakerName) and CircuitBreaker in policies else ""
 

@@ -1,4 +1,4 @@
-"""The syntax tree of a function without what its flags rule out. Loaded when the first guard is cut."""
+"""The syntax tree of a function without the parts that its flags exclude. Loaded when the first guard is cut."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["cut"]
 
 
 def cut(text: str, line: int, flags: Mapping[str, bool]) -> ast.Module:
-    """Return the function with which *text* begins, at *line* of its file, cut down to *flags*; see ``specialize``."""
-    # A finalizer that formats a traceback parses a line; two that parse at once fail, with a SystemError.
+    """Return the function at the start of *text*, at *line* of its file, reduced by *flags*; see ``specialize``."""
+    # A finalizer that formats a traceback parses a line; two parsers at the same time fail with a SystemError.
     parsed = uncollected(partial(compile, text, "faulttolerance", "exec", ast.PyCF_ONLY_AST, dont_inherit=True))
     definition = parsed.body[0]  # type: ignore[attr-defined]
     assert isinstance(definition, ast.FunctionDef)
@@ -29,7 +29,7 @@ def cut(text: str, line: int, flags: Mapping[str, bool]) -> ast.Module:
 
 
 class _Cutter(ast.NodeTransformer):
-    """Evaluates the flags."""
+    """Evaluates the flags in a syntax tree."""
 
     def __init__(self, flags: Mapping[str, bool]) -> None:
         self._flags = flags
@@ -60,7 +60,7 @@ class _Cutter(ast.NodeTransformer):
         return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Drop what tells type checkers that the order of ``attempt.path`` rules something out."""
+        """Drop an assertion, which only states facts about the order of ``attempt.attempt`` for type checkers."""
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
         node.body = self._block(node.body)
@@ -84,7 +84,7 @@ class _Cutter(ast.NodeTransformer):
         return kept if kept or may_be_empty else [ast.copy_location(ast.Pass(), statements[0])]
 
     def _folded(self, test: ast.expr) -> Any:
-        """Evaluate *test*: give a truth value, or the expression that is left to be evaluated at each call."""
+        """Evaluate *test*: return a truth value, or the remaining expression, which each call evaluates."""
         if isinstance(test, ast.Name) and test.id in self._flags:
             return self._flags[test.id]
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):

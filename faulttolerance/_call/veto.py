@@ -1,4 +1,4 @@
-"""What the application says against a further attempt, asked at the moment at which it would be made (rule T7)."""
+"""Vetoes of the application against a further attempt, requested just before it would start (rule T7)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from .._log import WARNING, log
 __all__ = ["Ask", "objection_to", "vetoes"]
 
 Ask = Callable[[BaseException], str | None]
-"""Is given the failure, and gives the reason why nothing may follow it now; ``None``: there is none."""
+"""Takes the failure, and returns the reason against a further attempt now, or ``None``."""
 
 vetoes: dict[object, Ask] = {}
-"""Those who are asked, in the order in which they came; each under a key of its own."""
+"""The functions to call, in the order of their registration, each under its own key."""
 
 _told: set[object] = set()
-"""The keys of those of whom it was logged that they failed."""
+"""The keys of the functions whose errors have been logged."""
 
 
 def objection_to(name: str, failure: BaseException) -> str:
-    """Give the first reason against another attempt of the guard *name* after *failure*; empty where there is none."""
+    """Return the first reason against another attempt of the guard *name* after *failure*, or an empty string."""
     try:
         for key, ask in [*vetoes.items()]:
             try:
                 reason = ask(failure)
                 if reason is not None and not isinstance(reason, str):
                     raise TypeError(f"gave {reason!r}; allowed: the reason as text, or None")
-            except Exception as error:  # noqa: BLE001  # of who is asked, and never in place of the call's own failure
+            except Exception as error:  # noqa: BLE001  # its error must not replace the failure of the call
                 if key not in _told:
                     _told.add(key)
                     log(WARNING, "%s: an error in %r, which was asked for a veto", name, ask, error=error)
@@ -35,4 +35,4 @@ def objection_to(name: str, failure: BaseException) -> str:
                     return reason
         return ""
     finally:
-        del failure  # its traceback may hold this frame
+        del failure  # its traceback may refer to this frame
