@@ -1,1 +1,1 @@
-"""Which policies hold for which function of which class, in which order, and how calls get to them."""
+"""The policies of each function and class, their order, and the path of calls through them."""

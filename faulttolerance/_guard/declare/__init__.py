@@ -1,1 +1,1 @@
-"""What is declared on functions and classes, and what is wrong with it."""
+"""The declarations on functions and classes, and their faults."""

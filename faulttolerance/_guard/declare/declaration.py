@@ -1,4 +1,4 @@
-"""What is declared on functions and classes before any configuration, and which methods a class covers (L2, L7)."""
+"""Declarations on functions and classes before any configuration, and the methods that a class covers (L2, L7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .registry import RESOLVER
 Policies = Mapping[type[Policy], Policy]
 
 FUNCTION, INSTANCE, CLASS = "function", "instance", "class"
-"""Whose state a call uses: the function's own (static methods too), that of ``type(self)``, that of ``cls``."""
+"""The owner of the state that a call uses: the function itself (static methods too), ``type(self)``, or ``cls``."""
 
 
 def _no_guard() -> None:
@@ -28,15 +28,15 @@ def _no_guard() -> None:
 
 
 class Declaration:
-    """One guarded function: what runs, and the policies written on it.
+    """One guarded function with its declared policies.
 
     Args:
-        function: What runs in the end. ``None`` for a method that a class-level decorator covers but a base class
-            defines: what runs is then whatever follows in the method resolution order.
-        policies: The method-level ones.
+        function: The function that finally runs. ``None`` for a method that a class-level decorator covers but a base
+            class defines: then the next definition in the method resolution order runs.
+        policies: The method-level policies.
         binding: ``FUNCTION``, ``INSTANCE`` or ``CLASS``.
-        interceptors: Those written on the function, the uppermost first.
-        template: The function whose signature and name the guard shows, where that is not *function*.
+        interceptors: The interceptors on the function, the uppermost first.
+        template: The function whose signature and name the guard shows, if that is not *function*.
     """
 
     __slots__ = (
@@ -67,17 +67,17 @@ class Declaration:
         self._policies = tuple(policies.values())
         self.interceptors = interceptors
         self.binding = binding
-        # Weak: a guard that another decorator superseded goes at once, not when garbage is collected.
+        # Weak: a guard that another decorator superseded goes at once, not at the next garbage collection.
         self.guard_ref: Callable[[], Any] = _no_guard
         self.owner: type | None = None
         """The class in whose namespace the guard was found when the class was created."""
-        self.name: str = intern(qualified_name_of(self.template).method.rpartition(".")[2])  # the function has it, too
+        self.name: str = intern(qualified_name_of(self.template).method.rpartition(".")[2])  # shared with the function
         self.is_coroutine = is_coroutine_function(self.template)
         self.fallback_fits: bool | None = None
-        """Whether the handler of its own fallback fits asynchronous calls, or others, for good; ``None``: not known."""
+        """Whether its fallback handler finally fits asynchronous calls, or, if false, others; ``None`` if unknown."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Serve what pickles functions by value, as cloudpickle does; it comes here from the guard."""
+        """Return the state for libraries that pickle functions by value, such as cloudpickle, with the guard itself."""
         kept = {name: getattr(self, name) for name in self.__slots__ if name not in ("__weakref__", "guard_ref")}
         return {**kept, "guard": self.guard}
 
@@ -89,7 +89,7 @@ class Declaration:
 
     @property
     def policies(self) -> dict[type[Policy], Policy]:
-        """Those that are written on the function, by kind."""
+        """The policies on the function, by kind."""
         return {type(policy): policy for policy in self._policies}
 
     @property
@@ -100,29 +100,29 @@ class Declaration:
         return str(qualified_name_of(self.template))
 
     def is_asynchronous(self, policies: Mapping[type[Policy], object]) -> bool:
-        """Tell whether calls under *policies* return before they are over (rules R7, R8)."""
+        """Return whether calls under *policies* return before they end (rules R7, R8)."""
         return self.is_coroutine or is_detached(policies)
 
     @property
     def guard(self) -> Any:
-        """The function that stands where the guarded one stood."""
+        """The function in place of the guarded function."""
         return self.guard_ref()
 
     @property
     def resolver(self) -> Any:
-        """The ``MethodResolver``, which the guard keeps."""
+        """The ``MethodResolver``, which the guard holds."""
         return getattr(self.guard, RESOLVER, None)
 
     def mark(self, guard: Callable[..., Any], resolver: object) -> None:
-        """Let *guard*, which keeps *resolver*, be known as the guard of this declaration."""
+        """Register *guard*, which holds *resolver*, as the guard of this declaration."""
         setattr(guard, RESOLVER, resolver)
         self.guard_ref = registry.add(guard)  # last: from here on, others see it
 
 
 def declaration_of(candidate: object) -> Declaration | None:
-    """Find the declaration behind a guard, or behind the static or class method that holds one.
+    """Return the declaration behind a guard, or behind the static or class method that contains one, or ``None``.
 
-    A guard knows itself by identity: ``functools.wraps`` copies attributes onto wrappers that are no guards.
+    A guard is recognized by identity: ``functools.wraps`` copies attributes onto wrappers that are no guards.
     """
     candidate = unbound(candidate)
     resolver = getattr(candidate, RESOLVER, None) if isinstance(candidate, FunctionType) else None
@@ -131,12 +131,12 @@ def declaration_of(candidate: object) -> Declaration | None:
 
 
 def binding_by_name(function: Any) -> str:
-    """Tell by its qualified name how *function*, decorated outside a class body, is bound.
+    """Return the binding of a *function* that is decorated outside a class body, from its qualified name.
 
-    What wraps a bound method has its name, too, and is called without the instance.
+    A wrapper of a bound method has the name of the method, too, and is called without the instance.
     """
     scope = own_attribute(function, "__qualname__", "").rpartition(".")[0]
-    # No class is called <locals>, nor <genexpr> or <listcomp>, in which lambdas are made.
+    # No class is named <locals>, nor <genexpr> or <listcomp>, in which lambdas are created.
     is_class = bool(scope) and not scope.rpartition(".")[2].startswith("<")
     if not is_class or not isinstance(function, FunctionType):
         return FUNCTION
@@ -147,14 +147,15 @@ def binding_by_name(function: Any) -> str:
 
 
 def unbound(candidate: object) -> Any:
-    """Give the function in a static method, a class method or a bound method; else *candidate*."""
+    """Return the function in a static method, a class method or a bound method; otherwise *candidate*."""
     return candidate.__func__ if isinstance(candidate, (staticmethod, classmethod, MethodType)) else candidate
 
 
 CLASS_LEVEL = "_abc_faulttolerance"
-"""The attribute of a class that holds what is declared on it; ``dataclass(slots=True)`` copies it with the rest.
+"""The attribute of a class that holds its declarations; ``dataclass(slots=True)`` copies it with the rest.
 
-Its prefix is one that ``typing`` does not take for a member of a protocol, as Python 3.11 does with other names."""
+``typing`` ignores attributes with this prefix as members of a protocol; Python 3.11 does not ignore other names.
+"""
 
 _METHODS = (staticmethod, classmethod, property, partialmethod, singledispatchmethod)
 _exempt: WeakSet[Any] = WeakSet()
@@ -171,17 +172,17 @@ _NOTHING = ClassLevel({}, ())
 
 
 def declared_on(cls: type) -> ClassLevel:
-    """Give what is written on *cls* itself."""
+    """Return the declarations on *cls* itself."""
     return vars(cls).get(CLASS_LEVEL, _NOTHING)  # type: ignore[no-any-return]
 
 
 def covering(
     cls: type, name: str, function: object, owner: type
 ) -> tuple[dict[type[Policy], tuple[Policy, type]], tuple[Any, ...]]:
-    """List the class-level policies and interceptors that hold for a method of *cls*, which *owner* defines.
+    """Return the class-level policies and interceptors that apply to a method of *cls*, which *owner* defines.
 
-    They hold for public methods that are not exempt, which the decorated class, a subclass of it, or another class of
-    its package defines. Of each kind of policy the nearest holds; it comes with the class that declares it.
+    They apply to public methods that are not exempt, and that the decorated class, a subclass of it, or another class
+    of its package defines. The nearest policy of each kind applies; it comes with the class that declares it.
     """
     if name.startswith("_") or is_exempt(function):
         return {}, ()
@@ -195,7 +196,7 @@ def covering(
 
 
 def covering_at_home(declaration: Declaration) -> dict[type[Policy], tuple[Policy, type]]:
-    """List the class-level policies that hold for a method in the class that defines it."""
+    """Return the class-level policies that apply to a method in the class that defines it."""
     owner = declaration.owner
     return covering(owner, declaration.name, declaration.template, owner)[0] if owner is not None else {}
 
@@ -209,9 +210,9 @@ def _package(cls: type) -> str:
 
 
 def first_definition(cls: type, name: str, *, after: object = None) -> tuple[type, Any] | None:
-    """Find the class that defines *name* first in the method resolution order of *cls*, and what it defines.
+    """Return the first class in the method resolution order of *cls* that defines *name*, and its definition.
 
-    With *after*, the first one behind the class that defines exactly that object.
+    With *after*, the search starts behind the class that defines exactly that object.
     """
     is_behind = after is None
     for base in cls.__mro__:
@@ -224,24 +225,24 @@ def first_definition(cls: type, name: str, *, after: object = None) -> tuple[typ
 
 
 def accessors(attribute: object) -> tuple[Any, ...]:
-    """List the functions of a property."""
+    """Return the functions of a property."""
     if isinstance(attribute, property):
         return (attribute.fget, attribute.fset, attribute.fdel)
     return (attribute.func,) if isinstance(attribute, cached_property) else ()
 
 
 def exempt(function: Any) -> None:
-    """Take *function* out of what class-level decorators cover; behind a guard, what that guards."""
+    """Exempt *function*, or the function behind a guard, from class-level decorators."""
     if not callable(function) and not isinstance(function, _METHODS):
         raise FaultToleranceDefinitionException(Fault("@unguarded", "is on no method", function, "a method of a class"))
     try:
         _exempt.add(_exemptible(function))
     except TypeError:
-        pass  # what cannot be referred to weakly is no function, and is never covered
+        pass  # an object without weak references is no function, and is never covered
 
 
 def is_exempt(function: Any) -> bool:
-    """Tell whether *function* was taken out of what class-level decorators cover."""
+    """Return whether *function* is exempt from class-level decorators."""
     try:
         return _exemptible(function) in _exempt
     except TypeError:

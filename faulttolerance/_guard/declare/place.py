@@ -1,4 +1,4 @@
-"""Where in the application something is made; guards without a name are called after the line that makes them."""
+"""The places in the application that create guards; a guard without a name is named after its line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..._platform.frames import module_of
 
 
 def user_frames() -> Iterator[FrameType]:
-    """Walk the frames of the application that led here, innermost first."""
+    """Yield the frames of the application on the stack, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if module_of(frame).partition(".")[0] != "faulttolerance":
@@ -31,16 +31,16 @@ def declaring_frame() -> FrameType | None:
 
 
 class Place(NamedTuple):
-    """The place at which a guard was made."""
+    """The place at which a guard was created."""
 
     line: str
     """The module and the line."""
     name: str
-    """The same, and a number for all but the first of the living guards that the line has made."""
+    """The module and the line, with a number for all but the first of the living guards of the line."""
 
 
 class _Line:
-    """The numbers of the guards that one line has made."""
+    """The numbers of the guards that one line has created."""
 
     __slots__ = ("_codes", "_count", "free")
 
@@ -48,20 +48,20 @@ class _Line:
         self._codes: dict[tuple[str, str], ref[CodeType]] = {}
         self._count = count(1)
         self.free: dict[int, None] = {}
-        """The numbers that were given back."""
+        """The numbers that are free again."""
 
     def is_made_by(self, code: CodeType) -> bool:
-        """Tell whether *code*, which makes a guard here, is the code that did so before, and was not compiled anew."""
+        """Return whether *code*, which creates a guard here, is the same code as before, and was not compiled again."""
         return self._codes.setdefault((code.co_filename, code.co_qualname), ref(code))() is code
 
     def take(self) -> int:
-        """Take the lowest number that no living guard has."""
+        """Return the lowest number that no living guard has, and mark it as used."""
         while self.free:
             try:
                 number = min(self.free)
                 del self.free[number]
             except (KeyError, ValueError, RuntimeError):
-                continue  # another thread was quicker
+                continue  # another thread was faster
             return number
         return next(self._count)
 
@@ -71,9 +71,9 @@ _numbers: dict[ref[object], tuple[_Line, int]] = {}
 
 
 def place_of(guard: object, frame: FrameType | None) -> Place:
-    """Return where *guard* is made, by *frame*; its number is free again when the guard is gone.
+    """Return the place at which *frame* creates *guard*; its number is free again after the end of the guard.
 
-    A module that is loaded again, or a cell of a notebook that is run once more, counts anew.
+    A module that is reloaded, or a cell of a notebook that runs again, starts at 1 again.
     """
     name = "guard" if frame is None else f"{module_of(frame) or 'guard'}:{frame.f_lineno}"
     line = _lines.setdefault(name, _Line())
@@ -91,13 +91,13 @@ def _give_back(guard: ref[object]) -> None:
 
 
 _MOST: Final = 100
-"""One line of a function that makes more circuits than this makes one for each call."""
+"""The number of circuits above which a line of a function probably creates one for each call."""
 
 _made: dict[str, count[int]] = {}
 
 
 def watch_for_one_per_call(line: str) -> None:
-    """Count a guard with a circuit breaker that *line* makes; warn, once, where a function makes many (rule C8)."""
+    """Count a guard with a circuit breaker of *line*, and warn once if a function creates many (rule C8)."""
     if not _is_in_function():
         return
     if next(_made.setdefault(line, count(1))) == _MOST + 1:
@@ -111,7 +111,7 @@ def watch_for_one_per_call(line: str) -> None:
 
 
 def _is_in_function() -> bool:
-    """Tell whether a guard is being made by a function; a comprehension is part of what it stands in."""
+    """Return whether a function is creating a guard; a comprehension counts as part of the code around it."""
     for frame in user_frames():
         if frame.f_code.co_name not in _COMPREHENSIONS:
             return bool(frame.f_code.co_flags & CO_OPTIMIZED)
@@ -120,4 +120,4 @@ def _is_in_function() -> bool:
 
 _COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 CO_OPTIMIZED: Final = 1
-"""The flag of the code of functions, as ``inspect`` has it; modules and class bodies are without."""
+"""The flag of the code of functions, as in ``inspect``; modules and class bodies do not have it."""

@@ -1,4 +1,4 @@
-"""The guards that live, and what each of them remembers."""
+"""The living guards, and the state of each of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..._policy import Policy
 
     class InForce(Protocol):
-        """The policies that hold for one guard and one class: ``EffectivePolicies``."""
+        """The policies in force for one guard and one class: ``EffectivePolicies``."""
 
         @property
         def name(self) -> str: ...
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         def policies(self) -> dict[type[Policy], Policy]: ...
 
     class AnyResolver(Protocol):
-        """The resolver of a guard. What it makes is typed by those who make it: they stand above the registry."""
+        """The resolver of a guard. The modules above the registry know the types of the objects that it creates."""
 
         declaration: Any
         uses: tuple[Any, ...]
@@ -61,22 +61,23 @@ class _Resolving(Section):
 
 
 resolving = _Resolving()
-"""Where call paths are found or replaced: at first calls, and when the configuration changes. Keeps out forks only.
+"""The section in which call paths are found or replaced: at first calls, and at changes of the configuration.
 
-When a thread has left, exporters are connected if that is due."""
+It excludes only forks. After a thread has left it, exporters are connected if that is due.
+"""
 
 RESOLVER = "__faulttolerance_resolver__"
-"""The attribute by which a function that is a guard keeps its resolver."""
+"""The attribute in which a guard function holds its resolver."""
 
 _guards: dict[ref[Any], Any] = {}
-"""Each guard that lives with its memo: what ``fingerprint`` found of it, which goes with it."""
-_forget: Callable[[ref[Any]], None] = _guards.pop  # one for all: each look at it makes another
+"""Each living guard with its memo: the results of ``fingerprint`` for it, which go with it."""
+_forget: Callable[[ref[Any]], None] = _guards.pop  # one bound method for all guards: each access creates another
 
 
 def add(guard: Callable[..., Any] | AnyResolver) -> ref[Any]:
-    """Remember *guard*, a function or what a ``Guard`` keeps, as long as it lives; give the reference to it.
+    """Register *guard*, a function or the resolver of a ``Guard``, for its lifetime, and return the reference to it.
 
-    It serves whoever else refers to the guard weakly: one reference per guard, and not two.
+    Other modules that refer to the guard weakly use the same reference: one reference per guard, and not two.
     """
     reference = ref(guard, _forget)
     _guards[reference] = None
@@ -84,22 +85,22 @@ def add(guard: Callable[..., Any] | AnyResolver) -> ref[Any]:
 
 
 def resolvers() -> Iterator[AnyResolver]:
-    """Return the resolvers of all guards that live, in the order in which these were made."""
+    """Yield the resolvers of all living guards, in the order of their creation."""
     for reference in list(_guards):
         if (resolver := _resolver_of(reference())) is not None:
             yield resolver
 
 
 def _resolver_of(guard: Any) -> AnyResolver | None:
-    # One that is being unpickled has none yet.
+    # A function that is being unpickled has none yet.
     return getattr(guard, RESOLVER, None) if isinstance(guard, FunctionType) else guard
 
 
 def renew_memos(renew: Callable[[AnyResolver, Any], Any]) -> list[Any]:
-    """Replace the memo of every guard that lives by what *renew* makes of its resolver and the memo; return them."""
+    """Replace the memo of every living guard by the result of *renew* for its resolver and memo, and return them."""
     memos = []
     for reference in list(_guards):
-        guard = reference()  # lives until its memo is stored, or that would stay for ever
+        guard = reference()  # it must live until its memo is stored, or the memo would stay for ever
         if (resolver := _resolver_of(guard)) is not None:
             before = _guards.get(reference)
             memo = renew(resolver, before)
@@ -110,7 +111,7 @@ def renew_memos(renew: Callable[[AnyResolver, Any], Any]) -> list[Any]:
 
 
 def meet_strangers() -> None:
-    """Resolve the circuits that other processes have opened, and whose methods were not called here yet."""
+    """Resolve the circuits that other processes have opened, and whose methods have not been called here yet."""
     from ..._call.order import ORDER
 
     for row in ORDER:
@@ -118,18 +119,18 @@ def meet_strangers() -> None:
             for resolver in resolvers():
                 try:
                     resolver.resolve_breaker(key)
-                except Exception:  # noqa: BLE001  # its first call says so
+                except Exception:  # noqa: BLE001  # its first call raises the error
                     pass
 
 
 def every_state() -> Iterator[State]:
-    """Give what every guard that was called remembers."""
+    """Yield the state of every guard that was called."""
     for resolver in resolvers():
         yield from resolver.states()
 
 
 def _every_state_in_force() -> Iterator[State]:
-    """Give what every guard remembers that has a call path: what others say held before a reload dropped theirs."""
+    """Yield the state of every guard with a call path: a guard without one has the values from before a reload."""
     for resolver in resolvers():
         for cls in resolver.resolved():
             if (state := resolver.state(cls)) is not None:
@@ -137,34 +138,34 @@ def _every_state_in_force() -> Iterator[State]:
 
 
 def name_of(resolver: AnyResolver) -> str:
-    """Name a guard that cannot be asked what holds for it."""
+    """Return the name of a guard whose policies cannot be determined."""
     declaration: Any = getattr(resolver, "declaration", None) or resolver
     return str(getattr(getattr(declaration, "function", None), "__qualname__", declaration.name))
 
 
 def follow_all() -> None:
-    """Let every breaker, bulkhead and rate window take the values that are in force."""
+    """Pass the values in force to every circuit breaker, bulkhead and rate window."""
     for state in every_state():
         try:
             state.follow()
-        except Exception as error:  # noqa: BLE001  # others are to follow
+        except Exception as error:  # noqa: BLE001  # the others must still follow
             tell_of_trouble(state.name, "it keeps values that held before, for taking new ones failed", error)
 
 
 def clashes_of(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
-    """Tell what is wrong with the names under which *several* guards, and those that were called, have something.
+    """Return the faults of names that *several* guards, and guards that were called, share.
 
-    With *own*, the state of the only one of them, others of its name are looked at, too.
+    With *own*, the state of the only one of them, others with its name are checked, too.
     """
     faults = [*_breaker_clashes(several), *budget_clashes(several, own)]
     if faults and own is not None and any(one.name == own.name and one is not own for one in every_state()):
-        gc.collect()  # what was defined anew, as in a notebook, may only look as if it lived
+        gc.collect()  # a guard that was defined again, as in a notebook, may only seem alive
         faults = [*_breaker_clashes(several), *budget_clashes(several, own)]
     return faults
 
 
 def _breaker_clashes(several: Iterable[InForce]) -> list[Fault]:
-    """Tell what is wrong with the names that ``@circuit_breaker_name`` gives breakers of several guards."""
+    """Return the faults of the names that ``@circuit_breaker_name`` assigns to circuit breakers of several guards."""
     wanted = [(alias, effective.name) for effective in several if (alias := alias_in(effective.policies))]
     if not wanted:
         return []
@@ -181,9 +182,10 @@ def _breaker_clashes(several: Iterable[InForce]) -> list[Fault]:
 
 
 def budget_clashes(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
-    """Tell where guards say different things of a retry budget by the name of which they share it (rule B1).
+    """Return the faults of guards that share a retry budget by name and declare different values for it (rule B1).
 
-    With *own*, the state of the only one of *several*, others of its name are looked at, too: a factory makes such.
+    With *own*, the state of the only one of *several*, others with its name are checked, too: a factory creates such
+    guards.
     """
     wanted = {
         effective.name: budget
@@ -192,7 +194,7 @@ def budget_clashes(several: Iterable[InForce], own: State | None = None) -> list
     }
     if not wanted:
         return []
-    # What the others say, and then, one by one, these.
+    # First the values of the other guards, and then, one by one, of these.
     said: dict[str, tuple[RetryBudget, str]] = {}
     for state in _every_state_in_force():
         for policy in state.policies:
@@ -213,7 +215,7 @@ def budget_clashes(several: Iterable[InForce], own: State | None = None) -> list
 
 
 def nothing_named(kind: str, name: str, names: Iterable[str]) -> KeyError:
-    """Say that nothing of *kind* has the *name*, and which of *names* may be meant."""
+    """Return the error for a *name* that nothing of *kind* has, with a suggestion from *names*."""
     from ..._config.report import nearest  # for a mistake only
 
     near = nearest(name, names)
@@ -222,13 +224,13 @@ def nothing_named(kind: str, name: str, names: Iterable[str]) -> KeyError:
 
 
 _open: dict[ref[Any], None] = {}
-"""The changes of everything that are under way."""
+"""The changes of all guards that are in progress."""
 
 
 def join(resolver: AnyResolver, cls: type | None, swap: Swap) -> None:
-    """Let each change under way find out that *swap* changes the guard for *cls*, together with the stores of *swap*.
+    """Inform each change in progress that *swap* changes the guard for *cls*, together with the stores of *swap*.
 
-    Where the change cannot follow any more, it drops the call path: the next call finds what holds then.
+    If the change cannot include the guard any more, it drops the call path: the next call finds the policies in force.
     """
     for reference in list(_open):
         roll: Roll | None = reference()
@@ -240,7 +242,7 @@ def join(resolver: AnyResolver, cls: type | None, swap: Swap) -> None:
 
 
 class Entry:
-    """What a change does to the guard of one resolver for one class. A later entry replaces it as a whole."""
+    """The effect of a change on the guard of one resolver for one class. A later entry replaces it as a whole."""
 
     __slots__ = ("cls", "is_drafted", "origin", "resolver", "stores", "swap")
 
@@ -250,30 +252,30 @@ class Entry:
         self.swap = Swap()
         self.stores = iter(self.swap.steps)
         self.is_drafted = False
-        # What a first call stored goes with the entry, not amidst the change that drops it.
+        # The stores of a first call go with the entry, not in the middle of the change that drops it.
         self.origin = origin
 
     @property
     def key(self) -> tuple[AnyResolver, int]:
-        """By which it is found; comparing classes could run code of the application."""
+        """The key of the entry; a comparison of classes could run code of the application."""
         return self.resolver, id(self.cls)
 
 
 class Roll:
-    """The guards in use, from ``with`` on with those that come into use meanwhile."""
+    """The guards in use, and, from ``with`` on, those that come into use meanwhile."""
 
     __slots__ = ("__weakref__", "_reference", "entries", "stores")
 
     def __init__(self) -> None:
         self.entries: dict[tuple[AnyResolver, int], Entry] = {}
         self.stores: dict[tuple[AnyResolver, int] | None, Iterator[tuple[Any, ...]]] = {None: iter(())}
-        """The stores of each entry, as ``Version.force`` makes them, behind those of the change itself."""
+        """The stores of each entry, as ``Version.force`` performs them, behind those of the change itself."""
         self._reference = ref(self, _close)
 
     def __enter__(self) -> Self:
         swap = Swap()
         swap.item(_open, self._reference, None)
-        settings.version.force(swap)  # a first call that did not see it begins again
+        settings.version.force(swap)  # a first call that did not see it starts again
         for resolver in resolvers():
             for cls in resolver.resolved():
                 entry = Entry(resolver, cls)
@@ -284,11 +286,11 @@ class Roll:
         _close(self._reference)
 
     def due(self) -> list[Entry]:
-        """Give the entries whose guards are yet to be drafted, or anew."""
+        """Return the entries whose guards must still be drafted, or drafted again."""
         return [entry for entry in list(self.entries.values()) if not entry.is_drafted]
 
     def renewed(self, former: Entry) -> Entry:
-        """Replace an entry by one to which a draft is put that is made after this."""
+        """Replace an entry by a new entry for a draft that is created after this call, and return the new entry."""
         entry = Entry(former.resolver, former.cls)
         entry.is_drafted = True
         self.entries[entry.key] = entry
@@ -304,7 +306,7 @@ def _in_child() -> None:
     for state in every_state():
         try:
             state.keep_only(get_ident())
-        except Exception as error:  # noqa: BLE001  # others are to be put in order
+        except Exception as error:  # noqa: BLE001  # the others must still be put in order
             tell_of_trouble(state.name, "it holds what threads of the parent held, for dropping that failed", error)
     ledger.begin_anew()
 

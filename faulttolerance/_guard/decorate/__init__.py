@@ -1,1 +1,1 @@
-"""How functions, methods, classes and clients come to be guarded."""
+"""The guarding of functions, methods, classes and clients."""

@@ -1,4 +1,4 @@
-"""Put policies and interceptors on functions, methods and classes; one guard per function."""
+"""Policies and interceptors on functions, methods and classes; one guard per function."""
 
 from __future__ import annotations
 
@@ -37,23 +37,24 @@ _HOOK = "__faulttolerance_hook__"
 
 
 def can_be_guarded(target: Any) -> bool:
-    """Tell whether a decorator may stand above *target*; refuse descriptors by name."""
+    """Return whether a decorator may stand above *target*; raise an error for descriptors, with their name."""
     if faults := definition.descriptor_faults(target):
         raise FaultToleranceDefinitionException(*faults)
     return callable(target) or isinstance(target, (staticmethod, classmethod))
 
 
 def attach(target: Any, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...], decorator: str) -> Any:
-    """Put *policies* and *interceptors* on *target*: a new guard for a function, the class itself for a class.
+    """Attach *policies* and *interceptors* to *target*: to a new guard of a function, or to a class itself.
 
-    A function that is a guard keeps what it has. *decorator* is named where the class cannot be changed.
+    A function that is a guard keeps its policies. *decorator* is the name in the error for a class that cannot be
+    changed.
     """
     if isinstance(target, type):
         return _attach_to_class(target, policies, interceptors, decorator)
     target = unproxied(target)
     is_bound_later = isinstance(target, (staticmethod, classmethod))
     function = target.__func__ if is_bound_later else target
-    # A bound method of a guard is a function by itself: it has an object, and calls the guard.
+    # A bound method of a guard is a separate function: it has an object, and calls the guard.
     known = declaration_of(function) if not isinstance(function, MethodType) else None
     namespace = _class_body(function)
     base = known or Declaration(function, {}, INSTANCE if namespace is not None else binding_by_name(function))
@@ -72,7 +73,7 @@ def attach(target: Any, policies: Mapping[type[Policy], Policy], interceptors: t
 
 
 def _class_body(function: Any) -> dict[str, Any] | None:
-    """Find the namespace of the class whose body is being run and defines *function*."""
+    """Return the namespace of the running class body that defines *function*, or ``None``."""
     scope = own_attribute(unbound(function), "__qualname__", "").rpartition(".")[0]
     for frame in user_frames():
         names = frame.f_locals
@@ -82,19 +83,19 @@ def _class_body(function: Any) -> dict[str, Any] | None:
 
 
 def _binding_of(attribute: object) -> str:
-    """Tell how the guard in an attribute of a class is bound."""
+    """Return the binding of the guard in an attribute of a class."""
     if isinstance(attribute, classmethod):
         return CLASS
     return FUNCTION if isinstance(attribute, staticmethod) else INSTANCE
 
 
 def _in_kind_of(attribute: Any, guard: Callable[..., Any]) -> Any:
-    """Make a static or class method of *guard* where *attribute* is one."""
+    """Return *guard* as a static or class method if *attribute* is one."""
     return type(attribute)(guard) if isinstance(attribute, (staticmethod, classmethod)) else guard
 
 
 def _make_guard(declaration: Declaration) -> Callable[..., Any]:
-    """Make the function that takes the place of the guarded one: same name, same signature, same place when pickled."""
+    """Return the function in place of the guarded function: with its name, its signature and its place in pickles."""
     resolver = MethodResolver(declaration)
     if declaration.binding == FUNCTION:
 
@@ -105,10 +106,10 @@ def _make_guard(declaration: Declaration) -> Callable[..., Any]:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
-                # By far most objects are of the class that defines the method, and this is the quickest way to know.
+                # Most objects are of the class that defines the method, and this is the fastest check for it.
                 call = resolver.call if type(args[0]) is resolver.home else resolver.calls[id(type(args[0]))]
             except (KeyError, IndexError):
-                pass  # behind the handler, or this would be the context of whatever is wrong
+                pass  # after the handler, so that this is not the context of an error in the call
             else:
                 return call(args, kwargs)
             return resolver.for_call(args, kwargs)(args, kwargs)
@@ -119,7 +120,7 @@ def _make_guard(declaration: Declaration) -> Callable[..., Any]:
             try:
                 call = resolver.call if args[0] is resolver.home else resolver.calls[id(args[0])]
             except (KeyError, IndexError):
-                pass  # behind the handler, or this would be the context of whatever is wrong
+                pass  # after the handler, so that this is not the context of an error in the call
             else:
                 return call(args, kwargs)
             return resolver.for_call(args, kwargs)(args, kwargs)
@@ -132,7 +133,7 @@ def _make_guard(declaration: Declaration) -> Callable[..., Any]:
 
 
 class _ClassCreated:
-    """Learns of the class in whose body a guard was made, and vanishes from it."""
+    """Receives the class in whose body a guard was created, and removes itself from the class."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         delattr(owner, name)
@@ -140,7 +141,7 @@ class _ClassCreated:
 
 
 def _adopt(owner: type) -> None:
-    """Tell the guards in a new class which class it is, and check what can be checked now."""
+    """Set the class of the guards in a new class, and check everything that is known now."""
     faults: list[Fault] = []
     for name, value in list(vars(owner).items()):
         adopted, faults_of_method = adopt_attribute(owner, name, value)
@@ -149,16 +150,16 @@ def _adopt(owner: type) -> None:
         faults += faults_of_method
         for accessor in accessors(value):
             if declaration_of(accessor) is not None:
-                exempt(accessor)  # class-level decorators are not for properties (rule L2)
+                exempt(accessor)  # class-level decorators do not apply to properties (rule L2)
                 faults += adopt_attribute(owner, name, accessor)[1]
     if faults:
         raise FaultToleranceDefinitionException(*faults)
 
 
 def adopt_attribute(owner: type, name: str, value: Any) -> tuple[Any, list[Fault]]:
-    """Tell the guard in *value* that it is the attribute *name* of *owner*; give the attribute's new value, and faults.
+    """Set the class *owner* and the *name* of the guard in *value*; return the attribute's new value and its faults.
 
-    A guard that is bound in another way than it seemed to be is made anew.
+    A guard whose binding differs from the assumed binding is created again.
     """
     declaration = declaration_of(value)
     if declaration is None or declaration.owner is not None:
@@ -197,7 +198,7 @@ def _attach_to_class(
 
 
 def cover(cls: type) -> None:
-    """Guard every public method that *cls* defines or inherits by the class-level policies that hold for it."""
+    """Guard every public method that *cls* defines or inherits by the class-level policies that apply to it."""
     faults: list[Fault] = []
     for name in dict.fromkeys(name for base in cls.__mro__ for name in vars(base) if not name.startswith("_")):
         base, attribute = first_definition(cls, name)  # type: ignore[misc]
@@ -227,14 +228,14 @@ def cover(cls: type) -> None:
 
 
 def _cover_subclasses_of(cls: type) -> None:
-    """Let every subclass of *cls* be covered when it is created, whatever ``__init_subclass__`` there is already."""
+    """Cover every subclass of *cls* at its creation, in addition to an existing ``__init_subclass__``."""
     own = vars(cls).get("__init_subclass__")
 
     def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:  # noqa: N807  # it becomes one
         if own is not None:
             own.__func__(subclass, **kwargs)
         else:
-            # Found by identity: a copy of the class, as dataclass(slots=True) makes, brings this function along.
+            # Found by identity: a copy of the class, as from dataclass(slots=True), has this function too.
             position: Any = next(
                 base for base in subclass.__mro__ if unbound(vars(base).get("__init_subclass__")) is __init_subclass__
             )

@@ -1,4 +1,4 @@
-"""A decorator: a policy that waits for the function or the class that it is to guard."""
+"""Decorators: a decorator holds a policy until it is applied to a function or a class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .attach import attach, can_be_guarded
 
 
 class Decorator:
-    """A policy that waits for what it is to guard."""
+    """A policy that waits for its function or class."""
 
     __slots__ = ("_kind", "_values")
 
@@ -79,10 +79,11 @@ class Decorator:
         return faults
 
     def _faults(self, where: str) -> list[Fault]:
-        """List the faults of this decorator, and of those above it on the same function or class.
+        """Return the faults of this decorator, and of those above it on the same function or class.
 
-        Decorators are made from the uppermost down and applied from the lowest up. Who stands above was made by the
-        same frame and was not applied yet; what is wrong there would else be told only when this one is right.
+        Decorators are created from the uppermost down and applied from the lowest up. A decorator above was created by
+        the same frame and has not been applied yet. Without this check, its faults would appear only after those of
+        this decorator are fixed.
         """
         here, waiting, _faulty.decorators = _identity(declaring_frame()), _faulty.decorators, ()
         faults = self._own_faults(where)
@@ -96,7 +97,7 @@ class Decorator:
 
 
 class _Faulty(threading.local):
-    """The decorators with faults that this thread has made and not applied yet, each with the frame that made it."""
+    """The faulty decorators that this thread has created and not yet applied, each with the frame that created it."""
 
     decorators: tuple[tuple[object, Decorator], ...] = ()
 
@@ -109,11 +110,11 @@ def _identity(frame: FrameType | None) -> tuple[int, CodeType] | None:
 
 
 def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) -> Any:
-    """Make the decorator for *values*, or, where *target* is given (``@retry`` without parentheses), guard that."""
+    """Return the decorator for *values*, or guard *target* if it is passed (``@retry`` without parentheses)."""
     complete = {name: values.get(name, parameter.default) for name, parameter in parameters(kind).items()}
     for name, value in complete.items():
         if hasattr(value, "__next__") and hasattr(value, "__iter__"):
-            complete[name] = tuple(value)  # a set of exceptions may be any iterable; this one can be read only once
+            complete[name] = tuple(value)  # a set of exceptions may be any iterable; an iterator can be read only once
     is_exception = isinstance(target, type) and issubclass(target, BaseException)  # @retry(OSError), as elsewhere
     if target is not None and (is_exception or not can_be_guarded(target)):
         names = f", or its parameters by name: {', '.join(complete)}" if complete else ""
@@ -125,10 +126,10 @@ def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) 
 
 
 def refuse_bare(kind: type[Policy], value: Any) -> None:
-    """Refuse a decorator that needs arguments and stands without any: it took the function below it for its argument.
+    """Reject a decorator without arguments that needs some: it received the function below it as its argument.
 
-    Such a function is defined by the very statement that calls the decorator: its code belongs to the calling code, and
-    the call is on one of its own lines. A lambda written as the argument is told apart by its name.
+    The statement that calls the decorator also defines such a function: the code of the function belongs to the calling
+    code, and the call is on one of its lines. A lambda that is written as the argument is recognized by its name.
     """
     code = getattr(value, "__code__", None)
     frame = next(user_frames(), None)

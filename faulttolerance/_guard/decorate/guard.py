@@ -45,15 +45,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _named: dict[str, Guard] = {}
 _finders: WeakKeyDictionary[Callable[..., Any], ref[Callable[[], GuardResolver]]] = WeakKeyDictionary()
-"""What finds the guard of each decorated function, which keeps it; a guard may lead back to the function."""
+"""The function that returns the guard of each decorated function, which holds it; a guard may refer to the function."""
 
 
 class _GuardSignature:
-    """Shows ``inspect`` and ``help`` the parameters of ``Guard`` one by one; made when somebody asks."""
+    """Shows ``inspect`` and ``help`` the parameters of ``Guard`` one by one; created on request."""
 
     def __get__(self, guard: Guard | None, owner: type[Guard]) -> Signature:
         if guard is not None or owner.__init__ is not Guard.__init__:
-            raise AttributeError("__signature__")  # that of ``__call__``, or of another constructor
+            raise AttributeError("__signature__")  # the signature of ``__call__``, or of another constructor
         from inspect import Parameter, Signature
 
         hints = {name: f"{kind.__name__} | None" for name, kind in _PARAMETERS.items()}
@@ -67,20 +67,20 @@ class _GuardSignature:
 class Guard:
     """A set of policies with one state, for calls of any function.
 
-    Synchronous and asynchronous calls share the breaker, the permits and the rate window.
+    Synchronous and asynchronous calls share the circuit breaker, the permits and the rate window.
 
     Args:
         *given: Policies, as in ``Guard(Retry(...), Timeout(...))``, in any order.
-        **policies: The same by name: ``retry=Retry(...)``, ``timeout=Timeout(...)`` and so on, each under the name of
-            its decorator; ``fallback`` and ``before_retry`` with a function, not with a method's name.
-        name: What ``apply_guard``, ``circuit_breakers``, pickles and keys such as ``payments/Retry/maxRetries`` call
-            it; held until ``close``. Without one, the module and line where it is made, and for all but the first of
-            those that one line makes a number, as in ``acme.clients:12#2``; their metrics add up.
+        **policies: The same policies by name: ``retry=Retry(...)``, ``timeout=Timeout(...)`` and so on, each under the
+            name of its decorator; ``fallback`` and ``before_retry`` with a function, not with a method's name.
+        name: The name for ``apply_guard``, ``circuit_breakers``, pickles and keys such as
+            ``payments/Retry/maxRetries``; reserved until ``close``. Without a name, the guard is named after the module
+            and line that create it, with a number for all but the first guard of the line, as in ``acme.clients:12#2``;
+            metrics add up the guards of a line.
 
     Raises:
-        FaultToleranceDefinitionException: If another guard has the name, a policy names a method, or stands without the
-            one that it belongs to, or something else is given than text, or the policy that the parameter is called
-            after.
+        FaultToleranceDefinitionException: If another guard has the name, if a policy names a method or lacks the policy
+            that it modifies, if the name is no text, or if the value of a parameter is not the policy of that name.
 
     >>> from faulttolerance import Retry
     >>> guard = Guard(retry=Retry(max_retries=2, retry_on=OSError))
@@ -123,7 +123,7 @@ class Guard:
         Raises:
             FaultToleranceDefinitionException: If *function* is a coroutine function, which does not run, or cannot be
                 called, as the result of ``call(f(x))``.
-            TypeError: If *function* returned something to await: that is neither retried nor replaced.
+            TypeError: If *function* returned an awaitable: the call is neither retried nor replaced.
         """
         resolver = self._resolver
         path = resolver.paths.get(call_given) or resolver.path(call_given)
@@ -139,11 +139,11 @@ class Guard:
         )
 
     def _refuse_result(self, function: object, method: str) -> None:
-        """Refuse what cannot be called: mostly a *function* that was called instead of handed over."""
+        """Raise an error if *function* cannot be called: mostly it was called instead of passed."""
         if callable(function):
             return
         if isinstance(function, Coroutine):
-            function.close()  # nobody is going to await it
+            function.close()  # no code will await it
         problem, allowed = f"is given {shown(function)}, which cannot be called", "a callable and its arguments"
         fault = Fault(
             f"Guard {self.name}.{method}", problem, function, f"{allowed}: {method}(f, x), not {method}(f(x))"
@@ -155,15 +155,15 @@ class Guard:
     @overload
     async def call_async(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     async def call_async(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call *function* and await what it returns, under the policies; a plain ``def`` runs on a thread of the pool.
+        """Call *function* and await its result, under the policies; a plain ``def`` runs on a thread of the pool.
 
         Raises:
             FaultToleranceDefinitionException: If *function* cannot be called, as the coroutine of ``call_async(f(x))``.
-            TypeError: If a lambda, a wrapper or another object returned nothing to await. It was called once: that is
-                neither retried nor replaced, and no failure to the circuit breaker.
+            TypeError: If a lambda, a wrapper or another object returned no awaitable. It was called once: the call is
+                neither retried nor replaced, and is no failure to the circuit breaker.
         """
         if not is_coroutine_code(function) and is_plain(function):
-            running_loop(self.name)  # before it begins
+            running_loop(self.name)  # before it starts
             return await self._resolver.path(call_detached)((function, *args), kwargs)
         resolver = self._resolver
         path = resolver.paths.get(call_awaited) or resolver.path(call_awaited)
@@ -181,16 +181,16 @@ class Guard:
         """Guard a block of code, ``with guard.attempt():`` or ``async with``: one attempt under all but the retry.
 
         Raises:
-            FaultToleranceDefinitionException: A policy asks for a result or for arguments, as a fallback does: a block
-                has neither.
+            FaultToleranceDefinitionException: If a policy needs a result or arguments, as a fallback does: a block has
+                neither.
         """
         return single(self._resolver.blocks(retries=False), self.attempt)
 
     def attempts(self) -> Attempts:
         """Guard a block of code that is repeated: ``for attempt in guard.attempts():``, in it ``with attempt:``.
 
-        In a coroutine, ``async for`` and ``async with``. Each loop is one call; it ends with the first block that goes
-        well. When there is to be no further one, the last failure comes out of the block.
+        In a coroutine, use ``async for`` and ``async with``. Each loop is one call. It ends with the first successful
+        block. If there is no further attempt, the block raises the last failure.
 
         Raises:
             FaultToleranceDefinitionException: As for ``attempt``.
@@ -198,18 +198,19 @@ class Guard:
         return Attempts(self._resolver.blocks(retries=True), self.attempts)
 
     def __call__(self, function: F) -> F:
-        """Decorate *function*; all that one guard decorates shares its state."""
+        """Decorate *function*; all functions that one guard decorates share its state."""
         return _decorated(function, lambda: self._resolver, self._resolver.check)
 
     def port(self, client: T, methods: str | Iterable[str] | None = None) -> T:
-        """Give what passes for *client*, and runs its public methods under the policies, all with this guard's state.
+        """Return a proxy of *client* that runs its public methods under the policies, all with the state of this guard.
 
-        Coroutine functions are awaited as by ``call_async``; generator functions, classes and other attributes are the
-        client's, and so are ``isinstance``, ``repr`` and pickles. What the client calls on itself is not guarded.
+        Coroutine functions are awaited as by ``call_async``. Generator functions, classes and other attributes are
+        those of the client, and so are ``isinstance``, ``repr`` and pickles. Calls of the client to its own methods are
+        not guarded.
 
         Args:
             client: Any object.
-            methods: The names of the methods that are meant, or patterns such as ``"get_*"``; ``None``: all.
+            methods: The names of the methods to guard, or patterns such as ``"get_*"``; ``None`` for all.
 
         Raises:
             FaultToleranceDefinitionException: If one of *methods* matches nothing.
@@ -217,14 +218,14 @@ class Guard:
         """
         from .port import port_of
 
-        return port_of(client, self, methods)  # type: ignore[no-any-return]  # it passes for one
+        return port_of(client, self, methods)  # type: ignore[no-any-return]  # the proxy passes for a client
 
     def close(self) -> None:
-        """Give the name back."""
+        """Release the name."""
         if _named.get(self.name) is self:
             del _named[self.name]
 
-    # Like a function or a lock, a guard is itself and nothing else: copies would limit and break each for themselves.
+    # Like a function or a lock, a guard has no copies: each copy would limit and open separately.
 
     def __copy__(self) -> Self:
         return self
@@ -245,7 +246,7 @@ class Guard:
         )
 
     def __dir__(self) -> list[str]:
-        """Complete to what is public."""
+        """Return only the public names."""
         return [name for name in super().__dir__() if not name.startswith("_") or name.endswith("__")]
 
     def __repr__(self) -> str:
@@ -255,11 +256,11 @@ class Guard:
 
 
 _PARAMETERS = {decorator_name(kind): kind for kind in ROWS if not is_detached((kind,))}
-"""The policies that a guard takes, by parameter, in the order in which they nest: its callers say how it is called."""
+"""The policies that a guard accepts, by parameter, in their order of nesting; callers decide on the kind of a call."""
 
 
 def _by_kind(given: Iterable[Policy], policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
-    """Sort what a guard is given by kind, in the order in which policies nest."""
+    """Return the policies of a guard by kind, in the order in which they nest."""
     for name in policies.keys() - _PARAMETERS.keys():
         from difflib import get_close_matches  # for a mistake only
 
@@ -284,14 +285,14 @@ def _by_kind(given: Iterable[Policy], policies: Mapping[str, Any]) -> dict[type[
 
 
 def _instead(value: object, kind: type[Policy]) -> str:
-    """Return the words for what a guard takes instead of *value*, which is no *kind*, and how one is made of it."""
+    """Return the words for the accepted values in place of *value*, which is no *kind*, perhaps with a suggestion."""
     first = next(iter(kind.__match_args__), "")
     fits = first and parameters(kind)[first].kind.accepts(value)
     return f"{kind.__name__}(...) or None" + (f"; perhaps {kind.__name__}({shown(value)}) is meant" if fits else "")
 
 
 def _by_name(name: str, module: str) -> Guard:
-    """Find the guard *name* in the process in which it is unpickled; *module* makes it there."""
+    """Return the guard *name* in the process that unpickles it; *module* creates it there."""
     if name not in _named and module:
         import_module(module)
     return _found(name)
@@ -317,7 +318,7 @@ def _check_name(where: str, name: object, allowed: str) -> None:
 
 
 def apply_guard(name: str) -> Callable[[F], F]:
-    """Guard a function by the ``Guard`` called *name*, which may be made later; looked up at each call.
+    """Guard a function by the ``Guard`` with the name *name*, which may be created later; it is looked up at each call.
 
     Raises:
         FaultToleranceDefinitionException: If *name* is no text.
@@ -341,7 +342,7 @@ def _decorated(
     if binding_by_name(function) == INSTANCE:
         function = bound_when_called(function)  # type: ignore[assignment]
 
-    # Kept here and not by the guard, which may outlive many functions that it decorated.
+    # Stored here and not in the guard, which may outlive many functions that it decorated.
     known: tuple[object, Any] = ("nothing yet", None)
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -357,7 +358,7 @@ def _decorated(
 
 
 def _misfits(function: Any) -> list[Fault]:
-    """Tell why *function* cannot stand below a guard."""
+    """Return the reasons why *function* cannot stand below a guard."""
     if faults := descriptor_faults(function):
         return faults
     if not callable(function) or isinstance(function, type):
@@ -370,7 +371,7 @@ def _misfits(function: Any) -> list[Fault]:
 
 
 def strays() -> Iterator[Fault]:
-    """Give the functions below ``apply_guard`` whose guard does not exist, or no longer."""
+    """Yield the faults of functions below ``apply_guard`` whose guard does not exist, or no longer exists."""
     for function in decorated_functions():
         try:
             if find := finder_of(function):
@@ -381,18 +382,18 @@ def strays() -> Iterator[Fault]:
 
 
 def decorated_functions() -> list[Callable[..., Any]]:
-    """Give the functions that a ``Guard`` decorates."""
+    """Return the functions that a ``Guard`` decorates."""
     return list(_finders)
 
 
 def finder_of(function: object) -> Callable[[], GuardResolver] | None:
-    """Give what finds the guard that decorates *function*, if one does; known by identity, as in ``declaration_of``."""
+    """Return the function that finds the guard of *function*, or ``None``; by identity, as in ``declaration_of``."""
     known = _finders.get(function) if isinstance(function, FunctionType) else None
     return None if known is None else known()
 
 
 def _running_module() -> tuple[str, CodeType] | None:
-    """Find the module at whose top level a guard is made, and its code."""
+    """Return the module whose top level creates a guard, and its code, or ``None``."""
     frame = next(user_frames(), None)
     if frame is None or frame.f_locals is not frame.f_globals:
         return None
@@ -400,5 +401,5 @@ def _running_module() -> tuple[str, CodeType] | None:
 
 
 def _is_run_again(now: tuple[str, CodeType], before: tuple[str, CodeType] | None) -> bool:
-    """Tell whether a module is reloaded, or a cell of a notebook run once more: the same place, but compiled anew."""
+    """Return whether a module is reloaded, or a notebook cell runs again: the same place, but newly compiled code."""
     return before is not None and now[0] == before[0] and now[1] is not before[1]

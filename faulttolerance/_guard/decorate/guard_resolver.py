@@ -1,4 +1,4 @@
-"""How calls go through one ``Guard``: its policies, their state, and a call path for each way to call."""
+"""The paths of calls through one ``Guard``: its policies, their state, and a call path for each way to call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BlockForm(NamedTuple):
     """One way of guarding a block of code."""
 
     retries: bool
-    """Whether it is one of a loop, ``attempts()``; else it is the only one."""
+    """Whether it is a block of a loop, ``attempts()``; otherwise it is the only block."""
     asynchronous: bool
 
 
@@ -51,28 +51,28 @@ class GuardResolver(Resolver):
         self._line = place.line
         self.declared = tuple(declared)
         self.effective: EffectivePolicies | None = None
-        """The policies in force, once the guard was called; another object whenever they change."""
+        """The policies in force, after the first call of the guard; another object whenever they change."""
         self.paths: dict[object, GuardedCall] = {}
-        """The paths of functions that are given at each call, by their caller: one of ``_CALLERS``."""
+        """The paths of functions that are passed to each call, by their caller: one of ``_CALLERS``."""
         super().__init__(None)
         registry.add(self)  # last: from here on, others see it
 
     @property
     def guarded(self) -> Guard | None:
-        """The ``Guard``, as long as somebody has it."""
+        """The ``Guard``, as long as it lives."""
         return self._guard()
 
     def effective_policies(
         self, cls: type | None = None, basis: Configuration | None = None
     ) -> tuple[EffectivePolicies, list[Fault]]:
-        """Find what holds under the configuration *basis*, and what is wrong with it."""
+        """Return the policies in force under the configuration *basis*, and their faults."""
         effective, faults = self._resolved(basis or settings.basis)
         return effective, faults or self._faults(effective)
 
     def in_force(self, cls: type | None = None, basis: Configuration | None = None) -> EffectivePolicies:
-        """Return what holds under the configuration *basis*, whether or not something is wrong with it."""
+        """Return the policies in force under the configuration *basis*, without a check for faults."""
         basis, known = basis or settings.basis, self.effective
-        # Both are replaced by one swap, and the configuration was looked at first.
+        # One swap replaces both, and the configuration was read first.
         return known if known is not None and settings.state is basis else self._resolved(basis)[0]
 
     def name_for(self, cls: type | None) -> str:
@@ -101,34 +101,34 @@ class GuardResolver(Resolver):
         return [*dict.fromkeys(found), *mismatches(effective)]
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
-        """Assemble the call paths of the kinds that were called, and what the state is to become."""
+        """Assemble the call paths of the ways that were called, and the draft of the state."""
         draft = Draft(self, cls, effective)
         for caller in list(self.paths):
             draft.calls[caller] = _assembled(caller, draft, _is_awaited(caller))
         return draft
 
     def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
-        """Let calls go as *draft* says, together with the other stores of *swap*."""
+        """Replace the call paths by those of *draft*, together with the other stores of *swap*."""
         paths = dict(self.paths) if draft.effective is self.effective else {}
         paths |= {caller: call for caller, call in draft.calls.items() if caller in (*_CALLERS, *_BLOCKS)}
         swap.attribute(self, "paths", paths)
         swap.attribute(self, "effective", draft.effective)
 
     def drop(self, cls: type | None, swap: Swap) -> None:
-        """Let the next call find out anew what holds; what is remembered stays."""
+        """Drop the call paths, so that the next call resolves the policies again; the state stays."""
         swap.attribute(self, "effective", None)
         swap.attribute(self, "paths", {})
 
     def resolved(self) -> list[type | None]:
-        """Give the class that has called, if any has."""
+        """Return the class that has called, if any."""
         return [None] if self.effective is not None else []
 
     def classes(self) -> list[type | None]:
-        """Give the class that may call."""
+        """Return the class that may call."""
         return [None]
 
     def resolve_breaker(self, name: str | None = None) -> None:
-        """Make the breaker known, if there is one; if a name is given, only if that is its name."""
+        """Create the circuit breaker, if there is one, and, if a name is passed, only if it has that name."""
         if self.effective is not None:
             return
         policies = {type(entry.policy): entry.policy for entry in self.declared}
@@ -136,18 +136,18 @@ class GuardResolver(Resolver):
             self.come_into_use()
 
     def come_into_use(self, cls: type | None = None) -> None:
-        """Remember what the guard needs as if it had been called."""
+        """Create the state of the guard as if it had been called."""
         self._resolve(None, asynchronous=False)
 
     def path(self, caller: Any) -> GuardedCall:
-        """Find the call path of functions that are given to *caller*, one of ``_CALLERS``, or of a kind of blocks."""
+        """Return the call path of functions that are passed to *caller*, one of ``_CALLERS``, or of blocks."""
         return self.paths.get(caller) or self.resolve(caller, _is_awaited(caller))[1]
 
     def blocks(self, *, retries: bool) -> Callable[[bool], GuardedCall]:
-        """Give what finds the call path of blocks, given whether they belong to a coroutine.
+        """Return a function that returns the call path of blocks; its argument is whether they belong to a coroutine.
 
         Raises:
-            FaultToleranceDefinitionException: A policy asks for what a block does not have.
+            FaultToleranceDefinitionException: If a policy requires more than a block has.
         """
         effective = self.effective
         if effective is None or not (BlockForm(retries, False) in self.paths or BlockForm(retries, True) in self.paths):
@@ -155,7 +155,7 @@ class GuardResolver(Resolver):
         return lambda asynchronous: self.path(BlockForm(retries, asynchronous))
 
     def resolve(self, function: Any, asynchronous: bool) -> tuple[EffectivePolicies, GuardedCall]:
-        """Find the call path of *function*, and what ``effective`` is as long as it holds."""
+        """Return the call path of *function*, and the value of ``effective`` for which it is valid."""
         draft = self._resolve(function, asynchronous)
         return draft.effective, draft.calls[function]
 
@@ -175,7 +175,7 @@ class GuardResolver(Resolver):
                     return draft
 
     def check(self, function: Any, asynchronous: bool, effective: EffectivePolicies | None = None) -> None:
-        """Refuse *function*, which is to be guarded, where what policies call, by default as declared, misfits it."""
+        """Raise an error if callbacks of the policies, by default the declared policies, misfit *function*."""
         declared = [entry.policy for entry in self.declared]
         policies = declared if effective is None else effective.policies.values()
         if faults := misfits(policies, self.name, function, asynchronous):
@@ -211,7 +211,7 @@ def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
 
 @register(CALLER)
 def call_given(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Call *function*: what a guard guards to which functions are given."""
+    """Call *function*: the guarded function of a guard to which functions are passed."""
     return function(*args, **kwargs)
 
 
@@ -222,7 +222,7 @@ def call_detached(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T
 
 
 _CALLERS = (call_given, call_awaited, call_detached)
-"""The functions guarded in place of those that a guard is given at each call; all but the first are asynchronous."""
+"""The functions that are guarded in place of those passed at each call; all but the first are asynchronous."""
 
 
 _BLOCKS = tuple(BlockForm(retries, asynchronous) for retries in (False, True) for asynchronous in (False, True))
@@ -244,7 +244,7 @@ def _asks_for_a_key(policy: Policy) -> bool:
 def misfits(
     policies: Iterable[Policy], name: str, function: Any = call_awaited, asynchronous: bool = True
 ) -> list[Fault]:
-    """Tell how what *policies* of the guard *name* call misfits *function*, by default whatever the guard is given."""
+    """Return the misfits of *policies* of the guard *name* with *function*, by default any function passed to it."""
     where = f"Guard {name}{'' if asynchronous else '.call'}"
     faults = []
     if isinstance(function, BlockForm):
@@ -256,7 +256,7 @@ def misfits(
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
             place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)
             faults.append(Fault(place, f"is {named!r}", named, "a handler: a guard belongs to no class"))
-        elif function not in _CALLERS or not _asks_for_a_key(policy):  # those ask each function
+        elif function not in _CALLERS or not _asks_for_a_key(policy):  # a key is checked per function
             declaration = _declaration(function)
             if function not in _CALLERS:
                 where = f"{declaration.where} under Guard {name}"
@@ -291,7 +291,7 @@ def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchr
         if isinstance(function, BlockForm):
             called, args = args[0], ()
         declaration = _declaration(called)
-        # A static method has the name of a method, and no instance in front.
+        # A static method has the name of a method, but no instance as first argument.
         if declaration.binding == INSTANCE and not _is_called_on(called, declaration.name, *args[:1]):
             declaration.binding = FUNCTION
         return side_call(policy, declaration, asynchronous, mistakes=mistakes)(args, kwargs, failure, attempts)
@@ -300,7 +300,7 @@ def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchr
 
 
 def _is_called_on(function: Any, name: str, first: object = None) -> bool:
-    """Tell whether *first* is an object, or a class, in whose class body *function* stands, and as no static method."""
+    """Return whether *first* is an object or class whose class body defines *function*, but not as a static method."""
     scope, bases = function.__qualname__.rpartition(".")[0], type(first).__mro__
     for base in (*first.__mro__, *bases) if isinstance(first, type) else bases:
         if (base.__qualname__, base.__module__) == (scope, function.__module__):

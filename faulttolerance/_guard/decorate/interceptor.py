@@ -1,8 +1,8 @@
-"""The application's own interceptors, around and inside the policies (specification, Fault Tolerance Interceptor(s)).
+"""Interceptors of the application, outside and inside the policies (specification, Fault Tolerance Interceptor(s)).
 
-The fault tolerance interceptor stands at one priority, 4010 unless ``mp.fault.tolerance.interceptor.priority`` says
-otherwise. Interceptors of a lower number surround it and see each call once; those of a higher number stand between it
-and the method and see each attempt. Equal numbers: the one written further up goes first.
+The fault tolerance interceptor has one priority, 4010 unless ``mp.fault.tolerance.interceptor.priority`` sets another.
+Interceptors with a lower number wrap it and see each call once. Interceptors with a higher number are between it and
+the method and see each attempt. Of equal numbers, the interceptor that is written further up comes first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .attach import attach, can_be_guarded
 
 F = TypeVar("F")
 
-_DEFAULT_PRIORITY = 2000  # Jakarta's APPLICATION: where an interceptor stands that says nothing
+_DEFAULT_PRIORITY = 2000  # Jakarta's APPLICATION: the place of an interceptor without a priority
 
 
 class Invocation:
@@ -27,8 +27,8 @@ class Invocation:
     Attributes:
         method: The guarded function.
         target: The instance, the class for a class method, ``None`` for a function.
-        args: The positional arguments without *target*; what is assigned here is what goes on.
-        kwargs: The keyword arguments; likewise.
+        args: The positional arguments without *target*; the next step receives the tuple that is assigned here.
+        kwargs: The keyword arguments; they can be assigned, too.
     """
 
     __slots__ = ("_proceed", "args", "kwargs", "method", "target")
@@ -48,13 +48,13 @@ class Invocation:
         self._proceed = proceed
 
     def proceed(self) -> Any:
-        """Go on to the next interceptor, the policies, or the method; of a coroutine function, the awaitable."""
+        """Return the result of the next interceptor, of the policies, or of the method (or its awaitable)."""
         own = () if self.target is None else (self.target,)
         return self._proceed((*own, *self.args), self.kwargs)
 
 
 class Interceptor:
-    """Decorates functions, methods and classes with a function of the application; made by ``around_invoke``."""
+    """Decorates functions, methods and classes with a function of the application; created by ``around_invoke``."""
 
     __slots__ = ("function", "priority")
 
@@ -71,7 +71,7 @@ class Interceptor:
         return attach(target, {}, (self,), repr(self))  # type: ignore[no-any-return]
 
     def around(self, call: GuardedCall, declaration: Declaration) -> GuardedCall:
-        """Put the function around *call*, a call of the guard of *declaration*."""
+        """Return *call*, a call of the guard of *declaration*, wrapped by the function."""
         return lambda args, kwargs: self.function(Invocation(*as_seen(declaration, args), kwargs, call))
 
     def __repr__(self) -> str:
@@ -83,14 +83,14 @@ def around_invoke(function: Callable[[Invocation], Any], *, priority: int = ...)
 @overload
 def around_invoke(*, priority: int = ...) -> Callable[[Callable[[Invocation], Any]], Interceptor]: ...
 def around_invoke(function: Callable[[Invocation], Any] | None = None, *, priority: int = _DEFAULT_PRIORITY) -> Any:
-    """Make a decorator of *function*, which is called around each call of what it decorates.
+    """Return a decorator that calls *function* around each call of the decorated function.
 
-    *function* gets an ``Invocation`` and returns what its ``proceed()`` returns, or something else. For coroutine
-    functions it is ``async def``, or returns the awaitable; around a plain function, ``async def`` is refused.
+    *function* takes an ``Invocation`` and returns the result of its ``proceed()``, or another result. For coroutine
+    functions it is ``async def``, or returns the awaitable; around a plain function, ``async def`` is rejected.
 
     Args:
-        function: What is called around.
-        priority: Where it stands; below 4010 outside the policies, once per call; above inside, once per attempt.
+        function: The function to call around each call.
+        priority: Its place: below 4010 outside the policies, once per call; above inside, once per attempt.
 
     Raises:
         FaultToleranceDefinitionException: If *function* cannot be called, or *priority* is no integer.

@@ -1,4 +1,4 @@
-"""A client whose methods run under a ``Guard`` (rule Y3)."""
+"""Clients whose methods run under a ``Guard`` (rule Y3)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Port(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones take no argument
-    """Passes for *client*, and runs its methods that match *patterns* under *guard*."""
+    """A proxy of *client* that runs the methods that match *patterns* under *guard*."""
 
     def __init__(self, client: Any, guard: Guard, patterns: tuple[str, ...] | None) -> None:
         super().__init__(client)
@@ -69,7 +69,7 @@ class Port(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones take no a
 
 
 class CallablePort(Port):
-    """Passes for a client that is called itself, and runs that under *guard*, too, unless *patterns* name methods."""
+    """A proxy of a callable client that also runs its own calls under *guard*, unless *patterns* name methods."""
 
     def __call__(*args: Any, **kwargs: Any) -> Any:  # any keyword is the client's
         self, *arguments = args
@@ -79,7 +79,7 @@ class CallablePort(Port):
 
 
 class Method(wrapt.CallableObjectProxy):  # type: ignore[type-arg]
-    """Passes for a method of a client, and runs it under *guard*."""
+    """A proxy of a method of a client that runs it under *guard*."""
 
     def __init__(self, method: Callable[..., Any], guard: Guard) -> None:
         super().__init__(method)
@@ -95,7 +95,7 @@ class Method(wrapt.CallableObjectProxy):  # type: ignore[type-arg]
 
 
 def port_of(client: Any, guard: Guard, methods: str | Iterable[str] | None) -> Any:
-    """Make the port of *client*; see ``Guard.port``."""
+    """Return the port of *client*; see ``Guard.port``."""
     patterns = None if methods is None else one_or_several(methods)
     if patterns is not None and (faults := list(_faults(client, guard, patterns))):
         raise FaultToleranceDefinitionException(*faults)
@@ -117,13 +117,13 @@ def _faults(client: Any, guard: Guard, patterns: tuple[Any, ...]) -> Iterator[Fa
 
 
 def _names(client: Any) -> list[str]:
-    """List the methods of *client* that can be guarded; nothing of it is run for that."""
+    """Return the names of the methods of *client* that can be guarded, without running its code."""
     found = ((name, getattr_static(client, name, None)) for name in dir(client))
     return [name for name, value in found if _is_guarded(name, getattr(value, "__func__", value))]
 
 
 def _is_made_up(client: Any, name: str) -> bool:
-    """Tell whether *client* makes a method of this *name* when it is asked for it, as proxies of servers do."""
+    """Return whether *client* creates a method of this *name* on access, as proxies of servers do."""
     missing = object()
     is_unknown = name.isidentifier() and getattr_static(client, name, missing) is missing
     return is_unknown and _is_guarded(name, getattr(client, name, None))

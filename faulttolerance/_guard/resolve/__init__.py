@@ -1,1 +1,1 @@
-"""What holds for a guard, and the function that its calls run through."""
+"""The effective policies of a guard, and the function through which its calls run."""

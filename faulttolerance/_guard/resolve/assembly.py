@@ -1,4 +1,4 @@
-"""From effective policies to the function that a call runs through, for methods and for a ``Guard`` alike."""
+"""The assembly of call paths from effective policies, for methods and for a ``Guard``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .effective import EffectivePolicies, is_first
 
 
 def unguarded_call(function: Callable[..., Any]) -> GuardedCall:
-    """Give the way to *function* where nothing guards it."""
+    """Return the call path to *function* without a guard."""
 
     @register(CALLER)
     def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -41,14 +41,14 @@ def unguarded_call(function: Callable[..., Any]) -> GuardedCall:
 
 
 def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Declaration, cls: type) -> GuardedCall:
-    """Give the way to *function* from below something else of its name in *cls*, as long as that is there.
+    """Return the call path to *function* while another attribute of its name in *cls* hides it.
 
-    It may be a patch that is taken back; then the method is not to stay unguarded. What is there is looked up as
-    quickly as the interpreter does, unless looking it up could run somebody's code.
+    The attribute may be a patch that is removed later; then the method must be guarded again. The attribute is looked
+    up by the interpreter, which is fast, unless the lookup could run code of the application.
     """
     name, guard, is_of_class = declaration.name, ref(declaration.guard), declaration.binding == CLASS
     attributes = [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
-    # What hides it is first; in a property, the guard is no attribute itself.
+    # The hiding attribute comes first; in a property, the guard is no attribute itself.
     is_function = any(isinstance(first, (FunctionType, classmethod, staticmethod)) for first in attributes[:1])
     is_simple = is_function and guard() in map(unbound, attributes)
 
@@ -66,7 +66,7 @@ def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Decla
 
 
 def method_call(declaration: Declaration, effective: EffectivePolicies, draft: StateDraft) -> GuardedCall:
-    """Assemble what a call of a guarded function goes through: interceptors, policies, interceptors, the function."""
+    """Assemble the call path of a guarded function: interceptors, policies, interceptors, the function."""
     function, interceptors = effective.function, effective.interceptors
     priority = effective.switches.interceptor_priority
     if inner := [interceptor for interceptor in interceptors if interceptor.priority >= priority]:
@@ -79,7 +79,7 @@ def method_call(declaration: Declaration, effective: EffectivePolicies, draft: S
 
 
 def _around(call: GuardedCall, interceptors: Sequence[Any], declaration: Declaration) -> GuardedCall:
-    """Put *interceptors* around *call*, the lowest priority outermost."""
+    """Return *call* wrapped by *interceptors*, the lowest priority outermost."""
     for interceptor in sorted(interceptors, key=lambda interceptor: interceptor.priority)[::-1]:
         call = interceptor.around(call, declaration)
     return call
@@ -124,19 +124,19 @@ def guarded_call(
     declaration: Declaration | None,
     advice: str = "",
 ) -> GuardedCall:
-    """Assemble what a call of *function* under its policies goes through, of a method or of a ``Guard``.
+    """Assemble the call path of *function* under its policies, for a method or a ``Guard``.
 
     Args:
-        function: What is guarded.
+        function: The guarded function.
         effective: Its policies.
-        draft: What its state is to become.
-        side_call: Makes the call of what a policy runs beside the function.
-        asynchronous: Whether calls return before they are over.
+        draft: The draft of its state.
+        side_call: Returns the call of a callback that a policy runs beside the function.
+        asynchronous: Whether calls return before they end.
         detached: Whether attempts run detached from the call.
-        on_threads: Whether those do so on threads of the pool.
-        awaits: Whether what an attempt returns is awaited; ``None``: the object decides (rule R7).
-        declaration: What names the tasks and coroutines of calls, if that is to be the function.
-        advice: What goes with the error where a synchronous call gives what is to be awaited; empty: it is no error.
+        on_threads: Whether detached attempts run on threads of the pool.
+        awaits: Whether the result of an attempt is awaited; ``None`` if its class decides (rule R7).
+        declaration: The declaration that names the tasks and coroutines of calls, if the function is to name them.
+        advice: The advice in the error if a synchronous call returns an awaitable; empty if this is no error.
     """
     binding = _binding(effective, draft, declaration, asynchronous=asynchronous, detached=detached)
     fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
@@ -183,7 +183,7 @@ def _links(policy: Fallback) -> tuple[Fallback, ...]:
 
 
 def _called(policy: Fallback) -> str:
-    """Name the fallback, for people."""
+    """Return the name of the fallback, for people."""
     value = policy.value
     if isinstance(value, RecallingHandler):
         return value.name
@@ -191,7 +191,7 @@ def _called(policy: Fallback) -> str:
 
 
 def _entered(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall:
-    """Return *call* with the entrances of all rows in front of it."""
+    """Return *call* behind the entrances of all rows."""
     for row in reversed(ORDER):
         if row.entrance is not None:
             call = row.entrance(call, name, asynchronous)
@@ -201,7 +201,7 @@ def _entered(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall
 def block_call(
     effective: EffectivePolicies, draft: StateDraft, *, side_call: Callable[[Any], Aside], asynchronous: bool
 ) -> GuardedCall:
-    """Assemble the call path of a block of code: it has neither layers nor keys."""
+    """Assemble the call path of a block of code, which has neither layers nor keys."""
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=False)._replace(is_block=True)
     before_retry = effective.policies.get(BeforeRetry)
     hook = side_call(before_retry) if before_retry is not None else None
@@ -218,11 +218,11 @@ def block_call(
 
 
 class _Fixed(NamedTuple):
-    """What all call paths of one guarded function have in common."""
+    """The common part of all call paths of one guarded function."""
 
     parts: Sequence[_Part]
     fallbacks: Sequence[tuple[str, Aside | None]]
-    """The fallbacks, each under its name; ``None``: a layer answers."""
+    """The fallbacks, each under its name; ``None`` if a layer answers."""
     before_retry: Aside | None
     advice: str
 
@@ -237,7 +237,7 @@ class _Target(NamedTuple):
 
 
 def _path(fixed: _Fixed, target: _Target, binding: Binding, end: int | None = None) -> GuardedCall:
-    """Return the call path through the innermost *end* parts, by default all, bound by *binding*."""
+    """Return the call path through the innermost *end* parts, by default through all parts, bound by *binding*."""
     environment = target.environment
     function, call, layers = target.function, None, list[Layer]()
     body = target.body._replace(binding=binding)
@@ -289,7 +289,7 @@ def _policy_of(row: Row, binding: Binding) -> Policy | None:
 
 
 def _asked(fallbacks: Sequence[tuple[str, Aside | None]], layers: Sequence[Any]) -> tuple[tuple[str, Aside], ...]:
-    """Return the fallbacks; one that is no function is answered by the layer among *layers* that recalls results."""
+    """Return the fallbacks; in place of a fallback without a function, a layer among *layers* recalls a result."""
     recalls = (layer.recall() for layer in layers if hasattr(layer, "recall"))
     return tuple((name, next(recalls) if aside is None else aside) for name, aside in fallbacks)
 
@@ -306,7 +306,7 @@ def _binding(
     asynchronous: bool,
     detached: bool,
 ) -> Binding:
-    """Return what the policies of one guarded function are bound to: what its state is to become."""
+    """Return the binding of the policies of one guarded function to the draft of its state."""
     name = effective.line or effective.name
     queue = may_queue(effective.policies, asynchronous)
 
@@ -320,7 +320,7 @@ def _binding(
             return None
         return draft.counters_under(name, schema, queue=False)
 
-    # Made at once: the counters come into force together with the rest.
+    # Created at once: the counters come into force together with the rest.
     tells: dict[type[Policy], Tell] = {}
     for row in ORDER:
         if row.observer is not None and row.schema_of_observed is not None:
@@ -350,7 +350,7 @@ class _Part(NamedTuple):
 
     layer: Row | None
     rows: Sequence[Row]
-    """The rows that remember something, and so are bound to a state."""
+    """The rows with a memory, which are bound to a state."""
     kinds: frozenset[type[Policy]]
     fixed: Mapping[str, Any]
     """The values of ``BoundPolicies`` that the other rows determine."""
@@ -359,10 +359,10 @@ class _Part(NamedTuple):
 
 
 def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
-    """Divide the policies of one guarded function by the layers among them, the innermost first.
+    """Return the policies of one guarded function, divided by the layers among them, the innermost first.
 
-    Nearly every function has no layer, and one part. The outermost part counts the calls, and the innermost one runs
-    attempts apart.
+    Nearly every function has no layer, and one part. The outermost part counts the calls. The innermost part runs
+    detached attempts.
     """
     policies = binding.policies
     divided: list[tuple[Row | None, list[Row]]] = [(None, [])]
@@ -372,7 +372,7 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
                 divided.append((row, []))
             if row.policy is not None:
                 divided[-1][1].append(row)
-    # Where `@asynchronous` was switched off, a result that comes later is meant to.
+    # If `@asynchronous` was switched off, a result that comes later is intended.
     is_meant = is_detached({type(declared.policy) for declared in effective.declared})
     parts: list[_Part] = []
     for at, (layer, rows) in enumerate(divided):
@@ -410,10 +410,10 @@ def _bound(part: _Part, binding: Binding) -> BoundPolicies:
 
 
 def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
-    """Give the code that a call runs through, for people."""
+    """Return the code through which a call runs, for people."""
     policies = effective.policies
     detached = is_detached(policies)
-    # The state of a call that nobody makes: what it would count is nobody's business.
+    # The state of a call that never happens: its counts are discarded.
     draft = StateDraft(State(effective.name), policies, Ledger())
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=detached)
     bound = _bound(_parts(effective, binding)[0], binding)
@@ -429,7 +429,7 @@ def _awaits(declaration: Declaration) -> bool | None:
 
 
 def _named(driver: Any, declaration: Declaration | None) -> Any:
-    """Let a coroutine that was never awaited, and a task, be reported under the function's own name."""
+    """Return *driver* with the function's name, for reports on tasks and on coroutines that were never awaited."""
     if declaration is not None:
         driver.__name__ = declaration.name
         driver.__qualname__ = getattr(declaration.template, "__qualname__", declaration.name)
@@ -437,7 +437,7 @@ def _named(driver: Any, declaration: Declaration | None) -> Any:
 
 
 def _with_arguments_checked(call: GuardedCall, function: Callable[..., Any]) -> GuardedCall:
-    """Let wrong arguments be the only thing that an asynchronous call raises itself (rule R7)."""
+    """Return *call* with a check of the arguments, the only error that an asynchronous call itself raises (rule R7)."""
     import inspect
 
     try:

@@ -1,4 +1,4 @@
-"""Functions that are to return something to await, and may not: they run on a thread, or at least not twice."""
+"""Functions that should return an awaitable, but may not: they run on a thread, or at least not twice."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 _COROUTINE, _AWAITED = 0x80, 0x180
-"""``inspect.CO_COROUTINE``, and together with what ``types.coroutine`` makes of a generator function."""
+"""``inspect.CO_COROUTINE``, and the same with the flag of generator functions from ``types.coroutine``."""
 
 
 class NothingToAwait(BaseException):
-    """Ends a call whose function returned what cannot be awaited.
+    """Ends a call whose function did not return an awaitable.
 
-    No ``Exception``, so that no policy has to do with it (rule R0): the function has run, and to run it again, or
-    something in its place, would do twice what was done. Whoever awaits the call is told by a ``TypeError``.
+    It is no ``Exception``, so that no policy handles it (rule R0): the function has run, and a retry or a fallback
+    would repeat its effects. The caller that awaits the call receives a ``TypeError``.
     """
 
     def __init__(self, function: Callable[..., Any], result: object) -> None:
@@ -29,12 +29,12 @@ class NothingToAwait(BaseException):
 
 
 def is_coroutine_code(function: object) -> bool:
-    """Tell whether *function* is an ``async def`` itself, and not something that passes for one."""
+    """Return whether *function* is an ``async def`` itself, and not an object that passes for one."""
     return type(function) is FunctionType and bool(function.__code__.co_flags & _COROUTINE)
 
 
 def call_awaited(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call *function*; raise ``NothingToAwait`` where it returns nothing to await."""
+    """Return the result of *function*; raise ``NothingToAwait`` if it is no awaitable."""
     result = function(*args, **kwargs)
     if type(result) is CoroutineType or hasattr(result, "__await__"):
         return result
@@ -46,7 +46,7 @@ def call_awaited(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
 
 
 def refusing(name: str, call: Callable[[tuple[Any, ...], Mapping[str, Any]], Any]) -> Callable[..., Any]:
-    """Let the guarded *call* raise a ``TypeError`` where its function returned nothing to await."""
+    """Return the guarded *call* with a ``TypeError`` in place of ``NothingToAwait``."""
 
     async def call_refusing(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         try:
@@ -58,9 +58,9 @@ def refusing(name: str, call: Callable[[tuple[Any, ...], Mapping[str, Any]], Any
 
 
 def is_plain(function: Any) -> bool:
-    """Tell whether *function* is a plain ``def``, or a class, and not known to return something to await.
+    """Return whether *function* is a plain ``def``, or a class, and is not known to return an awaitable.
 
-    A lambda passes on what another function returns, and so does what wraps one: what that is, is not known.
+    A lambda returns the result of another function, and so does a wrapper: its kind is unknown.
     """
     if isinstance(function, type):
         return type(function) is type and not hasattr(function, "__await__")
@@ -77,7 +77,7 @@ _not_awaitable: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
 
 
 def _says_so(function: FunctionType) -> bool:
-    """Tell whether the return annotation of *function* names nothing that can be awaited."""
+    """Return whether the return annotation of *function* names no awaitable."""
     if function not in _not_awaitable:
         from ..._signature.outcome import Outcome, outcome
 

@@ -1,4 +1,4 @@
-"""The callbacks of policies, run beside a call: fallbacks for failed ones, and what runs before a retry (rule R6)."""
+"""The callbacks of policies, run beside a call: fallbacks, and functions before a retry (rule R6)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def context_of(
 
 
 def as_seen(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Callable[..., Any], Any, tuple[Any, ...]]:
-    """Give the method, the object or class it is called on, and the other arguments, as the application sees them."""
+    """Return the method, its object or class, and the other arguments, as the application sees them."""
     method = declaration.guard_ref() or declaration.template
     return (method, None, args) if declaration.binding == FUNCTION or not args else (method, args[0], args[1:])
 
 
 class SideCall(ABC):
-    """Code of the application beside a call: every error of it is seen, of what is to be awaited when it comes."""
+    """Code of the application beside a call: it handles all its errors, including those of an awaitable result."""
 
     __slots__ = ("_asynchronous",)
 
@@ -46,7 +46,7 @@ class SideCall(ABC):
         self._asynchronous = asynchronous
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        """Run it for the call with *args* and *kwargs* that failed."""
+        """Run the code for the failed call with *args* and *kwargs*."""
         try:
             result = self._run(args, kwargs, failure, attempts)
             is_later = self._asynchronous and isinstance(result, Coroutine)
@@ -56,19 +56,19 @@ class SideCall(ABC):
                 return None
             raise
         finally:
-            del failure  # its traceback may hold this frame
+            del failure  # its traceback may refer to this frame
 
     @abstractmethod
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        """Call what the application named."""
+        """Call the function that the application named."""
 
     @abstractmethod
     def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
-        """Whether *error*, which happened because of *failure*, goes no further."""
+        """Return whether *error*, which happened because of *failure*, is suppressed."""
 
 
 class _Awaited(Coroutine[Any, Any, Any]):
-    """A coroutine whose error is seen before it goes on."""
+    """A coroutine whose error is handled before it propagates."""
 
     __slots__ = ("_coroutine", "_ends_here", "_failure")
 
@@ -83,7 +83,7 @@ class _Awaited(Coroutine[Any, Any, Any]):
         self._ends_here = ends_here
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self  # whatever can be sent to may be awaited
+        return self  # an object with ``send`` may be awaited
 
     def __iter__(self) -> _Awaited:
         return self
@@ -118,10 +118,10 @@ def side_call(
     owner: type | None = None,
     mistakes: Mistakes | None = None,
 ) -> Aside:
-    """Make the call of the callback of *policy*, which *owner* declares; by default the class of the function.
+    """Return the call of the callback of *policy*, which *owner* declares; by default the class of the function.
 
-    An error of a fallback comes out, and tells of the failure that it was called for as its context. One of what runs
-    before a retry changes nothing; *mistakes* logs it, by default under the name of the function.
+    An error of a fallback propagates, with the failure that it was called for as its context. An error before a retry
+    changes nothing; *mistakes* logs it, by default under the name of the function.
     """
     owner = owner or declaration.owner
     if isinstance(policy, BeforeRetry):
@@ -146,7 +146,7 @@ class _Fallback(SideCall):
 
 
 def _is_part_of(error: BaseException, failure: BaseException) -> bool:
-    """Tell whether *failure* is *error*, or came of it."""
+    """Return whether *failure* is *error*, or was caused by it."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [failure]
     while waiting:
@@ -172,7 +172,7 @@ class _Handler(_Fallback):
         try:
             return handle(context_of(self._declaration, args, kwargs, failure, attempts))
         finally:
-            del failure  # its traceback may hold this frame
+            del failure  # its traceback may refer to this frame
 
 
 class _Method(_Fallback):
@@ -192,10 +192,10 @@ class _Method(_Fallback):
                 raise failure
             return method(*passed[0], **passed[1])
         finally:
-            del failure, passed  # its traceback may hold this frame
+            del failure, passed  # its traceback may refer to this frame
 
     def accepts(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException) -> bool:
-        """Tell whether the method is called for *failure*, and not only raises it again."""
+        """Return whether the method is called for *failure*, instead of raising *failure* again without a call."""
         return self._find(args)[1].arguments(args, kwargs, failure) is not None
 
     def _find(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], _Adapter]:
@@ -214,7 +214,7 @@ def _refusal(declaration: Declaration, problem: str, got: Any, allowed: str) -> 
 
 
 class _Adapter:
-    """Passes the arguments of guarded calls, and their failures, to one method; made at its first use."""
+    """Passes the arguments of guarded calls, and their failures, to one method; created at its first use."""
 
     __slots__ = ("_accepted", "_classes", "_count", "_error", "_is_bound", "_signature", "function")
 
@@ -233,14 +233,14 @@ class _Adapter:
         heads = [member.head for member in members(self._accepted)]
         self._classes = tuple(head for head in heads if isinstance(head, type) and head is not Any)
         self._signature = guarded.written
-        # So many positional arguments need no defaults, and can be passed on as they are.
+        # This number of positional arguments needs no defaults, and can be passed on unchanged.
         keys = (guarded.parameters or {}).keys() - {"**"}
         self._count = len(keys) + self._is_bound if all(isinstance(key, int) for key in keys) else -1
 
     def arguments(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]] | None:
-        """Give the arguments for a call that failed; ``None`` where the method does not take them, or the failure."""
+        """Return the arguments for a failed call; ``None`` if the method does not accept them, or the failure."""
         if self._error and not isinstance(failure, self._classes) and not accepts(self._accepted, failure):
             return None
         if (kwargs or len(args) != self._count) and self._signature is not None:

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 Listener: TypeAlias = Callable[[str, str, str], object]
 
 EVERY: Final = object()
-"""Stands for every key."""
+"""A placeholder for every key."""
 
 _listeners: dict[object, tuple[str, Listener]] = {}
-"""Whom to tell, with the name of the breaker; each under a key of its own, for the same callback may come twice."""
+"""The callbacks, with the name of the circuit breaker; each under its own key, because one callback may come twice."""
 
 
 def deliver_all() -> None:
-    """Tell the listeners what happened to any breaker."""
+    """Notify the listeners of the transitions of all circuit breakers."""
     for _, breaker in _every_breaker():
         deliver_transitions(breaker)
 
 
 def deliver_transitions(breaker: CircuitBreaker) -> None:
-    """Tell the listeners what happened to *breaker*; called outside every lock, after the breaker was asked."""
+    """Notify the listeners of the transitions of *breaker*; called outside every lock, after its decision."""
     if breaker.transitions:
         breaker.deliver(partial(_tell, breaker))
 
@@ -49,88 +49,89 @@ def _tell(breaker: CircuitBreaker, old: str, new: str, reason: str) -> None:
             try:
                 if wanted == name:
                     listener(name, old, new)
-            except Exception as error:  # noqa: BLE001  # it is the application's, and changes nothing
+            except Exception as error:  # noqa: BLE001  # it belongs to the application, and changes no outcome
                 log(ERROR, "a listener of the circuit breaker %s failed", name, error=error)
 
 
 class CircuitBreakers:
     """The circuit breakers of the application, by name.
 
-    A breaker is known by what ``@circuit_breaker_name`` gave it, by the name of its ``Guard``, and as
-    ``module.Class.method``. Where several have one name, as those of a class that is made more than once, the state
-    is that of the one made last; all are closed and opened.
+    A circuit breaker has the name from ``@circuit_breaker_name``, the name of its ``Guard``, or
+    ``module.Class.method``. If several have one name, as those of a class that is created more than once, the state is
+    that of the latest; all of them are closed and opened.
     """
 
     def names(self) -> list[str]:
-        """Give every name, sorted."""
+        """Return every name, sorted."""
         _resolve_breakers()
         return sorted(_by_name())
 
     def state(self, name: str, key: Hashable = EVERY) -> str:
-        """Give ``closed``, ``open`` or ``half-open``; the last as soon as the delay is over, also when nobody calls.
+        """Return ``closed``, ``open`` or ``half-open``; the last as soon as the delay has passed, even without calls.
 
         Args:
-            name: That of the breaker.
-            key: The key whose breaker it is, where ``@partition_by`` tells calls apart: as the arguments give it, for
-                several names a tuple. A key that nothing is remembered of is ``closed``. By default the breaker of any
-                key counts that is open, or else half-open.
+            name: The name of the circuit breaker.
+            key: The key of the circuit breaker, if ``@partition_by`` divides the calls: as the arguments provide it, a
+                tuple for several names. A key without a state is ``closed``. By default, an open circuit breaker of any
+                key counts, or else a half-open one.
 
         Raises:
-            KeyError: No breaker has this name, or a key is given and calls are not told apart.
+            KeyError: If no circuit breaker has this name, or a key is passed and the calls are not divided by keys.
         """
         now = clock.monotonic()
         states = {breaker.state_name(now) for breaker in _breakers_of(self._states(name)[-1], key)}
         return next((state for state in (OPEN, HALF_OPEN) if state in states), CLOSED)
 
     def snapshot(self, name: str) -> CircuitSnapshot:
-        """Give what the breaker *name* is at this moment: its state, since when, and what its window holds.
+        """Return the current state of the circuit breaker *name*, with its start and the content of its window.
 
-        Where ``@partition_by`` tells calls apart, that of the key whose state counts for ``state``.
+        If ``@partition_by`` divides the calls, it is that of the key whose state counts for ``state``.
 
         Raises:
-            KeyError: No breaker has this name.
+            KeyError: If no circuit breaker has this name.
         """
         now = clock.monotonic()
         found = [breaker.snapshot(now) for breaker in _breakers_of(self._states(name)[-1], EVERY)]
         return next((one for state in (OPEN, HALF_OPEN) for one in found if one.state == state), found[-1])
 
     def reset(self, name: str, key: Hashable = EVERY) -> None:
-        """Close the breaker *name*, or that of one *key*, and forget its results; what was forced is so no longer.
+        """Close the circuit breaker *name*, or that of one *key*, and clear its results; a forced state ends.
 
         Raises:
-            KeyError: No breaker has this name, or a key is given and calls are not told apart.
+            KeyError: If no circuit breaker has this name, or a key is passed and the calls are not divided by keys.
         """
         self._steer(self._breakers(name, key), CircuitBreaker.reset)
 
     def reset_all(self) -> None:
-        """Close every breaker."""
+        """Close every circuit breaker."""
         self._steer([breaker for _, breaker in _every_breaker()], CircuitBreaker.reset)
 
     def force_open(self, name: str) -> None:
-        """Open the breaker *name* until it is reset; ``retry_after`` of its refusals is ``None``.
+        """Open the circuit breaker *name* until it is reset; ``retry_after`` of its refusals is ``None``.
 
         Raises:
-            KeyError: No breaker has this name.
+            KeyError: If no circuit breaker has this name.
         """
         self._steer(self._breakers(name), CircuitBreaker.force_open)
 
     def force_closed(self, name: str) -> None:
-        """Close the breaker *name* until it is reset, whatever its calls come to.
+        """Close the circuit breaker *name* until it is reset, for all outcomes of its calls.
 
         Raises:
-            KeyError: No breaker has this name.
+            KeyError: If no circuit breaker has this name.
         """
         self._steer(self._breakers(name), CircuitBreaker.force_closed)
 
     def on_state_change(self, name: str, callback: Listener) -> Callable[[], object]:
-        """Call ``callback(name, old, new)`` at each change of state; the breaker may come into being later.
+        """Call ``callback(name, old, new)`` at each change of state; the circuit breaker may be created later.
 
-        ``validate()`` and ``check`` tell of a name that no breaker has by then.
+        ``validate()`` and ``check`` report a name that no circuit breaker has by then.
 
-        The callback runs on the thread whose call made the change, outside every lock. One that raises is logged.
+        The callback runs on the thread whose call made the change, outside every lock. If it raises, the error is
+        logged.
 
         Returns:
-            What undoes it: the callback is not called any more.
+            A function that removes the callback.
 
         Raises:
             FaultToleranceDefinitionException: If *callback* cannot be called, or is a coroutine function.
@@ -152,9 +153,9 @@ class CircuitBreakers:
         return [breaker for state in self._states(name) for breaker in _breakers_of(state, key)]
 
     def _states(self, name: str) -> list[State]:
-        _resolve_breakers(name)  # also where another has the name: a module may have been loaded again
+        _resolve_breakers(name)  # also if another guard has the name: a module may have been reloaded
         if name not in _by_name():
-            _resolve_breakers()  # that name may be configured
+            _resolve_breakers()  # the name may come from configuration
         states = _by_name()
         if name not in states:
             raise nothing_named("circuit breaker", name, states)
@@ -165,13 +166,13 @@ circuit_breakers = CircuitBreakers()
 
 
 def _every_breaker() -> Iterator[tuple[State, CircuitBreaker]]:
-    """Give every breaker of a method that was called, with the state that it belongs to."""
+    """Yield every circuit breaker of a called method, with its state."""
     for state in every_state():
         yield from ((state, breaker) for breaker in state.every_breaker())
 
 
 def _by_name() -> dict[str, list[State]]:
-    """Sort what has breakers by all their names, what was made last behind the others."""
+    """Return the states with circuit breakers by all their names, the latest behind the others."""
     states: dict[str, list[State]] = {}
     for state in every_state():
         for name in state.breaker_names:
@@ -180,7 +181,7 @@ def _by_name() -> dict[str, list[State]]:
 
 
 def _breakers_of(state: State, key: Hashable) -> list[CircuitBreaker]:
-    """Give the breakers of *state*, or the one for a *key*; none where nothing is remembered of that."""
+    """Return the circuit breakers of *state*, or that for a *key*; none if the key has no state."""
     partitions = state.partitions
     if key is EVERY:
         return state.every_breaker()
@@ -189,22 +190,22 @@ def _breakers_of(state: State, key: Hashable) -> list[CircuitBreaker]:
     partitions.look_again()
     if (partition := partitions.find(key)) is not None:
         breaker = partition.strategies.get(policies.CircuitBreaker)
-    else:  # it shares one with all others that found no place
+    else:  # it shares a circuit breaker with all other keys that found no place
         breaker = state.circuit_breaker if len(partitions) >= partitions.limit else None
     return [breaker] if breaker is not None else []
 
 
 def _resolve_breakers(name: str | None = None) -> None:
-    """Let breakers be known whose methods were not called yet; if a name is given, those that have it."""
+    """Create the circuit breakers whose methods have not been called yet; if a name is passed, those with the name."""
     for resolver in list(resolvers()):
         resolver.resolve_breaker(name)
 
 
 def awaited_names() -> list[str]:
-    """Give the names of breakers that are listened to, whether or not there are any."""
+    """Return the names of circuit breakers with listeners, whether or not the circuit breakers exist."""
     return list(dict.fromkeys(name for name, _ in list(_listeners.values())))
 
 
 def forget_listeners() -> None:
-    """Forget whom to tell."""
+    """Remove all listeners."""
     _listeners.clear()

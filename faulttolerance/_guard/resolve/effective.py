@@ -1,6 +1,6 @@
-"""The policies in force for one guard and one concrete class: what is declared and configured."""
+"""The policies in force for one guard and one concrete class: the declared policies, after configuration."""
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+# Without annotations from __future__: those of a named tuple would be compiled at every import.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -24,48 +24,48 @@ if TYPE_CHECKING:
 
 
 class Companion(Protocol):
-    """Stands around attempts and calls, and is no policy: an override of the configuration that changes no value."""
+    """A wrapper of attempts and calls that is no policy: an override of the configuration that changes no value."""
 
     is_innermost: bool
     """Whether it is a part of the body to the others."""
 
     def accompanies(self, subject: object) -> bool:
-        """Tell whether calls of *subject* are meant, a guard and the class that uses it."""
+        """Return whether it wraps calls of *subject*, a guard and the class that uses it."""
         ...
 
     def around_attempt(
         self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
     ) -> Callable[..., Any]:
-        """Stand around the *function* that the guard *name* calls for each attempt.
+        """Return the *function* that the guard *name* calls for each attempt, wrapped by this companion.
 
-        Without an *environment* that blocks its thread.
+        Without an *environment* the function blocks its thread.
         """
         ...
 
     def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
-        """Stand around each whole call of the guard *name*; its first *own* arguments are not those of the caller."""
+        """Return the whole *call* of the guard *name*, wrapped; its first *own* arguments are not from the caller."""
         ...
 
 
 def companions_of(basis: Configuration, subject: object) -> list[Companion]:
-    """Give the companions among the overrides of *basis* that are for *subject*, the innermost first."""
+    """Return the companions among the overrides of *basis* that apply to *subject*, the innermost first."""
     found: list[Any] = [override for override in basis.overrides if hasattr(override, "accompanies")]
     return sorted((one for one in found if one.accompanies(subject)), key=lambda one: not one.is_innermost)
 
 
 class EffectivePolicies(NamedTuple):
-    """The policies in force for one guard and one concrete class; found anew for whoever asks.
+    """The policies in force for one guard and one concrete class, resolved again at each request.
 
     Args:
-        name: The method as metrics and messages name it: ``module.Class.method`` with the concrete class.
-        function: What runs; where nothing guards it, that is all.
-        declared: What the annotations say; empty where the method runs unguarded.
-        values: The same with configuration applied, in the same order.
-        interceptors: Those that stand around the method, the outermost first.
+        name: The name of the method in metrics and messages: ``module.Class.method`` with the concrete class.
+        function: The function that runs, alone if nothing guards it.
+        declared: The declared policies; empty if the method runs unguarded.
+        values: The same policies after configuration, in the same order.
+        interceptors: The interceptors around the method, the outermost first.
         declared_by: The class that declares each policy; empty for a function.
-        switches: Those for the whole application.
-        line: What metrics name it, if that is something else: the line that several guards have in common.
-        companions: Those of tests that stand around its calls, the innermost first.
+        switches: The switches of the whole application.
+        line: The name in metrics if it differs: the line that several guards share.
+        companions: The companions of tests around its calls, the innermost first.
     """
 
     name: str
@@ -80,19 +80,19 @@ class EffectivePolicies(NamedTuple):
 
     @property
     def policies(self) -> dict[type[Policy], Policy]:
-        """The policies that are in force, outermost first."""
+        """The policies in force, outermost first."""
         return {type(value.policy): value.policy for value in self.values if value.enabled}
 
     @property
     def observed(self) -> frozenset[type[Policy]]:
-        """Those of them that are only observed."""
+        """The policies in force that are only observed."""
         return frozenset(type(value.policy) for value in self.values if value.enabled and value.observed)
 
 
 def effective_policies(
     declaration: Declaration, cls: type | None, basis: Configuration, *, is_checked: bool = True
 ) -> tuple[EffectivePolicies, list[Fault]]:
-    """Return what holds for a guarded function, where *cls* uses it, and, if *is_checked*, what is wrong with it."""
+    """Return the policies in force for a guarded function used by *cls*, and, if *is_checked*, their faults."""
     name = name_for(declaration, cls)
     if cls is None:
         function, interceptors = declaration.template, declaration.interceptors
@@ -102,7 +102,7 @@ def effective_policies(
     else:
         function, policies, owner = _followed(declaration, cls)
         declared, declared_by, interceptors = [], {}, ()
-        # Rule L3: reached through super(), or by the name of a base class, a method runs unguarded.
+        # Rule L3: a method that is called through super(), or by the name of a base class, runs unguarded.
         if is_first(declaration, cls):
             covered, covering_interceptors = covering(cls, declaration.name, function, owner)
             declared = list(_declared(declaration.name, cls, owner, policies, covered))
@@ -125,27 +125,27 @@ def effective_policies(
 
 
 def name_for(declaration: Declaration, cls: type | None) -> str:
-    """Return how metrics and messages name a guarded function, where *cls* uses it."""
+    """Return the name of a guarded function in metrics and messages, if *cls* uses it."""
     return declaration.where if cls is None else f"{class_name(cls)}.{declaration.name}"
 
 
 def every_effective(name: str | None = None) -> "Iterator[tuple[AnyResolver, type | None, EffectivePolicies]]":
-    """Return what holds for every guard, or those with a *name*, with the class that has it.
+    """Yield the policies in force for every guard, or for guards with a *name*, with the class that has it.
 
-    One that cannot be asked is left out.
+    A guard whose policies cannot be determined is left out.
     """
     for resolver in list(registry.resolvers()):
         try:
             classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
             found = [(resolver, cls, resolver.in_force(cls)) for cls in classes]
-        except Exception as error:  # noqa: BLE001  # others are to be found
+        except Exception as error:  # noqa: BLE001  # the others must still be found
             tell_of_trouble(registry.name_of(resolver), "it is left out, for finding what holds for it failed", error)
         else:
             yield from found
 
 
 def is_first(declaration: Declaration, cls: type) -> bool:
-    """Tell whether nothing of the same name hides the guard from objects of *cls* (rule L3)."""
+    """Return whether no attribute of the same name hides the guard from objects of *cls* (rule L3)."""
     guard = declaration.guard
 
     def has_guard(attribute: object) -> bool:
@@ -164,7 +164,7 @@ def _declared(
     policies: Mapping[type[Policy], Policy],
     covered: Mapping[type[Policy], tuple[Policy, type]],
 ) -> Iterator[Declared]:
-    """Give the policies written on the method *name*, and those of classes that cover it, with where keys find them."""
+    """Yield the policies on the method *name*, and those of classes that cover it, with the places for keys."""
     where = class_name(owner)
     owners = (where,) if cls is owner else tuple(dict.fromkeys((class_name(cls), where)))
     for policy in policies.values():
@@ -175,7 +175,7 @@ def _declared(
 
 
 def _followed(declaration: Declaration, cls: type) -> tuple[Callable[..., Any], Mapping[type[Policy], Policy], type]:
-    """Find what runs for *cls*, the method-level policies on it, and the class that declares it."""
+    """Return the function that runs for *cls*, its method-level policies, and the class that defines it."""
     if declaration.function is not None:
         return declaration.function, declaration.policies, declaration.owner or cls
     definition = first_definition(cls, declaration.name, after=declaration.guard)
@@ -189,7 +189,7 @@ def _followed(declaration: Declaration, cls: type) -> tuple[Callable[..., Any], 
 
 
 def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | None) -> list[Fault]:
-    """Tell what can be checked only once everything is known."""
+    """Return the faults that can be checked only when everything is known."""
     faults = companion_faults(effective.declared, effective.name, cls)
     asynchronous = declaration.is_asynchronous(effective.policies)
     for value in effective.values:
@@ -201,7 +201,7 @@ def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | 
 
 
 def mismatches(effective: EffectivePolicies) -> list[Fault]:
-    """Tell which of the values in force go against one another, and where the first of them was configured."""
+    """Return the faults of contradictory values in force, with the source of the first configured value."""
     faults = latency_faults(effective.policies, effective.name)
     configured = {type(value.policy): value.configured for value in effective.values}
     source = configured.get(Bulkhead, {}).get("latency") or configured.get(Timeout, {}).get("value")

@@ -1,4 +1,4 @@
-"""One short text for all that holds: two processes that show the same one are configured alike (rule Y4)."""
+"""The fingerprint of the configuration: two processes that show the same text are configured alike (rule Y4)."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from ..declare.registry import AnyResolver
 
 _Digest: TypeAlias = tuple[ref[type], tuple[ClassLevel, ...], str]
-"""That of one guard for one class: the class, the declarations on it and its bases, and the digest; empty for none."""
+"""The digest of one guard for one class: the class, the declarations on it and its bases, and the digest or ``""``."""
 
 
 def fingerprint() -> str:
     """Return 16 hexadecimal digits that are the same in every process with the same code and configuration.
 
-    They are the first of SHA-256 over every effective value and switch of every guard that exists, by its name, in an
-    order that does not depend on that of declarations; equal durations and sets are equal however they are written.
-    Guards that one line makes count as one.
+    They are the first digits of SHA-256 over every effective value and switch of every existing guard, by its name. The
+    order does not depend on that of the declarations. Equal durations and sets are equal in any notation. Guards of one
+    line count as one.
     """
     basis = settings.basis
 
     def renewed(resolver: AnyResolver, memo: Any) -> tuple[object, dict[int, _Digest]]:
-        """Return the digests of one guard: those of *memo* where nothing has changed since."""
+        """Return the digests of one guard: those of *memo* if nothing has changed since."""
         known: dict[int, _Digest] = memo[1] if memo is not None and memo[0] is basis else {}
         try:
             found = {id(cls): _digest_for(resolver, cls, known.get(id(cls))) for cls in resolver.classes()}
-        except Exception as error:  # noqa: BLE001  # others are to be found
+        except Exception as error:  # noqa: BLE001  # the others must still be found
             tell_of_trouble(name_of(resolver), "it is left out, for finding what holds for it failed", error)
             return None, {}
         if memo is not None and found == known:
@@ -62,11 +62,11 @@ def fingerprint_of(effective: EffectivePolicies) -> str:
 
 
 _is_shown = False
-"""Whether the gauge was read: its next reading is not to find out what holds for every guard."""
+"""Whether the gauge was read: its next reading should not resolve the policies of every guard."""
 
 
 def read_fingerprint() -> Iterator[tuple[tuple[str, ...], float]]:
-    """Return what the gauge ``ft.config.info`` shows."""
+    """Yield the sample of the gauge ``ft.config.info``."""
     global _is_shown
     if _switches().metrics_enabled:
         _is_shown = True
@@ -74,8 +74,8 @@ def read_fingerprint() -> Iterator[tuple[tuple[str, ...], float]]:
 
 
 def follow_configuration() -> None:
-    """Remember what holds for every guard, once the configuration has changed: who reloads pays, and not who reads."""
-    if _is_shown and settings.state.switches is not None:  # else it would read them, and they hold from then on
+    """Compute the fingerprint after a change of the configuration, so that the reload pays for it, and no reader."""
+    if _is_shown and settings.state.switches is not None:  # else it would read them, and fix them
         fingerprint()
 
 
@@ -86,7 +86,7 @@ def _switches() -> Switches:
 def _digest(guards: Iterable[str]) -> str:
     from hashlib import sha256
 
-    # A set: which of the guards of one line were made already depends on what was called.
+    # A set: the guards of one line that exist already depend on earlier calls.
     told = {"guards": sorted(set(guards)), "switches": _switches()._asdict()}
     return sha256(_json(told).encode()).hexdigest()[:16]
 
@@ -124,6 +124,6 @@ def _plain(value: Any) -> Any:
         return [_plain(member) for member in value]
     if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, Enum)):
         return value
-    # What has no name of its own shows an address, which the next process does not have.
+    # An object without a name shows an address, which the next process does not have.
     is_named = isinstance(value, (Enum, CausedBy)) or hasattr(value, "__qualname__")
     return formatted(value if is_named else type(value))

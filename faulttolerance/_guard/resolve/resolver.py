@@ -1,4 +1,4 @@
-"""The call paths of one guarded function, found once for each class; what is remembered, and how it is replaced."""
+"""The call paths of one guarded function, found once for each class; its state, and the replacement of both."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ledger.of_process.append((CONFIGURATION, read_fingerprint))
 
 
 watchers: dict[object, Callable[[tuple[AnyResolver, type | None], State], object]] = {}
-"""Who is told of what a guard remembers for a class, each time that such comes into use, before it is called."""
+"""The functions to call with a state of a guard for a class whenever it comes into use, before its first call."""
 
 
 class Use(ref[type]):
-    """Refers to a class that uses a guard, and has what the guard remembers for it.
+    """Refers to a class that uses a guard, and holds the state of the guard for it.
 
-    What belongs to no class is used by that of ``None``. Neither the class nor the resolver is kept.
+    A guard without a class is used by the class of ``None``. Neither the class nor the resolver is kept alive.
     """
 
     __slots__ = ("declaration", "key", "state")
@@ -47,13 +47,13 @@ class Use(ref[type]):
 
     def __init__(self, user: type | None, declaration: Declaration | None) -> None:
         self.key = None if declaration is None or _is_home(user, declaration) else id(user)
-        """The key of its path among ``MethodResolver.calls``; ``None`` where it has none there, as nearly always."""
+        """The key of its path among ``MethodResolver.calls``; ``None`` if it has none there, as nearly always."""
         self.declaration = declaration
         self.state: State | None = None
 
 
 def _departed(use: ref[type]) -> None:
-    """Let go of a class that no longer exists; its counts stay in the ledger, under its name."""
+    """Remove a class that no longer exists; its counts stay in the ledger, under its name."""
     assert isinstance(use, Use)
     assert use.declaration is not None
     resolver = use.declaration.resolver
@@ -67,14 +67,14 @@ def _departed(use: ref[type]) -> None:
 
 
 def _is_home(user: type | None, declaration: Declaration) -> bool:
-    """Whether *user* is the class that defines the method, or stands for a function."""
+    """Return whether *user* is the class that defines the method, or stands for a function."""
     return user is declaration.owner or declaration.binding == FUNCTION
 
 
 class Resolver:
     """Finds the call paths of one guard, and keeps them until the configuration changes.
 
-    What led to a path is not kept: who wants to know finds it again.
+    The policies behind a path are not kept: they are resolved again on request.
     """
 
     __slots__ = ("declaration", "uses")
@@ -83,25 +83,25 @@ class Resolver:
         settings.require_packages()
         self.declaration: Any = declaration
         self.uses: tuple[Use, ...] = ()
-        """The classes that have called, and what is remembered for them."""
+        """The classes that have called, with their states."""
 
     def use_of(self, cls: type | None) -> Use | None:
-        """Give what there is of *cls*, if it has called."""
+        """Return the use by *cls*, if it has called."""
         user = NoneType if cls is None else cls
         return next((use for use in self.uses if use() is user), None)
 
     def state(self, cls: type | None) -> State | None:
-        """Give what is remembered for *cls*, if it has called."""
+        """Return the state for *cls*, if it has called."""
         use = self.use_of(cls)
         return use.state if use is not None else None
 
     def states(self) -> list[State]:
-        """Give what is remembered, class by class."""
+        """Return the states of all classes."""
         return [use.state for use in self.uses if use.state is not None]
 
 
 class Draft:
-    """The draft of a guard for one class: nothing of it is there before ``put``."""
+    """The draft of a guard for one class: it has no effect before ``put``."""
 
     __slots__ = ("_cls", "_resolver", "_use", "calls", "effective", "state")
 
@@ -110,20 +110,20 @@ class Draft:
         self._cls = cls
         self._use = resolver.use_of(cls) or Use(cls, resolver.declaration)
         self.effective = effective
-        detached = resolver.declaration is None or is_detached(effective.policies)  # a ``Guard`` knows at a call only
+        detached = resolver.declaration is None or is_detached(effective.policies)  # a ``Guard`` knows it at a call
         self.state = StateDraft(self._use.state or State(effective.name), effective.policies, detached=detached)
         self.calls: dict[object, GuardedCall] = {}
-        """The call paths, as the resolver keeps them."""
+        """The call paths, as the resolver holds them."""
 
     @property
     def is_current(self) -> bool:
-        """Whether all that the draft was made from is still there."""
+        """Whether the sources of the draft have not changed."""
         use, state = self._resolver.use_of(self._cls), self.state
-        is_known = use is None or use is self._use  # not ``==``, by which all references to a class are one
+        is_known = use is None or use is self._use  # not ``==``, for which all references to a class are equal
         return is_known and self._use.state in (None, state.state) and state.is_current
 
     def put(self, swap: Swap) -> None:
-        """Let the guard become this, together with the other stores of *swap*."""
+        """Replace the guard by this draft, together with the other stores of *swap*."""
         resolver, use = self._resolver, self._use
         if self.effective.policies or use.state is not None:
             self.state.put(swap)
@@ -133,14 +133,14 @@ class Draft:
         resolver.put(self._cls, self, swap)
 
     def put_in_force(self, basis: Configuration) -> bool:
-        """Put this draft in force alone; false if anything has changed since the configuration *basis* was read."""
+        """Put only this draft in force; return false if anything has changed since *basis* was read."""
         while True:
             seen = settings.version.current
             if settings.state is not basis or not self.is_current:
                 return False
             if clashes := clashes_of([self.effective], self.state.state):
                 if settings.state is not basis:
-                    return False  # the others may follow what was configured meanwhile already
+                    return False  # the others may already follow a configuration of meanwhile
                 raise FaultToleranceDefinitionException(*clashes)
             swap = Swap()
             self.put(swap)
@@ -167,16 +167,16 @@ class MethodResolver(Resolver):
 
     def __init__(self, declaration: Declaration) -> None:
         self.home: type | None = _Nobody
-        """The class that defines the method, once it has a call path; ``None`` for a function."""
+        """The class that defines the method, when it has a call path; ``None`` for a function."""
         if declaration.binding == FUNCTION:
             self.call: GuardedCall = _first_call(declaration)
             """The call path of ``home``."""
         self.calls = _NO_CALLS
-        """Those of other concrete classes by their id; the entry goes when the class does."""
+        """The call paths of other concrete classes by their id; an entry goes with its class."""
         super().__init__(declaration)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Begin anew where a guard is pickled by value: what was found and counted here stays here."""
+        """Return a new resolver for a guard that is pickled by value: call paths and counts stay here."""
         return MethodResolver, (self.declaration,)
 
     @property
@@ -184,16 +184,16 @@ class MethodResolver(Resolver):
         """The guard, which the application calls."""
         return self.declaration.guard  # type: ignore[no-any-return]
 
-    # Calls that come for the first time
+    # First calls
 
     def for_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> GuardedCall:
-        """Find the call path for these arguments of a method, whose first one is its object or class."""
+        """Return the call path for the arguments of a method, whose first argument is its object or class."""
         if not args:
             return unguarded_call(self.declaration.template)  # reports that self is missing
         return self.for_class(args[0] if self.declaration.binding == CLASS else type(args[0]))
 
     def for_class(self, cls: type | None) -> GuardedCall:
-        """Find the call path for the concrete class *cls*."""
+        """Return the call path for the concrete class *cls*."""
         with registry.resolving:
             while (call := self._path_of(cls)) is None:
                 basis = settings.basis
@@ -204,11 +204,11 @@ class MethodResolver(Resolver):
             return call
 
     def come_into_use(self, cls: type | None) -> None:
-        """Remember what *cls* needs as if it had called."""
+        """Create the state for *cls* as if it had called."""
         self.for_class(cls)
 
     def anew(self, cls: type) -> GuardedCall:
-        """Find the call path for *cls* once more, where the one that there is does not hold any more."""
+        """Return a new call path for *cls* in place of one that is not valid any more."""
         while True:
             seen, stale = settings.version.current, self._path_of(cls)
             swap = Swap()
@@ -221,19 +221,19 @@ class MethodResolver(Resolver):
     def effective_policies(
         self, cls: type | None, basis: Configuration | None = None
     ) -> tuple[EffectivePolicies, list[Fault]]:
-        """Find what holds for *cls* under the configuration *basis*, and what is wrong with it."""
+        """Return the policies in force for *cls* under the configuration *basis*, and their faults."""
         return effective_policies(self.declaration, cls, basis or settings.basis)
 
     def in_force(self, cls: type | None, basis: Configuration | None = None) -> EffectivePolicies:
-        """Return what holds for *cls* under the configuration *basis*, whether or not something is wrong with it."""
+        """Return the policies in force for *cls* under the configuration *basis*, without a check for faults."""
         return effective_policies(self.declaration, cls, basis or settings.basis, is_checked=False)[0]
 
     def name_for(self, cls: type | None) -> str:
-        """Return the name of the guard where *cls* uses it; found without its policies."""
+        """Return the name of the guard if *cls* uses it, without resolving its policies."""
         return name_for(self.declaration, cls)
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
-        """Assemble the call path of *effective*, and what the state for *cls* is to become."""
+        """Assemble the call path of *effective*, and the draft of the state for *cls*."""
         draft, declaration = Draft(self, cls, effective), self.declaration
         if cls is not None and declaration.binding != FUNCTION and not is_first(declaration, cls):
             draft.calls[cls] = unguarded_call_while_hidden(effective.function, declaration, cls)
@@ -242,17 +242,17 @@ class MethodResolver(Resolver):
         return draft
 
     def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
-        """Let calls for *cls* go as *draft* says, together with the other stores of *swap*."""
+        """Replace the call path for *cls* by that of *draft*, together with the other stores of *swap*."""
         if _is_home(cls, self.declaration):
             swap.attribute(self, "call", draft.calls[cls])
             swap.attribute(self, "home", cls)
         else:
             if self.calls is _NO_CALLS:
-                self.calls = {}  # whoever does so at the same time finds no path, and then this one
+                self.calls = {}  # a thread that does so at the same time finds no path, and then this path
             swap.item(self.calls, id(cls), draft.calls[cls])
 
     def drop(self, cls: type | None, swap: Swap) -> None:
-        """Let the next call for *cls* find out anew what holds; what is remembered stays."""
+        """Drop the call path for *cls*, so that its next call resolves the policies again; the state stays."""
         if not _is_home(cls, self.declaration):
             swap.removal(self.calls, id(cls))
             return
@@ -261,30 +261,30 @@ class MethodResolver(Resolver):
             swap.attribute(self, "call", _first_call(self.declaration))
 
     def resolved(self) -> list[type | None]:
-        """Give the classes for which there is a call path, ``None`` for that of a function."""
+        """Return the classes with a call path, ``None`` for that of a function."""
         users = [(use(), use) for use in self.uses]
         living = [None if user is NoneType else user for user, _ in users if user is not None]
         return [user for user in living if self._path_of(user) is not None]
 
     def resolve_breaker(self, name: str | None = None) -> None:
-        """Make the breaker of the declaring class known, if there is one and its method was not called yet.
+        """Create the circuit breaker of the declaring class, if there is one and its method was not called yet.
 
-        If a name is given, only if that is one of its names.
+        If a name is passed, only a circuit breaker with that name is created.
         """
         declaration = self.declaration
         owner = declaration.owner
         if self._path_of(owner) is not None or (owner is None and declaration.binding != FUNCTION):
-            return  # put into a class late, it is known by the class that uses it
+            return  # added to a class later, it is known by the class that uses it
         covered = {kind: policy for kind, (policy, _) in covering_at_home(declaration).items()}
         policies = {**covered, **declaration.policies}
         if CircuitBreaker in policies and name in (None, declaration.where, alias_in(policies)):
             self.for_class(owner)
 
     def classes(self) -> Iterator[type | None]:
-        """Give the classes that have the method, each with policies and a state of its own."""
+        """Yield the classes that have the method, each with its own policies and state."""
         owner = self.declaration.owner
         if owner is None and self.declaration.binding != FUNCTION:
-            yield from self.resolved() or [None]  # put into a class late, it is known by the classes that use it
+            yield from self.resolved() or [None]  # added to a class later, it is known by the classes that use it
         else:
             yield from dict.fromkeys([owner, *_subclasses(owner), *self.resolved()])
 
@@ -297,11 +297,11 @@ class _Nobody:
 
 
 def _first_call(declaration: Declaration) -> GuardedCall:
-    # The resolver keeps this function: a strong reference would be a cycle.
+    # The resolver holds this function: a strong reference would be a cycle.
     def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         resolver = declaration.resolver
         if resolver is None:
-            # Weak references are cleared before finalizers run: one of these calls a guard that goes with it.
+            # Weak references are cleared before finalizers run: a finalizer calls a guard that ends with it.
             return declaration.template(*args, **kwargs)
         return resolver.for_class(resolver.declaration.owner)(args, kwargs)
 
@@ -309,7 +309,7 @@ def _first_call(declaration: Declaration) -> GuardedCall:
 
 
 def _subclasses(cls: Any) -> Iterator[type]:
-    """Give the living classes that inherit from *cls*: each has a state of its own."""
+    """Yield the living classes that inherit from *cls*: each has its own state."""
     if cls is not None:
         for subclass in type.__subclasses__(cls):
             yield subclass

@@ -1,11 +1,14 @@
-"""Changing what holds for every guard at once: prepare, then commit by one swap (rule C3).
+"""The change of the policies in force for every guard at once: prepare, then commit by one swap (rule C3).
 
-Everything is read, imported, checked and built first, with no lock held: sources, values that name modules, and
-predicates are code of the application, which may call guarded functions on this thread or wait for others that do.
-Then one swap puts it in force. It fails if another configuration was put in force meanwhile, by another thread, or by
-a signal handler on this one; then everything is prepared anew. So what is older never replaces what is newer, and a
-change that does not come through leaves all as it was. A first call meanwhile fails nothing: its guard joins the others
-(``registry.py``), and is prepared as well, or finds at its next call what holds.
+Everything is read, imported, checked and built first, without a lock: sources, values that name modules, and predicates
+are code of the application. This code may call guarded functions on this thread or wait for other threads that do.
+
+Then one swap puts everything in force. It fails if another configuration was put in force meanwhile, by another thread,
+or by a signal handler on this thread; then everything is prepared again. So an older configuration never replaces a
+newer one, and a change that fails leaves everything as it was.
+
+A first call meanwhile does not make the change fail: its guard joins the others (``registry.py``). It is prepared as
+well, or its next call finds the policies in force.
 """
 
 from __future__ import annotations
@@ -39,16 +42,16 @@ def reconfigure(
     put: Callable[[Swap], object] | None = None,
     renews_switches: bool = False,
 ) -> list[Change]:
-    """Let what *read* gives be in force for every guard, or change nothing.
+    """Put the configuration from *read* in force for every guard, or change nothing.
 
     Args:
-        read: Reads the configuration; called again if another one was put in force meanwhile.
-        faults: What is wrong already.
-        put: Adds further stores that are to take place together with these.
-        renews_switches: Whether the global switches, too, are what they are now said to be.
+        read: Reads the configuration; called again if another configuration was put in force meanwhile.
+        faults: The faults found so far.
+        put: Adds further stores that must happen together with these.
+        renews_switches: Whether the global switches are read again, too.
 
     Raises:
-        FaultToleranceDefinitionException: With everything that is wrong.
+        FaultToleranceDefinitionException: With all faults.
     """
     snapshot: Snapshot | None = None
 
@@ -67,14 +70,14 @@ def reconfigure(
 
 
 def replan() -> None:
-    """Let guards that were called before follow what is declared now."""
-    # Another object of the same content: what is being planned elsewhere is planned anew.
+    """Apply the current declarations to guards that were called before."""
+    # Another object with the same content: a change in preparation elsewhere is prepared again.
     _run(lambda before: before._replace())
 
 
 @contextmanager
 def overridden(override: Override) -> Iterator[None]:
-    """Put *override* above all that is declared and configured, within the block; what else changes meanwhile stays."""
+    """Put *override* above all declarations and configuration within the block; other changes meanwhile stay."""
 
     def without(overrides: tuple[Override, ...]) -> tuple[Override, ...]:
         return tuple(other for other in overrides if other is not override)
@@ -87,7 +90,7 @@ def overridden(override: Override) -> Iterator[None]:
 
 
 def restore(configuration: Configuration) -> None:
-    """Let a *configuration* that was in force be so again; guards for which it is wrong say so when they are called."""
+    """Put a former *configuration* in force again; guards with faults under it raise them when they are called."""
     _run(lambda before: settings.returning(configuration), is_lenient=True)
 
 
@@ -116,7 +119,7 @@ def _run(
 
 
 def forget() -> None:
-    """Go back to how everything was before the first call and the first configuration."""
+    """Restore the state before the first call and the first configuration."""
     while True:
         seen = settings.version.current
         swap = Swap()
@@ -131,7 +134,7 @@ def forget() -> None:
 
 
 class _Transaction:
-    """What the guards of *roll* become when the configuration *after* follows on *before*."""
+    """The drafts of the guards of *roll* for a change of the configuration from *before* to *after*."""
 
     def __init__(self, before: Configuration, after: Configuration, roll: Roll) -> None:
         self._before = before
@@ -145,7 +148,7 @@ class _Transaction:
         return [change for *_, found in self._found.values() for change in found]
 
     def prepare(self) -> list[Fault]:
-        """Draft what the guards in use are to become, also those that come into use meanwhile; give what is wrong."""
+        """Draft the guards in use, including those that come into use meanwhile, and return the faults."""
         due, more = self._roll.due(), True
         while due and more:
             for former in due:
@@ -156,12 +159,12 @@ class _Transaction:
                 else:
                     entry.resolver.drop(entry.cls, entry.swap)
             drafted, due = len(due), self._roll.due()
-            more = len(due) < drafted  # else they come faster than they can be drafted: they find out when called
+            more = len(due) < drafted  # else they come faster than drafts: each finds out when it is called
         clashes = clashes_of([effective for effective, *_ in self._found.values()])
         return list(dict.fromkeys(chain(*(found for _, found, _ in self._found.values()), clashes)))
 
     def _draft_apart(self, entry: Entry) -> Draft | None:
-        """Draft a guard; one that fails by itself is dropped, and finds out at its next call: others are to follow."""
+        """Return the draft of a guard, or ``None`` if that fails: its next call finds out, and others still follow."""
         try:
             return self._draft(entry)
         except FaultToleranceDefinitionException:
@@ -171,7 +174,7 @@ class _Transaction:
             return None
 
     def _draft(self, entry: Entry) -> Draft | None:
-        if self._after.snapshot is None:  # nobody was in use when it was in force
+        if self._after.snapshot is None:  # no guard was in use when it was in force
             return None
         resolver, cls = entry.resolver, entry.cls
         effective, faults = resolver.effective_policies(cls, self._after)
@@ -181,7 +184,7 @@ class _Transaction:
         return draft
 
     def commit(self, put: Callable[[Swap], object] | None) -> bool:
-        """Put everything in force by one swap; false, and nothing has changed, if it no longer follows on what was."""
+        """Put everything in force by one swap; return false, without a change, if another change came first."""
         swap = Swap()
         settings.put(self._after, swap)
         if put is not None:
@@ -192,7 +195,7 @@ class _Transaction:
             finally:
                 registry.follow_all()
         finally:
-            registry.follow_all()  # an exception may have come in between, a signal handler's say
+            registry.follow_all()  # an exception may have come in between, for example from a signal handler
         if is_done:
             deliver_all()
         return is_done

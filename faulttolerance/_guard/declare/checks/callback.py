@@ -1,4 +1,4 @@
-"""Whether the callbacks of a policy fit the guarded function: fallbacks, and what runs before a retry (rule R6)."""
+"""Checks of callbacks of a policy against the guarded function: fallbacks, and functions before a retry (rule R6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def faults(
     owner: type | None,
     final: bool,
 ) -> list[Fault]:
-    """List what is wrong with the callback of *policy*; see ``definition.callback_faults``."""
+    """Return the faults of the callback of *policy*; see ``definition.callback_faults``."""
     if isinstance(policy, Fallback) and isinstance(policy.value, tuple):
         place = f"{where} @{policy.annotation}(value)"
         found = [faults(link, declaration, where, asynchronous, owner, final) for link in policy.links]
@@ -55,7 +55,7 @@ def faults(
 
 
 def key_faults(where: str, key: Any, declaration: Declaration) -> list[Fault]:
-    """Refuse a *key* of calls, as *where*, that does not fit the guarded function."""
+    """Return the faults of a *key* of calls, declared as *where*, that does not fit the guarded function."""
     if key is None:
         return []
     from ...._signature.call_key import mismatches
@@ -65,9 +65,9 @@ def key_faults(where: str, key: Any, declaration: Declaration) -> list[Fault]:
 
 
 def is_awaited_in_the_end(declaration: Declaration, asynchronous: bool, final: bool) -> bool | None:
-    """Tell whether calls are awaited; ``None`` where a further decorator could still make them *asynchronous*.
+    """Return whether calls are awaited; ``None`` if a further decorator could still make them *asynchronous*.
 
-    On a class a decorator may follow too; where nothing is annotated, calls are not awaited.
+    On a class, too, a decorator may follow. Without an annotation, calls are not awaited.
     """
     if asynchronous or final:
         return asynchronous
@@ -82,7 +82,7 @@ class _Check:
     def __init__(self, declaration: Declaration, owner: type | None, is_awaited: bool | None) -> None:
         self.is_awaited = is_awaited
         self.is_settled = False
-        """Whether comparing the handler again later would say the same."""
+        """Whether a later comparison of the handler would have the same outcome."""
         self._declaration = declaration
         self._owner = owner
         self._guarded = Callee(declaration.template, owner, takes_itself=declaration.binding != FUNCTION)
@@ -145,7 +145,7 @@ class _Check:
 
 
 def _callee_of(handler: type, handle: NamedFunction) -> Callee:
-    """Describe the method *handle* of a class; what it does not annotate, the class may say as a generic one."""
+    """Return the method *handle* of a class; types that it does not annotate may come from a generic class."""
     callee = Callee(handle.function, handler, handle.home, takes_itself=handle.takes_itself)
     if callee.written is not None and is_gradual(callee.returned):
         callee.returned = (ancestry(Type(handler)).get(FallbackHandler) or (ANYTHING,))[0]

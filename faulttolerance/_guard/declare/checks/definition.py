@@ -1,4 +1,4 @@
-"""What is wrong with the policies of a function or a class, as far as is known when they are put on it."""
+"""Checks of the policies of a function or a class, as far as possible when they are declared."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..declaration import Declaration, covering_at_home, declaration_of, declare
 _COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
     kind: tuple(filter(None, (row.modifies, row.or_else))) for kind, row in ROWS.items() if row.modifies
 }
-"""The policies that do nothing by themselves, and those that they belong to."""
+"""The policies that have no effect alone, and the policies that they modify."""
 _NO_ROW = Row()
 """The row of a policy that only configuration declares."""
 _DESCRIPTORS = {
@@ -44,7 +44,7 @@ _DESCRIPTORS = {
 
 
 def definition_faults(declaration: Declaration) -> list[Fault]:
-    """List what is wrong with a function as far as is known when the last policy is put on it."""
+    """Return the faults of a function, as far as they are known when its last policy is declared."""
     policies, where, owner = declaration.policies, declaration.where, declaration.owner
     asynchronous = declaration.is_asynchronous({**covering_at_home(declaration), **policies})
     faults: list[Fault] = []
@@ -57,7 +57,7 @@ def definition_faults(declaration: Declaration) -> list[Fault]:
 
 
 def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Fault]:
-    """Refuse *policies* that may not stand beside one another."""
+    """Return the faults of *policies* that exclude one another."""
     faults = _excluded_faults(policies, where, ROWS)
     back_offs = [f"@{kind.annotation}" for kind, row in ROWS.items() if row.back_off and kind in policies]
     if len(back_offs) > 1:
@@ -66,7 +66,7 @@ def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Faul
 
 
 def latency_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[Fault]:
-    """Refuse a target that no attempt can miss, as each ends at its time-out before (rule A3)."""
+    """Return the fault of a target latency that no attempt can exceed, because its time-out ends it (rule A3)."""
     bulkhead, timeout = policies.get(Bulkhead), policies.get(Timeout)
     if not isinstance(bulkhead, Bulkhead) or not isinstance(timeout, Timeout):
         return []
@@ -92,14 +92,14 @@ def class_level_faults(
     covered: Mapping[type[Policy], tuple[Policy, type]],
     interceptors: Iterable[Any] = (),
 ) -> list[Fault]:
-    """List what is wrong with the class-level policies and interceptors of *cls* for one of its methods."""
+    """Return the faults of the class-level policies and interceptors of *cls* for one of its methods."""
     where = f"{class_name(cls)}.{declaration.name}"
     faults: list[Fault] = []
     if is_detached(covered) and not declaration.is_coroutine:
         exemption = "; or @unguarded above the method, which exempts it"
         faults += _asynchronous_faults(declaration, where, cls, exemption)
     together = {**covered, **declaration.policies}
-    # Not the ways of being asynchronous: there a method may differ from its class.
+    # Without the policies that make calls asynchronous: there a method may differ from its class.
     faults += _excluded_faults(together, where, {kind: row for kind, row in ROWS.items() if row.memory is not None})
     faults += latency_faults({kind: policy for kind, (policy, _) in covered.items()} | declaration.policies, where)
     asynchronous = declaration.is_asynchronous(together)
@@ -110,7 +110,7 @@ def class_level_faults(
 
 
 def descriptor_faults(target: object) -> list[Fault]:
-    """Refuse a *target* that becomes something else when it is looked up."""
+    """Return the fault of a *target* that becomes another object when it is looked up."""
     kind = next((kind for kind in _DESCRIPTORS if isinstance(target, kind)), None)
     if kind is None:
         return []
@@ -123,7 +123,7 @@ def descriptor_faults(target: object) -> list[Fault]:
 def _asynchronous_faults(
     declaration: Declaration, where: str, owner: type | None, also_allowed: str = ""
 ) -> list[Fault]:
-    """Refuse ``@asynchronous`` on a function whose annotation says that its result does not come later."""
+    """Return the faults of ``@asynchronous`` on a function whose annotation excludes a result that comes later."""
     from ...._signature.annotation import display, signature_of
     from ...._signature.outcome import Outcome, outcome
 
@@ -142,7 +142,7 @@ def _asynchronous_faults(
 def _interceptor_faults(
     interceptors: Iterable[Any], declaration: Declaration, where: str, owner: type | None
 ) -> list[Fault]:
-    """Refuse *interceptors* that would make a coroutine function of one that is none."""
+    """Return the faults of *interceptors* that would turn a function into a coroutine function."""
     functions = [interceptor.function for interceptor in interceptors if is_coroutine_function(interceptor.function)]
     if not functions or declaration.is_coroutine:
         return []
@@ -157,15 +157,16 @@ def _interceptor_faults(
     ]  # fmt: skip
 
 
-# Companions: policies that belong to another
+# Companions: policies that modify another policy
 
 
 def companion_faults(declared: Sequence[Declared], where: str, cls: type | None) -> list[Fault]:
-    """Refuse companions of a policy that the function does not have: they would do nothing, silently.
+    """Return the faults of companions of a policy that the function does not have: they would silently have no effect.
 
-    Decorators come in any order, and those of a class last; so this is known when the function is first used. What is
-    switched off counts as there. A class-level companion is for the methods of the class that have the other. An
-    abstract class has no objects: what its methods lack, its subclasses may have.
+    Decorators come in any order, and those of a class last. Therefore the faults are known only at the first use of the
+    function. A policy that is switched off counts as present. A class-level companion is for the methods of the class
+    that have the other policy. An abstract class has no objects: its subclasses may have the policies that its methods
+    lack.
     """
     if getattr(cls, "__abstractmethods__", None):
         return []
@@ -181,7 +182,7 @@ def companion_faults(declared: Sequence[Declared], where: str, cls: type | None)
 
 
 def companion_above_guard_faults(kind: type[Policy], declaration: Declaration) -> list[Fault]:
-    """Refuse a companion above a ``Guard`` whose own policy it cannot reach."""
+    """Return the fault of a companion above a ``Guard`` whose own policy it cannot reach."""
     mains = _COMPANIONS.get(kind, ())
     if not mains or any(main in declaration.policies for main in mains):
         return []
@@ -199,12 +200,12 @@ def _decorators(kinds: Iterable[type[Policy]]) -> str:
 
 
 def decorator_name(kind: type[Policy]) -> str:
-    """Spell the name of the decorator of *kind*, which is also that of the parameter of a ``Guard``."""
+    """Return the name of the decorator of *kind*, which is also that of the parameter of a ``Guard``."""
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in kind.annotation).removeprefix("_")
 
 
 def _occurs(kind: type[Policy], cls: Any) -> bool:
-    """Tell whether a method of *cls* has a policy of *kind*, by whatever decorator."""
+    """Return whether a method of *cls* has a policy of *kind*, from any decorator."""
     guards = (declaration_of(value) for base in cls.__mro__ for value in vars(base).values())
     return any(kind in declared_on(base).policies for base in cls.__mro__) or any(
         declaration is not None and kind in declaration.policies for declaration in guards
@@ -223,16 +224,21 @@ def callback_faults(
     *,
     final: bool = False,
 ) -> list[Fault]:
-    """List how the callbacks of *policy* do not fit the guarded function, as far as can be told now.
+    """Return the misfits between the callbacks of *policy* and the guarded function, as far as they are known now.
 
-    A method is looked up once its class is created, a function of the module once the guard is used. *where* names the
-    guarded function, and *asynchronous* tells whether its calls are awaited, so that the callback may be asynchronous.
-    *owner* is the class that declares the policy, from which a method is looked up; by default that of the function.
-    *final* tells that no further decorator can make the guarded function asynchronous; a handler that was found to fit,
-    all names being known, is then not looked at again.
+    A method is looked up after the creation of its class, a function of the module at the use of the guard.
+
+    Args:
+        policy: The policy.
+        declaration: The guarded function.
+        where: The name of the guarded function in the faults.
+        asynchronous: Whether its calls are awaited, so that the callback may be asynchronous.
+        owner: The class that declares the policy, in which methods are looked up; by default that of the function.
+        final: Whether no further decorator can make the guarded function asynchronous. A handler that fitted, with all
+            names known, is then not checked again.
     """
     if isinstance(policy, (Fallback, BeforeRetry)):
-        from . import callback  # only what compares functions needs ``inspect``
+        from . import callback  # only the comparison of functions needs ``inspect``
 
         return callback.faults(policy, declaration, where, asynchronous, owner or declaration.owner, final)
     row = ROWS.get(type(policy), _NO_ROW)
@@ -252,7 +258,7 @@ def callback_faults(
     if any(is_coroutine_function(function) for _, function in asked):
         from .callback import is_awaited_in_the_end
 
-        # Whoever awaits the call awaits what is asked; a decorator that makes it so may still follow.
+        # The caller that awaits the call awaits the callback too; a decorator that makes it so may still follow.
         if is_awaited_in_the_end(declaration, asynchronous, final) is not False:
             return []
     return [
@@ -264,7 +270,7 @@ def callback_faults(
 
 
 def never_awaited_faults(where: str, function: Any) -> list[Fault]:
-    """Refuse as *where* what cannot be called, and a coroutine function, which is called and never awaited."""
+    """Return the fault of an object that cannot be called, or of a coroutine function, which is never awaited."""
     if not callable(function):
         return [Fault(where, f"is {shown(function)}", function, "a function that answers at once")]
     if not is_coroutine_function(function):
