@@ -1,4 +1,4 @@
-"""Policies: frozen values of what was asked for, their ranges and units. One file per annotation."""
+"""Policies: frozen values of the declared parameters, with their ranges and units. One file per annotation."""
 
 from .asynchronous import Asynchronous as Asynchronous, AsynchronousNonBlocking as AsynchronousNonBlocking
 from .bulkhead import Bulkhead as Bulkhead

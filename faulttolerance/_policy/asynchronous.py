@@ -9,9 +9,9 @@ from .parameter import Policy
 
 @final
 class Asynchronous(Policy):
-    """Return at once; run the call on another thread, or as a task (specification, chapter Asynchronous)."""
+    """Return at once, and run the call on another thread, or as a task (specification, chapter Asynchronous)."""
 
 
 @final
 class AsynchronousNonBlocking(Policy):
-    """Call the function on the caller's thread; its result is complete when the awaitable it returns is (SmallRye)."""
+    """Call the function on the caller's thread; the call ends when the returned awaitable is complete (SmallRye)."""

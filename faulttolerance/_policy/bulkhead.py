@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @final
 class Bulkhead(Policy, is_observable=True):
-    """Limit how many calls run at once (specification, chapter Bulkhead).
+    """Limit the number of calls that run at the same time (specification, chapter Bulkhead).
 
     Args:
-        value: Calls that may run at once; at least 1.
-        waiting_task_queue: Calls that may wait for their turn; at least 1. Synchronous calls wait only where there is a
-            *max_wait*, and are refused else where all permits are taken.
-        max_wait: How long a call may wait, synchronous or not, in milliseconds; 0: synchronous ones not at all,
-            asynchronous ones for *latency*, or where that is 0, too, for as long as it takes.
-        latency: How long nine in ten calls are to take at most, in milliseconds. The limit moves for that, and *value*
-            is the highest; 0: it stays at *value*.
+        value: The number of calls that may run at the same time; at least 1.
+        waiting_task_queue: The number of calls that may wait for a permit; at least 1. Synchronous calls wait only with
+            a *max_wait*; otherwise they are refused while all permits are taken.
+        max_wait: The longest wait of a call, synchronous or not, in milliseconds; with 0, synchronous calls do not
+            wait, and asynchronous calls wait for at most *latency*, or without a limit if that is 0, too.
+        latency: The target for the duration of nine in ten calls, in milliseconds. The limit adapts to reach it, with
+            *value* as its maximum; with 0, the limit is always *value*.
     """
 
     _kinds = kinds(

@@ -14,23 +14,25 @@ from .unit import ChronoUnit, Unit
 
 @final
 class CircuitBreaker(Policy, kw_only=True, is_observable=True):
-    """Fail at once while the callee is failing often (specification, chapter Circuit Breaker).
+    """Fail at once while the callee fails often (specification, chapter Circuit Breaker).
 
     Args:
-        fail_on: What counts as a failure.
-        skip_on: What counts as a success, also where *fail_on* names it.
-        delay: How long the circuit stays open before probes are let through, in *delay_unit*.
-        delay_unit: What *delay* counts.
-        request_volume_threshold: The length of the rolling window, in calls; nothing is decided before it is full.
-        failure_ratio: The circuit opens when this part of the window failed; from 0 to 1.
-        success_threshold: Probes that must succeed to close the circuit; never more are in flight at once.
-        slow: A success that took at least this long, in milliseconds, counts as a failure of the circuit, and as
-            nothing else; 0: however long it took.
-        window: How long a result counts, in milliseconds: the circuit is assessed whenever the window holds at least
-            *request_volume_threshold* results, which may be any number of them; 0: the last
-            *request_volume_threshold* results count, however old they are.
-        max_delay: Where it is more than *delay*, in milliseconds: each time a probe opens the circuit again, it stays
-            open twice as long, up to this, and varied by a tenth; closing it sets that back. 0: always *delay*.
+        fail_on: Exceptions that count as failures.
+        skip_on: Exceptions that count as successes, even if *fail_on* names them.
+        delay: The time for which the circuit stays open before it admits probes, in *delay_unit*.
+        delay_unit: The unit of *delay*.
+        request_volume_threshold: The length of the rolling window, in calls; the circuit decides only when it is full.
+        failure_ratio: The share of failures in the window that opens the circuit; from 0 to 1.
+        success_threshold: The number of probes that must succeed to close the circuit; it is also the maximum number of
+            probes in flight.
+        slow: The duration from which a success counts as a failure of the circuit, and for nothing else, in
+            milliseconds; 0 for no limit.
+        window: The time for which a result counts, in milliseconds. The circuit is assessed whenever the window holds
+            at least *request_volume_threshold* results, without a maximum. With 0, the last *request_volume_threshold*
+            results count, of any age.
+        max_delay: The maximum of a growing delay, in milliseconds, if it is more than *delay*: each time a probe opens
+            the circuit again, the delay doubles up to this value, and varies by a tenth; when the circuit closes, the
+            delay is reset. With 0, the delay is always *delay*.
     """
 
     _kinds = kinds(
@@ -60,10 +62,10 @@ class CircuitBreaker(Policy, kw_only=True, is_observable=True):
 
 @final
 class CircuitBreakerName(Policy, is_configurable=False):
-    """A name by which ``circuit_breakers`` finds the breaker of a method: no configuration changes it.
+    """A name under which ``circuit_breakers`` finds the circuit breaker of a method; configuration cannot change it.
 
     Args:
-        value: Not empty; one living breaker per name.
+        value: The name, not empty; each living circuit breaker has its own.
     """
 
     _kinds = kinds(
@@ -75,13 +77,13 @@ class CircuitBreakerName(Policy, is_configurable=False):
 
 @final
 class FailWhen(Policy, kw_only=True):
-    """Let predicates decide what is a failure of the circuit, or of the throttle in its place, and nothing else.
+    """Define by predicates the failures of the circuit, or of the throttle in its place, and nothing else.
 
     Args:
-        exception: Given an exception that ``skip_on`` does not name; true means that it is a failure, beside those that
-            ``fail_on`` names. Where that is ``Exception``, as by default, the predicate alone decides. Like *result* it
-            may be a coroutine function where the guarded function is asynchronous.
-        result: Given what the function returned; true means that it is a failure. The caller gets it all the same.
+        exception: Called with an exception that ``skip_on`` does not name; true if it is a failure, in addition to
+            those that ``fail_on`` names. If ``fail_on`` is ``Exception``, as by default, only the predicate decides.
+            Like *result* it may be a coroutine function if the guarded function is asynchronous.
+        result: Called with the function's result; true if it is a failure. The caller still receives the result.
     """
 
     _kinds = kinds(
@@ -94,6 +96,6 @@ class FailWhen(Policy, kw_only=True):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse to have no predicate."""
+        """Reject a policy without a predicate."""
         if values["exception"] is None and values["result"] is None:
             yield "exception", "is None, and so is result", "at least one predicate", ("result",)

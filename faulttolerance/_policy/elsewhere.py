@@ -1,4 +1,4 @@
-"""What other libraries call a parameter of ours: whoever comes from one is told the name here. Loaded for mistakes."""
+"""Names of parameters in other libraries, for the hint in an error. Loaded only for mistakes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _OURS: Final = {
     "sliding_window_size": "request_volume_threshold",
     "slow_call_duration_threshold": "slow",
     "wait_duration_in_open_state": "delay",
-    # the others
+    # other policies
     "calls": "value",
     "duration": "value",
     "fallback_function": "value",
@@ -71,18 +71,18 @@ _OURS: Final = {
     "timeout": "max_duration value",
     "timeout_duration": "value max_wait",
 }
-"""A name elsewhere, and those of our parameters that come nearest."""
+"""A name in other libraries, and the nearest of our parameters."""
 
 _BESIDE: Final = {
     ("Fallback", "default"): "fallback(lambda context: ...)",
     ("Retry", "backoff"): "exponential_backoff(factor=...) beside it",
     ("CircuitBreaker", "name"): "circuit_breaker_name(...) beside it",
 }
-"""A parameter that somebody looks for, and what is written here instead of any parameter."""
+"""A parameter that a user may look for, and the decorator or argument to write in its place."""
 
 
 def refuse_unknown(kind: type[Values], named: Iterable[str]) -> None:
-    """Refuse parameters that *kind* does not have, and name the nearest that it has."""
+    """Raise an error for parameters that *kind* does not have, with the nearest that it has."""
     known = kind._parameters
     for name in named:
         if name not in known:

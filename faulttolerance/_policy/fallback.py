@@ -28,7 +28,7 @@ class RecallingHandler(Record):
         cls.name = name
 
     def __call__(self, context: ExecutionContext) -> Any:
-        """Raise the failure again: outside a guard nothing is remembered."""
+        """Raise the failure again: outside a guard there are no stored results."""
         assert context.failure is not None
         raise context.failure
 
@@ -39,17 +39,17 @@ Handler: TypeAlias = type[FallbackHandler[Any]] | Callable[[Any], Any] | str
 
 @final
 class Fallback(Policy):
-    """Return a substitute when a call fails after all else was tried (specification, chapter Fallback).
+    """Return a substitute if a call fails after all other policies (specification, chapter Fallback).
 
-    Several are asked in their order: the next one with the failure that the one before raised (rule FB1).
+    Several fallbacks are called in their order: each with the failure that the fallback before it raised (rule FB1).
 
     Args:
-        value: A ``FallbackHandler`` class, any callable that takes an ``ExecutionContext``, or a method's name; by
-            position or as a list, several.
-        fallback_method: Instead of *value*: the name of a method of the same class, with the same parameters and at
-            will the exception as one more; for a function, the name of a function of the same module.
+        value: A ``FallbackHandler`` class, a callable that takes an ``ExecutionContext``, or a method's name; several
+            of these by position or as a list.
+        fallback_method: Instead of *value*: the name of a method of the same class, with the same parameters and,
+            optionally, the exception as one more; for a function, the name of a function of the same module.
         apply_on: Failures that the fallback replaces.
-        skip_on: Failures that it never replaces, also where *apply_on* names them.
+        skip_on: Failures that the fallback never replaces, even if *apply_on* names them.
     """
 
     _kinds = kinds(
@@ -84,13 +84,13 @@ class Fallback(Policy):
 
     @property
     def links(self) -> tuple[Fallback, ...]:
-        """One fallback for each that is asked, in their order, where there are several."""
+        """The single fallbacks, in their order, if there are several."""
         several = self.value if isinstance(self.value, tuple) else ()
         return tuple(Fallback(one, apply_on=self.apply_on, skip_on=self.skip_on) for one in several)
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse both a handler and a method, neither of them, and a class that is no handler."""
+        """Reject both a handler and a method, neither of them, and a class that is no handler."""
         value, method = values["value"], values["fallback_method"]
         if value is None or value == []:
             if not method:

@@ -21,16 +21,16 @@ class Kind(Record):
     """The values that a parameter accepts.
 
     Args:
-        name: What a text in the configuration is taken for: ``integer``, ``number``, ``duration``, ``flag``,
-            ``exceptions``, ``text``, ``word``, ``callable``, ``key`` or ``member``.
-        allowed: What is accepted, in words.
+        name: The type of a text in the configuration: ``integer``, ``number``, ``duration``, ``flag``, ``exceptions``,
+            ``text``, ``word``, ``callable``, ``key`` or ``member``.
+        allowed: The accepted values, in words.
         accepts: The check.
-        normalised: The form in which a value that was accepted is kept.
-        configurable: What is accepted in the configuration, in words; *allowed* where it is empty.
-        members: What a ``member`` is one of.
-        reason: Why a value is not accepted, where more can be said than *allowed* does.
-        unit: The parameter that says what a number counts which is a duration; milliseconds where it is empty.
-        plausible: The shortest duration, in seconds, that is plausibly given as a bare number of milliseconds.
+        normalised: Converts an accepted value to the form in which it is stored.
+        configurable: The values that the configuration accepts, in words; *allowed* if it is empty.
+        members: The enumeration of a ``member``.
+        reason: Returns the reason for a rejection, if it says more than *allowed*.
+        unit: The parameter with the unit of a duration that is a number; milliseconds if it is empty.
+        plausible: The shortest duration, in seconds, that is plausible as a bare number of milliseconds.
         is_configurable: Whether configuration keys reach the parameter.
     """
 
@@ -46,16 +46,16 @@ class Kind(Record):
     is_configurable: bool = True
 
     def looks_like_seconds(self, value: Any, unit: ChronoUnit = ChronoUnit.MILLIS) -> bool:
-        """Return whether *value* is a bare number of milliseconds, and so small that seconds were probably meant."""
+        """Return whether *value* is a bare number of milliseconds that is so small that seconds were probably meant."""
         if not self.plausible or unit is not ChronoUnit.MILLIS or type(value) not in (int, float, str):
             return False
-        try:  # no more of text is read: a block with a deadline is made by each call
+        try:  # only text of numbers is parsed: each call creates a block with a deadline
             return 0 < float(value) < self.plausible * 1000 and self.accepts(value)
         except (ValueError, OverflowError):
             return False
 
     def problem(self, value: object) -> str:
-        """Say in a message that *value* is not accepted."""
+        """Return the words of a message that *value* is not accepted."""
         return ", ".join(filter(None, (f"is {shown(value)}", self.reason(value))))
 
 
@@ -66,7 +66,7 @@ def integer(
     maximum: float = math.inf,
     reason: Callable[[object], str] = lambda value: "",
 ) -> Kind:
-    """Accept an ``int`` from *minimum* to *maximum*, both included; a ``bool`` is not one."""
+    """Accept an ``int`` from *minimum* to *maximum*, both included; a ``bool`` is no ``int``."""
     limits = f">= {minimum}" if maximum == math.inf else f"from {minimum} to {maximum}"
     return Kind(
         "integer",
@@ -77,7 +77,7 @@ def integer(
 
 
 def rate() -> Kind:
-    """Accept how many calls are let through in a window, without the window."""
+    """Accept the number of calls that are admitted in a window, without the window."""
 
     def reason(value: object) -> str:
         parts = re.fullmatch(r"(\d+) ?(?:/|per) ?([a-z]+)", value) if isinstance(value, str) else None
@@ -88,7 +88,7 @@ def rate() -> Kind:
 
 
 def number(minimum: float, maximum: float = math.inf, *, or_zero: bool = False) -> Kind:
-    """Accept a finite number from *minimum* to *maximum*, both included, and 0 as well where *or_zero*."""
+    """Accept a finite number from *minimum* to *maximum*, both included, and, with *or_zero*, 0."""
     allowed = f"a number >= {minimum}" if maximum == math.inf else f"a number from {minimum} to {maximum}"
     return Kind(
         "number",
@@ -98,7 +98,7 @@ def number(minimum: float, maximum: float = math.inf, *, or_zero: bool = False) 
 
 
 def kinds(**of_fields: Kind) -> Mapping[str, Kind]:
-    """Return the table of what each field accepts."""
+    """Return the table of the accepted values of each field."""
     return of_fields
 
 
@@ -108,10 +108,10 @@ BRIEF: Final = 0.1
 
 
 def duration(limits: str = ">= 0", note: str = "", unit: str = "", plausible: float = 0.001) -> Kind:
-    """Accept a finite number >= 0 that counts some unit, a ``timedelta``, or text (rule M1).
+    """Accept a finite number >= 0 of some unit, a ``timedelta``, or text (rule M1).
 
-    *limits* and *note* say in words what is accepted; *unit* is the parameter that says what a number counts, which are
-    milliseconds where there is none. A bare number of milliseconds that is less than *plausible* seconds is doubted.
+    *limits* and *note* describe the accepted values in words. *unit* is the parameter with the unit of a number;
+    without one, numbers count milliseconds. A bare number of milliseconds below *plausible* seconds causes a warning.
     """
 
     def accepts(value: object) -> bool:
@@ -156,7 +156,7 @@ def flag() -> Kind:
 
 
 def exceptions() -> Kind:
-    """Accept one exception class, or ``caused_by``, or several, and keep a tuple without repetition."""
+    """Accept one exception class, or ``caused_by``, or several, and store a tuple without repetition."""
 
     def is_member(value: object) -> bool:
         return isinstance(value, CausedBy) or (isinstance(value, type) and issubclass(value, BaseException))
@@ -182,7 +182,7 @@ def exceptions() -> Kind:
 
 
 def word(*words: str) -> Kind:
-    """Accept one of *words*, in letters of any case."""
+    """Accept one of *words*, in upper or lower case."""
     return Kind(
         "word",
         f"one of {', '.join(map(repr, words))}",
@@ -193,7 +193,7 @@ def word(*words: str) -> Kind:
 
 
 def choice(among: type[Enum], reason: Callable[[object], str] = lambda value: "") -> Kind:
-    """Accept a member of *among*, or its name in letters of any case, as in the configuration."""
+    """Accept a member of *among*, or its name in upper or lower case, as in the configuration."""
     names = ", ".join(repr(name.lower()) for name in among.__members__)
     return Kind(
         "member",
@@ -207,7 +207,7 @@ def choice(among: type[Enum], reason: Callable[[object], str] = lambda value: ""
 
 
 def text(allowed: str, accepts: Callable[[str], bool], *, is_configurable: bool = True) -> Kind:
-    """Accept a name of the application that *accepts* takes."""
+    """Accept a name of the application for which *accepts* is true."""
     return Kind(
         "text",
         allowed,
@@ -217,7 +217,7 @@ def text(allowed: str, accepts: Callable[[str], bool], *, is_configurable: bool 
 
 
 def function(allowed: str, *, is_optional: bool = True) -> Kind:
-    """Accept a callable of the application, or ``None`` where it *is_optional*."""
+    """Accept a callable of the application, or ``None`` if it *is_optional*."""
     return Kind(
         "callable",
         allowed,
@@ -227,7 +227,7 @@ def function(allowed: str, *, is_optional: bool = True) -> Kind:
 
 
 def handlers(allowed: str) -> Kind:
-    """Accept what is called instead of a function, or a method's name, or several of these, or ``None``."""
+    """Accept a callable in place of the function, a method's name, several of these, or ``None``."""
 
     def is_one(value: object) -> bool:
         return callable(value) or (isinstance(value, str) and value.isidentifier())
@@ -242,7 +242,7 @@ def handlers(allowed: str) -> Kind:
 
 
 def key(*, is_optional: bool = True) -> Kind:
-    """Accept what tells calls apart: a callable, names of parameters, or ``None`` where it *is_optional*."""
+    """Accept the key of calls: a callable, names of parameters, or ``None`` if it *is_optional*."""
 
     def accepts(value: object) -> bool:
         if value is None:
@@ -266,7 +266,7 @@ def _perhaps(meant: str) -> str:
 
 
 def _instead_of_exceptions(value: object) -> str:
-    """Say what whoever wrote *value*, which is no exception class, probably wants."""
+    """Return a hint at the probable meaning of *value*, which is no exception class."""
     if isinstance(value, str) and value.isidentifier() and value.endswith(("Error", "Exception")):
         return f"perhaps {value} is meant, without quotes"
     if isinstance(value, BaseException):
@@ -277,7 +277,7 @@ def _instead_of_exceptions(value: object) -> str:
 
 
 def _is_finite(value: object) -> TypeGuard[float]:
-    """Whether *value* is a number that a ``float`` can stand for."""
+    """Return whether *value* is a number that a ``float`` can represent."""
     try:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:

@@ -17,14 +17,14 @@ from .unit import ChronoUnit, spelled
 
 
 class MISSING:
-    """The default of a parameter that must be given."""
+    """The default of a parameter that must be passed."""
 
 
 Contradiction: TypeAlias = tuple[str, str, str, tuple[str, ...]]
-"""A parameter, what is wrong with it, what is allowed, and the other parameters that are part of it."""
+"""A parameter, the problem with it, the allowed values, and the other parameters that are part of the problem."""
 
 DEFAULT_PLACE: Final = "the default"
-"""The source of a value that nobody set."""
+"""The source of a value that was never set."""
 
 
 class Parameter:
@@ -44,7 +44,7 @@ class Parameter:
         return head + "".join(word.title() for word in rest)
 
     def told(self, policy: Policy) -> Any:
-        """Give the value in *policy*, a duration as text with the unit that it counts."""
+        """Return the value in *policy*, a duration as text with its unit."""
         value = getattr(policy, self.name)
         if self.kind.name != "duration":
             return value
@@ -52,7 +52,7 @@ class Parameter:
 
     @property
     def has_default(self) -> bool:
-        """Whether it may be left out."""
+        """Whether the parameter may be omitted."""
         return self.default is not MISSING
 
     @property
@@ -62,12 +62,12 @@ class Parameter:
 
     @property
     def configurable(self) -> str:
-        """The words for what the configuration may say."""
+        """The words for the values that the configuration accepts."""
         return self.kind.configurable or self.kind.allowed
 
 
 class Values(Record):
-    """The values of what keys can reach, frozen, and checked when they are made.
+    """The values that configuration keys can reach, frozen, and checked at their creation.
 
     A subclass has a field for each of its kinds, in the same order.
     """
@@ -88,7 +88,7 @@ class Values(Record):
     """Whether the values let the policy do anything."""
 
     _kinds: ClassVar[Mapping[str, Kind]] = {}
-    """For each field, the values that it accepts. They do not stand in the fields, whose defaults editors show."""
+    """For each field, the values that it accepts. They are not part of the fields, whose defaults editors show."""
 
     _parameters: ClassVar[Mapping[str, Parameter]]
 
@@ -116,7 +116,7 @@ class Values(Record):
         if faults := check(cls, values, f"@{cls.annotation}"):
             raise FaultToleranceDefinitionException(*faults)
         kept = {name: parameter.kind.normalised(values[name]) for name, parameter in parameters(cls).items()}
-        # There is one per guarded method, and most of it is as it is by default.
+        # There is one object per guarded method, and most of its values are defaults.
         return {name: value for name, value in kept.items() if not cls._is_default(name, value)}
 
     @classmethod
@@ -136,16 +136,16 @@ class Values(Record):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Find faults across parameters that are each fine."""
+        """Yield the contradictions between parameters that are each valid."""
         return ()
 
 
 class Policy(Values):
-    """The values of one annotation, which is declared."""
+    """The values of one annotation, which can be declared."""
 
 
 def warn_of_bare_numbers(policy: type[Values], args: Iterable[Any], named: Mapping[str, Any]) -> None:
-    """Warn of durations of *policy* that are given as numbers without a unit and look like seconds."""
+    """Warn of durations of *policy* that are passed as numbers without a unit and look like seconds."""
     given = {**dict(zip(policy.__match_args__, args, strict=False)), **named}
     for name, value in given.items():
         parameter = policy._parameters.get(name)
@@ -173,12 +173,12 @@ def in_milliseconds(value: object) -> str:
 
 
 def parameters(policy: Values | type[Values]) -> Mapping[str, Parameter]:
-    """Give the parameters of *policy* by name, in the order in which they are declared."""
+    """Return the parameters of *policy* by name, in the order of their declaration."""
     return policy._parameters
 
 
 def typed_call(name: str, kind: type[Values], values: Mapping[str, Any]) -> str:
-    """Write the call of *name* that says *values*, of which some may be wrong, without what is so by default."""
+    """Return the text of a call of *name* with *values*, some of which may be wrong, without the defaults."""
     arguments = []
     for one in kind._parameters.values():
         value = one.kind.normalised(values[one.name]) if one.kind.accepts(values[one.name]) else values[one.name]
@@ -188,7 +188,7 @@ def typed_call(name: str, kind: type[Values], values: Mapping[str, Any]) -> str:
 
 
 def _typed(value: Any) -> str:
-    """Write *value* as it would be typed, with the names that an application has for it."""
+    """Return *value* as source text, with the names that an application has for it."""
     if isinstance(value, timedelta):
         return repr(spelled(value)) if value >= timedelta() else repr(value)
     if isinstance(value, tuple):
@@ -203,9 +203,10 @@ _alike: WeakValueDictionary[tuple[object, ...], Policy] = WeakValueDictionary()
 
 
 def shared(policy: Policy) -> Policy:
-    """Give the one object for all policies with the values of *policy*: most methods are guarded as others are.
+    """Return the shared object for all policies with the values of *policy*: most methods have common values.
 
-    Those that name something of the application are left alone: each method mostly has its own, and it would be kept.
+    Policies that name an object of the application are not shared: mostly each method has its own, and it would stay
+    alive.
     """
     if any(parameter.kind.name in ("text", "callable", "handlers", "key") for parameter in policy._parameters.values()):
         return policy
@@ -222,11 +223,14 @@ def check(
     where: str,
     located: Callable[[str], tuple[str, str]] | None = None,
 ) -> list[Fault]:
-    """Find everything that is wrong with *values* for *policy*.
+    """Return all faults of *values* for *policy*.
 
-    *where* names the guarded function and the annotation, as in ``acme.Client.charge @Retry``. *located* gives, for a
-    parameter, the place and the source to name instead: a value that came from the configuration is reported there,
-    and where others are part of what is wrong, they are named with theirs.
+    Args:
+        policy: The kind of the policy.
+        values: The values of its parameters.
+        where: The names of the guarded function and the annotation, as in ``acme.Client.charge @Retry``.
+        located: Returns the place and the source of a parameter for the message: a value from the configuration is
+            reported there. If other parameters are part of the fault, they are named with theirs.
     """
 
     def fault(name: str, problem: str, allowed: str, others: tuple[str, ...] = ()) -> Fault:

@@ -21,9 +21,9 @@ class RateLimitType(Enum):
     FIXED = "fixed"
     """Windows follow one another; each starts with all its permits."""
     ROLLING = "rolling"
-    """In no period as long as the window are more calls let through than the limit."""
+    """No period as long as the window has more admitted calls than the limit."""
     SMOOTH = "smooth"
-    """Permits come back one by one, evenly; after a rest, as many as ``burst`` says are let through at once."""
+    """Permits return one by one, at an even rate; after a pause, ``burst`` calls are admitted at once."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -31,17 +31,17 @@ class RateLimitType(Enum):
 
 @final
 class RateLimit(Policy, is_observable=True):
-    """Refuse calls beyond a number per window.
+    """Reject calls beyond a number per window.
 
     Args:
-        value: Calls that are let through in one window; at least 1.
+        value: Calls that are admitted in one window; at least 1.
         window: The length of the window, in *window_unit*; more than 0.
-        window_unit: What *window* counts.
-        min_spacing: The shortest time between two calls that are let through, in *min_spacing_unit*.
-        min_spacing_unit: What *min_spacing* counts.
-        type: How the window moves; a ``RateLimitType`` or its name.
-        max_wait: How long a call may wait for its turn, in milliseconds; 0: it is refused instead.
-        burst: Calls that may come at once after a rest, where *type* is smooth; at least 1.
+        window_unit: The unit of *window*.
+        min_spacing: The shortest time between two admitted calls, in *min_spacing_unit*.
+        min_spacing_unit: The unit of *min_spacing*.
+        type: The way in which the window moves; a ``RateLimitType`` or its name.
+        max_wait: The longest wait of a call for its turn, in milliseconds; with 0, calls are refused instead.
+        burst: Calls that may start at once after a pause, if *type* is smooth; at least 1.
     """
 
     _kinds = kinds(
@@ -67,7 +67,7 @@ class RateLimit(Policy, is_observable=True):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse a window of no length, which would let nothing through, and a burst that would mean nothing."""
+        """Reject a window without length, which would admit no call, and a burst without an effect."""
         if seconds(values["window"], values["window_unit"]) <= 0:
             yield "window", "is 0", "a duration > 0", ("window_unit",)
         if values["burst"] != 1 and member(RateLimitType, values["type"]) is not RateLimitType.SMOOTH:

@@ -1,4 +1,4 @@
-"""The policy of ``@retry``, and those of the annotations of SmallRye that refine it."""
+"""The policy of ``@retry``, and those of SmallRye's annotations that refine it."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ Predicate: TypeAlias = Callable[[T], bool | Awaitable[bool]]
 
 @final
 class Retry(Policy, kw_only=True):
-    """Call again when a call fails, until it succeeds or a limit is met (specification, chapter Retry Policy).
+    """Repeat a failed attempt until the call succeeds or a limit is reached (specification, chapter Retry Policy).
 
     Args:
         max_retries: Attempts after the first; -1 for no limit, 0 for none.
-        delay: Time between attempts, in *delay_unit*; at least 0.
-        delay_unit: What *delay* counts.
-        max_duration: No retry is begun later than this after the call began, in *duration_unit*; 0 for no limit, else
-            greater than *delay*.
-        duration_unit: What *max_duration* counts.
-        jitter: Each delay is drawn from ``delay - jitter`` to ``delay + jitter``, at least 0; in *jitter_delay_unit*.
-        jitter_delay_unit: What *jitter* counts.
-        jitter_kind: How chance varies the delay that the back-off gives. ``"added"``: as *jitter* says; the two others,
-            as AWS names them, leave *jitter* alone. ``"full"``: drawn from 0 (``min_delay`` of the back-off) to that
-            delay. ``"decorrelated"``: drawn from the first delay to three times the last one, instead of the growth of
-            the back-off, whose ``max_delay`` holds; without a back-off, at most a minute, or *delay* if that is more.
+        delay: The time between attempts, in *delay_unit*; at least 0.
+        delay_unit: The unit of *delay*.
+        max_duration: The time after the start of the call after which no retry starts, in *duration_unit*; 0 for no
+            limit, otherwise greater than *delay*.
+        duration_unit: The unit of *max_duration*.
+        jitter: Each delay is a random value from ``delay - jitter`` to ``delay + jitter``, at least 0; in
+            *jitter_delay_unit*.
+        jitter_delay_unit: The unit of *jitter*.
+        jitter_kind: The kind of random variation of the delay from the back-off. ``"added"``: defined by *jitter*. The
+            two others, with AWS's names, ignore *jitter*. ``"full"``: from 0 (``min_delay`` of the back-off) to that
+            delay. ``"decorrelated"``: from the first delay to three times the last delay, in place of the growth of the
+            back-off, whose ``max_delay`` still applies; without a back-off, at most a minute, or *delay* if that is
+            more.
         retry_on: Failures to retry.
-        abort_on: Failures never to retry, also where *retry_on* names them.
+        abort_on: Failures never to retry, even if *retry_on* names them.
     """
 
     _kinds = kinds(
@@ -65,7 +67,7 @@ class Retry(Policy, kw_only=True):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse a ``max_duration`` that leaves no room for one delay."""
+        """Reject a ``max_duration`` that leaves no room for one delay."""
         delay = seconds(values["delay"], values["delay_unit"])
         limit = seconds(values["max_duration"], values["duration_unit"])
         if limit and limit <= delay:
@@ -84,9 +86,9 @@ class ExponentialBackoff(Policy, kw_only=True):
 
     Args:
         factor: At least 1; 2 doubles the delay each time.
-        min_delay: No delay is shorter, jitter included; in milliseconds. Where ``delay`` is 0, growth begins with it.
-        max_delay: No delay is longer, jitter included; in *max_delay_unit*; 0 for no limit.
-        max_delay_unit: What *max_delay* counts.
+        min_delay: The shortest delay, jitter included; in milliseconds. If ``delay`` is 0, the growth starts with it.
+        max_delay: The longest delay, jitter included; in *max_delay_unit*; 0 for no limit.
+        max_delay_unit: The unit of *max_delay*.
     """
 
     _kinds = kinds(
@@ -103,7 +105,7 @@ class ExponentialBackoff(Policy, kw_only=True):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse a ``min_delay`` above ``max_delay``."""
+        """Reject a ``min_delay`` above ``max_delay``."""
         shortest = seconds(values["min_delay"], ChronoUnit.MILLIS)
         longest = seconds(values["max_delay"], values["max_delay_unit"])
         if longest and shortest > longest:
@@ -113,11 +115,11 @@ class ExponentialBackoff(Policy, kw_only=True):
 
 @final
 class FibonacciBackoff(Policy, kw_only=True):
-    """Let the delay of ``@retry`` grow as the Fibonacci numbers 1, 2, 3, 5, 8 do.
+    """Increase the delay of ``@retry`` like the Fibonacci numbers 1, 2, 3, 5, 8.
 
     Args:
-        max_delay: No delay is longer, jitter included; in *max_delay_unit*; 0 for no limit.
-        max_delay_unit: What *max_delay* counts.
+        max_delay: The longest delay, jitter included; in *max_delay_unit*; 0 for no limit.
+        max_delay_unit: The unit of *max_delay*.
     """
 
     _kinds = kinds(
@@ -131,13 +133,12 @@ class FibonacciBackoff(Policy, kw_only=True):
 
 @final
 class CustomBackoff(Policy):
-    """Let a function of the application decide each delay of ``@retry``.
+    """Compute each delay of ``@retry`` by a function of the application.
 
     Args:
-        value: Called without arguments once per guarded call, it gives a function that is called with the failure and
-            returns the seconds to wait, or a ``timedelta``; a negative one stops retrying. Either may be a coroutine
-            function where the guarded function is asynchronous. Where it fails, that is logged once, and ``delay`` of
-            ``@retry`` counts.
+        value: Called without arguments once per guarded call; returns a function that takes the failure and returns the
+            seconds to wait, or a ``timedelta``; a negative value stops retrying. Either may be a coroutine function if
+            the guarded function is asynchronous. If it fails, this is logged once, and ``delay`` of ``@retry`` applies.
     """
 
     _kinds = kinds(
@@ -149,13 +150,14 @@ class CustomBackoff(Policy):
 
 @final
 class HonorRetryAfter(Policy, kw_only=True):
-    """Let ``@retry`` wait as long as a failure says, where that is longer than the delay.
+    """Wait for the time that a failure requests, if it is longer than the delay of ``@retry``.
 
     Args:
-        max_delay: A failure that says more ends the retries, in milliseconds; 0 for no limit.
-        read: Given the failure, it returns how long to wait, in seconds or as a ``timedelta``, or ``None``; instead of
-            looking for ``retry_after`` of refusals, the header ``Retry-After`` and gRPC's ``RetryInfo``. It may be a
-            coroutine function where the guarded function is asynchronous. One that fails is logged once.
+        max_delay: The longest requested wait, in milliseconds: a failure that requests more ends the retries; 0 for no
+            limit.
+        read: Takes the failure, and returns the time to wait, in seconds or as a ``timedelta``, or ``None``. It
+            replaces the search for ``retry_after`` of refusals, the header ``Retry-After`` and gRPC's ``RetryInfo``. It
+            may be a coroutine function if the guarded function is asynchronous. If it fails, this is logged once.
     """
 
     _kinds = kinds(
@@ -169,14 +171,14 @@ class HonorRetryAfter(Policy, kw_only=True):
 
 @final
 class RetryWhen(Policy, kw_only=True):
-    """Let predicates decide what ``@retry`` retries.
+    """Decide by predicates which outcomes ``@retry`` retries.
 
     Args:
-        exception: Given the exception; its answer replaces ``retry_on`` and ``abort_on``. Like *result* it may be a
-            coroutine function where the guarded function is asynchronous.
-        result: Given what the function returned; true means that the call is retried as if it had failed.
-        give: What comes out when no further attempt is made. ``"exception"``: a ``FaultToleranceException``, whose
-            ``result`` is the last one, unless a fallback replaces it; ``"result"``: the last result itself.
+        exception: Called with the exception; its answer replaces ``retry_on`` and ``abort_on``. Like *result* it may be
+            a coroutine function if the guarded function is asynchronous.
+        result: Called with the function's result; true if the call is retried as after a failure.
+        give: The outcome if no further attempt is made. ``"exception"``: a ``FaultToleranceException``, whose
+            ``result`` is the last result, unless a fallback replaces it; ``"result"``: the last result itself.
     """
 
     _kinds = kinds(
@@ -191,7 +193,7 @@ class RetryWhen(Policy, kw_only=True):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse to have no predicate, and to give results that nothing refuses."""
+        """Reject a policy without a predicate, and a *give* of results without a predicate for results."""
         if values["exception"] is None and values["result"] is None:
             yield "exception", "is None, and so is result", "at least one predicate", ("result",)
         elif values["give"].lower() == "result" and values["result"] is None:
@@ -200,11 +202,11 @@ class RetryWhen(Policy, kw_only=True):
 
 @final
 class BeforeRetry(Policy):
-    """Run something before each retry: reconnect, log in again.
+    """Run code before each retry, for example to reconnect, or to log in again.
 
     Args:
-        value: Called with an ``ExecutionContext`` before each attempt but the first; may be a coroutine function where
-            the guarded function is asynchronous. A failure of it is logged once and changes nothing.
+        value: Called with an ``ExecutionContext`` before each attempt but the first; it may be a coroutine function if
+            the guarded function is asynchronous. If it fails, this is logged once and changes nothing.
         method_name: Instead of *value*: a method without parameters of the same object.
     """
 
@@ -219,6 +221,6 @@ class BeforeRetry(Policy):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse both, and neither."""
+        """Reject both, and neither."""
         if (values["value"] is None) == (not values["method_name"]):
             yield "value", "and method_name are both given or both missing", "exactly one of them", ("method_name",)

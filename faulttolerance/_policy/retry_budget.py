@@ -10,16 +10,16 @@ from .parameter import Policy
 
 @final
 class RetryBudget(Policy, is_observable=True):
-    """Limit how many retries, and hedges, are made beside the calls that go well.
+    """Limit the number of retries and hedges in proportion to successful calls.
 
-    A budget has *burst* tokens at first, and never more. A retry or a hedge costs 1, and is not made where less is
-    left. A retry that succeeds gets its 1 back.
+    A budget starts with *burst* tokens, which is also its maximum. A retry or a hedge costs 1 token, and does not start
+    if fewer are left. A successful retry returns its token.
 
     Args:
-        ratio: What a call gives that succeeds without a retry, in tokens; 0 to 1.
-        burst: The tokens that there are at first, and at most; at least 1.
-        name: All that give it share one budget, and say the same of it; no configuration changes it. Without one, each
-            method has its own.
+        ratio: The tokens that a call adds if it succeeds without a retry; 0 to 1.
+        burst: The number of tokens at the start, and the maximum; at least 1.
+        name: All policies with the same name share one budget, and must have equal values; configuration cannot change
+            the name. Without a name, each method has its own budget.
     """
 
     _kinds = kinds(

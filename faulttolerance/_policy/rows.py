@@ -1,4 +1,4 @@
-"""The rows of all policies, which say what each brings to a call; they stand above this room, which imports none."""
+"""The rows of all policies, which define their parts in a call; this package imports none of them."""
 
 from collections.abc import Callable
 from typing import Any

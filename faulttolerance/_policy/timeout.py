@@ -18,12 +18,12 @@ class Timeout(Policy, is_observable=True):
     """End an attempt that takes too long (specification, chapter Timeout).
 
     Args:
-        value: How long an attempt may take, in *unit*; 0 for no limit.
-        unit: What *value* counts.
+        value: The longest duration of an attempt, in *unit*; 0 for no limit.
+        unit: The unit of *value*.
         interrupt: Whether a synchronous body is interrupted at the deadline; if not, its result is discarded when it
             ends late.
         adaptive: Whether the limit is three times the 99th percentile of the method's attempts: at most *value*, which
-            holds alone at first, and at least 10 ms.
+            is the only limit at first, and at least 10 ms.
     """
 
     _kinds = kinds(

@@ -15,7 +15,7 @@ E = TypeVar("E", bound=Enum)
 
 
 class ChronoUnit(Enum):
-    """What a number that stands for a duration counts; the value is the unit's length in seconds."""
+    """The unit of a number that stands for a duration; the value is the unit's length in seconds."""
 
     NANOS = 1e-9
     MICROS = 1e-6
@@ -35,14 +35,14 @@ Unit: TypeAlias = ChronoUnit | Literal["nanos", "micros", "millis", "seconds", "
 
 
 def member(among: type[E], value: object) -> E | None:
-    """Give the member of *among* that *value* is, or names in letters of any case."""
+    """Return the member of *among* that *value* is, or names in upper or lower case; otherwise ``None``."""
     if isinstance(value, among):
         return value
     return among.__members__.get(value.upper()) if isinstance(value, str) else None
 
 
 SUFFIXES: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
-"""What text may end with, in microseconds, the longest first."""
+"""The suffixes of text, with their lengths in microseconds, the longest first."""
 
 _WORDS: Final = {
     "us": ("usec", "usecs", "micro", "micros", "microsecond", "microseconds", "µs", "μs"),
@@ -52,29 +52,29 @@ _WORDS: Final = {
     "h": ("hr", "hrs", "hour", "hours"),
     "d": ("day", "days"),
 }
-"""What is not read, and said to whoever wrote it, by what it stands for."""
+"""Words that are not accepted as suffixes, by the suffix that an error suggests for them."""
 
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
 _SUFFIXED = rf"{_NUMBER}\s*({'|'.join(SUFFIXES)})"
 _ISO = rf"P(?=.)(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
 _CLOCK = r"()(?:(\d+) days?, )?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)"
-"""What ``str`` gives for a ``timedelta``, in the groups of ``_ISO``."""
+"""The format of ``str`` of a ``timedelta``, in the groups of ``_ISO``."""
 _FLAGS = re.ASCII | re.IGNORECASE
 _LENGTHS: Final = (7 * SUFFIXES["d"], SUFFIXES["d"], SUFFIXES["h"], SUFFIXES["m"], SUFFIXES["s"])
 
 _LONGEST_TEXT: Final = 100
-"""No duration needs more characters; arithmetic with more digits has failures of its own."""
+"""The maximum number of characters of a duration; arithmetic with more digits has its own failures."""
 _LONGEST: Final = 1e12
-"""No duration counts as longer than this, thirty thousand years: a longer one may be more than a ``float`` holds."""
+"""The longest duration, thirty thousand years: a longer one may exceed the range of ``float``."""
 
 
 def duration_of(text: str) -> float | timedelta:
-    """Read a duration: a number counts whatever unit is declared beside it, all else says itself what it counts.
+    """Return a duration from text: a number counts the unit that is declared beside it, other text contains its unit.
 
     Letters may be of either case: ``400``, ``400ms``, ``1.5 h``, ``PT0.4S``, ``P1DT2H``, ``0:00:02``.
 
     Raises:
-        ValueError: If *text* is no duration; with words for a message where it is one that cannot be kept.
+        ValueError: If *text* is no duration; with words for a message if the duration cannot be stored.
     """
     text = text.strip()
     if len(text) > _LONGEST_TEXT:
@@ -93,14 +93,14 @@ def duration_of(text: str) -> float | timedelta:
 
 
 def meant_by(text: str) -> str:
-    """Give the duration that a *text* which is none probably stands for, or nothing: ``2s`` for ``2 sec``."""
+    """Return the duration that an invalid *text* probably means, or an empty string: ``2s`` for ``2 sec``."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]+)", text.strip())
     suffix = _suffix_of(found[2]) if found else ""
     return f"{found[1]}{suffix}" if found and suffix else ""
 
 
 def unit_meant_by(word: object) -> str:
-    """Give the name of the unit that a *word* which is none probably stands for, or nothing: ``millis`` for ``ms``."""
+    """Return the name of the unit that an invalid *word* probably means, or an empty string: ``millis`` for ``ms``."""
     length = SUFFIXES.get(_suffix_of(word), 0) if isinstance(word, str) else 0
     return next((unit.name.lower() for unit in ChronoUnit if round(unit.value * 1e6) == length), "") if length else ""
 
@@ -119,16 +119,16 @@ def _microseconds(text: str) -> int:
 
 
 def _counted(number: str, length: int) -> int:
-    """Multiply exactly: a ``float`` would make other microseconds of some decimal fractions."""
+    """Return the exact product: a ``float`` would change the microseconds of some decimal fractions."""
     whole, _, fraction = number.partition(".")
     scale: int = 10 ** len(fraction)
     return (int(whole + fraction) * length + scale // 2) // scale
 
 
 def spelled(duration: float | timedelta, unit: ChronoUnit = ChronoUnit.MILLIS) -> str:
-    """Write *duration*, of which a number counts *unit*, in the largest unit that needs no fraction.
+    """Return *duration*, whose number counts *unit*, as text in the largest unit that needs no fraction.
 
-    It is text that ``duration_of`` reads, but for what is no whole number of microseconds: that keeps its unit.
+    ``duration_of`` reads the text, except for a duration that is no whole number of microseconds: it keeps its unit.
     """
     if isinstance(duration, timedelta):
         microseconds = duration // timedelta(microseconds=1)
@@ -145,7 +145,7 @@ def spelled(duration: float | timedelta, unit: ChronoUnit = ChronoUnit.MILLIS) -
 
 @lru_cache
 def seconds(duration: Duration, unit: Unit) -> float:
-    """Give the length of *duration*, of which a number counts *unit*; most guards share a few."""
+    """Return the length of *duration*, whose number counts *unit*; most guards share a few durations."""
     if isinstance(duration, str):
         duration = duration_of(duration)
     if isinstance(duration, timedelta):

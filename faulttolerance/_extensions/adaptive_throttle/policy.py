@@ -1,4 +1,4 @@
-"""What ``@adaptive_throttle`` asks for."""
+"""The policy of ``@adaptive_throttle``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...typing import Duration, ExceptionSet
 
 @final
 class AdaptiveThrottle(Policy, kw_only=True, is_observable=True):
-    """Refuse a part of the calls while the callee turns a part of them down (Google, Site Reliability Engineering).
+    """Refuse a share of the calls while the callee rejects a share of them (Google, Site Reliability Engineering).
 
     Args:
-        multiplier: Calls that are let through for each one that succeeds; at least 1.1.
-        window: How long a call counts, in milliseconds; at least 1000.
-        min_requests: Nothing is refused below so many calls in the window.
-        fail_on: What counts as a failure.
-        skip_on: What counts as a success, also where *fail_on* names it.
+        multiplier: Calls that are admitted for each successful call; at least 1.1.
+        window: The time for which a call counts, in milliseconds; at least 1000.
+        min_requests: The number of calls in the window below which no call is refused.
+        fail_on: Exceptions that count as failures.
+        skip_on: Exceptions that count as successes, even if *fail_on* names them.
     """
 
     _kinds = kinds(
@@ -40,6 +40,6 @@ class AdaptiveThrottle(Policy, kw_only=True, is_observable=True):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse a window of less than a second, which says nothing about the next one."""
+        """Reject a window of less than a second, which says nothing about the next second."""
         if seconds(values["window"], ChronoUnit.MILLIS) < 1.0:
             yield "window", f"is {shown(values['window'])}", "a duration >= 1 s", ()

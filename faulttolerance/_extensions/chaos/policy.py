@@ -1,4 +1,4 @@
-"""Chaos: what befalls attempts by configuration alone; nothing declares it."""
+"""Chaos: faults and delays of attempts, by configuration alone; no decorator declares it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..._shown import shown
 from ...typing import Duration, ExceptionSet
 
 if TYPE_CHECKING:
-    # Its values are resolved and shown as those of policies are; ``Policy.__subclasses__()`` can be declared.
+    # Its values are resolved and shown like those of policies, but ``Policy.__subclasses__()`` can be declared.
     from ..._policy.parameter import Policy as Values
 else:
     from ..._policy.parameter import Values
@@ -19,13 +19,13 @@ else:
 
 @final
 class Chaos(Values):
-    """Let a part of the attempts fail, or take longer, in the place of the body.
+    """Disturb a share of the attempts: they fail, or take longer, in the place of the body.
 
     Args:
-        rate: The probability that it befalls an attempt, from 0 to 1; 0 switches it off.
-        latency: How long such an attempt waits before anything else, in milliseconds.
-        error: What it raises instead of running the body, one of several by chance; where it has neither a latency nor
-            an error, ``ConnectionError``.
+        rate: The probability that an attempt is disturbed, from 0 to 1; 0 switches chaos off.
+        latency: The delay of a disturbed attempt before anything else, in milliseconds.
+        error: The exception that a disturbed attempt raises instead of running the body, chosen at random if there are
+            several; ``ConnectionError`` if neither a latency nor an error is set.
     """
 
     _kinds = kinds(
@@ -47,7 +47,7 @@ class Chaos(Values):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse what cannot be raised, or ends the program."""
+        """Reject errors that cannot be raised, or that end the program."""
         for error in exceptions().normalised(values["error"]):
             if not (isinstance(error, type) and issubclass(error, Exception) and _can_be_made(error)):
                 allowed = "classes that derive from Exception, and can be made of one text"
@@ -57,6 +57,6 @@ class Chaos(Values):
 def _can_be_made(error: type[Exception]) -> bool:
     try:
         error("made by chaos")
-    except Exception:  # noqa: BLE001  # it is the application's
+    except Exception:  # noqa: BLE001  # an error of the application's class
         return False
     return True

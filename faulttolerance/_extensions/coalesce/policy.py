@@ -11,11 +11,11 @@ from ..._policy.parameter import Policy
 
 @final
 class Coalesce(Policy):
-    """Let calls of one function with one key that overlap be one call.
+    """Share one execution among overlapping calls of one function with equal keys.
 
     Args:
-        key: What tells calls apart: a callable with the parameters of the function, the name of one of them, or several
-            names; ``None``: the object or class on which it is called, by identity, and all arguments.
+        key: The key of a call: a callable with the parameters of the function, the name of one of them, or several
+            names; ``None`` for the object or class on which the function is called, by identity, and all arguments.
     """
 
     _kinds = kinds(

@@ -11,10 +11,10 @@ from ...typing import Duration
 
 @final
 class Deadline(Policy, is_observable=True):
-    """Bound a whole call: its attempts, the delays between them, and whatever waits.
+    """Limit a whole call: its attempts, the delays between them, and all waiting.
 
     Args:
-        value: How long a call may take, in milliseconds; 0 for no limit.
+        value: The longest duration of a call, in milliseconds; 0 for no limit.
     """
 
     _kinds = kinds(

@@ -13,14 +13,14 @@ from ...typing import Duration
 
 @final
 class Hedge(Policy, is_observable=True):
-    """Send a second attempt while the first one takes long, and take whichever succeeds first (*The Tail at Scale*).
+    """Start a second attempt while the first attempt takes long, and use the first success (*The Tail at Scale*).
 
     Args:
-        max_hedges: Further attempts beside the first one, 1 to 5.
-        quantile: The part of first attempts that end before a hedge would be sent: 0.5 to 0.999; 0: *delay* alone
-            decides when it is.
-        delay: A hedge is sent after so long at the earliest, in milliseconds. Where nothing is known yet of how long
-            attempts take, it is sent then, and not at all where this is 0.
+        max_hedges: Further attempts beside the first attempt, 1 to 5.
+        quantile: The share of first attempts that end before a hedge would start: 0.5 to 0.999. With 0, only *delay*
+            sets the time of a hedge.
+        delay: The shortest time before a hedge starts, in milliseconds. It is also the time while the durations of
+            attempts are still unknown; with 0, no hedge starts then.
     """
 
     _kinds = kinds(
@@ -35,6 +35,6 @@ class Hedge(Policy, is_observable=True):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse what says nothing of when a hedge is sent."""
+        """Reject values that define no time for a hedge."""
         if not values["quantile"] and not seconds(values["delay"], ChronoUnit.MILLIS):
             yield "delay", "is 0 while quantile is 0: nothing says when", "more than 0, or a quantile", ("quantile",)

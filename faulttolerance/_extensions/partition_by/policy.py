@@ -14,10 +14,10 @@ class PartitionBy(Policy):
     """Keep a circuit breaker or throttle, permits and a rate window for each key, instead of one for all calls.
 
     Args:
-        key: What tells calls apart: a callable with the parameters of the function, the name of one of them, or several
+        key: The key of a call: a callable with the parameters of the function, the name of one of them, or several
             names.
-        max_partitions: How many keys have a state of their own; at least 1. Of more, the idle ones that were used least
-            recently are forgotten; calls that find no place share one state.
+        max_partitions: The number of keys that have their own state; at least 1. If there are more keys, the idle keys
+            that were used least recently are removed; calls without a place share one state.
     """
 
     _kinds = kinds(
