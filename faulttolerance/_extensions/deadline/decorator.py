@@ -1,8 +1,8 @@
-"""What ``deadline(...)`` gives: a decorator for whole calls, and a context manager for blocks of code.
+"""The objects that ``deadline(...)`` returns: decorators for whole calls, and context managers for blocks of code.
 
-Each entry into a block is an attempt of ``_call/block.py`` under nothing but a deadline. A ``with`` statement asks for
-``__exit__`` before it enters: the attempt is made there, so that each statement leaves the attempt that it entered,
-whoever else enters meanwhile: a signal's handler, another generator, another task.
+Each entry into a block is an attempt of ``_call/block.py`` under a deadline only. A ``with`` statement looks up
+``__exit__`` before it enters: the attempt is created there. So each statement leaves the attempt that it entered, even
+if others enter meanwhile: a signal handler, another generator, another task.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _AWAITED = 0x80 | 0x100 | 0x200
 
 
 class _Nothing:
-    """What is awaited where nothing is left to wait for."""
+    """An awaitable that returns at once, when there is nothing left to wait for."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         return
@@ -46,13 +46,13 @@ class _Nothing:
 
 
 class _Exit:
-    """Gives what leaves a block, in C code: for a ``with`` statement that of a new attempt, which it then enters."""
+    """A descriptor that returns the exit of a block, in C code; a ``with`` statement then enters a new attempt."""
 
     def __init__(self, gives: object) -> None:
         self._gives = gives
 
     def __get__(self, block: WholeCall | None, owner: type | None = None) -> Any:
-        # ``contextlib.ExitStack`` asks the class.
+        # ``contextlib.ExitStack`` looks it up on the class.
         return self if block is None else block._prepare(self._gives)
 
     def __call__(self, block: WholeCall, *error: Any) -> Any:
@@ -60,7 +60,7 @@ class _Exit:
 
 
 class WholeCall(Decorator):
-    """A deadline that waits for the function or class to guard, or for a block of code; any number of both."""
+    """A deadline for a function, a class, or a block of code; for any number of them."""
 
     __slots__ = ("_entered", "_name", "_prepared")
 
@@ -68,12 +68,12 @@ class WholeCall(Decorator):
         super().__init__(kind, values)
         frame = next(user_frames(), None)
         self._name = "a block" if frame is None else f"{module_of(frame) or 'a block'}:{frame.f_lineno}"
-        if faults := self._faults(self._name):  # now: it may guard blocks alone, which begin much later
+        if faults := self._faults(self._name):  # now: it may guard only blocks, which start much later
             raise FaultToleranceDefinitionException(*faults)
         self._prepared: dict[tuple[int, bool], list[PlainBlock]] = {}
-        """By thread, and whether it is awaited: what statements are about to enter."""
+        """The blocks that statements are about to enter, by thread, and by whether they are awaited."""
         self._entered: dict[object, list[PlainBlock]] = {}
-        """By task, greenlet or thread, what was not left yet."""
+        """The blocks that have not ended yet, by task, greenlet or thread."""
         if not Asking.is_on:
             from ..._guard.resolve.transaction import replan
 
@@ -81,7 +81,7 @@ class WholeCall(Decorator):
             replan()
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Be an attribute of a class, for the blocks of its methods."""
+        """Accept the attribute of a class, for the blocks of its methods."""
 
     def __enter__(self) -> Self:
         return self._enter(is_awaited=False)
@@ -125,7 +125,7 @@ class WholeCall(Decorator):
 
     def _block(self, is_awaited: bool) -> PlainBlock:
         def find(_: bool) -> GuardedCall:
-            """Find the call path of a block; a ``with`` block of a coroutine, too, is one of its task."""
+            """Return the call path of a block; a ``with`` block of a coroutine, too, belongs to its task."""
             holder = holder_of_block()
             of_task = is_awaited or (holder is not None and bool(holder.f_code.co_flags & _AWAITED))
             return _path(self._name, self._seconds, of_task)
@@ -133,45 +133,45 @@ class WholeCall(Decorator):
         return PlainBlock(find, self._forget)
 
     def _prepare(self, gives: object) -> Callable[..., Any]:
-        """Make what a statement is about to enter, and give what leaves that."""
+        """Create the block that a statement is about to enter, and return its exit."""
         block = self._block(is_awaited := gives is not None)
         self._prepared.setdefault((get_ident(), is_awaited), []).append(block)
         return self._leaving(gives, block)
 
     def _leaving(self, gives: object, block: PlainBlock | None = None) -> Callable[..., Any]:
-        """Give what leaves *block*, or where that was never entered the latest one, and gives *gives*."""
+        """Return the exit of *block*, or of the latest block if that was never entered; the exit returns *gives*."""
         steps = self._until_left(block)
         next(steps)
         return partial(max, gives, key=steps.send)
 
     def _until_left(self, block: PlainBlock | None) -> Generator[int, Any, None]:
         try:
-            yield 0  # inside: going on here is the first moment at which a handler may raise
+            yield 0  # inside: resuming here is the first moment at which a handler may raise
             block = self._opened(block)
         except GeneratorExit:
             self._drop(block)
-            raise  # nobody ever left by this: who asks for ``__exit__`` may be ``hasattr``
+            raise  # this exit was never used: ``hasattr``, for example, looks up ``__exit__``
         except BaseException:
             self._opened(block).steps.close()
             raise
-        yield from block.steps  # what is handed over first says nothing
+        yield from block.steps  # the first value that is sent has no meaning
 
     def _opened(self, block: PlainBlock | None) -> PlainBlock:
-        """Give what is left: *block*, unless that was not entered by a statement, but by hand."""
+        """Return the block to leave: *block*, unless it was not entered by a statement, but by hand."""
         if block is not None and block.has_begun:
             return block
         self._drop(block)
         return next(other for other in reversed(self._entered[_course()]) if not other.is_over)
 
     def _drop(self, block: PlainBlock | None) -> None:
-        """Prepare *block* no longer."""
+        """Remove *block* from the prepared blocks."""
         for is_awaited in False, True:
             prepared = self._prepared.get((get_ident(), is_awaited), [])
             if block in prepared:
                 prepared.remove(block)
 
     def _forget(self, block: PlainBlock) -> None:
-        """Note that *block* is over; each step may be taken twice."""
+        """Remove *block*, which has ended; each step may run twice."""
         blocks = self._entered.get(block.course, [])
         blocks[:] = [other for other in blocks if other is not block and not other.is_over]
         if not blocks:
@@ -179,7 +179,7 @@ class WholeCall(Decorator):
 
 
 def _course() -> object:
-    """Give what enters and leaves blocks one after the other: the running task, greenlet or thread."""
+    """Return the object that enters and leaves blocks one after the other: the running task, greenlet or thread."""
     asyncio = sys.modules.get("asyncio")
     loop = asyncio._get_running_loop() if asyncio is not None else None
     task = asyncio.current_task(loop) if asyncio is not None and loop is not None else None
@@ -188,7 +188,7 @@ def _course() -> object:
 
 @lru_cache(maxsize=256)
 def _path(name: str, limit: float, of_task: bool) -> GuardedCall:
-    """Make the call path of the blocks of one line."""
+    """Return the call path of the blocks of one line."""
     conclude = conclude_of(of_task) if limit else None
     policies = WholeCallPolicies(name, seconds=limit, conclude=conclude, asynchronous=of_task, counts_calls=False)
     policies.is_block = True
@@ -198,7 +198,7 @@ def _path(name: str, limit: float, of_task: bool) -> GuardedCall:
 
         environment = BlockEnvironment()
 
-    @coroutine  # and no ``async def``: it may be ended before its first step
+    @coroutine  # no ``async def``: it may be ended before its first step
     def run(method: object, course: Any) -> Generator[int, BaseException | None, object]:
         if limit:
             refuse_late(name)

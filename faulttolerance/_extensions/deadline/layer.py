@@ -1,7 +1,7 @@
-"""Deadlines of whole calls: what is bound with them, the layer inside, which hands them on, and what refuses the late.
+"""Deadlines of whole calls: their policies, the layer inside them, and the check for a passed deadline.
 
-What runs under a deadline that has passed is ended by it; but what it calls next may begin before that. So guards ask,
-at no cost for processes that use no ``deadline`` (rules D2, D4).
+A passed deadline ends the code under it, but a call of that code may start before. So guards check the deadline, at no
+cost for processes that use no ``deadline`` (rules D2, D4).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WholeCallPolicies(BoundPolicies):
         return f"{self.name}: deadline of {self.seconds:g} s passed"
 
     def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
-        """Take the deadline back, and count the call; return what it failed with, a passed deadline considered."""
+        """End the deadline and count the call; return its failure, with regard to a passed deadline."""
         failure = self.end(record, failure)
         if self.counters is not None:
             self._count_attempt(self.counters, record)
@@ -56,7 +56,7 @@ _COUNTED = Interned(((NO_GATE, "Deadline"),))
 
 
 class UnderDeadline:
-    """Stands inside the deadline of whole calls, which has just begun.
+    """The layer inside a deadline of whole calls that has just started.
 
     Args:
         name: The guarded function.
@@ -68,7 +68,7 @@ class UnderDeadline:
         self._name = name
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
-        """Put this around *call*."""
+        """Return *call* wrapped by this layer."""
 
         def blocking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             refuse_late(self._name)
@@ -94,7 +94,7 @@ class UnderDeadline:
 
 
 class Asking:
-    """Whether calls ask for the time that is left before they begin; see ``asking_the_time``."""
+    """The switch for the check of the remaining time before calls; see ``asking_the_time``."""
 
     is_on = False
 
@@ -114,7 +114,7 @@ def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> Guarded
 
 
 def _is_late(deadlines: ThreadDeadlines) -> bool:
-    """Tell whether a ``deadline`` has passed that would interrupt what begins now."""
+    """Return whether a ``deadline`` has passed that would interrupt code that starts now."""
     now = clock.monotonic()
     for entry in uncovered(deadlines):
         is_ruling = type(entry) is HandedOn or (type(entry) is BlockDeadline and entry.is_ruling)
@@ -137,10 +137,10 @@ def _refuse(name: str) -> None:
 
 
 def refuse_late(name: str) -> None:
-    """Begin nothing that has no time: neither breaker nor rate limit nor bulkhead is asked (rule D2).
+    """Raise an error if no time is left, before any circuit breaker, rate limit or bulkhead decides (rule D2).
 
     Raises:
-        TimeoutException: A deadline has passed under which the call, or the block, called *name* would begin.
+        TimeoutException: If a deadline has passed that includes the call, or the block, with the name *name*.
     """
     if remaining() == 0.0:
         _refuse(name)
