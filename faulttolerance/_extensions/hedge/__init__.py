@@ -1,1 +1,1 @@
-"""``@hedge``: a second attempt beside a slow one."""
+"""``@hedge``: a second attempt beside a slow attempt."""

@@ -1,4 +1,4 @@
-"""Whether a function can be run twice at once: its calls are asynchronous, and its arguments are not used up (H6)."""
+"""Checks that a function can run twice at once: asynchronous calls, and arguments that are not used up (H6)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..._signature.outcome import Outcome, outcome
 from ...exceptions import Fault
 
 _ONE_SHOT = (Iterator, AsyncIterator, typing.IO, io.IOBase)
-"""The classes of what one reader uses up; generators are iterators."""
+"""The classes whose objects only one reader can use; generators are iterators."""
 _NAMES = ("Iterator", "AsyncIterator", "Generator", "AsyncGenerator", "IO", "TextIO", "BinaryIO")
-"""What they are called where only type checkers know them."""
+"""The names of these classes if only type checkers know them."""
 
 
 def hedge_faults(
     where: str, declaration: Declaration, asynchronous: bool, owner: type | None, final: bool
 ) -> list[Fault]:
-    """Refuse hedges, as *where*, for the guarded function where it cannot be run twice at once."""
+    """Return the faults of hedges, as *where*, for a guarded function that cannot run twice at once."""
     function, faults = declaration.template, []
-    # What says nothing of its result may become asynchronous, by a further decorator of it or of its class.
+    # Without an annotation, the function may become asynchronous by a further decorator on it or its class.
     if not asynchronous and (final or outcome(function, declaration.owner) is Outcome.FOREIGN):
         allowed = "add @asynchronous: a thread cannot race itself; or `async def`, or call_async of a Guard"
         if declaration.owner is not None:

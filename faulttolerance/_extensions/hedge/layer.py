@@ -1,7 +1,7 @@
-"""The layer of ``@hedge``: attempts of one call that run side by side, of which the first success wins (rule H4).
+"""The layer of ``@hedge``: parallel attempts of one call, of which the first success wins (rule H4).
 
-It stands between the retries and an attempt, so that each hedge passes by itself whatever guards an attempt. Here is
-the waiting alone; ``_extensions/hedge/strategy.py`` decides.
+It is between the retries and an attempt, so that each hedge passes all policies of an attempt itself. This module only
+waits; ``_extensions/hedge/strategy.py`` decides.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ __all__ = ["Hedging", "announced", "racing"]
 
 
 class Payment(NamedTuple):
-    """What hedges are paid from: a budget of the method, or the built-in one."""
+    """The budget that pays for hedges: a budget of the method, or the built-in budget."""
 
     take: Callable[[], bool | None]
-    """Takes what a hedge costs, if that is left; ``None``: nothing was taken, and it is sent all the same."""
+    """Takes the price of a hedge, and returns whether it was left; ``None`` if the hedge starts without payment."""
     give_back: Callable[[], object]
-    """Gives that back for a hedge that was never there."""
+    """Returns the price of a hedge that did not start."""
     earn: Callable[[], object] = lambda: None
-    """Told of a race that was won; the budget of a method hears of the call."""
+    """Called after a race with a winner; the budget of a method counts the call itself."""
 
 
 class Hedging:
-    """Sends hedges beside the first attempt of one guarded function.
+    """Starts hedges beside the first attempt of one guarded function.
 
     Args:
         name: The function, as in messages.
-        hedge: What is remembered of it.
-        may_send: Tells whether gate and bulkhead would let a hedge in (rule H2).
-        payment: What a hedge is paid from.
-        limit: The seconds after which an attempt may time out; 0.0: it never does.
-        counters: What counts its races; ``None``: nothing does.
-        tell: Called for each hedge that would have been sent, where none is; ``None``: they are.
+        hedge: The state of the function.
+        may_send: Returns whether gate and bulkhead would admit a hedge (rule H2).
+        payment: The budget that pays for hedges.
+        limit: The seconds after which an attempt may time out; 0.0 for no limit.
+        counters: The counters of its races; ``None`` without metrics.
+        tell: Called for each hedge of an observed policy, which does not start; ``None`` if hedges start.
         inside: Builds the call path of a hedge.
     """
 
@@ -90,7 +90,7 @@ class Hedging:
         }
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
-        """Put this around *call*, the way of the first attempt."""
+        """Return *call*, the path of the first attempt, wrapped by this layer."""
         assert environment is not None
         return self._raced(call, environment) if self._tell is None else self._watched(call, environment, self._tell)
 
@@ -101,7 +101,7 @@ class Hedging:
         return self._hedge.begin(now, inf if left is None else now + left)
 
     def _raced(self, call: GuardedCall, environment: Environment) -> GuardedCall:
-        # The path of a hedge leads to the same function, through the same policies.
+        # The path of a hedge has the same function, and the same policies.
         begin, other = environment.begin, self._inside(may_wait=False)
 
         async def raced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
@@ -112,7 +112,7 @@ class Hedging:
                 await begin(partial(call, args, kwargs), entry, begun, race.ring)
                 while True:
                     if (winner := self._look(race, runs)) is not None:
-                        result = winner.result()  # a handler that raises behind the call does so inside the ``try``
+                        result = winner.result()  # a handler that raises after the call raises inside the ``try``
                         return result  # noqa: RET504
                     if not runs:
                         raise StoppedIteration.of(race.failure())
@@ -131,7 +131,7 @@ class Hedging:
                     turn = environment.turn()
                     race.wake = turn.wake
                     if any(run.done() for run in runs.values()):
-                        continue  # it ended before it could wake anybody
+                        continue  # it ended before it could wake the race
                     timer: Timer | None = None
                     try:
                         if race.due < inf:
@@ -150,7 +150,7 @@ class Hedging:
                 try:
                     _leave(race, runs, environment)
                 except BaseException:
-                    _leave(race, runs, environment)  # a signal's handler raised: nobody else ends them
+                    _leave(race, runs, environment)  # a signal handler raised: no other code ends them
                     raise
                 finally:
                     self._count(race)
@@ -158,10 +158,10 @@ class Hedging:
         return raced
 
     def _look(self, race: Race, runs: dict[int, Run]) -> Run | None:
-        """Take those off *runs* that have ended; give the one that has won, if one has.
+        """Remove the ended attempts from *runs*, and return the winner, if any.
 
         Raises:
-            BaseException: One ended by control flow, which ends the call (rule R0).
+            BaseException: If control flow ended an attempt, which ends the call (rule R0).
         """
         for number in [number for number, run in runs.items() if run.done()]:
             run, now = runs.pop(number), clock.monotonic()
@@ -180,7 +180,7 @@ class Hedging:
         return isinstance(failure, TimeoutException) and 0.0 < self._limit <= elapsed
 
     def _watched(self, call: GuardedCall, environment: Environment, tell: Tell) -> GuardedCall:
-        """Give the way of a call beside which hedges are only counted (rule X7)."""
+        """Return the path of a call whose hedges are only counted (rule X7)."""
 
         async def watched(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             race = self._begin()
@@ -269,7 +269,7 @@ def racing(binding: Binding) -> Hedging:
 
 
 def _shortest_timeout(policy: Any) -> float:
-    """Give the seconds after which an attempt may time out; 0.0: it never does."""
+    """Return the seconds after which an attempt may time out; 0.0 for no limit."""
     if policy is None:
         return 0.0
     seconds = policies.seconds(policy.value, policy.unit)
@@ -277,18 +277,18 @@ def _shortest_timeout(policy: Any) -> float:
 
 
 def _payment(hedges: Hedge, binding: Binding) -> Payment:
-    """Let hedges be paid for from the budget of the method, which calls pay into; else from one of their own."""
+    """Return the budget that pays for hedges: that of the method, to which calls add, or their own."""
     if policies.RetryBudget not in binding.policies:
         own = hedges.budget
         return Payment(own.take, own.give_back, own.succeed)
     budget, tell = binding.strategies.get(policies.RetryBudget), binding.tell_of(policies.RetryBudget)
-    # What is only observed sends none, and none is counted.
+    # An observed policy starts no hedge, and counts none.
     counters = binding.counters_of(policies.RetryBudget) if binding.tell_of(policy.Hedge) is None else None
     return Payment(lambda: take(budget, tell, counters, "hedge"), budget.give_back)
 
 
 def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:
-    """Return the check whether every gate and bulkhead would admit a hedge, as far as they are obeyed (rule H2)."""
+    """Return the check whether every gate and bulkhead would admit a hedge, if they are enforced (rule H2)."""
     obeyed = [binding.strategies.get(kind) for kind in binding.policies if binding.is_obeyed(kind)]
     limiting = [strategy.has_room_to_spare for strategy in obeyed if hasattr(strategy, "has_room_to_spare")]
     circuits = [strategy for strategy in obeyed if isinstance(strategy, CircuitBreaker)]

@@ -26,7 +26,7 @@ _MEMORY = Memory(
 
 
 def _bind(policy: Hedge, binding: Binding) -> Mapping[str, Any]:
-    """Bind nothing; but the policies around a race count the calls, each of them once."""
+    """Bind nothing; but with this row the policies around a race count the calls, each call once."""
     return {}
 
 

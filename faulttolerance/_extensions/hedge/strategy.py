@@ -1,8 +1,8 @@
-"""When a second attempt is sent beside the first one, and which of them gives the result (rules H1, H2, H4).
+"""The decisions on hedges: the moment of their start, and the attempt that determines the result (rules H1, H2, H4).
 
-A hedge is sent for what takes longer than nearly all first attempts do, so that few are. How long they take is learned
-from all of them: one that lost to its hedge, or timed out, counts as long as it was waited for. Learning from those
-that win alone would bend the delay down, and send ever more.
+A hedge starts if a first attempt takes longer than nearly all first attempts, so hedges are rare. All first attempts
+count in this statistic: an attempt that lost to its hedge, or timed out, counts with the time until then. If only the
+winners counted, the delay would become shorter, and ever more hedges would start.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ __all__ = ["RESULTS", "DeafGate", "Hedge", "Race"]
 
 RATIO: Final = 0.1
 BURST: Final = 10
-"""Those of the budget of a method that declares none."""
+"""The values of the budget of a method that declares none."""
 
 Result: TypeAlias = Literal["notHedged", "primary", "hedge", "failed"]
-"""What came of a race: no hedge was sent; the first attempt won, or a hedge; or none did."""
+"""The outcome of a race: no hedge started; the first attempt won, or a hedge won; or none won."""
 RESULTS: Final[tuple[Result, ...]] = ("notHedged", "primary", "hedge", "failed")
 
 
 class Hedge:
-    """What hedging remembers of one method between calls: how long first attempts take, and what hedges cost.
+    """The state of hedging for one method: the durations of first attempts, and the budget of hedges.
 
     All durations are in seconds.
 
     Args:
-        max_hedges: The hedges of one race at most.
-        quantile: The part of first attempts that end before a hedge is sent; 0.0: *delay* alone decides.
-        delay: The shortest delay of a hedge; 0.0: none is sent before enough is known.
+        max_hedges: The maximum number of hedges in one race.
+        quantile: The share of first attempts that end before a hedge starts; with 0.0, only *delay* decides.
+        delay: The shortest delay of a hedge; with 0.0, no hedge starts before enough is known.
     """
 
     __slots__ = ("_delay", "_latencies", "_max_hedges", "_quantile", "budget")
@@ -47,57 +47,57 @@ class Hedge:
     def __init__(self, max_hedges: int, quantile: float, delay: float) -> None:
         self._latencies = Latencies()
         self.budget = RetryBudget(RATIO, BURST)
-        """Grants hedges where the method has no budget of its own."""
+        """Pays for hedges if the method has no budget."""
         self.reconfigure(max_hedges, quantile, delay)
 
     def reconfigure(self, max_hedges: int, quantile: float, delay: float) -> None:
-        """Take new values; what was learned stays."""
+        """Apply new values; the statistic is kept."""
         self._max_hedges = max_hedges
         self._quantile = quantile
         self._delay = delay
 
     @property
     def delay(self) -> float:
-        """How long a race waits for its first hedge; 0.0: none is sent."""
+        """The delay of a race before its first hedge; 0.0 if none starts."""
         learned = self._latencies.quantile(self._quantile) if self._quantile else None
         return self._delay if learned is None else max(self._delay, learned)
 
     def begin(self, now: float, until: float = inf) -> Race:
-        """Begin a race, whose enclosing deadline is at *until*."""
+        """Return a new race, whose enclosing deadline is at *until*."""
         return Race(self, now, self.delay, self._max_hedges, until)
 
     def learn(self, elapsed: float) -> None:
-        """Take note of a first attempt that succeeded, timed out, or lost after so long."""
+        """Record the duration of a first attempt that succeeded, timed out, or lost."""
         self._latencies.add(elapsed)
         if len(self._latencies.fresh) >= EVERY:
             self._latencies.quantile(self._quantile)
 
     def condition(self, now: float) -> Condition:
-        """How it stands."""
+        """Return the delay before hedges."""
         delay = self.delay
         return Condition(
             f"hedging after {round(1000 * delay, 1):g} ms" if delay else "learning when to hedge", is_impaired=False
         )
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if it is forgotten, but for what was learned."""
+        """Return whether the state can be removed without loss, except for the statistic."""
         return self.budget.is_idle(now)
 
     def is_at_rest(self, now: float) -> bool:
-        """Return whether nobody is refused for long if it is forgotten: always."""
+        """Return whether the state can be removed without a long refusal of calls: always."""
         return True
 
     def keep_only(self, ident: int) -> None:
-        """Keep what was learned in the child of a fork."""
+        """Keep the statistic in the child of a fork."""
         self._latencies.keep_only(ident)
         self.budget.keep_only(ident)
 
 
 class Race:
-    """The attempts of one call that run side by side: number 0 is the first one, the others are hedges.
+    """The parallel attempts of one call: number 0 is the first attempt, the others are hedges.
 
-    Not safe under threads: whoever waits for the attempts decides, one step at a time. Only what ends or begins adds to
-    ``sent``, and rings, from wherever it is.
+    Not safe under threads: the code that waits for the attempts decides, one step at a time. Only starting and ending
+    attempts add to ``sent``, and call ``ring``, from any thread.
     """
 
     __slots__ = (
@@ -110,15 +110,15 @@ class Race:
         self.winner: int | None = None
         """The attempt that succeeded first."""
         self.is_over = False
-        """Whether nobody waits for the attempts any more that still run."""
+        """Whether the call no longer waits for the attempts that still run."""
         self.sent: dict[int, None] = {}
-        """The hedges that really began: those that no policy of ours refused."""
+        """The hedges that really started: those that no policy of the guard refused."""
         self.paid: set[int] = set()
-        """The hedges for which something was taken from the budget."""
+        """The hedges that the budget paid for."""
         self.due = inf
-        """When the next hedge may be sent; infinity where none may any more."""
+        """The moment of the next hedge; infinity if there is none."""
         self.wake: Callable[[], object] = _nobody
-        """Wakes who waits for the attempts, from any thread."""
+        """Wakes the call that waits for the attempts, from any thread."""
         self._hedge = hedge
         self._delay = delay
         self._max_hedges = max_hedges
@@ -129,25 +129,25 @@ class Race:
             self._look_forward()
 
     def take_turn(self) -> int:
-        """Give the number of the hedge that is due; whether or not it is granted, the next one comes after it."""
+        """Return the number of the due hedge; the next hedge comes after it, whether or not this hedge is granted."""
         self._look_forward()
         return self._turn - 1
 
     def succeed(self, number: int, now: float) -> None:
-        """Note that an attempt succeeded, the first one to do so."""
+        """Record the success of an attempt, the first success of the race."""
         self.winner = number
         if 0 not in self._failures:  # it won, or it lost (rule X4)
             self._hedge.learn(now - self.began)
 
     def fail(self, number: int, failure: BaseException, now: float, *, timed_out: bool = False) -> None:
-        """Note that an attempt failed, by its own time-out or not; a hedge that was never there leaves no trace."""
+        """Record the failure of an attempt, perhaps by its own time-out; a hedge that never started is ignored."""
         if number == 0 or number in self.sent:
             self._failures[number] = failure
         if number == 0 and timed_out:
             self._hedge.learn(now - self.began)
 
     def failure(self) -> BaseException:
-        """Give what the call fails with, once no attempt runs: the first one's failure, the others' as notes."""
+        """Return the failure of the call, after all attempts: that of the first, with those of the others as notes."""
         primary = self._failures[0]
         others = [(number, failure) for number, failure in sorted(self._failures.items()) if failure is not primary]
         if others:
@@ -156,19 +156,19 @@ class Race:
         return primary
 
     def ring(self) -> None:
-        """Tell who waits for the attempts that one of them has ended."""
+        """Notify the waiting call that an attempt has ended."""
         if not self.is_over:
             self.wake()
 
     def end(self) -> None:
-        """Note that nobody waits any more, and refer to no failure: their tracebacks may refer to the race."""
+        """End the waiting, and drop all failures: their tracebacks may refer to the race."""
         self.is_over = True
         self.wake = _nobody
         self._failures.clear()
 
     @property
     def result(self) -> Result:
-        """What came of it."""
+        """The outcome of the race."""
         if not self.sent:
             return "notHedged"
         if self.winner is None:
@@ -183,11 +183,11 @@ class Race:
 
 
 def _nobody() -> None:
-    """Wake nobody: nobody waits."""
+    """Do nothing: no call waits."""
 
 
 class _Note(str):
-    """A note of ours: text to whoever reads or pickles it."""
+    """A note of this library on an exception: text for readers and pickles."""
 
     __slots__ = ("owner",)
 
@@ -207,27 +207,27 @@ def _shown(failure: BaseException) -> str:
     kind = type(failure).__name__
     try:
         text = str(failure)
-    except Exception:  # noqa: BLE001  # the application's
+    except Exception:  # noqa: BLE001  # an error of the application
         return kind
     return f"{kind}: {text}" if text else kind
 
 
 def _note(failure: BaseException, ours: list[_Note], owner: int) -> None:
-    """Put *ours* on *failure*, in place of those of a race before: an object may be raised again and again."""
+    """Add *ours* to the notes of *failure*, in place of those of an earlier race: an object may be raised again."""
     try:
         kept = [note for note in getattr(failure, "__notes__", ()) if type(note) is not _Note or note.owner != owner]
-        # Not by assignment: a frozen dataclass that is an exception refuses it.
+        # Not by assignment: a frozen dataclass that is an exception rejects it.
         BaseException.__setattr__(failure, "__notes__", [*kept, *ours])
-    except Exception:  # noqa: BLE001  # a failure that takes no note is the application's all the same
+    except Exception:  # noqa: BLE001  # a failure that accepts no note is still the application's
         pass
 
 
 class DeafGate(GateAround):
-    """A circuit breaker, or an adaptive throttle, that does not hear what attempts come to that have lost (rule H5).
+    """A circuit breaker or an adaptive throttle that ignores the outcomes of attempts that have lost (rule H5).
 
     Args:
-        gate: Lets attempts in, and hears of all others.
-        has_lost: Tells whether the attempt that asks has lost.
+        gate: Admits attempts, and receives the outcomes of all others.
+        has_lost: Returns whether the current attempt has lost.
     """
 
     __slots__ = ("_has_lost",)
@@ -238,15 +238,15 @@ class DeafGate(GateAround):
 
     @property
     def state(self) -> Era:
-        """That of the gate."""
+        """The era of the gate."""
         return self._gate.state
 
     def admit(self, permit: Hashable, ident: int, now: float) -> Era:
-        """Let the attempt in if the gate does."""
+        """Admit the attempt if the gate does."""
         return self._gate.admit(permit, ident, now)
 
     def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Tell the gate how an attempt ended; of one that has lost, only that it did."""
+        """Report the outcome of an attempt to the gate; for an attempt that has lost, only its end."""
         if self._has_lost():
             verdict, failure = NEUTRAL, ""
         self._gate.settle(era, permit, verdict, now, failure)
