@@ -1,1 +1,1 @@
-"""``last_good``: the last good result answers for a call that fails."""
+"""``last_good``: the last good result in place of a failed call."""

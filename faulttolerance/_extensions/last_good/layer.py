@@ -1,4 +1,4 @@
-"""The layer of ``last_good``: what goes well is remembered by key, and answers when the next call fails (rule Y1)."""
+"""The layer of ``last_good``: it stores good results by key, and returns them if a later call fails (rule Y1)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Remembering"]
 
 
 class Remembering:
-    """Remembers the results of one guarded function, as a layer inside its fallback, and recalls them, as that.
+    """Stores the results of one guarded function, as a layer inside its fallback, and recalls them, as the fallback.
 
     Args:
         name: The function, as in messages.
         results: Its last good results.
-        key_of: Gives the key of a call from its arguments.
+        key_of: Returns the key of a call from its arguments.
     """
 
     __slots__ = ("_key_of", "_name", "_results")
@@ -31,11 +31,11 @@ class Remembering:
         self._key_of = key_of
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
-        """Put this around *call*."""
+        """Return *call* wrapped by this layer."""
         find, results = self._find, self._results
 
         def remembered(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            key = find(args, kwargs)  # before the function runs: a key that is none is not to be heard of too late
+            key = find(args, kwargs)  # before the function runs, so that an invalid key is reported in time
             result = call(args, kwargs)
             if type(result) is Given:
                 return result.result
@@ -53,7 +53,7 @@ class Remembering:
         return remembered if environment is None else remembered_later
 
     def recall(self) -> Recall:
-        """Give the fallback that answers from what is remembered."""
+        """Return the fallback that returns stored results."""
         return Recall(lambda args, kwargs: self._results.recall(self._find(args, kwargs), clock.monotonic()))
 
     def _find(self, args: Arguments, kwargs: Mapping[str, Any]) -> Hashable:
@@ -61,7 +61,7 @@ class Remembering:
         try:
             hash(key)
         except TypeError:
-            from ..._signature.call_key import refuse_unhashable  # which needs ``inspect``
+            from ..._signature.call_key import refuse_unhashable  # it needs ``inspect``
 
             refuse_unhashable(self._name, key)
             raise
@@ -69,7 +69,7 @@ class Remembering:
 
 
 class Recall:
-    """Answers by the result that is remembered for a call, or raises its failure again."""
+    """Returns the stored result for a call, or raises its failure again."""
 
     __slots__ = ("_find",)
 
@@ -83,8 +83,8 @@ class Recall:
                 raise failure
             return found[0]
         finally:
-            del failure  # its traceback may hold this frame
+            del failure  # its traceback may refer to this frame
 
     def accepts(self, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
-        """Tell whether there is a result that is young enough."""
+        """Return whether there is a result that is young enough."""
         return self._find(args, kwargs) is not None

@@ -1,4 +1,4 @@
-"""The row of a fallback that may answer by the last good result of the same call."""
+"""The row of a fallback that may return the last good result of the same call."""
 
 from __future__ import annotations
 

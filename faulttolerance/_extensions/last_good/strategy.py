@@ -1,4 +1,4 @@
-"""The last good results of a function, by key: what ``last_good`` answers from (rule Y1)."""
+"""The last good results of a function, by key, for ``last_good`` (rule Y1)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["LastResults"]
 
 
 class LastResults:
-    """Remembers results, the least recently used one out first; *now* is in seconds of one monotonic clock.
+    """Stores results, and removes the least recently used first; *now* is in seconds of one monotonic clock.
 
-    No lock: each step is one operation of the dictionary, and the keys, whose comparison is the application's code, may
-    call the guarded function again. What another thread takes away meanwhile is gone.
+    There is no lock: each step is one operation of the dictionary, and the keys, whose comparison runs code of the
+    application, may call the guarded function again. An entry that another thread removes meanwhile is gone.
 
     Args:
-        max_age: After how many seconds a result is too old.
-        max_entries: How many are remembered at most.
+        max_age: The seconds after which a result is too old.
+        max_entries: The maximum number of results.
     """
 
     __slots__ = ("_entries", "max_age", "max_entries")
@@ -28,7 +28,7 @@ class LastResults:
         self._entries: OrderedDict[Hashable, tuple[Any, float]] = OrderedDict()
 
     def remember(self, key: Hashable, result: object, now: float) -> None:
-        """Remember a *result*, in place of an older one."""
+        """Store a *result* in place of an older result."""
         entries = self._entries
         entries[key] = result, now
         self._use(key)
@@ -39,7 +39,7 @@ class LastResults:
                 return
 
     def recall(self, key: Hashable, now: float) -> tuple[Any] | None:
-        """Give the result for *key*, if there is one that is young enough."""
+        """Return the result for *key* in a tuple, or ``None`` if there is none that is young enough."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -51,18 +51,18 @@ class LastResults:
         return (entry[0],)
 
     def reconfigure(self, max_age: float, max_entries: int) -> None:
-        """Take new values; what is remembered stays, as far as there is room."""
+        """Apply new values; the stored results stay, as far as there is room."""
         self.max_age = max_age
         self.max_entries = max_entries
         while len(self._entries) > max_entries:
             self._entries.popitem(last=False)
 
     def is_idle(self, now: float) -> bool:
-        """Say that all of it may be forgotten: the least recently used goes first in any case."""
+        """Return true: everything may be removed, as the least recently used result may be at any time."""
         return True
 
     def keep_only(self, ident: int) -> None:
-        """Keep everything in the child of a fork: nothing of it belongs to a thread."""
+        """Keep everything in the child of a fork: no result belongs to a thread."""
 
     def _use(self, key: Hashable) -> None:
         try:
