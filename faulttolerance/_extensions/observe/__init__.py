@@ -1,1 +1,1 @@
-"""Policies that are observed: what they would have done is counted."""
+"""Observed policies: they count the attempts that they would refuse, and refuse none."""

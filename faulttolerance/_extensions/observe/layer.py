@@ -1,4 +1,4 @@
-"""What becomes of a policy that is only observed: it is counted and logged what it would have done (rule X7)."""
+"""The actions of an observed policy: it counts and logs its would-be refusals (rule X7)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT
 
 
 class Observer:
-    """Told of each attempt that a policy would have refused, or ended.
+    """Called for each attempt that a policy would have refused, or ended.
 
     Args:
         name: The guarded function.
         annotation: The policy.
-        counters: Counts it; ``None``: nothing does.
-        series: The series that counts it.
+        counters: The counters; ``None`` without metrics.
+        series: The series of these attempts.
     """
 
     __slots__ = ("_annotation", "_counters", "_name", "_series")
@@ -35,7 +35,7 @@ class Observer:
         self._series = (series,)
 
     def __call__(self) -> None:
-        """Count and log one."""
+        """Count and log one attempt."""
         if self._counters is not None:
             self._counters.add(self._series)
         fields = {"ft_method": self._name, "ft_policy": self._annotation}
@@ -45,12 +45,12 @@ class Observer:
 def timed(
     seconds: float, tell: Tell, limit: AdaptiveTimeout | None = None
 ) -> Callable[[GuardedCall, Environment | None], GuardedCall]:
-    """Give the layer that tells of attempts that took too long, however they ended; none is interrupted.
+    """Return the layer that reports attempts that took too long, for any outcome, and interrupts none.
 
     Args:
-        seconds: How long they may take.
-        tell: Told of each.
-        limit: How long they may take instead; it learns as if it had ended them.
+        seconds: The longest duration of an attempt.
+        tell: Called for each late attempt.
+        limit: The adaptive limit in place of *seconds*; it learns as if it had ended the late attempts.
     """
 
     def end(began: float, allowed: float, *, is_success: bool) -> None:

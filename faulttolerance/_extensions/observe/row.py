@@ -1,4 +1,4 @@
-"""The rows of policies that are only observed: they decorate the strategies of others (rule X7)."""
+"""The rows of observed policies: they decorate the strategies of other rows (rule X7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OBSERVED = Metric(
     ("policy",),
     {policy.annotation: (policy.annotation,) for policy in Policy.__subclasses__() if policy.is_observable},
 )
-"""Counted for each policy that is observed."""
+"""Counted for each observed policy."""
 
 
 def _observer(name: str, kind: type[Policy], counters: Counters | None) -> Tell:

@@ -1,4 +1,4 @@
-"""Strategies that decide as ever and are not obeyed: what they would refuse is told, and goes on (rule X7)."""
+"""Strategies of observed policies: they decide as usual, and report refusals instead of raising them (rule X7)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def _era(*, is_closed: bool) -> Era:
 
 
 _ASKS: Final = _era(is_closed=False)
-"""Stands for the era of a gate that is not closed: each attempt asks it."""
+"""Stands for the era of a gate that is not closed: each attempt must request admission."""
 _LET_BY: Final = _era(is_closed=True)
-"""Stands for the era of an attempt that the gate would have refused: it does not hear how that ends."""
+"""Stands for the era of an attempt that the gate would have refused: its outcome is not reported to the gate."""
 
 
 class ObservedGate(GateAround):
-    """A circuit breaker, or an adaptive throttle, that lets everything by."""
+    """A circuit breaker or an adaptive throttle that admits everything."""
 
     __slots__ = ("_tell",)
 
@@ -47,24 +47,24 @@ class ObservedGate(GateAround):
         return era if era.is_closed else _ASKS
 
     def admit(self, permit: Hashable, ident: int, now: float) -> Era:
-        """Let the attempt in, whatever the gate says."""
+        """Admit the attempt, for any decision of the gate."""
         try:
             return self._gate.admit(permit, ident, now)
         except RefusedException:
-            pass  # behind the handler, or a failure of what is told would have it as its context
+            pass  # after the handler, so that a failure of the callback does not have it as its context
         self._tell()
         return _LET_BY
 
     def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Tell the gate how an attempt ended that it let in."""
+        """Report the outcome of an attempt that the gate admitted to the gate."""
         if era is not _LET_BY:
             self._gate.settle(self._gate.state if era is _ASKS else era, permit, verdict, now, failure)
 
 
 class ObservedRateLimit:
-    """A rate limit that lets everything by; its window holds what it would have let in.
+    """A rate limit that admits everything; its window contains the attempts that it would have admitted.
 
-    Whoever would have waited takes its turn when that comes, though it has long gone by.
+    An attempt that would have waited takes its turn when that comes, although it has passed long before.
     """
 
     __slots__ = ("_limit", "_lock", "_tell", "_waiting")
@@ -72,11 +72,11 @@ class ObservedRateLimit:
     def __init__(self, limit: RateLimit, tell: Tell) -> None:
         self._limit = limit
         self._tell = tell
-        self._waiting: deque[tuple[float, Place]] = deque()  # guarded by _lock: whose turn comes, and when it asks
+        self._waiting: deque[tuple[float, Place]] = deque()  # guarded by _lock: the moment of each turn, and its place
         self._lock = threading.RLock()
 
     def admit(self, now: float) -> None:
-        """Let the attempt in, whatever the limit says."""
+        """Admit the attempt, for any decision of the limit."""
         refused = 0
         with self._lock:
             while self._waiting and self._waiting[0][0] <= now:
@@ -96,18 +96,18 @@ class ObservedRateLimit:
 
 
 def _nobody() -> None:
-    """Wake nobody: whoever would wait has gone by."""
+    """Do nothing: an attempt that would wait has passed."""
 
 
 class ObservedBulkhead(UnqueuedBulkhead):
-    """A bulkhead that lets everything run, and lets nothing wait.
+    """A bulkhead that runs everything, and makes nothing wait.
 
-    Those for which it would have had a place in its queue run, too, and count as those that it lets in.
+    Attempts that would have had a place in its queue run, too, and count as admitted.
 
     Args:
-        bulkhead: Holds the permits of all that run, also beyond its limit.
-        tell: Told of each attempt for which there is neither a permit nor a place.
-        may_wait: Whether calls may wait for a permit where the bulkhead is obeyed.
+        bulkhead: Holds the permits of all running attempts, also beyond its limit.
+        tell: Called for each attempt for which there is neither a permit nor a place.
+        may_wait: Whether calls may wait for a permit if the bulkhead is enforced.
     """
 
     __slots__ = ("_beyond", "_may_wait", "_tell")
@@ -120,7 +120,7 @@ class ObservedBulkhead(UnqueuedBulkhead):
         """The attempts that run and would have been refused; some of them may have ended."""
 
     def acquire(self, attempt_id: Hashable, ident: int, wake: object = None) -> None:
-        """Take a permit, whatever the limit is."""
+        """Acquire a permit, independent of the limit."""
         held, beyond = self._bulkhead.held, self._beyond
         held[attempt_id] = ident
         if len(held) <= self._bulkhead.limit:
@@ -133,5 +133,5 @@ class ObservedBulkhead(UnqueuedBulkhead):
             self._tell()
 
     def enter(self, waiter: Waiter) -> None:
-        """Take a permit for *waiter*, which does not wait."""
+        """Acquire a permit for *waiter*, which does not wait."""
         self.acquire(waiter.attempt_id, waiter.ident)
