@@ -1,4 +1,4 @@
-"""The layer of ``@partition_by``: a call goes the way of its key, which has a breaker, permits and a rate window."""
+"""The layer of ``@partition_by``: calls with one key share a circuit breaker, permits and a rate window."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Partitioning:
     """Finds the call path of a call by its key, for one function.
 
     Args:
-        state: The state of the function: its partitions, and the strategies that calls share which find no place.
+        state: The state of the function: its partitions, and the strategies that calls without a place share.
         partitions: The partitions.
         key_of: Computes the key of a call from its arguments.
         inside: Builds the call path of the calls with one key, from its ``strategies``.
@@ -48,7 +48,7 @@ class Partitioning:
         self._paths: dict[Partition, GuardedCall] = {}
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
-        """Return the call path of all calls; *call* is that of the keys which find no place."""
+        """Return the call path of all calls; *call* is the path of calls whose keys have no place."""
         self._paths[self._shared] = call
         self._partitions.join(self)
         key_of, use, place, paths = self._key_of, self._partitions.use, self._place, self._paths
@@ -80,11 +80,11 @@ class Partitioning:
         return partitioned if environment is None else partitioned_async
 
     def forget(self, partition: Partition) -> None:
-        """Remove the call path of a *partition* that went."""
+        """Remove the call path of a removed *partition*."""
         self._paths.pop(partition, None)
 
     def _place(self, key: Hashable) -> tuple[Partition, Pin]:
-        """Find the partition of a call whose *key* has none yet, and its pin; what all share who find none."""
+        """Return the partition for a *key* without one, and its pin; if there is no place, the shared partition."""
         partitions, now = self._partitions, clock.monotonic()
         with partitions.lock:
             try:
@@ -109,7 +109,7 @@ class Partitioning:
         return path
 
     def _complete(self, partition: Partition, key: Hashable, now: float) -> None:
-        """Give *partition* every strategy that the policies in force ask for, with their values."""
+        """Create every strategy in *partition* that the policies in force need, with their values."""
         policies: Any = None
         while policies is not self._state.policies:  # another thread may change these meanwhile
             policies = self._state.policies
@@ -129,7 +129,7 @@ class Partitioning:
             breaker.be_forced_as(shared, now)
 
     def _take_over(self, gone: list[Partition], now: float) -> None:
-        """Let what partitions counted that went be counted on."""
+        """Add the counts of removed partitions to those of the shared circuit breaker."""
         shared = self._state.circuit_breaker
         for partition in gone:
             breaker = partition.strategies.get(CircuitBreaker)

@@ -1,13 +1,13 @@
-"""State for each key: who gets one of its own, and which goes where there are too many (rules N2, N3).
+"""The state of each key: the keys that have their own, and the partitions to remove when there are too many (N2, N3).
 
-A key is known by the hash that it had when it came, and by being the same object or an equal one. Nothing asks it for
-its hash again: keys may change theirs, and then they are keys that nobody looks up any more. One that can no longer be
-compared equals none.
+A key is identified by the hash that it had at its first call, and by being the same object or an equal object. Its hash
+is never requested again: a key may change its hash, and then no call looks it up any more. A key that can no longer be
+compared equals no other key.
 
-A call that finds its own needs no lock. Its frame refers to the pin of its partition for as long as it runs, however
-it ends, and references are what the interpreter counts anyway. Why nobody uses a partition that went: a call takes the
-pin, then looks whether the partition is gone; who lets one go marks it, then looks who has the pin. One of the two sees
-the other.
+A call that finds its partition needs no lock. Its frame refers to the pin of the partition as long as the call runs,
+for any outcome, and the interpreter counts references anyway. No call uses a removed partition, for this reason: a call
+takes the pin, then checks whether the partition is gone; the code that removes a partition marks it, then checks for
+references to the pin. One of the two sees the other.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from ..._strategy.condition import Condition
 __all__ = ["Partition", "Partitions", "Pin"]
 
 _FEW, _MANY = 8, 1024
-"""How many partitions a key that finds no place looks at each time, and now and then."""
+"""The number of partitions that a call without a place checks each time, and from time to time."""
 _PATIENCE = 0.1
 _TRIES = 10
 
 
 class Pin:
-    """Keeps a partition where it is as long as something beside the partition refers to it."""
+    """Keeps a partition in its place as long as an object other than the partition refers to it."""
 
     __slots__ = ()
 
 
 class Rest(Enum):
-    """How much is lost if a partition is forgotten."""
+    """The loss if a partition is removed."""
 
     IDLE = "nothing: no call runs in it, nothing is held, no failure counts"
     UNUSED = "what nobody used for long: its circuit is closed"
@@ -46,27 +46,27 @@ class Rest(Enum):
 
 
 class Partition:
-    """What is remembered for one key."""
+    """The state of one key."""
 
     __slots__ = ("hash", "is_gone", "key", "pin", "same", "strategies")
 
     def __init__(self, strategies: Any, key: Hashable = None, hashed: int = 0) -> None:
         self.strategies = strategies
-        """A tuple of strategies; replaced as a whole where a policy asks for a further one."""
+        """A tuple of strategies; replaced as a whole if a policy needs a further one."""
         self.key = key
         self.hash = hashed
         self.same: Partition | None = None
-        """The next one whose key has the same hash."""
+        """The next partition whose key has the same hash."""
         self.pin = Pin()
-        """What each call that runs in it refers to."""
+        """The object to which each call in the partition refers."""
         self.is_gone = False
 
     def references(self) -> int:
-        """Count those to the pin: ``_UNUSED`` of them where no call runs in it."""
+        """Return the number of references to the pin: ``_UNUSED`` if no call runs in the partition."""
         return getrefcount(self.pin)
 
     def rest(self, now: float) -> Rest:
-        """Return whether it may be forgotten."""
+        """Return whether the partition may be removed."""
         if self.references() > _UNUSED:
             return Rest.NONE
         rest = Rest.IDLE
@@ -86,7 +86,7 @@ _UNUSED = _NONE.references()
 class Partitions:
     """The partitions of one guarded function, by key.
 
-    A call of a key that is known::
+    A call of a known key::
 
         partition = partitions.use(key)
         pin = partition.pin
@@ -94,7 +94,7 @@ class Partitions:
             ...  # it has to be placed
 
     Args:
-        limit: How many keys have one at most.
+        limit: The maximum number of keys with a partition.
     """
 
     __slots__ = ("_by_hash", "_looked", "_order", "_ring", "limit", "lock", "shared", "users")
@@ -102,17 +102,17 @@ class Partitions:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.shared = 0
-        """How many calls found no place."""
+        """The number of calls that found no place."""
         self._by_hash: dict[int, Partition] = {}
-        # Both hold every partition, which is told apart by identity: the one used least recently first, and in turns.
+        # Both contain every partition, by identity: the least recently used first, and in turns.
         self._order: OrderedDict[Partition, None] = OrderedDict()
         self._ring: OrderedDict[Partition, None] = OrderedDict()
-        self._looked = float("-inf")  # guarded by lock: when many were looked at
+        self._looked = float("-inf")  # guarded by lock: the last moment at which many were checked
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self.lock = threading.RLock()
-        """Held while a partition is placed, or gets a further strategy."""
+        """Held while a partition is placed, or receives a further strategy."""
         self.users: tuple[ref[Any], ...] = ()
-        """What keeps something for each partition, and has to ``forget`` those that go; replaced under the lock."""
+        """Objects with a value for each partition that must ``forget`` removed partitions; replaced under lock."""
 
     def __len__(self) -> int:
         return len(self._order)
@@ -126,13 +126,13 @@ class Partitions:
         return iter(self._some(0, None))
 
     def find(self, key: Hashable) -> Partition | None:
-        """Return the partition of *key*, if there is one."""
+        """Return the partition of *key*, or ``None``."""
         return self._find(key, hash(key))
 
     def use(self, key: Hashable) -> Partition:
-        """Return the partition of *key*, from now on the one used most recently; one that is gone where it has none.
+        """Return the partition of *key*, now the most recently used; a partition that is gone if the key has none.
 
-        Nothing comes out of here: what a key raises, ``place`` finds again.
+        It raises nothing: ``place`` repeats the errors of a key.
         """
         try:
             partition = self._by_hash[hash(key)]
@@ -146,13 +146,13 @@ class Partitions:
     def place(
         self, key: Hashable, make: Callable[[], Any], now: float
     ) -> tuple[tuple[Partition, Pin] | None, list[Partition]]:
-        """Find the partition of *key*, or make one, and give it with its pin; also return those that went for it.
+        """Return the partition of *key*, which may be new, with its pin, and the partitions that were removed for it.
 
-        *make* makes its strategies. ``None`` where there are too many, and none of them may go: then calls share what
-        belongs to no key.
+        *make* creates its strategies. The partition is ``None`` if there are too many, and none of them may be removed:
+        then calls share the state that belongs to no key.
 
         Raises:
-            TypeError: The key has no hash.
+            TypeError: If the key has no hash.
         """
         gone: list[Partition] = []
         hashed = hash(key)
@@ -165,40 +165,41 @@ class Partitions:
                 if self._forget_locked(leaving):
                     gone.append(leaving)
             if partition is not None:
-                partition.is_gone = False  # where a signal's handler raised while it was about to go
+                partition.is_gone = False  # if a signal handler raised during its removal
                 self._order.move_to_end(partition)
                 return (partition, partition.pin), gone
             partition = Partition(make(), key, hashed)
-            pin = partition.pin  # from the beginning: a finalizer that runs here may need a place
-            # Found last: who is interrupted before leaves one that nobody finds, and that goes as others do.
+            pin = partition.pin  # from the start: a finalizer that runs here may need a place
+            # Indexed last: an interruption before leaves a partition that no call finds, and that is removed like
+            # others.
             self._order[partition] = self._ring[partition] = None
             partition.same = self._by_hash.get(hashed)
             self._by_hash[hashed] = partition
             return (partition, pin), gone
 
     def join(self, user: Any) -> None:
-        """Let *user* hear of those that go, for as long as it lives."""
+        """Notify *user* of removed partitions, as long as it lives."""
         with self.lock:
             self.users = (*(one for one in self.users if one() is not None), ref(user))
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is remembered; asked by nobody, for partitions have no partitions."""
+        """Return whether there is no state; never called, because partitions have no partitions."""
         return not self._order
 
     def condition(self, now: float) -> Condition:
-        """How it stands."""
+        """Return the number of partitions."""
         return Condition(f"{len(self)} of {self.limit} partitions")
 
     def look_again(self) -> None:
-        """Let the next call that needs a place look at many, whenever it comes."""
+        """Allow the next call that needs a place to check many partitions, at any time."""
         self._looked = float("-inf")
 
     def keep_only(self, ident: int) -> None:
-        """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
+        """Release the resources of all threads except *ident*, in the child of a fork, where these do not exist."""
         self.lock = threading.RLock()
         self.shared = 0
         for partition in self:
-            partition.pin = Pin()  # frames of other threads stay for ever; the call that forks has what it holds
+            partition.pin = Pin()  # frames of other threads stay for ever; the forking call has its own references
             for strategy in filter(None, partition.strategies):
                 strategy.keep_only(ident)
 
@@ -208,23 +209,23 @@ class Partitions:
             try:
                 if partition.key is key or partition.key == key:
                     return partition
-            except Exception:  # noqa: BLE001  # a key that was known before: it must not fail the calls of another one
+            except Exception:  # noqa: BLE001  # an older key, whose error must not fail calls of other keys
                 pass
             partition = partition.same
         return None
 
     def _some(self, start: int, stop: int | None) -> list[Partition]:
-        """Return those from *start* to *stop*, the one used least recently first."""
+        """Return the partitions from *start* to *stop*, the least recently used first."""
         for _ in range(_TRIES):
             try:
-                # One call of C: between two others use keys, and the order is another one.
+                # One call of C: between two calls, other threads use keys and change the order.
                 return next(map(list, map(islice, (self._order,), (start,), (stop,))))
-            except RuntimeError:  # all the same: the collector ran a finalizer, or there is no GIL
+            except RuntimeError:  # still possible: the collector ran a finalizer, or there is no GIL
                 pass
         return []
 
     def _leaving_locked(self, now: float) -> Partition | None:
-        """Find the one used least recently of those that are idle; where none is, of those unused."""
+        """Return the least recently used idle partition; if there is none, the least recently used unused partition."""
         unused = None
         for partition in self._candidates_locked(now):
             rest = partition.rest(now)
@@ -235,10 +236,10 @@ class Partitions:
         return unused
 
     def _candidates_locked(self, now: float) -> Iterator[Partition]:
-        """Give those that may go, the one used least recently first.
+        """Yield the partitions that may be removed, the least recently used first.
 
-        Of many partitions these are a few each time, which are further ones each time: a flood of keys is not to pay
-        for looking at all. Now and then they are so many as are looked at in a millisecond.
+        Of many partitions, only a few are checked each time, and different ones each time: calls of a flood of keys
+        must not pay for a check of all. From time to time, the number is as large as can be checked in a millisecond.
         """
         yield from self._some(0, _FEW)
         if len(self._order) <= _FEW:
@@ -253,7 +254,7 @@ class Partitions:
                 yield partition
 
     def _forget_locked(self, partition: Partition) -> bool:
-        """Let *partition* go, and return whether it went: a call may have come meanwhile."""
+        """Remove *partition*, and return whether it was removed: a call may have come meanwhile."""
         partition.is_gone = True
         if partition.references() > _UNUSED:
             partition.is_gone = False
