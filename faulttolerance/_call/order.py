@@ -84,5 +84,5 @@ class Strategies(tuple[Any, ...]):
             yield from strategies.items()
 
     def to_read(self) -> Strategies:
-        """Return the strategies that metrics read as long as there are counts: no budget, which goes with its guards."""
+        """Return the strategies that metrics read while there are counts: no budget, which goes with its guards."""
         return self if self.get(RetryBudget) is None else self.of({**self.by_policy(), RetryBudget: None})

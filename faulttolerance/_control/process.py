@@ -77,7 +77,7 @@ _UNCHANGED = "unchanged"
 
 
 def _is_unchanged(chosen: Any) -> bool:
-    """Tell whether *chosen* stands for what was not given, where ``None`` means something."""
+    """Return whether *chosen* stands for an argument that was not passed, if ``None`` has a meaning."""
     return isinstance(chosen, str) and chosen == _UNCHANGED
 
 

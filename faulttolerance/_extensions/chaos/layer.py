@@ -17,12 +17,12 @@ _said: set[tuple[str, str]] = set()
 
 
 def chaos_of(name: str, policy: Chaos, counters: Counters | None, series_of: Callable[[str], Series]) -> Disturbance:
-    """Give the chaos that the guard *name* carries, and warn once of each that it ever carries.
+    """Return the chaos of the guard *name*, and warn once of each chaos that it has.
 
     Args:
-        name: The guard, or the line that several have in common.
-        policy: What befalls attempts.
-        counters: Counts it; ``None``: nothing does.
+        name: The guard, or the line that several guards share.
+        policy: The faults and delays of attempts.
+        counters: The counters of disturbances; ``None`` without metrics.
         series_of: Returns the series of a kind of chaos.
     """
     if (name, repr(policy)) not in _said:

@@ -133,7 +133,7 @@ class Draft:
         resolver.put(self._cls, self, swap)
 
     def put_in_force(self, basis: Configuration) -> bool:
-        """Put only this draft in force; return false if anything has changed since *basis* was read."""
+        """Apply only this draft; return false if anything has changed since *basis* was read."""
         while True:
             seen = settings.version.current
             if settings.state is not basis or not self.is_current:

@@ -42,7 +42,7 @@ def reconfigure(
     put: Callable[[Swap], object] | None = None,
     renews_switches: bool = False,
 ) -> list[Change]:
-    """Put the configuration from *read* in force for every guard, or change nothing.
+    """Apply the configuration from *read* to every guard, or change nothing.
 
     Args:
         read: Reads the configuration; called again if another configuration was put in force meanwhile.
@@ -77,7 +77,7 @@ def replan() -> None:
 
 @contextmanager
 def overridden(override: Override) -> Iterator[None]:
-    """Put *override* above all declarations and configuration within the block; other changes meanwhile stay."""
+    """Apply *override* above all declarations and configuration within the block; other changes meanwhile stay."""
 
     def without(overrides: tuple[Override, ...]) -> tuple[Override, ...]:
         return tuple(other for other in overrides if other is not override)
@@ -90,7 +90,7 @@ def overridden(override: Override) -> Iterator[None]:
 
 
 def restore(configuration: Configuration) -> None:
-    """Put a former *configuration* in force again; guards with faults under it raise them when they are called."""
+    """Apply a former *configuration* again; guards with faults under it raise them when they are called."""
     _run(lambda before: settings.returning(configuration), is_lenient=True)
 
 
@@ -184,7 +184,7 @@ class _Transaction:
         return draft
 
     def commit(self, put: Callable[[Swap], object] | None) -> bool:
-        """Put everything in force by one swap; return false, without a change, if another change came first."""
+        """Commit everything by one swap; return false, without a change, if another change came first."""
         swap = Swap()
         settings.put(self._after, swap)
         if put is not None:
