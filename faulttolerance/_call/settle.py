@@ -33,7 +33,7 @@ __all__ = ["BULK", "CIRCUIT", "NO_GATE", "RATE", "BoundPolicies", "conclude_of"]
 Exceptions = tuple[type[BaseException], ...]
 
 NO_GATE, CIRCUIT, RATE, BULK = range(4)
-"""The number of gates that an attempt has passed: none, the circuit breaker, the rate limit, the bulkhead."""
+"""The last policy that has admitted an attempt: none, the circuit breaker, the rate limit, the bulkhead."""
 
 
 Message: TypeAlias = Callable[[AttemptRecord], str]
@@ -452,7 +452,7 @@ def _may_have_to_await(retry: Retry) -> bool:
 
 @cache
 def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> Interned[tuple[int, str]]:
-    """Return the policies that count attempts, outermost first, each with the number of gates that lead through it."""
+    """Return the policies that count attempts, outermost first, with the least ``passed`` of attempts inside each."""
     ranks = (
         (CIRCUIT, gate_name),
         (RATE, "RateLimit" * rate_limit),

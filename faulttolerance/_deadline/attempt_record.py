@@ -25,7 +25,7 @@ class AttemptRecord:
     permit: object = None
     """The key of the permit and of the probe place; ``None`` if the attempt took neither."""
     passed = 0
-    """The number of gates that admitted the attempt."""
+    """The last policy that admitted the attempt: a constant of ``_call/settle.py``, ``NO_GATE`` for none."""
     refused_by = ""
     """The policy that refused the attempt."""
     era: Era | None = None
