@@ -102,7 +102,7 @@ class Body(NamedTuple):
     environment: Environment | None
     """The environment in which the function may wait; ``None`` if it blocks its thread."""
     is_awaited: bool
-    """Whether an attempt awaits what the function returns."""
+    """Whether an attempt awaits the function's result."""
 
 
 class Layer(Protocol):

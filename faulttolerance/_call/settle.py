@@ -125,7 +125,7 @@ class BoundPolicies:
     fail_on: Exceptions
     skip_on: Exceptions
     fail_when: Predicates | None
-    """The application's rule for what is a failure to *gate*, beside *fail_on*."""
+    """The application's definition of a failure to *gate*, beside *fail_on*."""
     slow: float
     """The seconds after which a success is a failure to *gate*; 0 for no limit."""
     rate_limit: RateLimit | None

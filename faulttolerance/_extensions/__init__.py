@@ -1,1 +1,1 @@
-"""Policies and companions that stand around, beside or before the spine: a folder for each."""
+"""Policies and companions around, beside or before the spine: one folder for each."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RecallingHandler(Record):
-    """A handler that is no function: a layer around the call answers for it."""
+    """A handler without a function: a layer around the call returns the result."""
 
     name: ClassVar[str]
     """The name in messages and events."""
@@ -124,7 +124,7 @@ class Fallback(Policy):
 
 
 def recalling_handler_in(policy: Policy | None) -> RecallingHandler | None:
-    """Return the recalling handler of *policy*, if that is a fallback with one."""
+    """Return the recalling handler of *policy*, if it is a fallback with such a handler, or ``None``."""
     value = getattr(policy, "value", None)
     several = value if isinstance(value, tuple) else (value,)
     return next((one for one in several if isinstance(one, RecallingHandler)), None)

@@ -82,10 +82,10 @@ class Values(Record):
     """Whether it can be observed before it is enforced (rule X7)."""
 
     permission: ClassVar[str] = ""
-    """The environment variable that has to be ``true`` where keys declare the policy; empty: none has."""
+    """The environment variable that must be ``true`` if keys declare the policy; empty if there is none."""
 
     is_active: ClassVar[bool] = True
-    """Whether the values let the policy do anything."""
+    """Whether the policy has an effect with these values."""
 
     _kinds: ClassVar[Mapping[str, Kind]] = {}
     """For each field, the values that it accepts. They are not part of the fields, whose defaults editors show."""

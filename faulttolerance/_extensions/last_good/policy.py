@@ -1,4 +1,4 @@
-"""The handler of a fallback that answers by the last good result."""
+"""The handler of a fallback that returns the last good result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LastGood(RecallingHandler, name="last_good"):
-    """Answers by the last good result of the same call; made by ``last_good``, which says what the fields mean."""
+    """A handler that returns the last good result of the same call; see ``last_good`` for the fields."""
 
     max_age: float | timedelta
     max_entries: int = 1000
@@ -50,16 +50,16 @@ _KINDS = {"max_age": duration("> 0", plausible=BRIEF), "max_entries": integer(1)
 
 
 def last_good(max_age: Duration, max_entries: int = 1000, key: Key = None) -> Callable[[ExecutionContext], Any]:
-    """Make a fallback that answers by the last good result of the same call, if that is young enough (rule Y1).
+    """Return a fallback that returns the last good result of the same call, if it is young enough (rule Y1).
 
-    ``@fallback(last_good(max_age=60_000))``, alone or as one of several. Each guarded method remembers its own results,
-    and never what a fallback answered. The objects on which methods are called are not kept.
+    ``@fallback(last_good(max_age=60_000))``, alone or as one of several. Each guarded method stores its own results,
+    but never the result of a fallback. The objects on which methods are called are not kept alive.
 
     Args:
-        max_age: A result is used while it is younger than this, in milliseconds.
-        max_entries: How many results are remembered; the least recently used one goes first.
-        key: What tells calls apart: a callable with the method's parameters, the name of a parameter, or several; by
-            default the object and all arguments, which have to be hashable then.
+        max_age: The age below which a result is used, in milliseconds.
+        max_entries: The number of stored results; the least recently used result is removed first.
+        key: The key of a call: a callable with the method's parameters, the name of a parameter, or several names; by
+            default the object and all arguments, which must then be hashable.
 
     Raises:
         FaultToleranceDefinitionException: If a value is out of range; when the function is defined, if *key* does not

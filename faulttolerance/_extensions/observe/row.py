@@ -60,7 +60,7 @@ OBSERVE = Row(
 
 
 def observed_duration(kind: type[Policy]) -> Row:
-    """Return the row of the layer that times whole calls where a policy of *kind*, a longest duration, is observed."""
+    """Return the row of a layer that times whole calls under an observed policy of *kind*, a longest duration."""
 
     def layer(_: object, binding: Binding) -> Layer | None:
         policy: Any = binding.policies.get(kind)
