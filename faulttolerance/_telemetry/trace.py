@@ -35,8 +35,7 @@ def trace(event: Event) -> bool:
     if span is None or not span.is_recording():
         return False
     name, attributes = _described(event)
-    where = {"ft.method": event.method} if event.method else {}
-    span.add_event(name, {**where, **attributes})
+    span.add_event(name, {"ft.method": event.method, **attributes} if event.method else attributes)
     return True
 
 
