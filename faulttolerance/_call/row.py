@@ -166,6 +166,11 @@ class Row(NamedTuple):
     back_off: Callable[[Any, float, str, back_off.Mistakes], back_off.BackOff | back_off.CustomBackOff] | None = None
     """Returns the growth of the delays of ``Retry``; a function has at most one."""
 
+    beside: tuple[type[Policy], ...] = ()
+    """The policies beside which an extension without one of its own does something; empty: beside all."""
+    is_for_observed: bool = False
+    """Whether it does something only where a policy is only observed."""
+
     # Sockets
 
     layer: Callable[[Any, Binding], Layer | None] | None = None
@@ -218,6 +223,13 @@ class Row(NamedTuple):
     """Returns the impairment of the whole process; empty without one."""
     reset: Callable[[], object] | None = None
     """Clears the state of the extension in this process."""
+
+    def matters(self, policies: Policies, is_observed: bool) -> bool:
+        """Return whether it does something for a function with *policies*, some of which may be observed."""
+        if self.policy is not None:
+            return self.policy in policies
+        is_beside = not self.beside or any(kind in policies for kind in self.beside)
+        return is_beside and (is_observed or not self.is_for_observed)
 
 
 def key_of(key: Any, binding: Binding, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:

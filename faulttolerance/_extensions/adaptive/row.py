@@ -28,4 +28,4 @@ def _listener(kinds: frozenset[type[Policy]], binding: Binding) -> Callable[...,
     return partial(AdaptivelyTimed, limiter=limiter, time_limit=time_limit)
 
 
-ADAPTIVE = Row(listener=_listener)
+ADAPTIVE = Row(beside=(Bulkhead, Timeout), listener=_listener)

@@ -40,4 +40,4 @@ def _reset() -> None:
     forget_chaos()
 
 
-CHAOS_ROW = Row(around_attempt=_around_attempt, metrics=(CHAOS,), reset=_reset)
+CHAOS_ROW = Row(beside=(Chaos,), around_attempt=_around_attempt, metrics=(CHAOS,), reset=_reset)

@@ -50,6 +50,7 @@ def _permits(permits: Any, may_queue: bool, binding: Binding) -> Any:
 
 
 OBSERVE = Row(
+    is_for_observed=True,
     gate=_gate,
     limit=_limit,
     permits=_permits,
@@ -71,7 +72,7 @@ def observed_duration(kind: type[Policy]) -> Row:
 
         return timed(seconds(policy.value, ChronoUnit.MILLIS), tell)
 
-    return Row(layer=layer)
+    return Row(beside=(kind,), is_for_observed=True, layer=layer)
 
 
 def _around_attempts(_: object, binding: Binding) -> Layer | None:
@@ -96,4 +97,4 @@ def _around_block(function: Callable[..., Any], body: Body) -> Callable[..., Any
     return lambda *args, **kwargs: call(args, kwargs)
 
 
-OBSERVED_TIMEOUT = Row(layer=_around_attempts, around_attempt=_around_block)
+OBSERVED_TIMEOUT = Row(beside=(Timeout,), is_for_observed=True, layer=_around_attempts, around_attempt=_around_block)

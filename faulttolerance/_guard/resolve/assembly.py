@@ -241,8 +241,8 @@ def _path(fixed: _Fixed, target: _Target, binding: Binding, end: int | None = No
     environment = target.environment
     function, call, layers = target.function, None, list[Layer]()
     body = target.body._replace(binding=binding)
-    for row in reversed(ORDER):
-        if row.around_attempt is not None and (row.policy is None or row.policy in binding.policies):
+    for row in reversed(binding.rows):
+        if row.around_attempt is not None:
             function = row.around_attempt(function, body)
     for place, part in enumerate(fixed.parts[:end]):
         if part.layer is not None:
@@ -263,7 +263,7 @@ def _path(fixed: _Fixed, target: _Target, binding: Binding, end: int | None = No
             environment=environment,
             awaits=target.awaits if call is None else environment is not None,
         )
-        for row in ORDER:
+        for row in binding.rows:
             if row.composed is not None:
                 row.composed(policies)
         if policies.is_block:
@@ -322,7 +322,8 @@ def _binding(
 
     # Created at once: the counters come into force together with the rest.
     tells: dict[type[Policy], Tell] = {}
-    for row in ORDER:
+    rows = tuple(row for row in ORDER if row.matters(effective.policies, bool(effective.observed)))
+    for row in rows:
         if row.observer is not None and row.schema_of_observed is not None:
             for kind in effective.observed:
                 tells[kind] = row.observer(effective.name, kind, counters_under(row.schema_of_observed(kind)))
@@ -338,7 +339,7 @@ def _binding(
         counters_of=counters_of,
         counters_under=counters_under,
         tell_of=tells.get,
-        rows=ORDER,
+        rows=rows,
         state=draft.state,
         metered_as=name,
         companions=effective.companions,
@@ -364,14 +365,12 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
     Nearly every function has no layer, and one part. The outermost part counts the calls. The innermost part runs
     detached attempts.
     """
-    policies = binding.policies
     divided: list[tuple[Row | None, list[Row]]] = [(None, [])]
-    for row in reversed(ORDER):
-        if row.policy is None or row.policy in policies:
-            if row.layer is not None and row.layer(_policy_of(row, binding), binding) is not None:
-                divided.append((row, []))
-            if row.policy is not None:
-                divided[-1][1].append(row)
+    for row in reversed(binding.rows):
+        if row.layer is not None and row.layer(_policy_of(row, binding), binding) is not None:
+            divided.append((row, []))
+        if row.policy is not None:
+            divided[-1][1].append(row)
     # If `@asynchronous` was switched off, a result that comes later is intended.
     is_meant = is_detached({type(declared.policy) for declared in effective.declared})
     parts: list[_Part] = []
@@ -401,7 +400,7 @@ def _bound(part: _Part, binding: Binding) -> BoundPolicies:
     for row in part.rows:
         assert row.bind is not None
         values |= row.bind(_policy_of(row, binding), binding)
-    for row in ORDER:
+    for row in binding.rows:
         if row.listener is None or (row.policy is not None and row.policy not in part.kinds):
             continue
         if (listening := row.listener(part.kinds, binding)) is not None:
