@@ -1,4 +1,7 @@
-"""The cost of one call: the rows of single policies, of stacks, and of calls that fail."""
+"""The cost of one call: the rows of single policies, of stacks, and of calls that fail.
+
+OpenTelemetry is imported, as in most services: a call in trouble asks it for a span.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from . import ours, peers
-from .table import Limit, Row, cheaper
+from . import floors, ours, peers
+from .table import Row, cheaper, near
 from .timing import BARE, Contender, overheads, overheads_async
 
 __all__ = ["rows"]
@@ -94,6 +97,7 @@ async def _smooth_async(rounds: int) -> list[Row]:
         "timeout": guarded.timeout,
         "rate limit": guarded.rate_limit,
         "all without time-out": guarded.no_timeout,
+        "floor of a rate limit": floors.rate_limited_async(peers.bare_async),
         **peers.async_singles(),
         **peers.async_stacks(),
     }
@@ -111,13 +115,19 @@ async def _smooth_async(rounds: int) -> list[Row]:
         ),
         Row("async, time-out only", _ns(cost, "timeout"), figures={}),
         Row("async, all without time-out", _ns(cost, "all without time-out"), figures={}),
-        Row("async, rate limit only", _ns(cost, "rate limit"), [], [cheaper(cost, "rate limit", "hyx rate limit")]),
+        Row(
+            "async, rate limit only",
+            _ns(cost, "rate limit"),
+            [],
+            [cheaper(cost, "rate limit", "hyx rate limit"), near(cost, "rate limit", "floor of a rate limit")],
+        ),
     ]
 
 
 def _failing(rounds: int) -> list[Row]:
     theirs, theirs_async = peers.failing()
     mine, mine_async = ours.Failing(), ours.Failing()
+    theirs_async["floor"] = floors.retrying_async(peers.Turns().call_async)
     cost = overheads(_contenders(theirs.pop("bare"), {"retry": mine.retry, **theirs}), rounds)
     cost_async = asyncio.run(
         overheads_async(
@@ -126,7 +136,7 @@ def _failing(rounds: int) -> list[Row]:
     )
     refusing, refusing_async = peers.refusing()
     fails, fails_async = refusing.pop("bare"), refusing_async.pop("bare")
-    refused = {"breaker": mine.refused, "all": mine.refused_all, **refusing}
+    refused = {"breaker": mine.refused, "all": mine.refused_all, "floor": floors.refusing(fails), **refusing}
     for call in refused.values():
         ours.use_up(call, 64)
     cost_refused = overheads(_contenders(fails, refused), rounds, raising=True)
@@ -135,14 +145,14 @@ def _failing(rounds: int) -> list[Row]:
         Row(
             "one failure, then success, sync",
             _ns(cost, "retry"),
-            [cheaper(cost, "retry", "tenacity", 20)],
+            [cheaper(cost, "retry", "tenacity", 20), cheaper(cost, "retry", "backoff", 15)],
             figures=cost,
         ),
         Row(
             "one failure, then success, async",
             _ns(cost_async, "retry"),
             [cheaper(cost_async, "retry", "hyx async")],
-            [cheaper(cost_async, "retry", "pyfailsafe async")],
+            [cheaper(cost_async, "retry", "pyfailsafe async"), near(cost_async, "retry", "floor")],
             cost_async,
         ),
         _refusal("refused by an open breaker, sync", cost_refused),
@@ -151,7 +161,7 @@ def _failing(rounds: int) -> list[Row]:
 
 
 async def _refused_async(fails: Any, refusing: Mapping[str, Any], rounds: int) -> dict[str, float]:
-    refused = {"breaker": ours.Failing().refused_async, **refusing}
+    refused = {"breaker": ours.Failing().refused_async, "floor": floors.refusing_async(fails), **refusing}
     for call in refused.values():
         for _ in range(64):
             try:
@@ -165,8 +175,8 @@ def _refusal(what: str, cost: dict[str, float]) -> Row:
     # What is compared is the whole refusal: the function that raises by itself is not part of it.
     bare = cost[BARE]
     whole = {BARE: bare, **{name: spent + bare for name, spent in cost.items() if name != BARE}}
-    aim = Limit(f"{whole['breaker'] / bare:.2f}x a function that raises; the floor is 1.04x", bare / whole["breaker"])
-    return Row(what, f"{whole['breaker']:,.0f} ns in all", [cheaper(whole, "breaker", "circuitbreaker")], [aim], whole)
+    aim = [cheaper(whole, "breaker", "circuitbreaker", 1.5), near(whole, "breaker", "floor")]
+    return Row(what, f"{whole['breaker']:,.0f} ns in all", [cheaper(whole, "breaker", "circuitbreaker")], aim, whole)
 
 
 def _ns(cost: Mapping[str, float], name: str) -> str:

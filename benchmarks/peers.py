@@ -33,7 +33,17 @@ import tenacity
 import tenacity.asyncio
 from httpware.middleware import resilience as httpware
 
-__all__ = ["async_singles", "async_stacks", "bare", "bare_async", "failing", "refusing", "sync_singles", "sync_stacks"]
+__all__ = [
+    "Turns",
+    "async_singles",
+    "async_stacks",
+    "bare",
+    "bare_async",
+    "failing",
+    "refusing",
+    "sync_singles",
+    "sync_stacks",
+]
 
 Call = Callable[[Any], Any]
 AsyncCall = Callable[[Any], Awaitable[Any]]
@@ -257,7 +267,7 @@ def async_stacks() -> dict[str, AsyncCall]:
     return {"stack hyx": guarded, "stack httpware": httpware_stack}
 
 
-class _Turns:
+class Turns:
     """Fails at every other call."""
 
     def __init__(self) -> None:
@@ -275,7 +285,7 @@ class _Turns:
 
 def failing() -> tuple[dict[str, Call], dict[str, AsyncCall]]:
     """One exception, no delay, then success."""
-    turns = _Turns()
+    turns = Turns()
 
     async def by_hand(x: Any) -> Any:
         try:
@@ -290,10 +300,11 @@ def failing() -> tuple[dict[str, Call], dict[str, AsyncCall]]:
             return turns.call(x)
 
     policy = failsafe.Failsafe(retry_policy=failsafe.RetryPolicy(allowed_retries=3))
-    hyx_turns, failsafe_turns, tenacity_turns = _Turns(), _Turns(), _Turns()
+    hyx_turns, failsafe_turns, tenacity_turns = Turns(), Turns(), Turns()
     return {
         "bare": by_hand_sync,
-        "tenacity": _tenacity(_Turns().call),
+        "tenacity": _tenacity(Turns().call),
+        "backoff": _backoff(Turns().call),
         "tenacity, no sleep": tenacity.retry(stop=tenacity.stop_after_attempt(4), sleep=lambda seconds: None)(
             tenacity_turns.call
         ),

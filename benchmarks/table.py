@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Limit", "Row", "cheaper", "render", "under"]
+__all__ = ["Limit", "Row", "cheaper", "near", "render", "under"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,12 @@ def cheaper(figures: dict[str, float], ours: str, peer: str, times: float = 1.0)
     reached = figures[peer] / max(figures[ours], 1e-9)
     needed = "" if times == 1 else f", needed {times:g}x"
     return Limit(f"{reached:.2f}x cheaper than {peer} ({figures[peer]:,.0f} ns){needed}", reached, times)
+
+
+def near(figures: dict[str, float], ours: str, floor: str, times: float = 1.3) -> Limit:
+    """Whether the cost *ours* is at most so many *times* what keeping the promise costs at least."""
+    reached = figures[ours] / figures[floor]
+    return Limit(f"{reached:.2f}x the {floor} ({figures[floor]:,.0f} ns), allowed {times:g}x", times / reached)
 
 
 def under(measured: float, limit: float, unit: str) -> Limit:

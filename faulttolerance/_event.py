@@ -189,41 +189,45 @@ Event: TypeAlias = (
 )
 Sink: TypeAlias = Callable[[Event], object]
 
-Question: TypeAlias = Callable[[], bool]
+
+class Asking(Protocol):
+    """A call that remembers the answer of the tracer."""
+
+    is_untraced: bool
+
+
+Question: TypeAlias = Callable[[Asking | None], bool]
+
+
+def nobody(call: Asking | None) -> bool:
+    """Return that no sink wants an event of *call*."""
+    return False
 
 
 def _question(sink: Sink, kind: type[Event], others: Question) -> Question:
     try:
         return sink.interest(kind, others)  # type: ignore[attr-defined, no-any-return]
     except Exception:  # noqa: BLE001  # application code; most sinks have no such attribute
-        return lambda: True
+        return lambda call: True
 
 
 class _Wanted(dict[type[Event], Question]):
     """The questions whether any sink wants events of a kind; the answer may change between two events."""
 
-    def __init__(self, sinks: "Sinks", but: Sink | None = None) -> None:
+    def __init__(self, sinks: "Sinks") -> None:
         super().__init__()
         self._sinks = sinks
-        self._but = but
 
     def __missing__(self, kind: type[Event]) -> Question:
-        question: Question = bool
+        question: Question = nobody
         for sink in reversed((*self._sinks.get(), *self._sinks.taps)):
-            if sink is not self._but:
-                question = _question(sink, kind, question)
+            question = _question(sink, kind, question)
         self[kind] = question
         return question
 
 
 _telling: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", default=())
 """The ids of the sinks that are being notified."""
-
-
-class Asking(Protocol):
-    """A call that remembers the answer of the tracer."""
-
-    is_untraced: bool
 
 
 class Sinks:
@@ -235,9 +239,7 @@ class Sinks:
         self._chosen: tuple[Sink, ...] | None = None
         self._default: tuple[Sink, ...] | None = None
         self.tracer: Sink | None = None
-        """The sink that adds events to spans."""
-        self.is_traced: Question = bool
-        """Whether *tracer* finds a recording span here. The answer takes long, and is the same throughout a call."""
+        """The sink that adds events to spans, and returns whether a span records."""
         self._ask_anew()
         self._failed: set[int] = set()
         self.find: Callable[[], tuple[Sink, ...]] = tuple
@@ -245,27 +247,14 @@ class Sinks:
 
     def _ask_anew(self) -> None:
         self.wanted = _Wanted(self)
-        """A question for each kind of event, asked before an event is created: ``if sinks.wanted[Rejected](): ...``.
+        """A question for each kind of event, asked before one is created: ``if sinks.wanted[Rejected](call): ...``.
+
+        Its argument is the call, which remembers that no span records there, or ``None``.
 
         A sink may have a method ``interest(kind, others)``. It returns a function that answers for the sink and, by
         calling *others*, for the sinks behind it, and that raises nothing. A sink without it wants every event. A
-        wrapper around all the questions would cost as much as one question. After the answer yes, ``is_heard`` is
-        called too.
+        wrapper around all the questions would cost as much as one question.
         """
-        self._wanted_elsewhere = _Wanted(self, self.tracer)
-
-    def is_heard(self, kind: type[Event], call: Asking | None = None) -> bool:
-        """Return whether an event of *kind* reaches more than a tracer without a recording span.
-
-        The tracer is queried once for each *call* without a recording span.
-        """
-        if self._wanted_elsewhere[kind]():
-            return True
-        if call is None:
-            return self.is_traced()
-        if not call.is_untraced:
-            call.is_untraced = not self.is_traced()
-        return not call.is_untraced
 
     def set(self, chosen: Iterable[Sink] | None) -> None:
         """Notify *chosen* and no other sinks from now on; ``None`` means the sinks that ``find`` returns."""
@@ -303,7 +292,9 @@ class Sinks:
                 continue
             try:
                 _telling.set((*telling, id(sink)))
-                sink(event)
+                answer = sink(event)
+                if call is not None and sink is self.tracer:
+                    call.is_untraced = not answer
             except Exception as error:  # noqa: BLE001  # application code, may not change the call
                 self._report(sink, error)
             finally:

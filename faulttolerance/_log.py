@@ -40,19 +40,20 @@ def logger() -> logging.Logger:
     return logging.getLogger(NAME)
 
 
-def writes(level: int, others: Callable[[], bool]) -> Callable[[], bool]:
+def writes(level: int, others: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """Return a function that answers whether *level* may be written, or else calls *others*; it raises nothing."""
     import logging
 
     ours = logger()
-    is_plain = type(ours) is logging.Logger  # a subclass may accept more than its level says
+    if type(ours) is not logging.Logger:  # a subclass may accept more than its level says
+        return lambda call: is_written(level) or others(call)
 
-    def may_be_written() -> bool:
+    def may_be_written(call: Any) -> bool:
         try:
             # Nearly always the level forbids the record, and reading the level is faster than calling isEnabledFor.
-            if is_plain and (ours.level or ours.parent.level) > level:  # type: ignore[union-attr]
-                return others()
-            return ours.isEnabledFor(level) or others()
+            if (ours.level or ours.parent.level) > level:  # type: ignore[union-attr]
+                return others(call)
+            return ours.isEnabledFor(level) or others(call)
         except Exception:  # noqa: BLE001  # application code: log if it fails to answer
             return True
 

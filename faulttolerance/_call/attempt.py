@@ -93,6 +93,7 @@ def flags_of(policies: BoundPolicies) -> Flags:
         "LATE_ONLY": deadline and not policies.interrupt,
         "BULKHEAD": bulkhead,
         "CLOCKED": detached or deadline or waits or judged or policies.rate_limit is not None,
+        "WAITS": waits,
         "JUDGED": detached or judged or (retry is not None and retry.result_predicate is not None),
         "COUNTED": policies.first_try_durations is not None,
         # A coroutine in both cases; without ASYNC, the deadlines are those of the thread.
@@ -113,7 +114,7 @@ if TYPE_CHECKING:
     from .._strategy.retry_budget import RetryBudget
 
     ASYNC = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
-    CLOCKED = JUDGED = COUNTED = BLOCK = False
+    CLOCKED = WAITS = JUDGED = COUNTED = BLOCK = False
 
     class _Bound(BoundPolicies):
         """The policies as ``attempt`` sees them: it reads each policy under the flag of that policy."""
@@ -156,7 +157,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
         first_try_durations = policies.first_try_durations
 
     async def call(args: Arguments, kwargs: Mapping[str, Any], progress: CallRecord | None = None) -> Any:
-        if ASYNC and CLOCKED and not (DETACHED or DEADLINE) and "trio" in modules:
+        if ASYNC and WAITS and not (DETACHED or DEADLINE) and "trio" in modules:
             policies.refuse_trio()
         began = clock.monotonic() if CLOCKED else 0.0  # names of held resources: bound before any is acquired
         if RATE_LIMIT:

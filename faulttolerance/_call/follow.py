@@ -349,14 +349,14 @@ def _next_delay(
             if retry.is_alone and "__notes__" in failure.__dict__:
                 _tell_of_nesting(policies, retry, call, failure)
             delay: float = decision  # type: ignore[assignment]
-            if sinks.wanted[RetryScheduled]() and sinks.is_heard(RetryScheduled, call):
+            if sinks.wanted[RetryScheduled](call):
                 sinks.tell(RetryScheduled(policies.name, attempts, delay, failure), call)
             return delay if Pausing.is_on else 0.0
     call.stop = decision
     call.explain(failure)
     if attempts > 1 or decision in _ALWAYS_NOTED or failure is call.refusal:
         call.note(failure, elapsed, decision, policies.name, retry.max_retries + 1)
-    if isinstance(failure, Exception) and sinks.wanted[GaveUp]() and sinks.is_heard(GaveUp, call):
+    if isinstance(failure, Exception) and sinks.wanted[GaveUp](call):
         sinks.tell(GaveUp(policies.name, attempts, elapsed, call.objection or decision.value, failure), call)
     return None
 
@@ -441,7 +441,7 @@ def _next_fallback(
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
     fallback = next(fallbacks, None) if applies else None
     if fallback is not None:
-        if sinks.wanted[FallbackApplied]() and sinks.is_heard(FallbackApplied, call):
+        if sinks.wanted[FallbackApplied](call):
             sinks.tell(FallbackApplied(policies.name, failure), call)
         if call.replaced is None:
             call.replaced = failure

@@ -157,6 +157,8 @@ class Row(NamedTuple):
     """The policy without which this policy has no effect."""
     or_else: type[Policy] | None = None
     """Another policy that this policy may modify."""
+    is_gate: bool = False
+    """Whether the strategy is a gate: a function has one at most."""
     excludes: type[Policy] | None = None
     """The policy that excludes this policy on the same function."""
     is_for_classes: bool = True

@@ -202,9 +202,9 @@ class BoundPolicies:
         if self.counters is not None and self._counted:
             self._count_attempt(self.counters, record)
         if record.timed_out:
-            if sinks.wanted[TimedOut]() and sinks.is_heard(TimedOut, call):
+            if sinks.wanted[TimedOut](call):
                 sinks.tell(TimedOut(self.name, call.attempts, self.limit_of(record)), call)
-        elif record.refused_by and sinks.wanted[Rejected]() and sinks.is_heard(Rejected, call):
+        elif record.refused_by and sinks.wanted[Rejected](call):
             assert failure is not None
             sinks.tell(Rejected(self.name, call.attempts, record.refused_by, failure), call)
         return failure
@@ -309,7 +309,7 @@ class BoundPolicies:
             if len(batch) >= FOLD:
                 self.counters.fold()
         error = gate.refusal(wait)
-        if sinks.wanted[Rejected]() and sinks.is_heard(Rejected):
+        if sinks.wanted[Rejected](None):
             sinks.tell(Rejected(self.name, 1, self._gate_name, error))
         return error
 
@@ -421,7 +421,7 @@ class BoundPolicies:
         if succeeded and attempts > 1:
             if self.counters is not None:
                 self.often[0].append(None)  # folded with the batch of retries, to which each such call adds
-            if sinks.wanted[Recovered]() and sinks.is_heard(Recovered, call):
+            if sinks.wanted[Recovered](call):
                 sinks.tell(Recovered(self.name, attempts), call)
         elif self.counters is not None:
             fallback = self._counted_fallback(applied)

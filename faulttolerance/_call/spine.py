@@ -255,6 +255,7 @@ CIRCUIT_BREAKER = Row(
     CircuitBreaker,
     _circuit_breaker,
     _BREAKER,
+    is_gate=True,
     refusal=(CircuitBreakerOpenException, "an open circuit refuses"),
 )
 CIRCUIT_BREAKER_NAME = Row(CircuitBreakerName, modifies=CircuitBreaker)

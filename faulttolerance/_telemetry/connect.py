@@ -14,7 +14,7 @@ from .._log import ERROR, log as write
 from .._metrics.counters import ledger
 from .._platform.fork import at_fork
 from .log import log
-from .trace import is_traced, trace
+from .trace import trace
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -228,6 +228,6 @@ def _try(connect: Callable[[], object]) -> None:
 
 
 telemetry = Telemetry()
-sinks.find, sinks.tracer, sinks.is_traced = telemetry.default_sinks, trace, is_traced
+sinks.find, sinks.tracer = telemetry.default_sinks, trace
 sinks.forget_default()
 at_fork(child=telemetry.in_child)

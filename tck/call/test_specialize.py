@@ -219,6 +219,18 @@ def test_what_a_guard_has_not_is_not_in_its_path() -> None:
     assert ast.parse(text[text.index("def attempt") :])
 
 
+def test_only_a_coroutine_that_may_have_to_wait_looks_for_trio() -> None:
+    """Under a rate limit or a closed circuit it awaits nothing but its method, which may be of any loop."""
+
+    async def function() -> None: ...
+
+    texts = {
+        one: explain(POLICIES[one](function), source=True) for one in ("rate limit", "breaker", "retry", "bulkhead")
+    }
+
+    assert [one for one, text in texts.items() if "'trio' in modules" in text] == ["retry", "bulkhead"]
+
+
 def test_what_tells_type_checkers_more_is_in_no_path_that_runs() -> None:
     """Annotations and assertions cost a guarded call nothing."""
 

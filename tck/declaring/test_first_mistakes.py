@@ -62,7 +62,7 @@ def numbers() -> Any:
         ),
         (lambda: Guard(Retry(), Retry()), ["Guard is given two of Retry; allowed: one of each kind per guard"]),
         (lambda: Guard(Retry(), retry=Retry()), ["Guard is given two of Retry"]),
-        (lambda: Guard("payments"), ["Guard is given 'payments'; allowed: Retry(...), Timeout(...) and so on"]),
+        (lambda: Guard("payments"), ["Guard is given 'payments'; allowed: retry(...), timeout(...) and so on"]),
         (lambda: timeout(500, "ms")(body), ["@Timeout(unit) is 'ms', perhaps 'millis' is meant", "'seconds'"]),
         (lambda: timeout(5, "sec")(body), ["@Timeout(unit) is 'sec', perhaps 'seconds' is meant"]),
         (lambda: timeout(5, "fortnights")(body), ["@Timeout(unit) is 'fortnights'; allowed: a ChronoUnit"]),

@@ -24,6 +24,7 @@ from faulttolerance import (
     Retry,
     RetryWhen,
     apply_guard,
+    circuit_breaker,
     circuit_breaker_name,
     circuit_breakers,
     configure,
@@ -31,7 +32,9 @@ from faulttolerance import (
     exponential_backoff,
     fallback,
     guards,
+    partition_by,
     retry,
+    timeout,
     validate,
 )
 from faulttolerance.testing import virtual_time
@@ -329,3 +332,28 @@ def test_guards_of_one_line_do_not_hide_each_other() -> None:
     assert len(set(names)) == 3
     assert [circuit_breakers.state(name) for name in names] == ["closed", "open", "closed"]
     assert set(names) <= {one.name for one in guards()}
+
+
+def test_a_guard_takes_decorators_as_a_function_does() -> None:
+    """Who knows how to decorate a function knows how to make a guard; parentheses may be left out there, too."""
+    guard = Guard(retry(max_retries=2, delay="1s", jitter=0), circuit_breaker, timeout("500ms"))
+
+    assert repr(guard).startswith("Guard(retry=Retry(max_retries=2, delay='1s', jitter=0), circuit_breaker=")
+    with virtual_time() as clock:
+        before = clock.monotonic()
+        with pytest.raises(ConnectionError):
+            guard.call(failing)
+        assert clock.monotonic() - before == pytest.approx(2.0)
+
+
+def test_a_guard_refuses_the_wrong_value_of_a_decorator_where_it_is_made() -> None:
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard @Retry\(max_retries\)") as refused:
+        Guard(retry(max_retries=-2))
+
+    assert len(refused.value.faults) == 1
+
+
+def test_a_guard_refuses_a_decorator_that_lacks_what_it_needs_and_what_is_no_decorator() -> None:
+    for wrong in (partition_by, print):
+        with pytest.raises(FaultToleranceDefinitionException, match=r"retry\(\.\.\.\), timeout\(\.\.\.\) and so on"):
+            Guard(wrong)

@@ -19,11 +19,11 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{getattr(sys, 'abif
 MOST_FILES = {
     "def, first call": 41,
     "def, healthy": 2,
-    "def, failing, with fallback": 12,
+    "def, failing, with fallback": 13,
     "def, failing, with fallback, logged": 15,
     "async def, first call": 42,
     "async def, healthy": 3,
-    "async def, failing, with fallback": 15,
+    "async def, failing, with fallback": 16,
     "async def, failing, with fallback, logged": 18,
 }
 """The files that a call passes: of a healthy one the shell of the method, the attempt, the deadline of a coroutine."""
@@ -64,8 +64,8 @@ def test_a_tracer_without_a_span_costs_a_call_in_trouble_one_question() -> None:
     pytest.importorskip("opentelemetry.trace")
     alone, beside = count("instructions"), count("instructions", "--beside", "opentelemetry.trace")
 
-    assert beside["refused"] < 2 * alone["refused"]
-    assert beside["retried_once"] < 1.5 * alone["retried_once"]
+    assert beside["refused"] < 1.5 * alone["refused"]
+    assert beside["retried_once"] < 1.2 * alone["retried_once"]
 
 
 def test_no_guarded_method_takes_a_tenth_more_memory_than_was_recorded() -> None:

@@ -22,7 +22,7 @@ PROMISED = {
         Degradation degradations fail_when FailWhen last_good
         circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by
         partition_by PartitionBy hedge Hedge deadline Deadline
-        honor_retry_after retry_budget fleet_wide FleetWide RedisFleet""",
+        honor_retry_after retry_budget fleet_wide FleetWide RedisFleet recommended""",
     "how much it matters": "criticality Criticality",
     "running it": """
         configure reload reload_on validate guards explain unguarded uninterruptible Interrupted MillisecondsWarning

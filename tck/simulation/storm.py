@@ -17,7 +17,7 @@ from .limits import Fixed, Limit
 from .overload import CAPACITY, USUAL
 from .shipped import AdaptiveLimit, Gated, adaptive_throttle, circuit_breaker
 
-__all__ = ["ALONE", "KINDS", "OURS", "Aftermath", "Storm", "aftermath"]
+__all__ = ["ALONE", "KINDS", "OURS", "RECOMMENDED", "Aftermath", "Storm", "aftermath"]
 
 REPLICAS, SPIKE, CALM, SECONDS = 4, 60.0, 65.0, 180.0
 
@@ -25,11 +25,31 @@ REPLICAS, SPIKE, CALM, SECONDS = 4, 60.0, 65.0, 180.0
 class Policies:
     """What one replica has; where a policy is missing, it lets all pass."""
 
+    retries = 3
+    deadline = math.inf
+
     def __init__(self, limit: Limit | None = None, budget: Budget | None = None, gate: Gated | None = None) -> None:
         self.limit: Limit = Fixed(math.inf) if limit is None else limit
         self.budget: Budget = Unlimited() if budget is None else budget
         self.gate = gate
         self.running = 0
+
+    def delay(self, number: int, chance: float) -> float:
+        """The pause after attempt *number*."""
+        return 0.2 * chance
+
+
+class Recommended(Policies):
+    """The policies of ``recommended()``."""
+
+    retries = 2
+    deadline = 3.0
+
+    def __init__(self) -> None:
+        super().__init__(budget=Shipped(), gate=Gated(circuit_breaker()))
+
+    def delay(self, number: int, chance: float) -> float:
+        return 0.1 * 2.0 ** (number - 1) * chance
 
 
 class Storm:
@@ -39,7 +59,7 @@ class Storm:
         self.simulation = Simulation(seed)
         self.backend = Backend(self.simulation, USUAL.workers, lognormal(USUAL.mean, USUAL.sigma))
         self.ends: list[tuple[float, bool]] = []
-        self._replicas = [KINDS[kind](self.simulation) for _ in range(REPLICAS)]
+        self._replicas = [(KINDS | FURTHER)[kind](self.simulation) for _ in range(REPLICAS)]
         self.simulation.arrivals(lambda now: CAPACITY * (3.0 if SPIKE < now < CALM else 0.7), self._arrive)
         self.simulation.run(SECONDS)
 
@@ -80,10 +100,13 @@ class Storm:
 
     def _end(self, replica: Policies, called: float, number: int, is_success: bool) -> None:
         replica.budget.end(number, is_success)
-        if is_success or number > 3 or not replica.budget.take(self.simulation.now):
+        if is_success or number > replica.retries or not replica.budget.take(self.simulation.now):
             self.ends.append((called, is_success))
+            return
+        delay = replica.delay(number, self.simulation.chance.random())
+        if self.simulation.now + delay >= called + replica.deadline:
+            self.ends.append((called, False))
         else:
-            delay = 0.2 * self.simulation.chance.random()
             self.simulation.after(delay, lambda: self._attempt(replica, called, number + 1))
 
     def succeeding(self, begin: float, end: float) -> float:
@@ -106,6 +129,11 @@ KINDS: dict[str, Callable[[Simulation], Policies]] = {
     "+ `bulkhead(60, latency=250)`": lambda simulation: Policies(limit=AdaptiveLimit(simulation, 60, 0.25)),
     OURS: lambda simulation: Policies(limit=AdaptiveLimit(simulation, 60, 0.25), budget=Shipped()),
 }
+
+
+RECOMMENDED = "`recommended()`"
+FURTHER: dict[str, Callable[[Simulation], Policies]] = {RECOMMENDED: lambda simulation: Recommended()}
+"""Kinds that the page has in its text, and not in its table."""
 
 
 class Aftermath(NamedTuple):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -445,6 +445,38 @@ def test_a_call_asks_once_for_a_span_where_none_records(monkeypatch: pytest.Monk
         call()
 
     assert len(asked) == 1
+
+
+def test_a_call_whose_events_are_logged_asks_once_for_a_span_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each event is made for the log then; the tracer is handed the first one only."""
+    asked = []
+    monkeypatch.setattr(trace, "get_current_span", lambda: asked.append(1) or trace.INVALID_SPAN)
+
+    with caplog.at_level("DEBUG", "faulttolerance"):
+        retry(max_retries=2, jitter=0)(Flaky(2))()
+
+    assert len(caplog.records) == 3
+    assert len(asked) == 1
+
+
+def test_sinks_are_asked_once_for_each_event() -> None:
+    """A sink that wants none is not told, and its question is not asked a second time."""
+    asked = []
+
+    class Deaf:
+        def interest(self, kind: type[Event], others: Callable[[Any], bool]) -> Callable[[Any], bool]:
+            return lambda call: asked.append(kind) or others(call)  # type: ignore[func-returns-value]
+
+        def __call__(self, event: Event) -> None:
+            pytest.fail(f"told of {event}")
+
+    set_event_sinks([Deaf()])
+
+    retry(max_retries=2, jitter=0)(Flaky(2))()
+
+    assert asked == [RetryScheduled, RetryScheduled, Recovered]
 
 
 @pytest.mark.parametrize(("logged", "traced"), [(False, False), (False, True), (True, False), (True, True)])

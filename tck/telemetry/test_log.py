@@ -208,7 +208,7 @@ def test_a_sink_whose_interest_fails_is_told(library: logging.Logger) -> None:
     told: list[Event] = []
 
     class Sink:
-        def interest(self, kind: type[Event], others: Callable[[], bool]) -> Callable[[], bool]:
+        def interest(self, kind: type[Event], others: Callable[[Any], bool]) -> Callable[[Any], bool]:
             raise OSError
 
         def __call__(self, event: Event) -> None:

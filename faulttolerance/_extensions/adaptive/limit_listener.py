@@ -42,7 +42,7 @@ class Limiter:
         if lesson is None:
             return
         is_told = lesson.is_lowered and lesson.new != lesson.old
-        if is_told and sinks.wanted[LimitChanged]() and sinks.is_heard(LimitChanged):
+        if is_told and sinks.wanted[LimitChanged](None):
             sinks.tell(LimitChanged(self._name, lesson.old, lesson.new))
         if lesson.is_hopeless and self._name not in _warned:
             _warned.add(self._name)

@@ -7,7 +7,7 @@ from ..._call.spine import gate_values
 from ..._deadline.clock import clock
 from ..._execution.criticality import Criticality
 from ..._metrics.catalogue import Metric, PolicyMetrics
-from ..._policy import ChronoUnit, CircuitBreaker, seconds
+from ..._policy import ChronoUnit, seconds
 from ...exceptions import ThrottleException
 from . import strategy
 from .policy import AdaptiveThrottle
@@ -58,7 +58,7 @@ ADAPTIVE_THROTTLE = Row(
     AdaptiveThrottle,
     gate_values,
     _MEMORY,
-    excludes=CircuitBreaker,
+    is_gate=True,
     series=_SERIES,
     refusal=(ThrottleException, "the adaptive throttle refuses"),
     exhausted=_exhausted,

@@ -244,7 +244,7 @@ def _announce(name: str) -> None:
     entry: Any = own_entry.get()
     if entry is not None:
         entry.race.sent[entry.number] = None
-        if sinks.wanted[HedgeSent]() and sinks.is_heard(HedgeSent):
+        if sinks.wanted[HedgeSent](None):
             sinks.tell(HedgeSent(name, entry.number, clock.monotonic() - entry.race.began))
 
 

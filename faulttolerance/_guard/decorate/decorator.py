@@ -40,6 +40,16 @@ class Decorator:
             raise FaultToleranceDefinitionException(*faults)
         return attach(target, {self._kind: shared(self._kind._of(self._values))}, (), f"@{self._kind.annotation}")
 
+    def declared_policy(self) -> Policy:
+        """Return the policy, for a ``Guard``.
+
+        Raises:
+            FaultToleranceDefinitionException: A value is wrong.
+        """
+        if faults := self._own_faults("Guard"):
+            raise FaultToleranceDefinitionException(*faults)
+        return shared(self._kind._of(self._values))
+
     def __repr__(self) -> str:
         return typed_call(definition.decorator_name(self._kind), self._kind, self._values)
 

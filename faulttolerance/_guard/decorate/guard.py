@@ -60,7 +60,7 @@ class _GuardSignature:
         parameters = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in hints.items()
         ]
-        given = Parameter("given", Parameter.VAR_POSITIONAL, annotation="Policy")
+        given = Parameter("given", Parameter.VAR_POSITIONAL, annotation="Policy | Callable[..., Any]")
         return Signature([given, *parameters, Parameter("name", Parameter.KEYWORD_ONLY, default="", annotation="str")])
 
 
@@ -70,7 +70,7 @@ class Guard:
     Synchronous and asynchronous calls share the circuit breaker, the permits and the rate window.
 
     Args:
-        *given: Policies, as in ``Guard(Retry(...), Timeout(...))``, in any order.
+        *given: Decorators, as in ``Guard(retry(max_retries=2), timeout("500ms"))``, or policies, in any order.
         **policies: The same policies by name: ``retry=Retry(...)``, ``timeout=Timeout(...)`` and so on, each under the
             name of its decorator; ``fallback`` and ``before_retry`` with a function, not with a method's name.
         name: The name for ``apply_guard``, ``circuit_breakers``, pickles and keys such as
@@ -90,7 +90,7 @@ class Guard:
 
     __signature__ = _GuardSignature()
 
-    def __init__(self, *given: Policy, name: str = "", **policies: Unpack[GuardPolicies]) -> None:
+    def __init__(self, *given: Policy | Callable[..., Any], name: str = "", **policies: Unpack[GuardPolicies]) -> None:
         by_kind = _by_kind(given, policies)
         _check_name("Guard(name)", name or "", "text that no other guard is called by, or none")
         frame = declaring_frame()
@@ -259,7 +259,7 @@ _PARAMETERS = {decorator_name(kind): kind for kind in ROWS if not is_detached((k
 """The policies that a guard accepts, by parameter, in their order of nesting; callers decide on the kind of a call."""
 
 
-def _by_kind(given: Iterable[Policy], policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
+def _by_kind(given: Iterable[object], policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
     """Return the policies of a guard by kind, in the order in which they nest."""
     for name in policies.keys() - _PARAMETERS.keys():
         from difflib import get_close_matches  # for a mistake only
@@ -273,15 +273,25 @@ def _by_kind(given: Iterable[Policy], policies: Mapping[str, Any]) -> dict[type[
         for kind, value in by_kind.items()
         if not isinstance(value, kind)
     ]
-    for policy in given:
-        kind = type(policy)
+    for policy in map(_declared_by, given):
+        kind: Any = type(policy)
         if kind not in _PARAMETERS.values():
-            faults.append(Fault("Guard", f"is given {shown(policy)}", policy, "Retry(...), Timeout(...) and so on"))
+            allowed = "retry(...), timeout(...) and so on"
+            faults.append(Fault("Guard", f"is given {shown(policy)}", policy, allowed))
         elif by_kind.setdefault(kind, policy) is not policy:
             faults.append(Fault("Guard", f"is given two of {kind.__name__}", policy, "one of each kind per guard"))
     if faults:
         raise FaultToleranceDefinitionException(*faults)
     return {kind: by_kind[kind] for kind in _PARAMETERS.values() if kind in by_kind}
+
+
+def _declared_by(given: Any) -> Any:
+    """Return the policy that a decorator declares, or *given* itself if it is none."""
+    if hasattr(type(given), "declared_policy"):
+        return given.declared_policy()
+    kind: Any = getattr(given, "__wrapped__", None)
+    is_bare = isinstance(kind, type) and issubclass(kind, Policy)  # a decorator without parentheses
+    return kind() if is_bare and kind._fields.keys() == kind._defaults.keys() else given
 
 
 def _instead(value: object, kind: type[Policy]) -> str:

@@ -79,10 +79,14 @@ def latency_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[
 
 
 def _excluded_faults(policies: Container[type[Policy]], where: str, rows: Mapping[type[Policy], Row]) -> list[Fault]:
+    present = {kind: row for kind, row in rows.items() if kind in policies}
+    pairs = [(kind, row.excludes) for kind, row in present.items() if row.excludes in present]
+    gates = [kind for kind, row in present.items() if row.is_gate]
+    pairs += [(gate, gates[0]) for gate in gates[1:]]
     return [
-        Fault(f"{where} @{kind.annotation}", f"stands beside @{row.excludes.annotation}", None, "one of them")
-        for kind, row in rows.items()
-        if row.excludes is not None and kind in policies and row.excludes in policies
+        Fault(f"{where} @{kind.annotation}", f"stands beside @{other.annotation}", None, "one of them")
+        for kind, other in pairs
+        if other is not None
     ]
 
 
