@@ -19,7 +19,7 @@ from .. import _call, _control, _deadline, _execution, _extensions, _guard, _ins
 from .._deadline.threads import watchdog
 from .._deadline.threads.sleeper import is_in_condition_wait
 from .._execution import future, loop_thread, pool
-from .._extensions.fleet.link import lane
+from .._extensions.fleet.fleet_link import fleet_link
 from .._platform.atomic import frames_of_threads, stack_of, variables_of
 from .._platform.frames import module_of
 
@@ -85,7 +85,7 @@ class Onlooker:
         before, self._standing = self._standing, {}
         parked = _parked()
         threads = {thread.ident: thread for thread in threading.enumerate()}
-        if None in threads or lane.is_asking:
+        if None in threads or fleet_link.has_pending_requests:
             look.running.add(STARTING)
         frames = frames_of_threads()
         for ident, frame in frames.items():

@@ -24,7 +24,7 @@ from kit.definition import refused
 
 PACKAGE = Path(ft.__file__).parent
 FLEET = [
-    PACKAGE / "_extensions" / "fleet" / f"{name}.py" for name in ("circuit", "contact", "limit", "protocol", "share")
+    PACKAGE / "_extensions" / "fleet" / f"{name}.py" for name in ("circuit", "health", "limit", "protocol", "share")
 ]
 STRATEGIES = sorted([*PACKAGE.glob("_strategy/*.py"), *PACKAGE.glob("_extensions/*/strategy.py"), *FLEET])
 POLICIES = [one for one in Policy.__subclasses__() if one in ROWS]
