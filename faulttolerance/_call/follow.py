@@ -10,7 +10,7 @@ from .._deadline.clock import clock
 from .._deadline.interruption import remaining
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._execution.caller_thread import Arguments, Aside, pause
-from .._execution.environment import InItsContext, StoppedIteration
+from .._execution.environment import KeepContext, StoppedIteration
 from .._log import WARNING, log
 from .._metrics.counters import FOLD
 from .._strategy.back_off import Delays
@@ -234,7 +234,7 @@ def follow(
                 if retry is None or failure is not call.refusal or not retry.gives_result:
                     failure, result = _replaced(policies, call, failure, args, kwargs)
                     if failure is not None:
-                        with InItsContext(failure):
+                        with KeepContext(failure):
                             raise failure
                 break
             if delay:
@@ -280,7 +280,7 @@ async def follow_async(
                 if retry is None or failure is not call.refusal or not retry.gives_result:
                     failure, result = await _replaced_async(policies, call, failure, args, kwargs)
                     if failure is not None:
-                        with InItsContext(failure):
+                        with KeepContext(failure):
                             raise failure
                 break
             # Also without a delay: whoever retries again and again must let others go on.

@@ -12,7 +12,7 @@ from .._deadline.clock import clock
 from .._deadline.interruption import remaining
 from .._deadline.task import NO_DEADLINE
 from .._event import Recovered, Rejected, TimedOut, sinks
-from .._execution.caller_thread import Arguments, Aside, comes_later, lives_on, warn_of_outcome
+from .._execution.caller_thread import Arguments, Aside, is_kept_by_module, is_pending, warn_of_pending_result
 from .._execution.environment import Attempt, Environment, StoppedIteration
 from .._metrics.catalogue import Interned, Series, advanced, call_series
 from .._metrics.counters import FOLD, Counters
@@ -379,8 +379,8 @@ class BoundPolicies:
 
     def is_over(self, result: object) -> bool:
         """Tell whether a synchronous call is over with *result*, and nothing that comes later can fail."""
-        is_over = not comes_later(result)
-        self.usual = type(result) if is_over and lives_on(type(result)) else object
+        is_over = not is_pending(result)
+        self.usual = type(result) if is_over and is_kept_by_module(type(result)) else object
         return is_over
 
     def examine(self, result: object) -> None:
@@ -398,7 +398,7 @@ class BoundPolicies:
             raise TypeError(f"{self.name}: {what} came out, which is to be awaited; {self.advice}")
         if self.watches_results:
             self.watches_results = False
-            warn_of_outcome(self.name, result)
+            warn_of_pending_result(self.name, result)
 
     def finish(self, call: CallRecord | None, returned: bool) -> None:
         """Count and report a call that was not over after a first attempt that went well; once for all.

@@ -23,7 +23,7 @@ from .._platform.unpatched import get_ident
 from .._strategy.bulkhead import Bulkhead, Waiter
 from ..exceptions import TimeoutException
 from .criticality import Criticality
-from .environment import Attempt, Environment, Turn
+from .environment import Attempt, Environment, Wait
 
 if TYPE_CHECKING:
     from .._deadline.detached import RulingWatch
@@ -36,16 +36,16 @@ class TaskAdmission(NamedTuple):
 
     bulkhead: Bulkhead
     waiter: Waiter
-    comes: asyncio.Future[None]
+    awaitable: asyncio.Future[None]
 
     def __await__(self) -> Generator[Any, None, float]:
-        bulkhead, waiter, comes = self
+        bulkhead, waiter, awaitable = self
         timer = None
         try:
             if waiter.until < inf:
                 expire = to_its_end(bulkhead.expire, waiter)
-                timer = comes.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
-            yield from comes
+                timer = awaitable.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
+            yield from awaitable
         finally:
             if timer is not None:
                 timer.cancel()
@@ -60,12 +60,12 @@ def acquire_in_task(bulkhead: Bulkhead, permit: object) -> TaskAdmission | None:
     Raises:
         BulkheadException: The bulkhead and its queue are full.
     """
-    turn = turn_in_task()
-    waiter = bulkhead.enter(Waiter(permit, turn.ident, turn.wake, Criticality.current()))
-    return None if waiter is None else TaskAdmission(bulkhead, waiter, turn.comes)  # type: ignore[arg-type]
+    wait = wait_in_task()
+    waiter = bulkhead.enter(Waiter(permit, wait.ident, wait.wake, Criticality.current()))
+    return None if waiter is None else TaskAdmission(bulkhead, waiter, wait.awaitable)  # type: ignore[arg-type]
 
 
-def turn_in_task() -> Turn:
+def wait_in_task() -> Wait:
     """Return a wait for the running task; its ``wake`` raises if its loop was closed."""
     future = running_loop("a call that may have to wait for another").create_future()
     ident = get_ident()
@@ -80,7 +80,7 @@ def turn_in_task() -> Turn:
         else:
             complete_soon(waited)
 
-    return Turn(ident, wake, future)
+    return Wait(ident, wake, future)
 
 
 class _DetachedDeadline(TaskDeadline):
@@ -128,24 +128,28 @@ class TaskEnvironment(Environment):
     begin_deadline = staticmethod(begin_deadline)
     call_later = staticmethod(_call_later)
     ident = staticmethod(get_ident)
-    turn = staticmethod(turn_in_task)
+    new_wait = staticmethod(wait_in_task)
 
     async def pause(self, seconds: float) -> None:
         if seconds > 0.0:
             running_loop("to wait for the next attempt")
         await asyncio.sleep(seconds)
 
-    async def begin(
-        self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]
+    async def start_child(
+        self,
+        make: MakeCall,
+        prepare: Callable[[], object],
+        on_start: Callable[[Run], object],
+        on_end: Callable[[], object],
     ) -> None:
         loop, context = running_loop("a call with hedges"), copy_context()
         context.run(prepare)
         body, task = make(), None
         try:
             task = context.run(loop.create_task, body)  # not every loop accepts a context
-            begun(task)
+            on_start(task)
             task.add_done_callback(_drop)
-            task.add_done_callback(to_its_end(ended))
+            task.add_done_callback(to_its_end(on_end))
             keep(task)
         except BaseException as error:
             try:
@@ -155,17 +159,17 @@ class TaskEnvironment(Environment):
                 raise
             raise
 
-    def leave(self, runs: Collection[Run]) -> None:
+    def cancel_children(self, runs: Collection[Run]) -> None:
         for task in runs:
             with suppress(RuntimeError):  # the loop was closed, and will not run the task
                 task.cancel()
 
-    async def end(self, runs: Collection[Any]) -> None:
+    async def end_children(self, runs: Collection[Any]) -> None:
         # The end of the call may close objects that these tasks use.
-        self.leave(runs)
+        self.cancel_children(runs)
         await asyncio.wait(runs)
 
-    async def hand_on_deadline(self) -> None:
+    async def bind_detached_calls(self) -> None:
         current.get().rule()
 
     async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:

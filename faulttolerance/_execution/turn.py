@@ -73,14 +73,14 @@ async def take_turn_async(limit: RateLimit, environment: Environment) -> float:
     turn = _Turn(limit)
     try:
         while seconds := turn.ask():
-            waiting = environment.turn()
-            turn.place.ident = waiting.ident
-            turn.alarm.ends(waiting.wake)
+            wait = environment.new_wait()
+            turn.place.ident = wait.ident
+            turn.alarm.ends(wait.wake)
             timer = environment.call_later(seconds, turn.ring, is_usual=seconds == turn.place.patience)
             try:
                 if turn.alarm.rings:
-                    waiting.wake()
-                await waiting.comes
+                    wait.wake()
+                await wait.awaitable
             finally:
                 timer.cancel()
     except BaseException:

@@ -83,7 +83,7 @@ class UnderDeadline:
         async def awaited(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             assert environment is not None
             refuse_late(self._name)
-            timer = await environment.hand_on_deadline()
+            timer = await environment.bind_detached_calls()
             try:
                 return await call(args, kwargs)
             finally:
