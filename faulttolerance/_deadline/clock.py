@@ -10,7 +10,7 @@ from .._platform.greenlets import lock_here, timer_here
 from .._platform.unpatched import native, wall_time
 from ..typing import Clock, Timer
 from .threads.async_exception import interruption_for, withdraw
-from .threads.cancels import make_due_first
+from .threads.callbacks import call_due_and_wait
 from .threads.chain import deadlines_here, due, unmasked
 from .threads.watchdog import watchdog
 
@@ -52,7 +52,7 @@ def raise_if_expired(now: float) -> None:
             withdraw(deadlines)
         entry = due(deadlines, now)
         if entry is not None:
-            make_due_first(deadlines, now)
+            call_due_and_wait(deadlines, now)
             raise interruption_for(deadlines, entry)
 
 

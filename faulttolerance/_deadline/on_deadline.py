@@ -13,9 +13,9 @@ from .._platform.event_loop import loop_here
 from .._platform.greenlets import lock_here
 from .._platform.unpatched import get_ident
 from .clock import clock, raise_if_expired
-from .parent import Inherited
-from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, standing
-from .threads.cancels import Cancel, make_due
+from .parent import ParentDeadline
+from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, effective_deadline
+from .threads.callbacks import DeadlineCallback, call_due
 from .threads.chain import Entry, ThreadDeadlines, deadlines_here, uncovered
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ class _Registration:
     """One entry into a block, with the mechanism that calls its ``cancel``."""
 
     def __init__(self, function: Callable[[], object]) -> None:
-        self._cancel = Cancel(function, lock_here())
-        self._place: dict[Cancel, None] = {}
+        self._cancel = DeadlineCallback(function, lock_here())
+        self._place: dict[DeadlineCallback, None] = {}
         self._timer: Timer | None = None
         self.has_begun = False
         """Whether the block was entered."""
@@ -125,29 +125,29 @@ class _Registration:
         when, entry = _nearest_of_thread(deadlines)
         deadline = _nearest_of_task(when)
         if deadline is not None:
-            cancel.when, cancel.holds = deadline.when, partial(_counts, deadline)
+            cancel.when, cancel.is_effective = deadline.when, partial(_counts, deadline)
             if _is_of_running_loop(deadline):
-                self._place = deadline.cancels_before()
+                self._place = deadline.callbacks_before()
                 self._place[cancel] = None
                 return
         elif entry is not None:
-            cancel.when, cancel.entry, cancel.holds = when, entry, partial(_is_uncovered, deadlines, entry)
+            cancel.when, cancel.entry, cancel.is_effective = when, entry, partial(_is_uncovered, deadlines, entry)
         else:
             return
-        self._place = deadlines.cancels
+        self._place = deadlines.callbacks
         self._place[cancel] = None
         self._timer = clock.call_at(cancel.when, partial(_look, deadlines))
 
     def end(self) -> None:
         """Remove the registration; each step may be repeated."""
-        self._cancel.drop()
+        self._cancel.revoke()
         self._place.pop(self._cancel, None)
         if self._timer is not None:
             self._timer.cancel()
 
 
 def _look(deadlines: ThreadDeadlines) -> None:
-    make_due(deadlines, clock.monotonic())
+    call_due(deadlines, clock.monotonic())
 
 
 def _nearest_of_thread(deadlines: ThreadDeadlines) -> tuple[float, Entry]:
@@ -157,25 +157,25 @@ def _nearest_of_thread(deadlines: ThreadDeadlines) -> tuple[float, Entry]:
 def _nearest_of_task(before: float) -> TaskDeadline | None:
     """Return the nearest deadline before *before* that counts for the running context, or ``None``."""
     nearest = None
-    deadline = standing(current.get())
+    deadline = effective_deadline(current.get())
     while deadline is not None:
         if deadline.when < before and deadline.state < EXPIRED and not deadline.is_held:
             nearest, before = deadline, deadline.when
-        deadline = standing(deadline.previous)
+        deadline = effective_deadline(deadline.previous)
     return nearest
 
 
 def _is_of_running_loop(deadline: TaskDeadline) -> bool:
     """Return whether the loop that watches *deadline* runs on this thread, so that *cancel* may use the loop."""
     loop = loop_here()
-    if loop is None or isinstance(deadline, Inherited):
+    if loop is None or isinstance(deadline, ParentDeadline):
         return False
     queue = getattr(deadline, "queue", NO_QUEUE)
     return queue is NO_QUEUE or queue.loop is loop
 
 
 def _counts(deadline: TaskDeadline) -> bool:
-    return not deadline.is_held and (deadline.counts is deadline or deadline.state >= EXPIRED)
+    return not deadline.is_held and (deadline.effective is deadline or deadline.state >= EXPIRED)
 
 
 def _is_uncovered(deadlines: ThreadDeadlines, entry: Entry) -> bool:

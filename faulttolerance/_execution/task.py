@@ -15,7 +15,7 @@ from weakref import ref
 
 from .._deadline.clock import clock
 from .._deadline.queue import Expiry, begin_deadline, conclude_at, queue_of
-from .._deadline.task import NO_DEADLINE, NO_TASK, TaskDeadline, current, nearest_ruling, standing
+from .._deadline.task import NO_DEADLINE, NO_TASK, TaskDeadline, current, effective_deadline, nearest_binding
 from .._deadline.threads.block import has_yielded, holder_of_block
 from .._platform.event_loop import keep, running_loop
 from .._platform.loop_callback import complete_soon, completion, to_its_end
@@ -26,7 +26,7 @@ from .criticality import Criticality
 from .environment import Attempt, Environment, Wait
 
 if TYPE_CHECKING:
-    from .._deadline.detached import RulingWatch
+    from .._deadline.detached import DetachedCallWatch
     from ..typing import Timer
     from .environment import MakeCall, Run, Ts
 
@@ -89,7 +89,7 @@ class _DetachedDeadline(TaskDeadline):
     __slots__ = ("_given_up",)
 
     def __init__(self, when: float, given_up: Iterator[object]) -> None:
-        self.start(when, standing(current.get()))
+        self.start(when, effective_deadline(current.get()))
         self._given_up = given_up
 
     def expire(self) -> None:
@@ -170,7 +170,7 @@ class TaskEnvironment(Environment):
         await asyncio.wait(runs)
 
     async def bind_detached_calls(self) -> None:
-        current.get().rule()
+        current.get().bind()
 
     async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:
         return await _outcome(function(*args), awaits=True)
@@ -184,7 +184,7 @@ class TaskEnvironment(Environment):
         if attempt.deadline is not None:  # before the body, which an eager task starts at once
             deadline = attempt.record.deadline = _DetachedDeadline(attempt.deadline, ends)
         body = self._body(attempt)
-        watch = _watch_ruling()
+        watch = _watch_detached_call()
         try:
             task = keep(loop.create_task(body))
             task.add_done_callback(partial(next, ends))
@@ -245,7 +245,7 @@ class TaskEnvironment(Environment):
                     bulkhead.release(permit)  # a signal's handler raised before the first instruction
                     raise
             if record.deadline is not None:
-                record.deadline.counts = record.deadline.previous
+                record.deadline.effective = record.deadline.previous
             record.ended = clock.monotonic()
 
 
@@ -260,18 +260,18 @@ class BlockEnvironment(TaskEnvironment):
         return begin_deadline(seconds, when, what, make or partial(_BlockDeadline, holder_of_block()))
 
 
-def _watch_ruling() -> RulingWatch | None:
+def _watch_detached_call() -> DetachedCallWatch | None:
     """Cancel the running call at a deadline of another task under which it was made; return ``None`` if there is none.
 
     A deadline of its own task cancels the call anyway.
     """
     latest, task = current.get(), asyncio.current_task()
-    if latest is NO_DEADLINE or task is None or nearest_ruling(latest, task) is None:
+    if latest is NO_DEADLINE or task is None or nearest_binding(latest, task) is None:
         return None
-    from .._deadline.detached import RulingWatch
+    from .._deadline.detached import DetachedCallWatch
 
-    watch = RulingWatch(latest, _call_later, task.cancel, task)
-    watch.look()
+    watch = DetachedCallWatch(latest, _call_later, task.cancel, task)
+    watch.check()
     return watch
 
 

@@ -15,8 +15,8 @@ from .._deadline import interruption
 from .._deadline.clock import clock
 from .._deadline.gevent import watch_in_hub
 from .._deadline.interruption import NOT_WANTED, settle
-from .._deadline.parent import pass_on
-from .._deadline.task import TaskDeadline, current, standing
+from .._deadline.parent import mark_missed
+from .._deadline.task import TaskDeadline, current, effective_deadline
 from .._deadline.threads.async_exception import Interrupted
 from .._deadline.threads.chain import Entry, ThreadDeadlines, deadlines_here
 from .._deadline.threads.roles import TIMED_ATTEMPT, register
@@ -172,7 +172,7 @@ class ThreadAttempt(Suspension):
         context = call.body_context()
         try:
             try:
-                # No wake-up of the watchdog is needed, unlike in ``be_watched``: there is a timer for the same moment.
+                # No wake-up of the watchdog is needed, unlike in ``watch_deadline``: a timer is set for this moment.
                 deadlines.innermost = entry
                 result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
             finally:
@@ -184,8 +184,8 @@ class ThreadAttempt(Suspension):
                 settle(deadlines, entry)
             except Interrupted as late:
                 error = late
-        if deadlines.heirs and attempt.deadline is not None and clock.monotonic() >= attempt.deadline:
-            pass_on(deadlines, self._own_entry)
+        if deadlines.dependents and attempt.deadline is not None and clock.monotonic() >= attempt.deadline:
+            mark_missed(deadlines, self._own_entry)
         try:
             if error is None and self._is_to_be_awaited(result):
                 return self._await(result, context)
@@ -280,7 +280,7 @@ class ThreadAttempt(Suspension):
         elif may_interrupt and self._deadlines is not None:
             interruption.interrupt(self._deadlines, self._entry)
         elif self._deadlines is not None:
-            interruption.see_to(self._deadlines)  # the deadline stands in the chain of the body's thread
+            interruption.examine_soon(self._deadlines)  # the deadline stands in the chain of the body's thread
 
     # The awaitable that the body returned
 
@@ -354,7 +354,7 @@ class AwaitedTask:
                 return
             if body.attempt.deadline is not None:
                 self._task_deadline = TaskDeadline()
-                self._task_deadline.start(body.attempt.deadline, standing(context.run(current.get)))
+                self._task_deadline.start(body.attempt.deadline, effective_deadline(context.run(current.get)))
                 context.run(current.set, self._task_deadline)
             self._task = self._loop.create_task(_outcome(awaitable), context=context)
         if self._task_deadline is not None:
@@ -381,7 +381,7 @@ class AwaitedTask:
         import asyncio
 
         if self._task_deadline is not None:
-            self._task_deadline.counts = self._task_deadline.previous
+            self._task_deadline.effective = self._task_deadline.previous
         self._body.conclude_with(task, asyncio.CancelledError)
 
     def _return_loop(self, _: object = None) -> None:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
 from .._deadline.clock import clock
-from .._deadline.detached import RulingWatch
-from .._deadline.parent import Inherited, inherit
-from .._deadline.task import NO_DEADLINE, TaskDeadline, current, nearest_ruling, standing
+from .._deadline.detached import DetachedCallWatch
+from .._deadline.parent import ParentDeadline, inherit_deadlines
+from .._deadline.task import NO_DEADLINE, TaskDeadline, current, effective_deadline, nearest_binding
 from .._deadline.threads.chain import ThreadDeadlines, deadlines_here
 from .._log import DEBUG, log
 from .._platform.event_loop import loop_here
@@ -59,11 +59,11 @@ class ThreadCall:
     """Whether a thread other than the caller's may have continued the call."""
     overdue: TaskDeadline | None = None
     """The call's own deadline after it has passed, until the coroutine is notified."""
-    heirs: Sequence[Inherited] = ()
+    parent_deadlines: Sequence[ParentDeadline] = ()
     """The deadlines of the caller's thread that decide on further attempts."""
-    _body_deadline: Inherited | None = None
+    _body_deadline: ParentDeadline | None = None
     """Replaces the innermost of them in a body, as a deadline that ends with its own call."""
-    _watch: RulingWatch | None = None
+    _watch: DetachedCallWatch | None = None
 
     def __init__(self, future: Future[Any]) -> None:
         self.future: Future[Any] | None = future
@@ -79,11 +79,14 @@ class ThreadCall:
             self._inherit_deadlines(deadlines)
 
     def _inherit_deadlines(self, deadlines: ThreadDeadlines) -> None:
-        enclosing = standing(current.get())
-        body_deadlines, self.heirs = inherit(deadlines, enclosing), inherit(deadlines, enclosing)
-        deadlines.heirs.update(dict.fromkeys(self.heirs))
-        if self.heirs:
-            self._innermost, self._body_deadline = self.heirs[-1], body_deadlines[-1]
+        enclosing = effective_deadline(current.get())
+        body_deadlines, self.parent_deadlines = (
+            inherit_deadlines(deadlines, enclosing),
+            inherit_deadlines(deadlines, enclosing),
+        )
+        deadlines.dependents.update(dict.fromkeys(self.parent_deadlines))
+        if self.parent_deadlines:
+            self._innermost, self._body_deadline = self.parent_deadlines[-1], body_deadlines[-1]
             self.context.run(current.set, self._innermost)
 
     def body_context(self) -> Context:
@@ -104,9 +107,9 @@ class ThreadCall:
             future._stop = self.stop
             self.coroutine = make()
             innermost = self._innermost
-            if self.parent is None and innermost is not NO_DEADLINE and nearest_ruling(innermost) is not None:
-                self._watch = RulingWatch(innermost, call_later, self._fail_at_deadline)
-                self._watch.look()
+            if self.parent is None and innermost is not NO_DEADLINE and nearest_binding(innermost) is not None:
+                self._watch = DetachedCallWatch(innermost, call_later, self._fail_at_deadline)
+                self._watch.check()
             if self.stopped:
                 self._discard()  # no time is left
             else:
@@ -193,7 +196,7 @@ class ThreadCall:
         """Claim *suspension* for the passed deadline; return false if that is over, or the call was resumed."""
         overdue = self.overdue
         # During a suspension of the coroutine the deadline cannot end; so the claim may follow the check.
-        if overdue is None or overdue.counts is not overdue or not suspension.claim():
+        if overdue is None or overdue.effective is not overdue or not suspension.claim():
             return False
         self.overdue = None
         return True
@@ -252,8 +255,8 @@ class ThreadCall:
         future, self.future = self.future, None  # its failure refers to the frames that refer to this call
         if future is not None:
             future.ended()
-        for heir in self.heirs:
-            heir.deadlines.heirs.pop(heir, None)
+        for dependent in self.parent_deadlines:
+            dependent.deadlines.dependents.pop(dependent, None)
         if self._watch is not None:
             self._watch.cancel()
         pool.unregister(self)

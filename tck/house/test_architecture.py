@@ -81,7 +81,7 @@ CIRCLES = {
         "_deadline/task",
     ): "a deadline, the queue that it stands in, and the attempt that it is noted on",
     (
-        "_deadline/threads/cancels",
+        "_deadline/threads/callbacks",
         "_deadline/threads/pending_interrupt",
         "_deadline/threads/chain",
     ): "a thread keeps what is pending for it, which refers to its deadlines",

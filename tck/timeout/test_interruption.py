@@ -43,8 +43,8 @@ from faulttolerance._deadline.threads import (
     async_exception,
     chain as thread_deadlines,
     main_thread,
-    round as watchdog_round,
     safe_point,
+    thread_checks,
 )
 from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._deadline.threads.main_thread import set_interrupt_signal
@@ -100,7 +100,7 @@ def interruptible(request: pytest.FixtureRequest) -> Where:
 @pytest.fixture
 def without_gil(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done where there is no GIL, on this interpreter."""
-    for module in (attempt, interruption, async_exception, main_thread, watchdog_round):
+    for module in (attempt, interruption, async_exception, main_thread, thread_checks):
         monkeypatch.setattr(module, "HAS_GIL", False)
     ordered = thread_deadlines._OrderedDeadlines
     monkeypatch.setattr(thread_deadlines, "_Deadlines", ordered)
