@@ -88,7 +88,7 @@ CIRCLES = {
     (
         "testing/simulated_loop",
         "testing/simulated_run",
-        "testing/strands",
+        "testing/simulated_threads",
     ): "a run owns its threads and loops, each of which knows its run",
     ("testing/virtual_clock", "testing/virtual_loop"): "a clock makes loops, which follow it",
 }

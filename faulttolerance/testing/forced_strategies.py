@@ -18,7 +18,7 @@ from .._strategy.gate import Era
 from .._strategy.rate_limit import NOBODY, Place, RateLimit, ticks, wait_for
 from .._strategy.retry_budget import RetryBudget
 
-__all__ = ["become", "exhaust", "force"]
+__all__ = ["change_class", "exhaust_strategy", "force_breaker"]
 
 
 class ExhaustedBulkhead(Bulkhead):
@@ -151,7 +151,7 @@ class _Layer:
         return self._found
 
 
-def become(strategy: Any, kind: type) -> Callable[[], None]:
+def change_class(strategy: Any, kind: type) -> Callable[[], None]:
     """Change the class of *strategy* to *kind*; return a function that ends this."""
     with _lock:
         layer = _Layer(strategy, type(strategy))
@@ -166,9 +166,9 @@ def become(strategy: Any, kind: type) -> Callable[[], None]:
     return end
 
 
-def exhaust(strategy: Any, now: Callable[[], float]) -> Callable[[], object]:
+def exhaust_strategy(strategy: Any, now: Callable[[], float]) -> Callable[[], object]:
     """Change *strategy* so that it refuses every call; return a function that ends this."""
-    end_layer = become(strategy, _EXHAUSTED.get(type(strategy), type(strategy)))
+    end_layer = change_class(strategy, _EXHAUSTED.get(type(strategy), type(strategy)))
 
     def end() -> None:
         end_layer()
@@ -184,7 +184,7 @@ _KEPT: Final = ("state", "opened_total", "message", "last_failure", "_spent", "_
 _VALUES: Final = ("delay", "request_volume_threshold", "failure_ratio", "success_threshold", "window", "max_delay")
 
 
-def force(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -> Callable[[], object]:
+def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -> Callable[[], object]:
     """Move *breaker* to *state*, and keep it open or closed; return a function that restores it.
 
     The era that was there is put aside with its window: calls that it admitted count in it when it is back.
@@ -208,12 +208,12 @@ def force(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -
             with _lock:
                 found = layer.end_locked()
             if found is not None:
-                _bring_back_locked(breaker, found, now())
+                _restore_locked(breaker, found, now())
 
     return end
 
 
-def _bring_back_locked(breaker: CircuitBreaker, found: Mapping[str, Any], now: float) -> None:
+def _restore_locked(breaker: CircuitBreaker, found: Mapping[str, Any], now: float) -> None:
     era = found["state"]
     breaker._move_locked(era, now, "as it was before it was forced")
     if isinstance(era, HalfOpen):
