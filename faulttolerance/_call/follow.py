@@ -14,7 +14,7 @@ from .._execution.environment import KeepContext, StoppedIteration
 from .._log import WARNING, log
 from .._metrics.counters import FOLD
 from .._strategy.back_off import Delays
-from .._strategy.retry import UNASKED, Answer, Retry, Stop, Told
+from .._strategy.retry import NOT_CALLED, Answer, AwaitedDelay, Retry, Stop
 from .._strategy.verdict import matches
 from ..exceptions import FaultToleranceException, RefusedException
 from .budget import take
@@ -64,13 +64,13 @@ class CallRecord:
     # four times the instructions of one of the object: what is read for every failure is set where one is made.
     began = 0.0
     """When the call began."""
-    answer: Answer = UNASKED
+    answer: Answer = NOT_CALLED
     """The answer of a predicate that was awaited, on the last attempt."""
     attempts = 1
     """How many attempts have begun."""
     delays: Delays | None = None
     """Those of this call, where they have a memory; made at the first failure."""
-    told: Told | None = None
+    told: AwaitedDelay | None = None
     """What was said of the next delay, where that was awaited."""
     paid_for = 0
     """The number of the last attempt that the retry budget was charged for."""
@@ -307,12 +307,12 @@ def _refusal_of(policies: BoundPolicies, retry: Retry, result: object, call: Cal
     return call.refusal
 
 
-def _foresee(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[Told | None]:
+def _foresee(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[AwaitedDelay | None]:
     """Ask, where that may have to be awaited, what decides on the next delay."""
     if call.delays is None:
         call.delays = retry.begin()
     elapsed = clock.monotonic() - call.began
-    return retry.foresee(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.refusal)
+    return retry.await_delay(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.refusal)
 
 
 def _next_delay(
@@ -385,7 +385,7 @@ def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, fa
     """Log once that a guard retries what one inside it has retried (rule T6): their attempts multiply."""
     inner = call.inner_note(failure, policies.name)
     if inner is not None:
-        policies.retry = retry.beside_another()
+        policies.retry = retry.for_outer_retry()
         log(
             WARNING,
             "%s: retries what %s inside it has retried: each of its attempts is up to %d there; let one of them retry",

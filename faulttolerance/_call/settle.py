@@ -241,7 +241,7 @@ class BoundPolicies:
         if self.asynchronous:
             return self._consult(record, failure, result, when if is_admitted else None)
         if is_admitted:
-            record.fails = when.ask(failure, result)
+            record.fails = when.evaluate(failure, result)
         return failure
 
     async def _consult(
@@ -251,7 +251,7 @@ class BoundPolicies:
         if when is not None and any(map(is_coroutine_function, when.all)):
             record.fails = await self.environment.call(when.consult, failure, result)
         elif when is not None:
-            record.fails = when.ask(failure, result)
+            record.fails = when.evaluate(failure, result)
         return failure
 
     def _judge(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
@@ -447,7 +447,7 @@ class BoundPolicies:
 
 
 def _may_have_to_await(retry: Retry) -> bool:
-    return retry.lets_the_application_delay or any(map(is_coroutine_function, retry.predicates))
+    return retry.has_custom_delay or any(map(is_coroutine_function, retry.predicates))
 
 
 @cache

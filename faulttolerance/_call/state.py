@@ -106,10 +106,10 @@ class State:
             counters.account.read(total, {})
         return total
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Give back what threads other than *ident* held, and measure time from 0, in the child of a fork."""
         for strategy in filter(None, self.strategies):
-            strategy.keep_only(ident)
+            strategy.reset_after_fork(ident)
         for breaker in self.every_breaker():
             breaker.start_counting(clock.monotonic())
         self.follow()  # a thread that is not here may have been about to

@@ -15,7 +15,7 @@ from .._strategy.bulkhead import Bulkhead, Waiter
 from .._strategy.circuit_breaker import CLOSED, OPEN, CircuitBreaker, HalfOpen, StateName
 from .._strategy.condition import Condition
 from .._strategy.gate import Era
-from .._strategy.rate_limit import NOBODY, Place, RateLimit, ticks, wait_for
+from .._strategy.rate_limit import NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
 from .._strategy.retry_budget import RetryBudget
 
 __all__ = ["change_class", "exhaust_strategy", "force_breaker"]
@@ -52,17 +52,17 @@ class ExhaustedRateLimit(RateLimit):
         """
         raise self.refusal(self.window.length / 1e9)
 
-    def ask(self, place: Place, now: float) -> float:
-        """Reject the call, however long it may wait; a call that was in the line before stays there as long as it may.
+    def request_turn(self, waiter: TurnWaiter, now: float) -> float:
+        """Reject the call, however long it may wait; a call that was in the queue before stays there as long as it may.
 
         Raises:
             RateLimitException: Otherwise, always.
         """
         with self.lock:
-            if place in self.waiting and place.until is not None and place.until > ticks(now):
-                place.asks_at = place.until
-                return wait_for(now, place.until)
-        self.leave(place, now)
+            if waiter in self.waiting and waiter.until is not None and waiter.until > ticks(now):
+                waiter.next_request_at = waiter.until
+                return wait_for(now, waiter.until)
+        self.leave(waiter, now)
         raise self.refusal(self.window.length / 1e9)
 
     def condition(self, now: float) -> Condition:
@@ -141,10 +141,10 @@ class _Layer:
     def end_locked(self) -> Any:
         """Return the value that was there before; ``None`` where it does not come back yet."""
         layers = _layers[id(self._strategy)]
-        place = layers.index(self)
-        del layers[place]
-        if place < len(layers):
-            layers[place]._found = self._found
+        index = layers.index(self)
+        del layers[index]
+        if index < len(layers):
+            layers[index]._found = self._found
             return None
         if not layers:
             del _layers[id(self._strategy)]
@@ -175,7 +175,7 @@ def exhaust_strategy(strategy: Any, now: Callable[[], float]) -> Callable[[], ob
         if isinstance(strategy, Bulkhead):
             strategy.admit_waiters()  # permits may have come back meanwhile
         elif isinstance(strategy, RateLimit):
-            strategy.leave(NOBODY, now())  # the first of the line looks whether its turn has come
+            strategy.leave(NO_WAITER, now())  # the first of the queue looks whether its turn has come
 
     return end
 

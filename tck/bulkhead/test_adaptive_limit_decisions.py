@@ -258,15 +258,15 @@ def test_a_wrong_target_is_found_out() -> None:
     while limit.limit > 1:
         now = lower(limit, now)
 
-    def is_hopeless(moment: float, running: int = 1) -> bool:
+    def is_target_unreachable(moment: float, running: int = 1) -> bool:
         tell(limit, moment - 1.0, moment, running)
-        return limit.is_hopeless(moment - 1.0, moment, running)
+        return limit.is_target_unreachable(moment - 1.0, moment, running)
 
-    assert not is_hopeless(now + 59.0)
-    assert not is_hopeless(now + 61.0, running=2)
-    assert is_hopeless(now + 61.0)
-    assert not limit.is_hopeless(now + 61.0, now + 61.1, 1)
+    assert not is_target_unreachable(now + 59.0)
+    assert not is_target_unreachable(now + 61.0, running=2)
+    assert is_target_unreachable(now + 61.0)
+    assert not limit.is_target_unreachable(now + 61.0, now + 61.1, 1)
     tell(limit, now + 62.0, now + 62.1, 1)
     lower(limit, now + 63.0, running=1)
-    assert not is_hopeless(now + 66.0)
-    assert is_hopeless(now + 130.0)
+    assert not is_target_unreachable(now + 66.0)
+    assert is_target_unreachable(now + 130.0)

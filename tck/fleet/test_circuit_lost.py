@@ -118,8 +118,8 @@ def test_a_child_process_has_no_place_of_its_parent() -> None:
     one.call()
     probe = one.begin()
     assert probe is not None
-    one.breaker.keep_only(1)
-    one.circuit.keep_only()
+    one.breaker.reset_after_fork(1)
+    one.circuit.reset_after_fork()
     one.sent.clear()
     one.end(probe, NEUTRAL)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from faulttolerance._extensions.fleet.limit import FleetPlace, FleetRateLimit
+from faulttolerance._extensions.fleet.limit import FleetRateLimit, FleetTurnWaiter
 from faulttolerance._extensions.fleet.protocol import TurnRequest
 from faulttolerance._extensions.fleet.server.windows import take_turn
 from faulttolerance._extensions.fleet.share import LocalShare
@@ -61,16 +61,16 @@ class Calls:
         self.local = RateLimit("shop.send", value, 1.0, spacing, kind, max_wait, burst)
         self.link = link
         self.limit = FleetRateLimit(self.local, LocalShare(), "shop.send", link, may_wait=max_wait > 0)
-        self.woken: list[FleetPlace] = []
+        self.woken: list[FleetTurnWaiter] = []
 
-    def place(self) -> FleetPlace:
-        place = FleetPlace(1, lambda: self.woken.append(place))
+    def place(self) -> FleetTurnWaiter:
+        place = FleetTurnWaiter(1, lambda: self.woken.append(place))
         return place
 
-    def ask(self, now: float, place: FleetPlace | None = None) -> float | str:
+    def ask(self, now: float, place: FleetTurnWaiter | None = None) -> float | str:
         """What one is told: how long to wait, or by which words it was refused."""
         try:
-            return round(self.limit.ask(place or self.place(), now), 5)
+            return round(self.limit.request_turn(place or self.place(), now), 5)
         except RateLimitException as refusal:
             return f"refused, {round(refusal.retry_after, 5)}"
 
@@ -80,9 +80,9 @@ def test_a_turn_is_asked_for_in_microseconds_with_all_that_the_limit_says() -> N
     link = Link(0, 0)
     limit = RateLimit("send", 5, 1 / 3, 0.01, "smooth", 0.0, 3)
     shared = FleetRateLimit(limit, LocalShare(), "the key", link, may_wait=False)
-    shared.ask(FleetPlace(1, int), 0.0)
+    shared.request_turn(FleetTurnWaiter(1, int), 0.0)
     limit.reconfigure(7, 2.0, 0.0, "rolling", 0.5)
-    shared.ask(FleetPlace(1, int), 1.0)
+    shared.request_turn(FleetTurnWaiter(1, int), 1.0)
 
     assert link.asked == [
         TurnRequest("the key", "smooth", 5, 333_334, 3, 10_000),
@@ -292,7 +292,7 @@ def test_those_that_were_asking_together_stand_in_the_line_as_they_were_told() -
     assert calls.ask(10.02, second) == 1.0
     assert calls.ask(10.02, first) == 0.0
     with pytest.raises(RateLimitException):
-        hedges.ask(FleetPlace(1, int), 10.05)
+        hedges.request_turn(FleetTurnWaiter(1, int), 10.05)
     assert len(calls.link.asked) == 3
 
 
@@ -518,7 +518,7 @@ class World:
     def call(self, process: Process) -> None:
         """Make one call; a few are cancelled."""
         came, ended = self.now, []
-        place = FleetPlace(1, lambda: self.at(0.0, again))
+        place = FleetTurnWaiter(1, lambda: self.at(0.0, again))
         self.unfinished += 1
 
         def again() -> None:
@@ -530,7 +530,7 @@ class World:
             is_first = not behind or process.local.waiting.first is place
             asked = len(process.out)
             try:
-                wait = process.limit.ask(place, self.now)
+                wait = process.limit.request_turn(place, self.now)
             except RateLimitException:
                 wait = -1.0
             if is_silent and is_first and wait and len(process.out) == asked:

@@ -113,7 +113,7 @@ def test_what_is_remembered_survives_a_reload_and_goes_with_its_guard(policy: ty
     assert before
     assert list(map(id, strategies(one.name))) == list(map(id, before))
     assert not {*map(id, before)} & {*map(id, apart)}
-    assert all(hasattr(strategy, "keep_only") for strategy in before)
+    assert all(hasattr(strategy, "reset_after_fork") for strategy in before)
     reference, name = weakref.ref(one._resolver), one.name
     one.close()
     other.close()

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN, CircuitEra
-from ..._strategy.gate import Era, GateAround
+from ..._strategy.gate import Era, GateWrapper
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from .protocol import ABSENT, CircuitRecord, Link, OnResponse, OpenRequest, ProbeRequest, Request
 
@@ -41,7 +41,7 @@ class _Lease(NamedTuple):
 _NO_LEASE: Final = _Lease("", -inf, 0.0)
 
 
-class FleetCircuit(GateAround):
+class FleetCircuit(GateWrapper):
     """A circuit breaker that follows the fleet's circuit, which admits its probes. A closed circuit sends no requests.
 
     The thread that receives an answer first passes it to ``follow``, and then to the request's own callback. No
@@ -137,7 +137,7 @@ class FleetCircuit(GateAround):
         self._probes.clear()
         self._refused_at = self._pause_until = -inf
 
-    def keep_only(self) -> None:
+    def reset_after_fork(self) -> None:
         """Remove places and answers of the parent process, in the child of a fork."""
         self._detach_locked()
         self._clear_places_locked()
@@ -159,8 +159,8 @@ class FleetCircuit(GateAround):
         """The state of the breaker."""
         return self._gate.state
 
-    def admit(self, me: Hashable, ident: int, now: float) -> Era:
-        """Admit the attempt *me* if there is a place in the fleet; else request a place, for the next attempt.
+    def admit(self, attempt_id: Hashable, ident: int, now: float) -> Era:
+        """Admit the attempt *attempt_id* if there is a place in the fleet; else request a place, for the next attempt.
 
         Raises:
             CircuitBreakerOpenException: If there is no place.
@@ -172,12 +172,12 @@ class FleetCircuit(GateAround):
         with breaker.lock:
             era = breaker.state
             if not self._is_joined or era.is_closed or era.is_forced or now < era.until:
-                return breaker.admit(me, ident, now)
+                return breaker.admit(attempt_id, ident, now)
             holder, until, _ = self._lease
             if now < until:
                 self._lease = _NO_LEASE
-                self._probes[me] = holder
-                probe = breaker.admit_probe(me, ident, now)
+                self._probes[attempt_id] = holder
+                probe = breaker.admit_probe(attempt_id, ident, now)
                 request = self._probe_request(holder, "start", breaker.delay or _PROBE_SECONDS)
             elif now >= max(self._pause_until, self._pending_until):
                 # Without this, processes with rare calls would take the place from each other before a call could use
@@ -189,9 +189,9 @@ class FleetCircuit(GateAround):
         if probe is not None:
             return probe
         if not is_sent:
-            return breaker.admit(me, ident, now)
+            return breaker.admit(attempt_id, ident, now)
         if holder and now < self._lease.until:  # the lease ran out, and the answer came at once
-            return self.admit(me, ident, now)
+            return self.admit(attempt_id, ident, now)
         raise breaker.refusal(max(0.0, self._pause_until - now))
 
     def _request_place_locked(self, holder: str, ends: float, now: float) -> tuple[ProbeRequest, OnResponse]:
@@ -217,15 +217,15 @@ class FleetCircuit(GateAround):
         places, version = self._gate.success_threshold, self._record.version
         return ProbeRequest(self.key, version, holder, places, _microseconds(length), step)
 
-    def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Settle the attempt *me* that *era* admitted, and write to the fleet if the circuit moves."""
+    def settle(self, era: Era, attempt_id: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+        """Settle the attempt *attempt_id* that *era* admitted, and write to the fleet if the circuit moves."""
         breaker = self._gate
-        breaker.settle(era, me, verdict, now, failure)
+        breaker.settle(era, attempt_id, verdict, now, failure)
         if not self._probes and (not era.is_closed or breaker.state is era):
             return
         request: Request | None = None
         with breaker.lock:
-            holder = self._probes.get(me)
+            holder = self._probes.get(attempt_id)
             if holder is not None:
                 if verdict is FAILURE and breaker.state.name == OPEN:
                     self._lease = _NO_LEASE
@@ -235,7 +235,7 @@ class FleetCircuit(GateAround):
                 request = self._open_request_locked(now)
         if request is not None:
             self._link.send_for(self, request, _ignore)
-        self._probes.pop(me, None)  # only now: an interruption above lets it be settled again
+        self._probes.pop(attempt_id, None)  # only now: an interruption above lets it be settled again
 
     def is_idle(self, now: float) -> bool:
         """Return whether the circuit holds no place in the fleet and requests none."""

@@ -93,10 +93,10 @@ class FleetState:
         circuit = self._circuit()
         return circuit is None or circuit.is_idle(now)
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Remove the state of the parent process, in the child of a fork."""
         if (circuit := self._circuit()) is not None:
-            circuit.keep_only()
+            circuit.reset_after_fork()
 
 
 def _new_holder() -> str:

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..._strategy.rate_limit import GRACE, NOBODY, Place, RateLimit, ticks, wait_for
+from ..._strategy.rate_limit import GRACE, NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
 from .protocol import Link, TurnRequest
 from .share import LocalShare
 
-__all__ = ["FleetPlace", "FleetRateLimit"]
+__all__ = ["FleetRateLimit", "FleetTurnWaiter"]
 
 _NOT_REQUESTED: Final = -1
 _PENDING: Final = -2
@@ -36,8 +36,8 @@ _CHECK_SECONDS: Final = 1.0
 """The seconds between checks, by the first call of the queue, whether a fleet has appeared or gone before its turn."""
 
 
-class FleetPlace(Place):
-    """The place of a call that may also have a request under way."""
+class FleetTurnWaiter(TurnWaiter):
+    """The waiter of a call that may also have a request under way."""
 
     __slots__ = ("asked_at", "gives_up_at", "owner", "patience", "response", "was_prompt")
 
@@ -79,7 +79,7 @@ class FleetRateLimit:
 
     __slots__ = ("_key", "_known", "_limit", "_link", "_may_wait", "_share")
 
-    place = FleetPlace
+    waiter_type = FleetTurnWaiter
 
     def __init__(self, limit: RateLimit, share: LocalShare, key: str, link: Link, *, may_wait: bool) -> None:
         self._limit = limit
@@ -89,7 +89,7 @@ class FleetRateLimit:
         self._may_wait = may_wait
         self._known: tuple[object, Any] = None, None  # the last requested window, and its request
 
-    def ask(self, place: FleetPlace, now: float) -> float:
+    def request_turn(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Admit a call and return 0.0, or return the seconds after which it must ask again unless it is woken earlier.
 
         A caller that does not ask again, for any reason, calls ``leave``.
@@ -97,33 +97,33 @@ class FleetRateLimit:
         Raises:
             RateLimitException: If the call is refused, or its turn would come after the longest wait.
         """
-        response, limit, link = place.response, self._limit, self._link
+        response, limit, link = waiter.response, self._limit, self._link
         if response == _NOT_REQUESTED:
             if not limit.follows_fleet or not link.processes:
-                return self._decide_locally(place, now)
-            if wait := self._check_window(place, now):
+                return self._decide_locally(waiter, now)
+            if wait := self._check_window(waiter, now):
                 return wait
-            place.owner, place.asked_at, place.response = self, now, _PENDING
-            place.patience = patience = link.patience
-            place.gives_up_at = now + patience
-            if place.may_block and link.is_prompt and link.send_here(self._request(), place.on_response):
-                if place.response == _PENDING:
+            waiter.owner, waiter.asked_at, waiter.response = self, now, _PENDING
+            waiter.patience = patience = link.patience
+            waiter.gives_up_at = now + patience
+            if waiter.may_block and link.is_prompt and link.send_here(self._request(), waiter.on_response):
+                if waiter.response == _PENDING:
                     return _NO_TIME
-            elif not (link.is_prompt and link.send(self._request(), place.on_response)):
-                place.response = None
-            response = place.response
+            elif not (link.is_prompt and link.send(self._request(), waiter.on_response)):
+                waiter.response = None
+            response = waiter.response
         if response == _PENDING:
-            if (wait := place.gives_up_at - now) > 0.0:
+            if (wait := waiter.gives_up_at - now) > 0.0:
                 return wait
-            return self._decide_alone(place, now)
-        place.response = _NOT_REQUESTED
+            return self._decide_alone(waiter, now)
+        waiter.response = _NOT_REQUESTED
         if response is None:
-            return self._decide_alone(place, now)
+            return self._decide_alone(waiter, now)
         if response:
-            self._share.full_until = due = ticks(place.asked_at) + response * _MICROSECOND
-            return self._enqueue(place, now, due, response / 1e6)
-        if place.until is not None:
-            limit.leave(place, now)
+            self._share.full_until = due = ticks(waiter.asked_at) + response * _MICROSECOND
+            return self._enqueue(waiter, now, due, response / 1e6)
+        if waiter.until is not None:
+            limit.leave(waiter, now)
         return 0.0
 
     def count(self, at: float) -> None:
@@ -133,11 +133,11 @@ class FleetRateLimit:
             limit.count(at)
             self._share.take_locked(limit, self._link.processes or 1, at)
 
-    def leave(self, place: FleetPlace, now: float) -> None:
+    def leave(self, waiter: FleetTurnWaiter, now: float) -> None:
         """Release the turn, or leave the queue if it was not taken; any number of calls."""
-        self._limit.leave(place, now)
+        self._limit.leave(waiter, now)
 
-    def cut_short(self, place: FleetPlace, now: float, seconds: float, left: float) -> float:
+    def cut_short(self, waiter: FleetTurnWaiter, now: float, seconds: float, left: float) -> float:
         """Return the seconds to wait, instead of *seconds*, for a call whose nearest deadline is *left* seconds away.
 
         The call waits for an answer until that deadline; a missing answer by then does not mean that the fleet is slow.
@@ -145,42 +145,42 @@ class FleetRateLimit:
         Raises:
             RateLimitException: If the call would wait for its turn in vain.
         """
-        if place.response == _PENDING and now < place.gives_up_at:
-            place.gives_up_at = now + left
+        if waiter.response == _PENDING and now < waiter.gives_up_at:
+            waiter.gives_up_at = now + left
             if left > 0.0:
                 return left
-        if place.response != _NOT_REQUESTED:  # the answer may have come just now
-            seconds = self.ask(place, now)
+        if waiter.response != _NOT_REQUESTED:  # the answer may have come just now
+            seconds = self.request_turn(waiter, now)
             if not seconds:
                 return 0.0
-        return self._limit.cut_short(place, now, seconds, left)
+        return self._limit.cut_short(waiter, now, seconds, left)
 
-    def _decide_locally(self, place: FleetPlace, now: float) -> float:
+    def _decide_locally(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Admit a call by the limit of this process, without a fleet."""
         limit = self._limit
-        place.is_patient = None
+        waiter.awaits_fleet_turn = None
         if self._may_wait:
-            return limit.ask(place, now)
+            return limit.request_turn(waiter, now)
         limit.admit(now)
         return 0.0
 
-    def _decide_alone(self, place: FleetPlace, now: float) -> float:
+    def _decide_alone(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Admit a call by the part of this process, or queue it for its turn; an answer may still come."""
         limit, processes = self._limit, self._link.processes
         if limit.waiting:
-            self._remove_overdue(place, now)
+            self._remove_overdue(waiter, now)
         with limit.lock:
-            due, is_first = ticks(now), not limit.ahead_of_locked(place)
+            due, is_first = ticks(now), not limit.count_before_locked(waiter)
             if is_first:
                 due = self._share.take_locked(limit, processes or 1, now)
             is_through = is_first and due <= ticks(now)
             if is_through:
                 limit.count(now)
         if not is_through:
-            return self._enqueue(place, now, due)
-        place.response = _NOT_REQUESTED
-        if place.until is not None:
-            limit.leave(place, now)
+            return self._enqueue(waiter, now, due)
+        waiter.response = _NOT_REQUESTED
+        if waiter.until is not None:
+            limit.leave(waiter, now)
         return 0.0
 
     def _request(self) -> TurnRequest:
@@ -194,60 +194,64 @@ class FleetRateLimit:
             self._known = window, request
         return request  # type: ignore[no-any-return]
 
-    def _check_window(self, place: FleetPlace, now: float) -> float:
+    def _check_window(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Return 0.0 if the fleet must be asked, else the seconds to wait before that."""
         limit = self._limit
         if limit.waiting:
-            self._remove_overdue(place, now)
+            self._remove_overdue(waiter, now)
         with limit.lock:
             moment = due = ticks(now)
             if limit.kind != "fixed":  # fixed windows start at other moments in the fleet
                 due = limit.due_locked(moment) if limit.spacing else limit.window.due(moment)
             elif limit.spacing and limit.last is not None:
                 due = ticks(limit.last) + limit.spacing
-            if limit.waiting.first in (None, place):
-                if place.is_patient and place.asks_at > moment and place.was_prompt == self._link.is_prompt:
-                    due = place.asks_at  # it was woken too early
+            if limit.waiting.first in (None, waiter):
+                if (
+                    waiter.awaits_fleet_turn
+                    and waiter.next_request_at > moment
+                    and waiter.was_prompt == self._link.is_prompt
+                ):
+                    due = waiter.next_request_at  # it was woken too early
                 if due <= moment:
                     return 0.0
-        return self._enqueue(place, now, due)
+        return self._enqueue(waiter, now, due)
 
-    def _remove_overdue(self, place: FleetPlace, now: float) -> None:
+    def _remove_overdue(self, waiter: FleetTurnWaiter, now: float) -> None:
         """Remove first calls that never ask, for example after their loop was closed, so that no call waits for one."""
         limit, waiting = self._limit, self._limit.waiting
         latest = ticks(now) - GRACE - ticks(self._link.patience)
         with limit.lock:
-            while (first := waiting.first) is not None and first is not place and first.asks_at < latest:
+            while (first := waiting.first) is not None and first is not waiter and first.next_request_at < latest:
                 waiting.pop(first, None)
-        limit.leave(NOBODY, now)
+        limit.leave(NO_WAITER, now)
 
-    def _enqueue(self, place: FleetPlace, now: float, due: int, expected_wait: float = 0.0) -> float:
-        """Queue *place* for its turn, which comes at *due* if it is the first, and return the seconds to wait.
+    def _enqueue(self, waiter: FleetTurnWaiter, now: float, due: int, expected_wait: float = 0.0) -> float:
+        """Queue *waiter* for its turn, which comes at *due* if it is the first, and return the seconds to wait.
 
         Raises:
             RateLimitException: If it may not wait so long; the fleet expects room in *expected_wait* seconds.
         """
         limit = self._limit
         with limit.lock:
-            moment, waiting, ahead = ticks(now), limit.waiting, limit.ahead_of_locked(place)
-            until = place.until
+            moment, waiting, ahead = ticks(now), limit.waiting, limit.count_before_locked(waiter)
+            until = waiter.until
             if until is None:
                 until = moment + (limit.max_wait + _ROUNDED_UP if self._may_wait else 0)
             if ahead:
                 due = max(due, self._turn_behind_locked(ahead))
             due = max(due, moment + 1)
             if due <= until:
-                is_new = place.until is None or ahead == len(waiting)
-                place.until, place.is_patient, place.was_prompt = until, not ahead, self._link.is_prompt
+                is_new = waiter.until is None or ahead == len(waiting)
+                waiter.until, waiter.awaits_fleet_turn, waiter.was_prompt = until, not ahead, self._link.is_prompt
                 if is_new:
-                    waiting.add(place)
+                    waiting.add(waiter)
                 # A call that is not the first is woken when it becomes the first; it also checks by itself, in case the
                 # first never leaves.
-                place.asks_at = min(until, moment + (1 + ahead) * GRACE) if ahead else due
-                wait = wait_for(now, place.asks_at)
+                waiter.next_request_at = min(until, moment + (1 + ahead) * GRACE) if ahead else due
+                wait = wait_for(now, waiter.next_request_at)
                 return wait if ahead else min(wait, _CHECK_SECONDS)
-        if place.until is not None:
-            limit.leave(place, now)
+        if waiter.until is not None:
+            limit.leave(waiter, now)
         if not expected_wait:  # at most the time that a window started now would take
             due = max(due, min(due + _ROUNDED_UP, moment + max(limit.window.length, limit.spacing)))
         raise limit.refusal(max(expected_wait, wait_for(now, due)))
@@ -266,4 +270,4 @@ class FleetRateLimit:
             later = ahead // value * length
         first = limit.waiting.first
         assert first is not None  # there are *ahead* others
-        return first.asks_at + later
+        return first.next_request_at + later

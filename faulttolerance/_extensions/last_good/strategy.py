@@ -61,7 +61,7 @@ class LastResults:
         """Say that all of it may be forgotten: the least recently used goes first in any case."""
         return True
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Keep everything in the child of a fork: nothing of it belongs to a thread."""
 
     def _use(self, key: Hashable) -> None:

@@ -193,14 +193,14 @@ class Partitions:
         """Let the next call that needs a place look at many, whenever it comes."""
         self._looked = float("-inf")
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
         self.lock = threading.RLock()
         self.shared = 0
         for partition in self:
             partition.pin = Pin()  # frames of other threads stay for ever; the call that forks has what it holds
             for strategy in filter(None, partition.strategies):
-                strategy.keep_only(ident)
+                strategy.reset_after_fork(ident)
 
     def _find(self, key: Hashable, hashed: int) -> Partition | None:
         partition = self._by_hash.get(hashed)

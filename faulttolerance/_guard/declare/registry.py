@@ -303,7 +303,7 @@ def _close(reference: ref[Any]) -> None:
 def _in_child() -> None:
     for state in every_state():
         try:
-            state.keep_only(get_ident())
+            state.reset_after_fork(get_ident())
         except Exception as error:  # noqa: BLE001  # others are to be put in order
             tell_of_trouble(state.name, "it holds what threads of the parent held, for dropping that failed", error)
     ledger.begin_anew()
