@@ -261,7 +261,7 @@ class Retry:
             random: A number from [0, 1), where a decision needs one.
             delays: The delays that ``begin`` returned for this call; needed only for a back-off with a memory.
             answer: The answer of ``consult`` on *error*, where that was awaited.
-            told: The answer of ``foresee`` on the delay, where that was awaited.
+            told: The answer of ``await_delay`` on the delay, where that was awaited.
             is_refusal: Whether *error* stands for a result that ``result_predicate`` refused: only limits hold then.
         """
         if (stop := self._stop(error, attempt, elapsed, answer, is_refusal)) is not None:
