@@ -204,9 +204,9 @@ class Row(NamedTuple):
     condition: Callable[[bool], Condition] | None = None
     """Returns the condition of the policy without a state; takes whether a policy that it modifies is obeyed."""
     setting: ProcessSetting | None = None
-    strangers: Callable[[], Iterable[str]] | None = None
+    open_elsewhere: Callable[[], Iterable[str]] | None = None
     """Returns the names of circuits that other processes have moved, and that no guard here has met."""
-    complaint: Callable[[], str] | None = None
+    problem: Callable[[], str] | None = None
     """Returns what impairs the whole process; empty where nothing does."""
     reset: Callable[[], object] | None = None
     """Clears what the extension remembers of the process."""

@@ -27,10 +27,10 @@ class _Exit:
 
     def __get__(self, block: on_deadline | None, owner: type | None = None) -> Callable[..., None]:
         # A ``with`` statement reads it before it enters the block; ``contextlib.ExitStack`` reads it from the class.
-        return _leave_by_hand if block is None else block._prepare()
+        return _leave_explicitly if block is None else block._prepare()
 
 
-def _leave_by_hand(block: on_deadline, *_: object) -> None:
+def _leave_explicitly(block: on_deadline, *_: object) -> None:
     block._leave(None)
 
 
@@ -65,7 +65,7 @@ class on_deadline:  # noqa: N801
             self._entered.append(registration)
             registration.begin()
         except BaseException:
-            self._forget(registration)
+            self._remove(registration)
             raise
 
     if TYPE_CHECKING:
@@ -97,12 +97,12 @@ class on_deadline:  # noqa: N801
 
     def _leave(self, registration: _Registration | None) -> None:
         """Leave the entry *registration*, or the last entry if that was not entered. Each step may be repeated."""
-        if registration is not None and registration.has_begun:
-            self._forget(registration)
+        if registration is not None and registration.is_entered:
+            self._remove(registration)
         elif self._entered:
-            self._forget(self._entered[-1])
+            self._remove(self._entered[-1])
 
-    def _forget(self, registration: _Registration) -> None:
+    def _remove(self, registration: _Registration) -> None:
         registration.end()
         if registration in self._entered:
             self._entered.remove(registration)
@@ -113,35 +113,35 @@ class _Registration:
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._cancel = DeadlineCallback(function, lock_here())
-        self._place: dict[DeadlineCallback, None] = {}
+        self._callbacks: dict[DeadlineCallback, None] = {}
         self._timer: Timer | None = None
-        self.has_begun = False
+        self.is_entered = False
         """Whether the block was entered."""
 
     def begin(self) -> None:
         """Register for the nearest deadline of the running call, if there is a deadline."""
-        self.has_begun = True
+        self.is_entered = True
         cancel, deadlines = self._cancel, deadlines_here()
         when, entry = _nearest_of_thread(deadlines)
         deadline = _nearest_of_task(when)
         if deadline is not None:
             cancel.when, cancel.is_effective = deadline.when, partial(_counts, deadline)
             if _is_of_running_loop(deadline):
-                self._place = deadline.callbacks_before()
-                self._place[cancel] = None
+                self._callbacks = deadline.callbacks_before()
+                self._callbacks[cancel] = None
                 return
         elif entry is not None:
             cancel.when, cancel.entry, cancel.is_effective = when, entry, partial(_is_uncovered, deadlines, entry)
         else:
             return
-        self._place = deadlines.callbacks
-        self._place[cancel] = None
+        self._callbacks = deadlines.callbacks
+        self._callbacks[cancel] = None
         self._timer = clock.call_at(cancel.when, partial(_look, deadlines))
 
     def end(self) -> None:
         """Remove the registration; each step may be repeated."""
         self._cancel.revoke()
-        self._place.pop(self._cancel, None)
+        self._callbacks.pop(self._cancel, None)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
     """Whether the outcome of an awaitable that the body returns is the outcome of the attempt.
 
     ``None``: unless the awaitable is a future of ``concurrent.futures``."""
-    late: Callable[[AttemptRecord], str] = lambda _: "timed out"
+    timeout_message: Callable[[AttemptRecord], str] = lambda _: "timed out"
     """Returns the message of the ``TimeoutException`` of *record*."""
     seconds: float = 0.0
     """Seconds from the start of the attempt to the deadline; attempts with the same length are watched together."""

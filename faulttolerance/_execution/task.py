@@ -212,12 +212,12 @@ class TaskEnvironment(Environment):
                 if attempt.left_behind is not None:
                     attempt.left_behind.add(task)
                     task.add_done_callback(attempt.left_behind.remove)
-                raise TimeoutException(attempt.late(attempt.record))
+                raise TimeoutException(attempt.timeout_message(attempt.record))
             if deadline is not None:
                 deadline.task = NO_TASK  # the task refers to the deadline by its context
                 raised = asyncio.CancelledError() if task.cancelled() else task.exception()
                 ended_at = attempt.record.ended or clock.monotonic()
-                failure = conclude_at(attempt.record, deadline, raised, ended_at, attempt.late)
+                failure = conclude_at(attempt.record, deadline, raised, ended_at, attempt.timeout_message)
                 if failure is not None:
                     raise failure
             return task.result()

@@ -224,7 +224,9 @@ class ThreadAttempt(Suspension):
                 return False
             attempt, deadlines = self.attempt, self._deadlines
             if attempt.deadline is not None and deadlines is not None:
-                error = interruption.conclude_at(attempt.record, deadlines, self._own_entry, error, ended, attempt.late)
+                error = interruption.conclude_at(
+                    attempt.record, deadlines, self._own_entry, error, ended, attempt.timeout_message
+                )
             self.value, self.error = result, None if error is None else StoppedIteration.of(error)
             return True
         finally:
@@ -249,7 +251,7 @@ class ThreadAttempt(Suspension):
         """Resume the call without the body, because its deadline has passed."""
         if self.claim():
             self.attempt.record.timed_out = True
-            self.error = TimeoutException(self.attempt.late(self.attempt.record))
+            self.error = TimeoutException(self.attempt.timeout_message(self.attempt.record))
             has_begun = not self._withdraw(may_interrupt=False, may_cancel=True)
             left_behind = self.attempt.left_behind
             if left_behind is not None and has_begun:

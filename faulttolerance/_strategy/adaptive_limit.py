@@ -48,20 +48,20 @@ class AdaptiveLimit:
         "_over",
         "_since",
         "ceiling",
-        "exact",
+        "exact_limit",
         "latency",
-        "later",
-        "quiet",
+        "quiet_below",
+        "uncounted",
     )
 
     def __init__(self, ceiling: int, latency: float) -> None:
         self.ceiling = ceiling
         self.latency = latency
-        self.exact: float = ceiling  # no conversion to float: the ceiling may be any number of calls
+        self.exact_limit: float = ceiling  # no conversion to float: the ceiling may be any number of calls
         """The limit with its fraction."""
-        self.quiet = _UNBOUNDED
+        self.quiet_below = _UNBOUNDED
         """A success in time moves nothing while fewer other attempts run; it is only counted."""
-        self.later: list[int] = []
+        self.uncounted: list[int] = []
         """The number of other attempts that ran at the end of each uncounted success; appended to without a lock."""
         self._since = -math.inf
         self._at_one_since = math.inf
@@ -73,13 +73,13 @@ class AdaptiveLimit:
     @property
     def limit(self) -> int:
         """The number of calls that may run."""
-        return int(self.exact)
+        return int(self.exact_limit)
 
     def count(self) -> None:
         """Count the attempts in ``later``."""
-        number = len(self.later)
-        batch = self.later[:number]  # no call between this line and the next: a signal handler may run at a call
-        del self.later[:number]
+        number = len(self.uncounted)
+        batch = self.uncounted[:number]  # no call between this line and the next: a signal handler may run at a call
+        del self.uncounted[:number]
         if batch:
             self._count += number
             self._most = max(self._most, max(batch) + 1)
@@ -106,13 +106,13 @@ class AdaptiveLimit:
                 self._count_late(elapsed, ended, running)
             elif is_success:
                 self._at_one_since = math.inf
-                if 2 * running >= self.exact:
-                    self.exact = min(self.ceiling, self.exact + 1 / self.exact)
+                if 2 * running >= self.exact_limit:
+                    self.exact_limit = min(self.ceiling, self.exact_limit + 1 / self.exact_limit)
             self._halve()
         if ended - self._since < self.latency:
-            self.quiet = 0  # an attempt that ends in time may have begun before the epoch
+            self.quiet_below = 0  # an attempt that ends in time may have begun before the epoch
         else:
-            self.quiet = _UNBOUNDED if self.exact >= self.ceiling else math.ceil(self.exact / 2) - 1
+            self.quiet_below = _UNBOUNDED if self.exact_limit >= self.ceiling else math.ceil(self.exact_limit / 2) - 1
         return self._since != was
 
     def has_just_fallen(self, now: float) -> bool:
@@ -133,15 +133,15 @@ class AdaptiveLimit:
             self._at_one_since = math.inf
         self.ceiling = ceiling
         self.latency = latency
-        self.exact = min(self.exact, ceiling)
-        self.quiet = 0  # until the next attempt ends
+        self.exact_limit = min(self.exact_limit, ceiling)
+        self.quiet_below = 0  # until the next attempt ends
 
     def _count_late(self, elapsed: float, now: float, running: int) -> None:
         # Calls of a signal handler may begin an epoch between any two steps: values that belong together stay local.
         over, late = self._over + 1, self._late + elapsed
         if over > _LATE_PART * max(_MIN_COUNT, self._count):
             part = min(0.9, max(0.5, self.latency * over / late))
-            self.exact = max(1.0, min(self.exact, max(self._most, running)) * part)
+            self.exact_limit = max(1.0, min(self.exact_limit, max(self._most, running)) * part)
             self._since = now
             self._count = self._over = self._late = 0.0
             self._most = 0

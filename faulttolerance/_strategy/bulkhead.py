@@ -210,7 +210,7 @@ class Bulkhead:
     def is_idle(self, now: float) -> bool:
         """Return whether the bulkhead can be dropped without loss: no permit held or waited for, no limit lowered."""
         adaptive = self.adaptive
-        is_at_ceiling = adaptive is None or adaptive.exact >= adaptive.ceiling
+        is_at_ceiling = adaptive is None or adaptive.exact_limit >= adaptive.ceiling
         return is_at_ceiling and not self.held and not len(self.waiting)
 
     def is_at_rest(self, now: float) -> bool:

@@ -838,7 +838,7 @@ def test_calls_of_a_signal_handler_disturb_no_decision(moment: int) -> None:
             return super().__getitem__(index)
 
     assert bulkhead.adaptive is not None
-    bulkhead.adaptive.later = Strikes()
+    bulkhead.adaptive.uncounted = Strikes()
     for _ in range(12):
         now[0] += 0.3
         bulkhead.adapt(0.3)

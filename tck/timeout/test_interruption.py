@@ -955,7 +955,7 @@ def objection_in(module: str, late_by: float = 1000.0, name: str = "function") -
 
 
 def look(found: list[str | None], late_by: float = 1000.0) -> None:
-    found.append(safe_point.reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, standing=True))
+    found.append(safe_point.reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, stuck=True))
 
 
 @pytest.mark.parametrize(
@@ -1106,7 +1106,7 @@ def test_code_about_to_take_or_give_back_is_left_in_peace(
     frame = standing(function, threading.Lock())
 
     assert (safe_point.reason_unsafe((frame,), 0.0, exact=False) is None) == is_safe
-    assert (safe_point.reason_unsafe((frame,), 2.0, exact=False, standing=True) is None) == is_safe_later
+    assert (safe_point.reason_unsafe((frame,), 2.0, exact=False, stuck=True) is None) == is_safe_later
     assert (safe_point.reason_unsafe((frame,), 4.0, exact=False) is None) == is_safe_later
 
 

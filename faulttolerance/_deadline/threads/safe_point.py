@@ -72,7 +72,7 @@ def reason_unsafe(
     exact: bool,
     asleep: bool = False,
     blocked: bool = False,
-    standing: bool = False,
+    stuck: bool = False,
     blind: bool = False,
     depth: Depth = 1,
 ) -> str | None:
@@ -84,7 +84,7 @@ def reason_unsafe(
         exact: Whether the exception is raised at this place; otherwise at the next possible place.
         asleep: Whether the thread has stood there for a while.
         blocked: Whether the thread waits in a call that the exception ends.
-        standing: Whether the thread does not continue by itself, and so may stay there for ever.
+        stuck: Whether the thread does not continue by itself, and so may stay there for ever.
         blind: Whether it is unknown if the thread is *blocked*, which it may well be.
         depth: The extent of the call whose deadline has passed.
     """
@@ -108,11 +108,11 @@ def reason_unsafe(
         if not (blocks_at(frame.f_code, frame.f_lasti) and (exact or asleep)):
             return f"it was in {_name_of(frame)}"
     else:
-        is_patient = late_by < (_PATIENCE if standing else _LONG_PATIENCE)
-        why = _reason_here(stack, is_patient, standing, exact, blind)
+        is_patient = late_by < (_PATIENCE if stuck else _LONG_PATIENCE)
+        why = _reason_here(stack, is_patient, stuck, exact, blind)
         if why is not None:
             return why
-    if late_by < (_PATIENCE if standing or waits else _LONG_PATIENCE):
+    if late_by < (_PATIENCE if stuck or waits else _LONG_PATIENCE):
         step = _acquire_release_on_the_way(stack, depth, waits)
         if step is not None:
             return f"it was acquiring or releasing something in {_name_of(step)}"
@@ -135,7 +135,7 @@ def _releases(frame: FrameType, *, is_patient: bool) -> bool:
     return not (is_ours(frame) or is_standard(frame) or is_application(frame))
 
 
-def _reason_here(stack: Stack, is_patient: bool, standing: bool, exact: bool, blind: bool) -> str | None:
+def _reason_here(stack: Stack, is_patient: bool, stuck: bool, exact: bool, blind: bool) -> str | None:
     """Return why the innermost frame may not be interrupted; some reasons count only while *is_patient*."""
     frame = stack[0]
     code, offset = frame.f_code, frame.f_lasti
@@ -146,8 +146,8 @@ def _reason_here(stack: Stack, is_patient: bool, standing: bool, exact: bool, bl
     if jumps_out(code, offset):
         return f"it was at the end of a loop in {_name_of(frame)}, where an exception skips the block around it"
     if exact and (is_checked(code, offset) or blind):
-        # A standing thread waits for a call, whose result would be lost; the next place is better.
-        if uses_result_at(code, offset) and (is_patient or standing) and not blind:
+        # A stuck thread waits for a call, whose result would be lost; the next place is better.
+        if uses_result_at(code, offset) and (is_patient or stuck) and not blind:
             return f"it was about to use what a call returned in {_name_of(frame)}"
     else:
         coming = _effect_ahead(stack)

@@ -157,7 +157,7 @@ def _send_if_safe(
         late_by,
         exact=by_signal or IS_EXACT,
         asleep=is_still and cpu > 0.0 if may_be_awake else pending.looks > 1,
-        standing=is_still and not by_signal,
+        stuck=is_still and not by_signal,
         blind=by_signal and main_thread.lacks_activity,
         depth=layers,
     )

@@ -122,13 +122,13 @@ class _Told(list[float]):
             bulkhead is None
             or (adaptive := bulkhead.adaptive) is None
             or seconds > adaptive.latency
-            or (others := len(self._held)) >= adaptive.quiet
+            or (others := len(self._held)) >= adaptive.quiet_below
         ):
             self._record(seconds, SUCCEEDED)
         else:  # no effect on a limit: a further function call would cost as much as all the rest
-            later = adaptive.later
-            later.append(others)
-            if len(later) >= _AT_ONCE:
+            uncounted = adaptive.uncounted
+            uncounted.append(others)
+            if len(uncounted) >= _AT_ONCE:
                 bulkhead.count()
         if self._others:
             for record in self._others:

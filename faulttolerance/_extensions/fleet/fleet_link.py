@@ -86,10 +86,10 @@ class FleetLink:
         if link is not None:
             link.initialize(circuit)
 
-    def strangers(self) -> list[str]:
+    def open_elsewhere(self) -> list[str]:
         """Return the keys of circuits that are open in the fleet and do not exist in this process."""
         link = self._link
-        return [] if link is None else link.strangers()
+        return [] if link is None else link.open_elsewhere()
 
     def aside(self, function: Callable[[], object]) -> None:
         """Call *function*, which may take its time and must not raise, where no answer has to wait for it."""
@@ -112,10 +112,10 @@ class FleetLink:
             return "local: no fleet is configured"
         if link.health.is_up:
             return f"shared in {link.namespace!r}"
-        return f"local: {self.complaint}"
+        return f"local: {self.problem}"
 
     @property
-    def complaint(self) -> str:
+    def problem(self) -> str:
         """The trouble with the fleet; empty without trouble."""
         link = self._link
         if link is None or link.health.is_up:

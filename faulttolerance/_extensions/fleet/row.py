@@ -72,16 +72,16 @@ def _use(chosen: Any) -> None:
     use_fleet(chosen)
 
 
-def _strangers() -> Iterable[str]:
+def _open_elsewhere() -> Iterable[str]:
     from .fleet_link import fleet_link
 
-    return fleet_link.strangers()
+    return fleet_link.open_elsewhere()
 
 
-def _complaint() -> str:
+def _problem() -> str:
     from .fleet_link import fleet_link
 
-    return fleet_link.complaint
+    return fleet_link.problem
 
 
 def _reset() -> None:
@@ -100,7 +100,7 @@ FLEET_WIDE = Row(
     metrics=(FLEET_UP,),
     condition=_condition,
     setting=ProcessSetting("fleet", _faults, _use),
-    strangers=_strangers,
-    complaint=_complaint,
+    open_elsewhere=_open_elsewhere,
+    problem=_problem,
     reset=_reset,
 )

@@ -106,7 +106,7 @@ class ServerLink:
             passed = round((clock.monotonic() - self._read_at) * 1e6)
             self._apply_records([circuit], lambda _: record._replace(wait=max(0, record.wait - passed)))
 
-    def strangers(self) -> list[str]:
+    def open_elsewhere(self) -> list[str]:
         """Return the keys of circuits that are open in the fleet and not present in this process."""
         opened = [key for key, record in list(self._records.items()) if self.health.is_up and record.state == "open"]
         known = {circuit.key for circuit in self._circuits} if opened else ()

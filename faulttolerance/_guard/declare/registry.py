@@ -114,7 +114,7 @@ def meet_strangers() -> None:
     from ..._call.order import ORDER
 
     for row in ORDER:
-        for key in row.strangers() if row.strangers is not None else ():
+        for key in row.open_elsewhere() if row.open_elsewhere is not None else ():
             for resolver in resolvers():
                 try:
                     resolver.resolve_breaker(key)
