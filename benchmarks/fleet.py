@@ -1,4 +1,4 @@
-"""Questions to a fleet: one lane for all callers, beside a client for each, and beside the package ``limits``.
+"""Questions to a fleet: one link for all callers, beside a client for each, and beside the package ``limits``.
 
 ``python -m benchmarks.fleet`` starts a Redis of its own, lets threads and tasks take turns under a limit that refuses
 nobody, each in rotation, and prints the rates and the waits of their best rounds. Without ``redis-server`` it says so.
@@ -28,19 +28,19 @@ import redis
 import redis.asyncio
 
 from faulttolerance import RedisFleet, configure, fleet_wide, rate_limit
-from faulttolerance._extensions.fleet.protocol import TakeTurn
+from faulttolerance._extensions.fleet.protocol import TurnRequest
 from faulttolerance._extensions.fleet.server.scripts import script
 
 __all__ = ["DEMANDED", "measured"]
 
 DEMANDED = 2.5
-"""The least number of questions of 64 tasks through the lane for one of theirs through clients of their own."""
+"""The least number of questions of 64 tasks through the link for one of theirs through clients of their own."""
 
-_LANE, _CLIENTS, _FIXED, _MOVING = "the lane", "a client per caller", "limits, fixed window", "limits, moving window"
+_LINK, _CLIENTS, _FIXED, _MOVING = "the link", "a client per caller", "limits, fixed window", "limits, moving window"
 _VALUE = 10_000_000
 _NOBODY_IS_REFUSED = limits.RateLimitItemPerSecond(_VALUE)
 
-_QUESTION = TakeTurn("benchmark", "smooth", _VALUE, 1_000_000, _VALUE)
+_QUESTION = TurnRequest("benchmark", "smooth", _VALUE, 1_000_000, _VALUE)
 
 
 class Rate(NamedTuple):
@@ -145,7 +145,7 @@ def _of_threads(port: int, count: int) -> dict[str, list[Callable[[], object]]]:
         limits.strategies.FixedWindowRateLimiter, limits.strategies.MovingWindowRateLimiter,
     ))  # fmt: skip
     return {
-        _LANE: [_turn],
+        _LINK: [_turn],
         _CLIENTS: [own() for _ in range(count)],
         _FIXED: [lambda: fixed.hit(_NOBODY_IS_REFUSED, "fixed")],
         _MOVING: [lambda: moving.hit(_FEW, "moving")],
@@ -166,7 +166,7 @@ async def _of_tasks(port: int, count: int) -> AsyncIterator[dict[str, Callable[[
     fixed = limits.aio.strategies.FixedWindowRateLimiter(storage)
     moving = limits.aio.strategies.MovingWindowRateLimiter(storage)
     yield {
-        _LANE: _turn_async,
+        _LINK: _turn_async,
         _CLIENTS: lambda: client.evalsha(digest, 1, "benchmark", *map(str, _QUESTION[1:])),  # type: ignore[dict-item]
         _FIXED: lambda: fixed.hit(_NOBODY_IS_REFUSED, "fixed"),
         _MOVING: lambda: moving.hit(_FEW, "moving"),
@@ -217,7 +217,7 @@ def main() -> int:
         for way, rate in ways.items():
             print(f"  {way:22} {rate}")
     crowd = found["64 tasks"]
-    ratio = crowd[_LANE].per_second / crowd[_CLIENTS].per_second
+    ratio = crowd[_LINK].per_second / crowd[_CLIENTS].per_second
     print(f"\n64 tasks: {ratio:.1f} times a client per caller; demanded: {DEMANDED}")
     return 0 if ratio >= DEMANDED else 1
 

@@ -26,7 +26,7 @@ from weakref import ref
 
 from .._deadline.attempt_record import AttemptRecord
 from .._deadline.clock import clock
-from .._deadline.interruption import NOT_WANTED, be_watched, settle
+from .._deadline.interruption import NOT_WANTED, settle, watch_deadline
 from .._deadline.task import NO_DEADLINE
 from .._deadline.threads.async_exception import Interrupted
 from .._deadline.threads.block import NO_BLOCK, block_deadline, end_block
@@ -203,7 +203,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                         entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
                     deadlines.innermost = entry
                     if not deadlines.is_ready or due < watchdog.next:
-                        be_watched(deadlines, due)
+                        watch_deadline(deadlines, due)
             if BULKHEAD:
                 bulkhead.held[permit] = deadline.queue.ident if DEADLINE and ASYNC else get_ident()
                 if len(bulkhead.held) > bulkhead.limit or bulkhead.waiting:
@@ -224,7 +224,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 del bulkhead.held[permit]
             if DEADLINE:
                 if ASYNC:
-                    deadline.counts = deadline.previous
+                    deadline.effective = deadline.previous
                     deadline.queue.pending.pop(deadline, None)
                 elif BLOCK:
                     end_block(deadlines, entry)

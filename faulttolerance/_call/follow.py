@@ -10,11 +10,11 @@ from .._deadline.clock import clock
 from .._deadline.interruption import remaining
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._execution.caller_thread import Arguments, Aside, pause
-from .._execution.environment import InItsContext, StoppedIteration
+from .._execution.environment import KeepContext, StoppedIteration
 from .._log import WARNING, log
 from .._metrics.counters import FOLD
 from .._strategy.back_off import Delays
-from .._strategy.retry import UNASKED, Answer, Retry, Stop, Told
+from .._strategy.retry import NOT_CALLED, Answer, AwaitedDelay, Retry, Stop
 from .._strategy.verdict import matches
 from ..exceptions import FaultToleranceException, RefusedException
 from .budget import take
@@ -64,13 +64,13 @@ class CallRecord:
     # takes four times the instructions of an instance attribute, so the creator sets those that every failure reads.
     began = 0.0
     """The moment at which the call started."""
-    answer: Answer = UNASKED
+    answer: Answer = NOT_CALLED
     """The answer of an awaited predicate about the last attempt."""
     attempts = 1
     """The number of attempts started."""
     delays: Delays | None = None
     """The delays of this call if they depend on earlier ones; created at the first failure."""
-    told: Told | None = None
+    told: AwaitedDelay | None = None
     """The decision about the next delay, if it was awaited."""
     paid_for = 0
     """The number of the last attempt that the retry budget paid for."""
@@ -234,7 +234,7 @@ def follow(
                 if retry is None or failure is not call.refusal or not retry.gives_result:
                     failure, result = _replaced(policies, call, failure, args, kwargs)
                     if failure is not None:
-                        with InItsContext(failure):
+                        with KeepContext(failure):
                             raise failure
                 break
             if delay:
@@ -280,7 +280,7 @@ async def follow_async(
                 if retry is None or failure is not call.refusal or not retry.gives_result:
                     failure, result = await _replaced_async(policies, call, failure, args, kwargs)
                     if failure is not None:
-                        with InItsContext(failure):
+                        with KeepContext(failure):
                             raise failure
                 break
             # Also without a delay: a call that retries repeatedly must yield to other tasks.
@@ -307,12 +307,12 @@ def _refusal_of(policies: BoundPolicies, retry: Retry, result: object, call: Cal
     return call.refusal
 
 
-def _foresee(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[Told | None]:
+def _foresee(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[AwaitedDelay | None]:
     """Return an awaitable of the decision about the next delay, which the application may have to await."""
     if call.delays is None:
         call.delays = retry.begin()
     elapsed = clock.monotonic() - call.began
-    return retry.foresee(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.refusal)
+    return retry.await_delay(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.refusal)
 
 
 def _next_delay(
@@ -385,7 +385,7 @@ def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, fa
     """Log once that a guard retries the calls of another guard that retries (rule T6): their attempts multiply."""
     inner = call.inner_note(failure, policies.name)
     if inner is not None:
-        policies.retry = retry.beside_another()
+        policies.retry = retry.for_outer_retry()
         log(
             WARNING,
             "%s: retries what %s inside it has retried: each of its attempts is up to %d there; let one of them retry",

@@ -211,7 +211,7 @@ class Row(NamedTuple):
     condition: Callable[[bool], Condition] | None = None
     """Returns the condition of the policy without a state; takes whether a policy that it modifies is enforced."""
     setting: ProcessSetting | None = None
-    strangers: Callable[[], Iterable[str]] | None = None
+    open_elsewhere: Callable[[], Iterable[str]] | None = None
     """Returns the names of circuits that other processes have moved, and that no guard here has met."""
     refusal: tuple[type[RefusedException], str] | None = None
     """The exception of a refusal, and who refuses, in words."""
@@ -219,7 +219,7 @@ class Row(NamedTuple):
     """Returns the class of the strategy while a test lets it refuse every call; ``None``: tests cannot."""
     is_at_work: Callable[[], bool] | None = None
     """Returns whether a thread of the extension is about to do something; virtual time waits for it."""
-    complaint: Callable[[], str] | None = None
+    problem: Callable[[], str] | None = None
     """Returns the impairment of the whole process; empty without one."""
     reset: Callable[[], object] | None = None
     """Clears the state of the extension in this process."""

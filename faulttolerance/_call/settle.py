@@ -12,7 +12,7 @@ from .._deadline.clock import clock
 from .._deadline.interruption import remaining
 from .._deadline.task import NO_DEADLINE
 from .._event import Recovered, Rejected, TimedOut, sinks
-from .._execution.caller_thread import Arguments, Aside, comes_later, lives_on, warn_of_outcome
+from .._execution.caller_thread import Arguments, Aside, is_kept_by_module, is_pending, warn_of_pending_result
 from .._execution.environment import Attempt, Environment, StoppedIteration
 from .._metrics.catalogue import Interned, Series, advanced, call_series
 from .._metrics.counters import FOLD, Counters
@@ -241,7 +241,7 @@ class BoundPolicies:
         if self.asynchronous:
             return self._consult(record, failure, result, when if is_admitted else None)
         if is_admitted:
-            record.fails = when.ask(failure, result)
+            record.fails = when.evaluate(failure, result)
         return failure
 
     async def _consult(
@@ -251,7 +251,7 @@ class BoundPolicies:
         if when is not None and any(map(is_coroutine_function, when.all)):
             record.fails = await self.environment.call(when.consult, failure, result)
         elif when is not None:
-            record.fails = when.ask(failure, result)
+            record.fails = when.evaluate(failure, result)
         return failure
 
     def _judge(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
@@ -379,8 +379,8 @@ class BoundPolicies:
 
     def is_over(self, result: object) -> bool:
         """Return whether a synchronous call ends with *result*, so that no later work of *result* can fail."""
-        is_over = not comes_later(result)
-        self.usual = type(result) if is_over and lives_on(type(result)) else object
+        is_over = not is_pending(result)
+        self.usual = type(result) if is_over and is_kept_by_module(type(result)) else object
         return is_over
 
     def examine(self, result: object) -> None:
@@ -398,7 +398,7 @@ class BoundPolicies:
             raise TypeError(f"{self.name}: {what} came out, which is to be awaited; {self.advice}")
         if self.watches_results:
             self.watches_results = False
-            warn_of_outcome(self.name, result)
+            warn_of_pending_result(self.name, result)
 
     def finish(self, call: CallRecord | None, returned: bool) -> None:
         """Count and report, once, a call that did not end with a successful first attempt.
@@ -447,7 +447,7 @@ class BoundPolicies:
 
 
 def _may_have_to_await(retry: Retry) -> bool:
-    return retry.lets_the_application_delay or any(map(is_coroutine_function, retry.predicates))
+    return retry.has_custom_delay or any(map(is_coroutine_function, retry.predicates))
 
 
 @cache

@@ -106,10 +106,10 @@ class State:
             counters.account.read(total, {})
         return total
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Release the resources of all threads except *ident*, and measure time from 0, in the child of a fork."""
         for strategy in filter(None, self.strategies):
-            strategy.keep_only(ident)
+            strategy.reset_after_fork(ident)
         for breaker in self.every_breaker():
             breaker.start_counting(clock.monotonic())
         self.follow()  # a thread that does not exist here may have been about to

@@ -61,7 +61,7 @@ class Process(NamedTuple):
         if self.max_threads is not None:
             from .._execution.pool import pool
 
-            pool.follow_limit()
+            pool.apply_limit()
         for setting, value in self._changed():
             setting.use(value)
         telemetry.choose(self.prometheus_registry, self.meter_provider, _tracing_mode(self.tracing))

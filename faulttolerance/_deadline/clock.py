@@ -10,7 +10,7 @@ from .._platform.greenlets import lock_here, timer_here
 from .._platform.unpatched import native, wall_time
 from ..typing import Clock, Timer
 from .threads.async_exception import interruption_for, withdraw
-from .threads.cancels import make_due_first
+from .threads.callbacks import call_due_and_wait
 from .threads.chain import deadlines_here, due, unmasked
 from .threads.watchdog import watchdog
 
@@ -52,7 +52,7 @@ def raise_if_expired(now: float) -> None:
             withdraw(deadlines)
         entry = due(deadlines, now)
         if entry is not None:
-            make_due_first(deadlines, now)
+            call_due_and_wait(deadlines, now)
             raise interruption_for(deadlines, entry)
 
 
@@ -139,19 +139,19 @@ class SharedClock:
 
     def __init__(self) -> None:
         self.changes = 0
-        self._take(_SystemClock, is_virtual=False)
+        self._adopt(_SystemClock, is_virtual=False)
 
     def use(self, other: Clock) -> None:
         """Use *other*, which interrupts its own sleeping threads and loops; deadlines interrupt nothing else then."""
         watchdog.pause()
-        self._take(other, is_virtual=True)
+        self._adopt(other, is_virtual=True)
 
     def use_system(self) -> None:
         """Use the clock of the system again."""
-        self._take(_SystemClock, is_virtual=False)
+        self._adopt(_SystemClock, is_virtual=False)
         watchdog.resume()
 
-    def _take(self, other: Clock | type[_SystemClock], is_virtual: bool) -> None:
+    def _adopt(self, other: Clock | type[_SystemClock], is_virtual: bool) -> None:
         self.changes += 1
         self.is_virtual = is_virtual
         self.wall_time = _wall_time_of(other) if is_virtual else wall_time

@@ -10,13 +10,13 @@ from weakref import ref
 
 from .._platform.loop_callback import while_alive
 from .clock import clock
-from .task import EXPIRED, TaskDeadline, current, nearest_ruling, standing
+from .task import EXPIRED, TaskDeadline, current, effective_deadline, nearest_binding
 
 if TYPE_CHECKING:
     from ..typing import Timer
 
 
-class RulingWatch:
+class DetachedCallWatch:
     """The watch that ends a detached call at the nearest of the deadlines under which it was made.
 
     Args:
@@ -41,9 +41,9 @@ class RulingWatch:
         self._task = task
         self._timer: Timer | None = None
 
-    def look(self) -> None:
-        """End the call if the nearest ruling deadline has passed; otherwise schedule the next check for that moment."""
-        end, nearest = self._end, nearest_ruling(self._deadline, self._task)
+    def check(self) -> None:
+        """End the call if the nearest binding deadline has passed; otherwise schedule the next check."""
+        end, nearest = self._end, nearest_binding(self._deadline, self._task)
         if end is None or nearest is None:
             return
         seconds = nearest.when - clock.monotonic()
@@ -51,7 +51,7 @@ class RulingWatch:
             self.cancel()
             end()
         else:
-            self._timer = self._call_later(seconds, partial(while_alive, ref(self), RulingWatch.look))
+            self._timer = self._call_later(seconds, partial(while_alive, ref(self), DetachedCallWatch.check))
 
     def cancel(self) -> None:
         """Stop the checks."""
@@ -82,7 +82,7 @@ class CallDeadline(TaskDeadline):
 
     def expire(self) -> None:
         """End the wait of the call; an ``uninterruptible`` block holds back the body of the call, but not the call."""
-        if self.counts is self:
+        if self.effective is self:
             self.state = EXPIRED
             for end in [*self._ends]:
                 end(self)
@@ -95,8 +95,8 @@ _NO_QUEUE: Any = SimpleNamespace(ident=0, loop=None, pending={})
 def begin_call_deadline(seconds: float, when: float, what: str) -> CallDeadline:
     """Start and return the deadline of an offloaded call, which passes at *when*."""
     deadline = CallDeadline()
-    deadline.start(when, standing(current.get()))
+    deadline.start(when, effective_deadline(current.get()))
     deadline.queue = _NO_QUEUE
-    deadline.rule()
+    deadline.bind()
     current.set(deadline)
     return deadline

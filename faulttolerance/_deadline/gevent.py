@@ -17,7 +17,7 @@ from .._platform.atomic import stack_of
 from .._platform.frames import module_of
 from .._platform.unpatched import get_ident, native
 from .threads.async_exception import interruption_for
-from .threads.cancels import are_under_way, make_due
+from .threads.callbacks import are_running, call_due
 from .threads.chain import Entry, ThreadDeadlines, chain, depth, due, lateness
 from .threads.pending_interrupt import PendingInterrupt
 from .threads.safe_point import Stack, reason_unsafe
@@ -29,7 +29,7 @@ _SELDOM = 0.05
 
 In between, the delay is a tenth of the lateness.
 """
-_PUTTING_BACK = frozenset({"__exit__", "_acquire_restore", "release"})
+_RESTORING = frozenset({"__exit__", "_acquire_restore", "release"})
 """Functions that wait for a lock which the cleanup after an exception is going to release."""
 
 
@@ -115,9 +115,9 @@ class HubWatch:
         entry = due(deadlines, -inf if watchdog.is_paused else now)
         why = None
         if entry is not None:
-            if deadlines.cancels:
-                make_due(deadlines, now)
-            if are_under_way(deadlines, lateness(deadlines, entry, now)):
+            if deadlines.callbacks:
+                call_due(deadlines, now)
+            if are_running(deadlines, lateness(deadlines, entry, now)):
                 why = "something was called first"
             else:
                 why = self._why_not(greenlet, deadlines, entry, now)
@@ -136,7 +136,7 @@ class HubWatch:
         if frame is None:
             return "it ran in a greenlet"  # the greenlet is the hub itself, or has not started
         stack, late_by = stack_of(frame), lateness(deadlines, entry, now)
-        if any(step.f_code.co_name in _PUTTING_BACK for step in _waiting_frames(stack)):
+        if any(step.f_code.co_name in _RESTORING for step in _waiting_frames(stack)):
             why: str | None = "it was about to take a lock again"
         else:
             layers = depth(deadlines, entry)

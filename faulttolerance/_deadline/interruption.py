@@ -21,7 +21,7 @@ from .._platform.unpatched import allows_watching
 from .._strategy.verdict import deadline_outcome, is_late
 from .clock import clock, raise_if_expired
 from .gevent import watch_in_hub
-from .parent import pass_on
+from .parent import mark_missed
 from .task import current
 from .threads.async_exception import Interrupted, withdraw
 from .threads.chain import HAS_GIL, BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread
@@ -38,7 +38,7 @@ _LATE = 0.05
 """The lateness in seconds from which on a note reports the place of the call; Python code is usually faster."""
 
 
-def be_watched(deadlines: ThreadDeadlines, when: float) -> None:
+def watch_deadline(deadlines: ThreadDeadlines, when: float) -> None:
     """Wake the watchdog for a deadline of *deadlines* at *when*, and prepare the thread for an interruption.
 
     To be called if ``not deadlines.is_ready or when < watchdog.next``.
@@ -50,7 +50,7 @@ def be_watched(deadlines: ThreadDeadlines, when: float) -> None:
     if deadlines.is_greenlet:
         if len(deadlines.innermost) == 2 and deadlines.hub_watch is None:
             deadlines.is_ready = "gevent" not in modules
-            _tell_of_greenlets()
+            _warn_of_greenlets()
         return
     if not deadlines.is_ready and deadlines.is_main:
         main_thread.install_handler(deadlines)
@@ -83,8 +83,8 @@ def conclude(
         error = late
         ended = clock.monotonic()
     outcome = conclude_at(record, deadlines, entry, error, ended, message)
-    if record.timed_out and deadlines.heirs:
-        pass_on(deadlines, entry)
+    if record.timed_out and deadlines.dependents:
+        mark_missed(deadlines, entry)
     return outcome
 
 
@@ -112,17 +112,17 @@ def conclude_at(
     )
     record.timed_out = outcome is not error
     if outcome is not None and record.timed_out and ended - entry[0] > _LATE and (is_own or not was_interrupted):
-        _tell_where_it_stood(deadlines, entry, ended, outcome)
+        _note_location(deadlines, entry, ended, outcome)
     return outcome
 
 
-def _tell_where_it_stood(deadlines: ThreadDeadlines, entry: Entry, ended: float, outcome: BaseException) -> None:
+def _note_location(deadlines: ThreadDeadlines, entry: Entry, ended: float, outcome: BaseException) -> None:
     """Add to the note of a late outcome, and to the log, where the watchdog saw the body at its deadline."""
     pending = deadlines.pending_interrupt
-    if pending is None or pending.entry is not entry or pending.sighting is None:
+    if pending is None or pending.entry is not entry or pending.location is None:
         return
     if pending.seen_at is not None and ended - pending.seen_at > _LATE:
-        outcome.__notes__[0] += f"; it stood {pending.sighting}; give it remaining()"
+        outcome.__notes__[0] += f"; it stood {pending.location}; give it remaining()"
         log(WARNING, "%s: %s", outcome, outcome.__notes__[0])
 
 
@@ -149,7 +149,7 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
     pending = deadlines.pending_interrupt
     if pending is not None and pending.entry is entry and pending.why is not None:
         if pending.why == OTHER_GREENLETS:
-            _tell_of_greenlets()
+            _warn_of_greenlets()
         return pending.why
     if not HAS_GIL and not (deadlines.is_main and main_thread.owns_signal()):
         return "without the GIL only the main thread is interrupted, by a signal"
@@ -157,7 +157,7 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
 
 
 @cache
-def _tell_of_greenlets() -> None:
+def _warn_of_greenlets() -> None:
     """Log once that deadlines do not interrupt some calls of greenlets, and what to use instead."""
     log(
         WARNING,
@@ -182,7 +182,7 @@ def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:
         watchdog.rouse()
 
 
-def see_to(deadlines: ThreadDeadlines) -> None:
+def examine_soon(deadlines: ThreadDeadlines) -> None:
     """Schedule an examination of *deadlines*, of which a deadline has passed; called on any thread."""
     if deadlines.hub_watch is not None:
         deadlines.hub_watch.look_soon()
@@ -200,7 +200,7 @@ def remaining() -> float | None:
     """
     soonest = inf
     entry = (this_thread.deadlines if "greenlet" not in modules else deadlines_here()).innermost
-    deadline = _get_current().counts
+    deadline = _get_current().effective
     if entry is None and deadline is None:
         return None
     while entry is not None:
@@ -208,7 +208,7 @@ def remaining() -> float | None:
             soonest = entry[0]
         entry = entry[1]
     while deadline is not None:
-        if deadline.when < soonest and deadline.counts is deadline:
+        if deadline.when < soonest and deadline.effective is deadline:
             soonest = deadline.when
         deadline = deadline.previous
     return None if soonest == inf else max(0.0, soonest - clock.monotonic())

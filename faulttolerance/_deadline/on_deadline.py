@@ -13,9 +13,9 @@ from .._platform.event_loop import loop_here
 from .._platform.greenlets import lock_here
 from .._platform.unpatched import get_ident
 from .clock import clock, raise_if_expired
-from .parent import Inherited
-from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, standing
-from .threads.cancels import Cancel, make_due
+from .parent import ParentDeadline
+from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, effective_deadline
+from .threads.callbacks import DeadlineCallback, call_due
 from .threads.chain import Entry, ThreadDeadlines, deadlines_here, uncovered
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ class _Exit:
 
     def __get__(self, block: on_deadline | None, owner: type | None = None) -> Callable[..., None]:
         # A ``with`` statement reads it before it enters the block; ``contextlib.ExitStack`` reads it from the class.
-        return _leave_by_hand if block is None else block._prepare()
+        return _leave_explicitly if block is None else block._prepare()
 
 
-def _leave_by_hand(block: on_deadline, *_: object) -> None:
+def _leave_explicitly(block: on_deadline, *_: object) -> None:
     block._leave(None)
 
 
@@ -65,7 +65,7 @@ class on_deadline:  # noqa: N801
             self._entered.append(registration)
             registration.begin()
         except BaseException:
-            self._forget(registration)
+            self._remove(registration)
             raise
 
     if TYPE_CHECKING:
@@ -97,12 +97,12 @@ class on_deadline:  # noqa: N801
 
     def _leave(self, registration: _Registration | None) -> None:
         """Leave the entry *registration*, or the last entry if that was not entered. Each step may be repeated."""
-        if registration is not None and registration.has_begun:
-            self._forget(registration)
+        if registration is not None and registration.is_entered:
+            self._remove(registration)
         elif self._entered:
-            self._forget(self._entered[-1])
+            self._remove(self._entered[-1])
 
-    def _forget(self, registration: _Registration) -> None:
+    def _remove(self, registration: _Registration) -> None:
         registration.end()
         if registration in self._entered:
             self._entered.remove(registration)
@@ -112,42 +112,42 @@ class _Registration:
     """One entry into a block, with the mechanism that calls its ``cancel``."""
 
     def __init__(self, function: Callable[[], object]) -> None:
-        self._cancel = Cancel(function, lock_here())
-        self._place: dict[Cancel, None] = {}
+        self._cancel = DeadlineCallback(function, lock_here())
+        self._callbacks: dict[DeadlineCallback, None] = {}
         self._timer: Timer | None = None
-        self.has_begun = False
+        self.is_entered = False
         """Whether the block was entered."""
 
     def begin(self) -> None:
         """Register for the nearest deadline of the running call, if there is a deadline."""
-        self.has_begun = True
+        self.is_entered = True
         cancel, deadlines = self._cancel, deadlines_here()
         when, entry = _nearest_of_thread(deadlines)
         deadline = _nearest_of_task(when)
         if deadline is not None:
-            cancel.when, cancel.holds = deadline.when, partial(_counts, deadline)
+            cancel.when, cancel.is_effective = deadline.when, partial(_counts, deadline)
             if _is_of_running_loop(deadline):
-                self._place = deadline.cancels_before()
-                self._place[cancel] = None
+                self._callbacks = deadline.callbacks_before()
+                self._callbacks[cancel] = None
                 return
         elif entry is not None:
-            cancel.when, cancel.entry, cancel.holds = when, entry, partial(_is_uncovered, deadlines, entry)
+            cancel.when, cancel.entry, cancel.is_effective = when, entry, partial(_is_uncovered, deadlines, entry)
         else:
             return
-        self._place = deadlines.cancels
-        self._place[cancel] = None
+        self._callbacks = deadlines.callbacks
+        self._callbacks[cancel] = None
         self._timer = clock.call_at(cancel.when, partial(_look, deadlines))
 
     def end(self) -> None:
         """Remove the registration; each step may be repeated."""
-        self._cancel.drop()
-        self._place.pop(self._cancel, None)
+        self._cancel.revoke()
+        self._callbacks.pop(self._cancel, None)
         if self._timer is not None:
             self._timer.cancel()
 
 
 def _look(deadlines: ThreadDeadlines) -> None:
-    make_due(deadlines, clock.monotonic())
+    call_due(deadlines, clock.monotonic())
 
 
 def _nearest_of_thread(deadlines: ThreadDeadlines) -> tuple[float, Entry]:
@@ -157,25 +157,25 @@ def _nearest_of_thread(deadlines: ThreadDeadlines) -> tuple[float, Entry]:
 def _nearest_of_task(before: float) -> TaskDeadline | None:
     """Return the nearest deadline before *before* that counts for the running context, or ``None``."""
     nearest = None
-    deadline = standing(current.get())
+    deadline = effective_deadline(current.get())
     while deadline is not None:
         if deadline.when < before and deadline.state < EXPIRED and not deadline.is_held:
             nearest, before = deadline, deadline.when
-        deadline = standing(deadline.previous)
+        deadline = effective_deadline(deadline.previous)
     return nearest
 
 
 def _is_of_running_loop(deadline: TaskDeadline) -> bool:
     """Return whether the loop that watches *deadline* runs on this thread, so that *cancel* may use the loop."""
     loop = loop_here()
-    if loop is None or isinstance(deadline, Inherited):
+    if loop is None or isinstance(deadline, ParentDeadline):
         return False
     queue = getattr(deadline, "queue", NO_QUEUE)
     return queue is NO_QUEUE or queue.loop is loop
 
 
 def _counts(deadline: TaskDeadline) -> bool:
-    return not deadline.is_held and (deadline.counts is deadline or deadline.state >= EXPIRED)
+    return not deadline.is_held and (deadline.effective is deadline or deadline.state >= EXPIRED)
 
 
 def _is_uncovered(deadlines: ThreadDeadlines, entry: Entry) -> bool:

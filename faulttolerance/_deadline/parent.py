@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import inf
 
-from .task import NO_QUEUE, NO_TASK, RUNS, TaskDeadline
-from .threads.chain import BlockDeadline, Entry, HandedOn, ThreadDeadlines, chain, stands
+from .task import NO_QUEUE, NO_TASK, RUNNING, TaskDeadline
+from .threads.chain import BindingMark, BlockDeadline, Entry, ThreadDeadlines, chain, is_in_chain
 
 
-class Inherited(TaskDeadline):
+class ParentDeadline(TaskDeadline):
     """One deadline of the thread that offloaded a call; it counts while its own call lasts.
 
     It counts for ever if its own call has timed out: no caller awaits further attempts then, so it prevents them.
@@ -21,32 +21,32 @@ class Inherited(TaskDeadline):
         self.entry = entry
         self.previous = previous
         self.when = entry[0]
-        self.state = RUNS
+        self.state = RUNNING
         self.task = NO_TASK
         self.queue = NO_QUEUE
         self.was_missed = False
-        if type(entry) is BlockDeadline and entry.is_ruling:
-            self.rule()
+        if type(entry) is BlockDeadline and entry.is_binding:
+            self.bind()
 
     @property
-    def counts(self) -> TaskDeadline | None:  # type: ignore[override]
+    def effective(self) -> TaskDeadline | None:  # type: ignore[override]
         """Itself while its call lasts; afterwards the deadline that encloses it."""
-        return self if self.was_missed or stands(self.deadlines, self.entry) else self.previous
+        return self if self.was_missed or is_in_chain(self.deadlines, self.entry) else self.previous
 
 
-def inherit(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None) -> list[Inherited]:
+def inherit_deadlines(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None) -> list[ParentDeadline]:
     """Return the deadlines of the thread of *deadlines* inside *enclosing*, the innermost deadline last."""
-    inherited: list[Inherited] = []
+    inherited: list[ParentDeadline] = []
     for entry in reversed([*chain(deadlines)]):
-        if type(entry) is HandedOn:
-            inherited[-1].rule()
+        if type(entry) is BindingMark:
+            inherited[-1].bind()
         elif type(entry) is not list and entry[0] != inf:
-            inherited.append(Inherited(deadlines, entry, inherited[-1] if inherited else enclosing))
+            inherited.append(ParentDeadline(deadlines, entry, inherited[-1] if inherited else enclosing))
     return inherited
 
 
-def pass_on(deadlines: ThreadDeadlines, entry: Entry) -> None:
+def mark_missed(deadlines: ThreadDeadlines, entry: Entry) -> None:
     """Notify the calls that were offloaded under *entry* that the call of *entry* has timed out."""
-    for heir in list(deadlines.heirs):
-        if heir.entry is entry:
-            heir.was_missed = True
+    for dependent in list(deadlines.dependents):
+        if dependent.entry is entry:
+            dependent.was_missed = True

@@ -17,7 +17,7 @@ from .._platform.unpatched import get_ident
 from .._strategy.verdict import deadline_outcome, is_late
 from .attempt_record import AttemptRecord
 from .clock import clock
-from .task import CANCELLED, EXPIRED, NO_TASK, OWED, RUNS, TaskDeadline, current
+from .task import CANCELLED, DEFERRED, EXPIRED, NO_TASK, RUNNING, TaskDeadline, current
 
 _QUEUES = "__faulttolerance_deadlines__"  # ``begin_deadline`` reads the attribute without this constant
 
@@ -134,25 +134,25 @@ def begin_deadline(
             queue = queue_of(loop, seconds)
     elif queue.seconds != seconds:
         queue = queue_of(queue.loop, seconds)
-    previous = latest.counts
-    while previous is not None and previous.counts is not previous:
-        previous = previous.counts
+    previous = latest.effective
+    while previous is not None and previous.effective is not previous:
+        previous = previous.effective
     deadline = make()
     deadline.when = when
     deadline.previous = previous
     deadline.cancelling = task.cancelling()
-    deadline.state = RUNS
+    deadline.state = RUNNING
     deadline.task = task
     deadline.queue = queue
     if queue.timer is None:
         queue.arm(when)
     try:
-        deadline.counts = deadline
+        deadline.effective = deadline
         _set_current(deadline)
         # Last, and followed by no call: the caller holds the deadline before any exception can come in between.
         queue.pending[deadline] = None
     except BaseException:
-        deadline.counts = previous
+        deadline.effective = previous
         raise
     return deadline
 
@@ -195,7 +195,7 @@ def conclude_at(
 
 
 def _why_not_interrupted(deadline: TaskDeadline) -> str:
-    return _HELD_BACK if deadline.state == OWED else _BUSY
+    return _HELD_BACK if deadline.state == DEFERRED else _BUSY
 
 
 _BUSY = "the event loop was kept busy"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from .queue import DeadlineQueue
-    from .threads.cancels import Cancel
+    from .threads.callbacks import DeadlineCallback
 
-RUNS: Final = 0
+RUNNING: Final = 0
 """The deadline has not passed, or its passing was not noticed yet."""
-OWED: Final = 1
+DEFERRED: Final = 1
 """The deadline passed while it was held back; the task is interrupted at the end of the ``uninterruptible`` block."""
 EXPIRED: Final = 2
 """The deadline passed, and the task was interrupted without a request to cancel."""
@@ -44,10 +44,12 @@ class TaskDeadline:
 
     A context variable holds the deadline that started last, and each deadline sets it. So a task or thread that is
     started meanwhile inherits the deadlines that stand at that moment, and none that starts later. The variable is
-    never reset: every reader moves on to the deadline that ``counts``, wherever the variable was inherited.
+    never reset: every reader moves on to the deadline that is ``effective``, wherever the variable was inherited.
     """
 
-    __slots__ = ("_blocks", "_cancels", "_rules", "cancelling", "counts", "previous", "queue", "state", "task", "when")
+    __slots__ = (
+        "_binding", "_blocks", "_callbacks", "cancelling", "effective", "previous", "queue", "state", "task", "when",
+    )  # fmt: skip
 
     when: float
     """The moment at which the deadline passes, on the shared clock."""
@@ -61,13 +63,13 @@ class TaskDeadline:
     """The queue that watches the deadline, or ``NO_QUEUE``."""
     state: int
     """``RUNS``, ``OWED``, ``EXPIRED`` or ``CANCELLED``."""
-    counts: TaskDeadline | None
+    effective: TaskDeadline | None
     """Itself while its call lasts; afterwards the deadline that encloses it."""
     _blocks: dict[object, None]
     """The ``uninterruptible`` blocks that hold the deadline back; missing before the first block."""
-    _cancels: dict[Cancel, None]
+    _callbacks: dict[DeadlineCallback, None]
     """The functions that ``on_deadline`` calls before the task is interrupted; missing before the first block."""
-    _rules: bool
+    _binding: bool
     """Whether the deadline is of ``deadline``; missing if it is not."""
 
     def start(self, when: float, previous: TaskDeadline | None) -> None:
@@ -77,12 +79,12 @@ class TaskDeadline:
         self.task = NO_TASK
         self.cancelling = 0
         self.queue = NO_QUEUE
-        self.state = RUNS
-        self.counts = self
+        self.state = RUNNING
+        self.effective = self
 
     def end(self) -> None:
         """Remove the deadline, because the attempt is over."""
-        self.counts = self.previous
+        self.effective = self.previous
         self.queue.pending.pop(self, None)
 
     def expire(self) -> None:
@@ -90,12 +92,12 @@ class TaskDeadline:
         if self.state >= EXPIRED:
             return
         if self.is_held:
-            self.state = OWED
+            self.state = DEFERRED
             if self.is_held:
                 return  # still held: no other thread released it before it could see ``OWED``
-        for cancel in reversed([*getattr(self, "_cancels", ())]):
+        for cancel in reversed([*getattr(self, "_callbacks", ())]):
             if cancel.claim():
-                cancel.make()
+                cancel.call()
         task = self.task
         before = task.cancelling()
         try:
@@ -105,20 +107,20 @@ class TaskDeadline:
                 self.state = CANCELLED
             raise
 
-    def cancels_before(self) -> dict[Cancel, None]:
+    def callbacks_before(self) -> dict[DeadlineCallback, None]:
         """Return the functions to call before the task is interrupted, for an addition by the thread of its loop."""
-        if not hasattr(self, "_cancels"):
-            self._cancels = {}
-        return self._cancels
+        if not hasattr(self, "_callbacks"):
+            self._callbacks = {}
+        return self._callbacks
 
     @property
-    def is_ruling(self) -> bool:
+    def is_binding(self) -> bool:
         """Whether detached calls that are made under the deadline end with it (rule D4), as under ``deadline``."""
-        return getattr(self, "_rules", False)
+        return getattr(self, "_binding", False)
 
-    def rule(self) -> None:
+    def bind(self) -> None:
         """Mark the deadline, so that detached calls that are made from now on end with it."""
-        self._rules = True
+        self._binding = True
 
     @property
     def is_held(self) -> bool:
@@ -126,7 +128,7 @@ class TaskDeadline:
         return bool(getattr(self, "_blocks", None))
 
     def hold(self, block: object) -> None:
-        """Hold the deadline back until ``let_go`` is called for *block*; from any thread."""
+        """Hold the deadline back until ``release`` is called for *block*; from any thread."""
         if not hasattr(self, "_blocks"):
             # Two threads may be here at the same time: both use the dict that was stored first.
             blocks = _first_blocks.setdefault(self, {})
@@ -135,7 +137,7 @@ class TaskDeadline:
             _first_blocks.pop(self, None)
         self._blocks[block] = None
 
-    def let_go(self, block: object) -> None:
+    def release(self, block: object) -> None:
         """Undo ``hold`` for *block*, even if that call was interrupted."""
         _first_blocks.pop(self, None)
         getattr(self, "_blocks", {}).pop(block, None)
@@ -152,22 +154,22 @@ current: ContextVar[TaskDeadline] = ContextVar("faulttolerance_deadlines", defau
 """The deadline that started last in the running context, or in the context from which that was copied."""
 
 
-def standing(deadline: TaskDeadline | None) -> TaskDeadline | None:
+def effective_deadline(deadline: TaskDeadline | None) -> TaskDeadline | None:
     """Return the nearest deadline whose call has not ended: *deadline*, or a deadline around it; else ``None``."""
-    while deadline is not None and deadline.counts is not deadline:
-        deadline = deadline.counts
+    while deadline is not None and deadline.effective is not deadline:
+        deadline = deadline.effective
     return deadline
 
 
-def nearest_ruling(deadline: TaskDeadline | None, task: object = None) -> TaskDeadline | None:
+def nearest_binding(deadline: TaskDeadline | None, task: object = None) -> TaskDeadline | None:
     """Return the nearest deadline, from *deadline* outwards, that ends detached calls and is not a deadline of *task*.
 
     A deadline that passed while its block or call lasted counts even after that is over.
     """
     nearest, when = None, inf
     while deadline is not None:
-        has_ruled = deadline.counts is deadline or deadline.state >= EXPIRED
-        if deadline.when < when and has_ruled and deadline.is_ruling and deadline.task is not task:
+        has_bound = deadline.effective is deadline or deadline.state >= EXPIRED
+        if deadline.when < when and has_bound and deadline.is_binding and deadline.task is not task:
             nearest, when = deadline, deadline.when
         deadline = deadline.previous
     return nearest

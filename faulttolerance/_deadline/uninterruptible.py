@@ -7,9 +7,9 @@ from types import TracebackType
 
 from .._platform.loop_callback import to_its_end
 from .clock import clock, raise_if_expired
-from .task import EXPIRED, NO_TASK, OWED, TaskDeadline, current, standing
+from .task import DEFERRED, EXPIRED, NO_TASK, TaskDeadline, current, effective_deadline
 from .threads.async_exception import withdraw
-from .threads.chain import Entry, ThreadDeadlines, deadlines_here, standing_entry
+from .threads.chain import Entry, ThreadDeadlines, deadlines_here, effective_entry
 from .threads.watchdog import watchdog
 
 
@@ -31,16 +31,16 @@ class uninterruptible:  # noqa: N801
         try:
             if deadlines.in_flight is not None:
                 withdraw(deadlines)
-            deadline = standing(current.get())
+            deadline = effective_deadline(current.get())
             while deadline is not None:
                 block.held.append(deadline)
                 deadline.hold(block)
-                deadline = standing(deadline.previous)
+                deadline = effective_deadline(deadline.previous)
             self._blocks.append(block)
         except BaseException:
             deadlines.innermost = block.outer
             for deadline in block.held:
-                deadline.let_go(block)
+                deadline.release(block)
             raise
 
     def __exit__(
@@ -49,14 +49,14 @@ class uninterruptible:  # noqa: N801
         block: _Block | None = None
         try:
             block = self._innermost()
-            owed = self._leave(block, error)
+            is_due = self._leave(block, error)
         except BaseException:
             # The handler of a signal raised. The block is over all the same, and each step may be repeated.
             self._leave(block if block is not None else self._innermost(), error)
             raise
         if error is None:
             raise_if_expired(clock.monotonic())
-            if owed:
+            if is_due:
                 raise sys.modules["asyncio"].CancelledError
         else:
             watchdog.look_after(block.deadlines)
@@ -64,14 +64,14 @@ class uninterruptible:  # noqa: N801
     def _leave(self, block: _Block, error: BaseException | None) -> bool:
         """Release all deadlines; return whether the running task must be interrupted for one of them now."""
         _take_off(block.deadlines, block.mask)
-        owed = False
+        is_due = False
         for deadline in block.held:
-            deadline.let_go(block)
-            if deadline.state == OWED and not deadline.is_held:
-                owed = _deliver(deadline, now=error is None) or owed
+            deadline.release(block)
+            if deadline.state == DEFERRED and not deadline.is_held:
+                is_due = _deliver(deadline, now=error is None) or is_due
         if block in self._blocks:
             self._blocks.remove(block)
-        return owed
+        return is_due
 
     def _innermost(self) -> _Block:
         here = deadlines_here()
@@ -95,7 +95,7 @@ class _Block:
 
     def __init__(self, deadlines: ThreadDeadlines) -> None:
         self.deadlines = deadlines
-        self.outer = standing_entry(deadlines.innermost)
+        self.outer = effective_entry(deadlines.innermost)
         self.mask = [-1.0, self.outer, True]
         self.held: list[TaskDeadline] = []
 
@@ -105,7 +105,7 @@ def _take_off(deadlines: ThreadDeadlines, mask: Entry) -> None:
     mask[2] = False
     if deadlines is not deadlines_here():
         return
-    top = deadlines.innermost = standing_entry(deadlines.innermost)
+    top = deadlines.innermost = effective_entry(deadlines.innermost)
     while top is not None:
         if top[1] is mask and type(top) is list:
             top[1] = mask[1]
@@ -125,12 +125,12 @@ def _deliver(deadline: TaskDeadline, now: bool) -> bool:
     if task is not NO_TASK:
         # For another task, or at the next wait of this task; the call may be over by then.
         try:
-            task.get_loop().call_soon_threadsafe(to_its_end(_expire_if_owed, deadline), None)
+            task.get_loop().call_soon_threadsafe(to_its_end(_expire_if_deferred, deadline), None)
         except RuntimeError:
             pass  # the loop was closed, and runs none of its tasks any more
     return False
 
 
-def _expire_if_owed(deadline: TaskDeadline) -> None:
-    if deadline.state == OWED and not deadline.is_held and deadline.counts is deadline:
+def _expire_if_deferred(deadline: TaskDeadline) -> None:
+    if deadline.state == DEFERRED and not deadline.is_held and deadline.effective is deadline:
         deadline.expire()

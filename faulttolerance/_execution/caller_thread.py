@@ -76,14 +76,14 @@ def pause(name: str, seconds: float) -> None:
     clock.sleep(seconds)
 
 
-HARMLESS: dict[int, ref[type]] = {}
+_PLAIN_CLASSES: dict[int, ref[type]] = {}
 """The classes of results that need no ``await``, by their ids; the classes themselves are not kept alive."""
 
 
-def comes_later(result: object) -> bool:
+def is_pending(result: object) -> bool:
     """Return whether *result* must be awaited, or is a future without a successful result."""
     kind = type(result)
-    if id(kind) in HARMLESS:
+    if id(kind) in _PLAIN_CLASSES:
         return False
     futures = sys.modules.get("concurrent.futures")
     if futures is not None and issubclass(kind, futures.Future):
@@ -92,11 +92,11 @@ def comes_later(result: object) -> bool:
     if any("__await__" in vars(base) for base in kind.__mro__):
         return True
     ident = id(kind)
-    HARMLESS[ident] = ref(kind, lambda _: HARMLESS.pop(ident, None))
+    _PLAIN_CLASSES[ident] = ref(kind, lambda _: _PLAIN_CLASSES.pop(ident, None))
     return False
 
 
-def lives_on(kind: type) -> bool:
+def is_kept_by_module(kind: type) -> bool:
     """Return whether the module of *kind* keeps it alive; other code may keep it alive, too."""
     if not kind.__flags__ & _HEAP_TYPE:
         return True
@@ -105,7 +105,7 @@ def lives_on(kind: type) -> bool:
     return module is not None and vars(module).get(type.__getattribute__(kind, "__name__")) is kind
 
 
-def warn_of_outcome(name: str, result: object) -> None:
+def warn_of_pending_result(name: str, result: object) -> None:
     """Warn that a synchronous guard returned *result*, whose later failure it cannot see (rule R8)."""
     kind = type(result)
     what = "a coroutine" if kind is CoroutineType else f"an object of the class {kind.__module__}.{kind.__qualname__}"

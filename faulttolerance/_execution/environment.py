@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
     """Whether the outcome of an awaitable that the body returns is the outcome of the attempt.
 
     ``None``: unless the awaitable is a future of ``concurrent.futures``."""
-    late: Callable[[AttemptRecord], str] = lambda _: "timed out"
+    timeout_message: Callable[[AttemptRecord], str] = lambda _: "timed out"
     """Returns the message of the ``TimeoutException`` of *record*."""
     seconds: float = 0.0
     """Seconds from the start of the attempt to the deadline; attempts with the same length are watched together."""
@@ -70,7 +70,7 @@ class StoppedIteration(RuntimeError):
         return error if cause is None else cause
 
 
-class InItsContext:
+class KeepContext:
     """A block that keeps the context of an error raised in it, instead of the error that the caller handles."""
 
     __slots__ = ("_context",)
@@ -86,14 +86,14 @@ class InItsContext:
             BaseException.__setattr__(error, "__context__", self._context)  # frozen exceptions reject an assignment
 
 
-class Turn(NamedTuple):
+class Wait(NamedTuple):
     """A wait of a call until another call wakes it."""
 
     ident: int
     """The thread that waits; 0 if no thread does."""
     wake: Callable[[], object]
     """Wakes the call, from any thread; also before the wait starts."""
-    comes: Awaitable[object]
+    awaitable: Awaitable[object]
     """To be awaited once."""
 
 
@@ -106,22 +106,24 @@ class Environment(Protocol):
     """Runs an attempt; returns its result, or raises its failure, or ``TimeoutException`` at its deadline."""
     ident: Callable[[], int]
     """Returns the thread whose absence in the child of a fork leaves the call behind; 0: every child leaves it."""
-    turn: Callable[[], Turn]
+    new_wait: Callable[[], Wait]
     """Creates a wait of the call, until another call wakes it."""
-    begin: Callable[[MakeCall, Callable[[], object], Callable[[Run], object], Callable[[], object]], Awaitable[None]]
+    start_child: Callable[
+        [MakeCall, Callable[[], object], Callable[[Run], object], Callable[[], object]], Awaitable[None]
+    ]
     """Starts a call beside the running call, in a copy of its context.
 
     Args:
         make: Creates the coroutine of the call.
         prepare: Sets variables of that context.
-        begun: Receives the call before any of its code runs, so that ``leave`` works after any interruption.
-        ended: Is called from any thread when the call has ended, also by a cancellation.
+        on_start: Receives the call before its code runs, so that ``cancel_children`` works after any interruption.
+        on_end: Is called from any thread when the call has ended, also by a cancellation.
     """
-    leave: Callable[[Collection[Run]], None]
+    cancel_children: Callable[[Collection[Run]], None]
     """Ends calls that run beside the call, without waiting for them."""
-    end: Callable[[Collection[Run]], Awaitable[None]]
+    end_children: Callable[[Collection[Run]], Awaitable[None]]
     """Ends calls that run beside the call, and waits for them as a caller that cancels them would."""
-    hand_on_deadline: Callable[[], Awaitable[Timer | None]]
+    bind_detached_calls: Callable[[], Awaitable[Timer | None]]
     """Marks the deadline that started last, so that detached attempts that are made from now on end with it.
 
     Returns an object to cancel when the deadline is over.

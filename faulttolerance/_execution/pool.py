@@ -41,14 +41,14 @@ _numbers = count(1)
 class _Worker:
     """One thread of a pool, and the lock on which it sleeps while it is parked."""
 
-    __slots__ = ("ident", "is_woken", "leaving", "thread", "unbegun", "wake")
+    __slots__ = ("ident", "is_dismissed", "is_woken", "start_token", "thread", "wake")
 
     def __init__(self, pool: Pool) -> None:
-        self.leaving = False
+        self.is_dismissed = False
         """Whether the thread must end when it has no work."""
         self.is_woken = False
         """Whether the thread was woken and does not run yet; virtual time does not pass meanwhile."""
-        self.unbegun = [None]
+        self.start_token = [None]
         """Emptied by the thread when it starts, or after a failure to start it."""
         self.ident = 0
         """The thread, or the thread on which it runs as a greenlet."""
@@ -58,7 +58,7 @@ class _Worker:
         if sys.version_info >= (3, 14):
             options["context"] = Context()  # not the context of the call that needs a new thread
         self.thread = threading.Thread(
-            target=pool.work, args=(self,), name=f"faulttolerance-{next(_numbers)}", daemon=True, **options
+            target=pool.run_jobs, args=(self,), name=f"faulttolerance-{next(_numbers)}", daemon=True, **options
         )
 
 
@@ -83,19 +83,19 @@ class Pool:
 
     # Calls
 
-    def enter(self, call: Hashable, is_part: bool = False) -> bool:
-        """Register *call* as under way and return true; during a shutdown, accept only parts of calls."""
+    def register(self, call: Hashable, is_child: bool = False) -> bool:
+        """Register *call* as under way and return true; during a shutdown, accept only children of calls."""
         self._calls[call] = None
-        if self._shutdowns and not is_part:
-            self.leave(call)
+        if self._shutdowns and not is_child:
+            self.unregister(call)
             return False
         return True
 
-    def leave(self, call: Hashable) -> None:
+    def unregister(self, call: Hashable) -> None:
         """Remove *call*, which is over."""
         self._calls.pop(call, None)
         if self._shutdowns:
-            self._look_whether_drained()
+            self._check_drained()
 
     @property
     def calls(self) -> tuple[Hashable, ...]:
@@ -118,7 +118,7 @@ class Pool:
         queue = self._urgent if urgent else self._waiting
         queue.append(job)
         try:
-            self._see_to_work()
+            self._ensure_worker()
         except RuntimeError:
             try:
                 queue.remove(job)
@@ -134,22 +134,22 @@ class Pool:
     def configure(self, max_threads: int | None) -> None:
         """Change the limit; threads beyond a smaller limit end as soon as they have no work."""
         self.max_threads = max_threads
-        self.follow_limit()
+        self.apply_limit()
 
-    def follow_limit(self) -> None:
+    def apply_limit(self) -> None:
         """Adapt the number of threads to the work and the limit; called after a change of either."""
-        self._see_to_work()
+        self._ensure_worker()
         max_threads = self.max_threads
         if max_threads is not None:
-            self._send_home(len(self._workers) - max_threads)
+            self._dismiss(len(self._workers) - max_threads)
 
-    def work(self, worker: _Worker) -> None:
+    def run_jobs(self, worker: _Worker) -> None:
         """Run submitted jobs until there was none for a while; the target of each thread."""
         worker.ident = get_ident()
-        if not take(worker.unbegun):
+        if not take(worker.start_token):
             return
         while True:
-            job = self._next(worker)
+            job = self._next_job(worker)
             if job is None:
                 return
             try:
@@ -158,7 +158,7 @@ class Pool:
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), worker.thread)))
             job = None
 
-    def _next(self, worker: _Worker) -> Job | None:
+    def _next_job(self, worker: _Worker) -> Job | None:
         parked = self._parked
         while True:
             job = self._take(worker)
@@ -166,7 +166,7 @@ class Pool:
                 if self._urgent or self._waiting:
                     self._wake_the_next()
                 return job
-            if worker.leaving or self.is_crowded or self._shutdowns or not threads_are_real():
+            if worker.is_dismissed or self.is_crowded or self._shutdowns or not threads_are_real():
                 self._end(worker)  # a greenlet serves only its own thread, and a new greenlet costs next to nothing
                 return None
             parked.append(worker)
@@ -180,7 +180,7 @@ class Pool:
     def _take(self, worker: _Worker) -> Job | None:
         """Remove and return the next job that *worker* should run, or ``None``."""
         for queue in (self._urgent, self._waiting):
-            if queue is self._waiting and (worker.leaving or self.is_crowded):
+            if queue is self._waiting and (worker.is_dismissed or self.is_crowded):
                 break
             try:
                 return queue.popleft()
@@ -190,7 +190,7 @@ class Pool:
 
     def _wake_the_next(self) -> None:
         with suppress(RuntimeError):  # no further thread is available, so this thread continues with the queue
-            self._see_to_work()
+            self._ensure_worker()
 
     def _unpark(self, worker: _Worker) -> None:
         try:
@@ -206,9 +206,9 @@ class Pool:
         if self._urgent or self._waiting:  # including the job for which this thread was woken just now
             self._wake_the_next()
         if self._shutdowns:
-            self._look_whether_drained()
+            self._check_drained()
 
-    def _see_to_work(self) -> None:
+    def _ensure_worker(self) -> None:
         """Ensure that a thread will read the queues.
 
         One thread is woken for any number of jobs: the thread that takes the first job wakes the next thread if there
@@ -236,7 +236,7 @@ class Pool:
                     return
                 self._workers.pop(worker, None)
             except BaseException as error:
-                if take(worker.unbegun):  # otherwise it runs, and a signal's handler raised the error
+                if take(worker.start_token):  # otherwise it runs, and a signal's handler raised the error
                     self._workers.pop(worker, None)
                     if isinstance(error, RuntimeError) and self._workers and not _is_final(error):
                         return
@@ -262,8 +262,8 @@ class Pool:
         drained = threading.Event()
         try:
             self._shutdowns[drained] = None
-            self._send_home(len(self._parked))
-            self._look_whether_drained()
+            self._dismiss(len(self._parked))
+            self._check_drained()
             if not drained.wait(timeout):
                 return False
             while self._ended:
@@ -274,7 +274,7 @@ class Pool:
 
     def stop_idle(self) -> None:
         """End the parked threads, and wait until they are gone."""
-        for worker in self._send_home(len(self._parked)):
+        for worker in self._dismiss(len(self._parked)):
             worker.thread.join(_JOIN_SECONDS)
 
     def forget_other_threads(self) -> None:
@@ -287,14 +287,14 @@ class Pool:
         self._ended = []
         self._shutdowns = {}
 
-    def _send_home(self, how_many: int) -> list[_Worker]:
+    def _dismiss(self, how_many: int) -> list[_Worker]:
         sent = self._parked[-how_many:] if how_many > 0 else []
         for worker in sent:
-            worker.leaving = True
+            worker.is_dismissed = True
             _wake(worker)
         return sent
 
-    def _look_whether_drained(self) -> None:
+    def _check_drained(self) -> None:
         if not self._calls and not self._workers:
             for drained in self._shutdowns.copy():
                 drained.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
-__all__ = ["Entry", "entry", "has_lost", "has_lost_as_first"]
+__all__ = ["RaceAttempt", "current_attempt", "has_lost", "has_lost_as_first"]
 
 
 class Race(Protocol):
@@ -17,7 +17,7 @@ class Race(Protocol):
         ...
 
 
-class Entry(NamedTuple):
+class RaceAttempt(NamedTuple):
     """One attempt of a race."""
 
     race: Race
@@ -25,17 +25,17 @@ class Entry(NamedTuple):
     """0 for the first attempt; else the number of the hedge."""
 
 
-entry: ContextVar[Entry | None] = ContextVar("faulttolerance_race", default=None)
+current_attempt: ContextVar[RaceAttempt | None] = ContextVar("faulttolerance_race", default=None)
 """The attempt that runs in this context."""
 
 
 def has_lost() -> bool:
     """Return whether nobody waits any more for the attempt that runs in this context."""
-    own = entry.get()
+    own = current_attempt.get()
     return own is not None and own.race.is_over
 
 
 def has_lost_as_first() -> bool:
     """Return whether nobody waits any more for the first attempt of a race, which runs in this context."""
-    own = entry.get()
+    own = current_attempt.get()
     return own is not None and not own.number and own.race.is_over

@@ -15,7 +15,7 @@ from weakref import ref
 
 from .._deadline.clock import clock
 from .._deadline.queue import Expiry, begin_deadline, conclude_at, queue_of
-from .._deadline.task import NO_DEADLINE, NO_TASK, TaskDeadline, current, nearest_ruling, standing
+from .._deadline.task import NO_DEADLINE, NO_TASK, TaskDeadline, current, effective_deadline, nearest_binding
 from .._deadline.threads.block import has_yielded, holder_of_block
 from .._platform.event_loop import keep, running_loop
 from .._platform.loop_callback import complete_soon, completion, to_its_end
@@ -23,10 +23,10 @@ from .._platform.unpatched import get_ident
 from .._strategy.bulkhead import Bulkhead, Waiter
 from ..exceptions import TimeoutException
 from .criticality import Criticality
-from .environment import Attempt, Environment, Turn
+from .environment import Attempt, Environment, Wait
 
 if TYPE_CHECKING:
-    from .._deadline.detached import RulingWatch
+    from .._deadline.detached import DetachedCallWatch
     from ..typing import Timer
     from .environment import MakeCall, Run, Ts
 
@@ -36,16 +36,16 @@ class TaskAdmission(NamedTuple):
 
     bulkhead: Bulkhead
     waiter: Waiter
-    comes: asyncio.Future[None]
+    awaitable: asyncio.Future[None]
 
     def __await__(self) -> Generator[Any, None, float]:
-        bulkhead, waiter, comes = self
+        bulkhead, waiter, awaitable = self
         timer = None
         try:
             if waiter.until < inf:
                 expire = to_its_end(bulkhead.expire, waiter)
-                timer = comes.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
-            yield from comes
+                timer = awaitable.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
+            yield from awaitable
         finally:
             if timer is not None:
                 timer.cancel()
@@ -60,12 +60,12 @@ def acquire_in_task(bulkhead: Bulkhead, permit: object) -> TaskAdmission | None:
     Raises:
         BulkheadException: The bulkhead and its queue are full.
     """
-    turn = turn_in_task()
-    waiter = bulkhead.enter(Waiter(permit, turn.ident, turn.wake, Criticality.current()))
-    return None if waiter is None else TaskAdmission(bulkhead, waiter, turn.comes)  # type: ignore[arg-type]
+    wait = wait_in_task()
+    waiter = bulkhead.enter(Waiter(permit, wait.ident, wait.wake, Criticality.current()))
+    return None if waiter is None else TaskAdmission(bulkhead, waiter, wait.awaitable)  # type: ignore[arg-type]
 
 
-def turn_in_task() -> Turn:
+def wait_in_task() -> Wait:
     """Return a wait for the running task; its ``wake`` raises if its loop was closed."""
     future = running_loop("a call that may have to wait for another").create_future()
     ident = get_ident()
@@ -80,7 +80,7 @@ def turn_in_task() -> Turn:
         else:
             complete_soon(waited)
 
-    return Turn(ident, wake, future)
+    return Wait(ident, wake, future)
 
 
 class _DetachedDeadline(TaskDeadline):
@@ -89,7 +89,7 @@ class _DetachedDeadline(TaskDeadline):
     __slots__ = ("_given_up",)
 
     def __init__(self, when: float, given_up: Iterator[object]) -> None:
-        self.start(when, standing(current.get()))
+        self.start(when, effective_deadline(current.get()))
         self._given_up = given_up
 
     def expire(self) -> None:
@@ -128,24 +128,28 @@ class TaskEnvironment(Environment):
     begin_deadline = staticmethod(begin_deadline)
     call_later = staticmethod(_call_later)
     ident = staticmethod(get_ident)
-    turn = staticmethod(turn_in_task)
+    new_wait = staticmethod(wait_in_task)
 
     async def pause(self, seconds: float) -> None:
         if seconds > 0.0:
             running_loop("to wait for the next attempt")
         await asyncio.sleep(seconds)
 
-    async def begin(
-        self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]
+    async def start_child(
+        self,
+        make: MakeCall,
+        prepare: Callable[[], object],
+        on_start: Callable[[Run], object],
+        on_end: Callable[[], object],
     ) -> None:
         loop, context = running_loop("a call with hedges"), copy_context()
         context.run(prepare)
         body, task = make(), None
         try:
             task = context.run(loop.create_task, body)  # not every loop accepts a context
-            begun(task)
+            on_start(task)
             task.add_done_callback(_drop)
-            task.add_done_callback(to_its_end(ended))
+            task.add_done_callback(to_its_end(on_end))
             keep(task)
         except BaseException as error:
             try:
@@ -155,18 +159,18 @@ class TaskEnvironment(Environment):
                 raise
             raise
 
-    def leave(self, runs: Collection[Run]) -> None:
+    def cancel_children(self, runs: Collection[Run]) -> None:
         for task in runs:
             with suppress(RuntimeError):  # the loop was closed, and will not run the task
                 task.cancel()
 
-    async def end(self, runs: Collection[Any]) -> None:
+    async def end_children(self, runs: Collection[Any]) -> None:
         # The end of the call may close objects that these tasks use.
-        self.leave(runs)
+        self.cancel_children(runs)
         await asyncio.wait(runs)
 
-    async def hand_on_deadline(self) -> None:
-        current.get().rule()
+    async def bind_detached_calls(self) -> None:
+        current.get().bind()
 
     async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:
         return await _outcome(function(*args), awaits=True)
@@ -180,7 +184,7 @@ class TaskEnvironment(Environment):
         if attempt.deadline is not None:  # before the body, which an eager task starts at once
             deadline = attempt.record.deadline = _DetachedDeadline(attempt.deadline, ends)
         body = self._body(attempt)
-        watch = _watch_ruling()
+        watch = _watch_detached_call()
         try:
             task = keep(loop.create_task(body))
             task.add_done_callback(partial(next, ends))
@@ -208,12 +212,12 @@ class TaskEnvironment(Environment):
                 if attempt.left_behind is not None:
                     attempt.left_behind.add(task)
                     task.add_done_callback(attempt.left_behind.remove)
-                raise TimeoutException(attempt.late(attempt.record))
+                raise TimeoutException(attempt.timeout_message(attempt.record))
             if deadline is not None:
                 deadline.task = NO_TASK  # the task refers to the deadline by its context
                 raised = asyncio.CancelledError() if task.cancelled() else task.exception()
                 ended_at = attempt.record.ended or clock.monotonic()
-                failure = conclude_at(attempt.record, deadline, raised, ended_at, attempt.late)
+                failure = conclude_at(attempt.record, deadline, raised, ended_at, attempt.timeout_message)
                 if failure is not None:
                     raise failure
             return task.result()
@@ -241,7 +245,7 @@ class TaskEnvironment(Environment):
                     bulkhead.release(permit)  # a signal's handler raised before the first instruction
                     raise
             if record.deadline is not None:
-                record.deadline.counts = record.deadline.previous
+                record.deadline.effective = record.deadline.previous
             record.ended = clock.monotonic()
 
 
@@ -256,18 +260,18 @@ class BlockEnvironment(TaskEnvironment):
         return begin_deadline(seconds, when, what, make or partial(_BlockDeadline, holder_of_block()))
 
 
-def _watch_ruling() -> RulingWatch | None:
+def _watch_detached_call() -> DetachedCallWatch | None:
     """Cancel the running call at a deadline of another task under which it was made; return ``None`` if there is none.
 
     A deadline of its own task cancels the call anyway.
     """
     latest, task = current.get(), asyncio.current_task()
-    if latest is NO_DEADLINE or task is None or nearest_ruling(latest, task) is None:
+    if latest is NO_DEADLINE or task is None or nearest_binding(latest, task) is None:
         return None
-    from .._deadline.detached import RulingWatch
+    from .._deadline.detached import DetachedCallWatch
 
-    watch = RulingWatch(latest, _call_later, task.cancel, task)
-    watch.look()
+    watch = DetachedCallWatch(latest, _call_later, task.cancel, task)
+    watch.check()
     return watch
 
 

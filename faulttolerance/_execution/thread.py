@@ -17,12 +17,12 @@ from .._deadline.detached import begin_call_deadline
 from .._deadline.task import current
 from .._platform.fork import at_fork
 from .._platform.unpatched import get_ident
-from .environment import Attempt, Environment, MakeCall, Turn
+from .environment import Attempt, Environment, MakeCall, Wait
 from .future import Future
 from .loop_thread import loop_thread
 from .pool import pool
-from .thread_attempt import Body
-from .thread_call import NO_THREAD, OffloadedCall, Part, Waiting, call_later, step
+from .thread_attempt import ThreadAttempt
+from .thread_call import NO_THREAD, ChildCall, Pause, ThreadCall, call_later, step
 
 if TYPE_CHECKING:
     from ..typing import Timer
@@ -34,7 +34,7 @@ Guarded: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], Coroutine[An
 def start(guarded: Guarded, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[Any]:
     """Start a call whose attempts run in a ``ThreadEnvironment``, and return its future; raises no ``Exception``."""
     future: Future[Any] = Future()
-    OffloadedCall(future).begin(partial(guarded, args, kwargs))
+    ThreadCall(future).begin(partial(guarded, args, kwargs))
     return future
 
 
@@ -66,62 +66,66 @@ class ThreadEnvironment(Environment):
     call_later = staticmethod(call_later)
 
     def pause(self, seconds: float) -> Awaitable[None]:
-        return Waiting(seconds)
+        return Pause(seconds)
 
     def attempt(self, attempt: Attempt) -> Awaitable[Any]:
-        return Body(attempt)
+        return ThreadAttempt(attempt)
 
     def ident(self) -> int:
         return NO_THREAD
 
-    def turn(self) -> Turn:
-        waiting = Waiting()
-        return Turn(NO_THREAD, waiting.wake, waiting)
+    def new_wait(self) -> Wait:
+        waiting = Pause()
+        return Wait(NO_THREAD, waiting.wake, waiting)
 
-    def hand_on_deadline(self) -> Awaitable[Timer]:
+    def bind_detached_calls(self) -> Awaitable[Timer]:
         deadline: Any = current.get()
         return step(lambda call: deadline.watch(call.interrupt))
 
-    def begin(
-        self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]
+    def start_child(
+        self,
+        make: MakeCall,
+        prepare: Callable[[], object],
+        on_start: Callable[[Run], object],
+        on_end: Callable[[], object],
     ) -> Awaitable[None]:
-        def take(call: OffloadedCall) -> None:
+        def action(call: ThreadCall) -> None:
             future: Future[Any] = Future()
 
             def announce() -> Coroutine[Any, Any, Any]:
-                begun(future)
-                future.add_done_callback(lambda _: ended())
+                on_start(future)
+                future.add_done_callback(lambda _: on_end())
                 return make()
 
-            Part(call, future, prepare).begin(announce)
+            ChildCall(call, future, prepare).begin(announce)
 
-        return step(take)
+        return step(action)
 
-    def leave(self, runs: Collection[Run]) -> None:
+    def cancel_children(self, runs: Collection[Run]) -> None:
         for run in runs:
             run.cancel()
 
-    async def end(self, runs: Collection[Run]) -> None:
-        self.leave(runs)
+    async def end_children(self, runs: Collection[Run]) -> None:
+        self.cancel_children(runs)
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
-        return Body(Attempt(AttemptRecord(), function, args, {}, None, None, interrupt=False, awaits=True))
+        return ThreadAttempt(Attempt(AttemptRecord(), function, args, {}, None, None, interrupt=False, awaits=True))
 
 
-_left_behind: list[OffloadedCall] = []
+_left_behind: list[ThreadCall] = []
 """Calls of the parent process, kept so that their coroutines are never closed and change nothing in this process."""
 
 
 def _leave_calls_behind() -> None:
     ident = get_ident()
-    calls = [call for call in pool.calls if isinstance(call, OffloadedCall)]
+    calls = [call for call in pool.calls if isinstance(call, ThreadCall)]
     here = [call for call in calls if any(suspension.ident == ident for suspension in call.suspended)]
-    stay = {*here, *(call.outer for call in here)}
+    stay = {*here, *(call.parent for call in here)}
     for call in calls:
         if call not in stay:
-            pool.leave(call)
+            pool.unregister(call)
             _left_behind.append(call)
-            call.leave_behind()
+            call.fail_after_fork()
 
 
 at_fork(child=_leave_calls_behind)

@@ -15,8 +15,8 @@ from .._deadline import interruption
 from .._deadline.clock import clock
 from .._deadline.gevent import watch_in_hub
 from .._deadline.interruption import NOT_WANTED, settle
-from .._deadline.parent import pass_on
-from .._deadline.task import TaskDeadline, current, standing
+from .._deadline.parent import mark_missed
+from .._deadline.task import TaskDeadline, current, effective_deadline
 from .._deadline.threads.async_exception import Interrupted
 from .._deadline.threads.chain import Entry, ThreadDeadlines, deadlines_here
 from .._deadline.threads.roles import TIMED_ATTEMPT, register
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from ..typing import Timer
 
 
-class Body(Suspension):
+class ThreadAttempt(Suspension):
     """An attempt on a thread, including the wait for an awaitable that it returned."""
 
     # Attributes of the class, so that the creation of an attempt calls less; most keep their default.
     _waiter: Waiter | None = None
     """Its place in the queue of the bulkhead."""
-    _longest_wait: Timer | None = None
-    _is_over = False
+    _wait_timer: Timer | None = None
+    _has_ended = False
     """Whether the body has ended, or will never start; read after a place in that queue was taken."""
     _deadlines: ThreadDeadlines | None = None
     _entry: Any = None
@@ -51,9 +51,9 @@ class Body(Suspension):
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
-        self._unbegun = [None]
+        self._start_token = [None]
         """Emptied at the start of the body, whose thread then also releases the permit, or at the withdrawal."""
-        self._unwoken = [None]
+        self._wake_token = [None]
         """Emptied when the wait for a permit is over."""
 
     # Before the body
@@ -71,19 +71,19 @@ class Body(Suspension):
             call.attempted = True
             call.is_shared = True
             if bulkhead is not None:
-                waiter = self._waiter = Waiter(record, NO_THREAD, self._wake, level_in(call.steps))
+                waiter = self._waiter = Waiter(record, NO_THREAD, self._wake, level_in(call.context))
                 record.queued = bulkhead.enter(waiter) is not None
                 if not record.queued:
                     self._waiter = None
                 elif waiter.until < math.inf:
-                    self._longest_wait = clock.call_at(waiter.until, partial(while_alive, ref(waiter), bulkhead.expire))
+                    self._wait_timer = clock.call_at(waiter.until, partial(while_alive, ref(waiter), bulkhead.expire))
             if attempt.deadline is not None:
                 self.set_timer(attempt.deadline)
             if not record.queued:
                 if may_run and not pool.is_crowded:
                     return self._run_body()
                 pool.submit(partial(self._resume_after, self._run_body))
-            elif self._is_over:
+            elif self._has_ended:
                 self.release_permit()
             return False
         except BaseException as error:
@@ -96,7 +96,7 @@ class Body(Suspension):
                 self.call.is_shared = False  # no other thread was notified of the attempt yet
             self.cancel_timer()
             claimed = self.claim()
-            if take(self._unbegun):
+            if take(self._start_token):
                 if not isinstance(error, BulkheadException):
                     self.release_permit()
             elif claimed and not isinstance(error, Exception):
@@ -111,7 +111,7 @@ class Body(Suspension):
 
     def _wake(self) -> None:
         """Submit the body, or its refusal, when the wait for a permit is over; from any thread, and at times twice."""
-        if not take(self._unwoken):
+        if not take(self._wake_token):
             return
         waiter = self._waiter
         step = self._leave_queue if waiter is not None and waiter.reason else self._run_body
@@ -120,7 +120,7 @@ class Body(Suspension):
         except RuntimeError as error:
             if self.claim():
                 self.cancel_timer()
-                self.call.give_up(error)
+                self.call.fail(error)
             raise
 
     def _leave_queue(self) -> bool:
@@ -129,7 +129,7 @@ class Body(Suspension):
         self.cancel_timer()
         if bulkhead is None or waiter is None or not self.claim():
             return False  # the attempt was withdrawn
-        take(self._unbegun)
+        take(self._start_token)
         self._waiter = None  # the waiter refers to this object
         self.error = bulkhead.refusal(waiter.reason)
         return True
@@ -137,8 +137,8 @@ class Body(Suspension):
     def cancel_timer(self) -> None:
         """Cancel the timers."""
         super().cancel_timer()
-        if self._longest_wait is not None:
-            self._longest_wait.cancel()
+        if self._wait_timer is not None:
+            self._wait_timer.cancel()
 
     def _resume_after(self, step: Callable[..., bool], *args: Any) -> None:
         """Run one step on this thread of the pool, and resume the call if the outcome of the step counts."""
@@ -156,23 +156,23 @@ class Body(Suspension):
             watch_in_hub(deadlines)
         previous = deadlines.innermost
         entry = self._entry = _entry_of(attempt, previous)
-        if not take(self._unbegun):
+        if not take(self._start_token):
             self.release_permit()  # withdrawn, perhaps before the attempt held anything to release
             return False
         self.ident = get_ident()
         if attempt.bulkhead is not None:
             attempt.bulkhead.held[attempt.record] = self.ident
-            if not self._unwoken:
+            if not self._wake_token:
                 attempt.record.running_since = clock.monotonic()
-                if self._longest_wait is not None:
-                    self._longest_wait.cancel()
+                if self._wait_timer is not None:
+                    self._wait_timer.cancel()
             attempt.record.admitted = True
         error: BaseException | None = None
         result = None
-        context = call.context_of_body()
+        context = call.body_context()
         try:
             try:
-                # No wake-up of the watchdog is needed, unlike in ``be_watched``: there is a timer for the same moment.
+                # No wake-up of the watchdog is needed, unlike in ``watch_deadline``: a timer is set for this moment.
                 deadlines.innermost = entry
                 result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
             finally:
@@ -184,8 +184,8 @@ class Body(Suspension):
                 settle(deadlines, entry)
             except Interrupted as late:
                 error = late
-        if deadlines.heirs and attempt.deadline is not None and clock.monotonic() >= attempt.deadline:
-            pass_on(deadlines, self._own_entry)
+        if deadlines.dependents and attempt.deadline is not None and clock.monotonic() >= attempt.deadline:
+            mark_missed(deadlines, self._own_entry)
         try:
             if error is None and self._is_to_be_awaited(result):
                 return self._await(result, context)
@@ -196,7 +196,7 @@ class Body(Suspension):
 
     def release_permit(self) -> None:
         """Release the permit, or the place in the queue."""
-        self._is_over = True
+        self._has_ended = True
         if self.attempt.bulkhead is not None:
             self.attempt.bulkhead.release(self.attempt.record)
             self._waiter = None  # the waiter refers to this object
@@ -224,13 +224,15 @@ class Body(Suspension):
                 return False
             attempt, deadlines = self.attempt, self._deadlines
             if attempt.deadline is not None and deadlines is not None:
-                error = interruption.conclude_at(attempt.record, deadlines, self._own_entry, error, ended, attempt.late)
+                error = interruption.conclude_at(
+                    attempt.record, deadlines, self._own_entry, error, ended, attempt.timeout_message
+                )
             self.value, self.error = result, None if error is None else StoppedIteration.of(error)
             return True
         finally:
             del error
 
-    def take_over(self, future: Any, cancelled: type[BaseException]) -> None:
+    def conclude_with(self, future: Any, cancelled: type[BaseException]) -> None:
         """Conclude with the outcome of *future*, on another thread than this; may be called again."""
         error = cancelled() if future.cancelled() else future.exception()
         result = None if error is not None else future.result()
@@ -249,12 +251,12 @@ class Body(Suspension):
         """Resume the call without the body, because its deadline has passed."""
         if self.claim():
             self.attempt.record.timed_out = True
-            self.error = TimeoutException(self.attempt.late(self.attempt.record))
+            self.error = TimeoutException(self.attempt.timeout_message(self.attempt.record))
             has_begun = not self._withdraw(may_interrupt=False, may_cancel=True)
             left_behind = self.attempt.left_behind
             if left_behind is not None and has_begun:
                 left_behind.add(self)
-                if self._is_over:
+                if self._has_ended:
                     left_behind.remove(self)
             self.submit(self.resume, urgent=True)
 
@@ -265,7 +267,7 @@ class Body(Suspension):
 
     def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> bool:
         """Withdraw the body if it has not started, otherwise end it; return whether it was withdrawn."""
-        is_withdrawn = take(self._unbegun)
+        is_withdrawn = take(self._start_token)
         if is_withdrawn:
             self.release_permit()
         else:
@@ -280,7 +282,7 @@ class Body(Suspension):
         elif may_interrupt and self._deadlines is not None:
             interruption.interrupt(self._deadlines, self._entry)
         elif self._deadlines is not None:
-            interruption.see_to(self._deadlines)  # the deadline stands in the chain of the body's thread
+            interruption.examine_soon(self._deadlines)  # the deadline stands in the chain of the body's thread
 
     # The awaitable that the body returned
 
@@ -296,7 +298,7 @@ class Body(Suspension):
             self._awaited = result
             if not self.is_awaited:
                 result.cancel()
-            result.add_done_callback(to_its_end(self.take_over, result, concurrent.futures.CancelledError))
+            result.add_done_callback(to_its_end(self.conclude_with, result, concurrent.futures.CancelledError))
             return False
         try:
             self._awaited = AwaitedTask(self, result)
@@ -322,14 +324,14 @@ class AwaitedTask:
     borrowed loop. Functions on the loop may be called twice, and so repeat no completed step.
     """
 
-    def __init__(self, body: Body, awaitable: Any) -> None:
+    def __init__(self, body: ThreadAttempt, awaitable: Any) -> None:
         import asyncio
 
         self._body = body
         loop = awaitable.get_loop() if asyncio.isfuture(awaitable) else body.call.loop
         self._is_borrowed = loop is None
         self._loop: asyncio.AbstractEventLoop = loop_thread.acquire() if loop is None else loop
-        self._limit: TaskDeadline | None = None
+        self._task_deadline: TaskDeadline | None = None
         self._task: asyncio.Task[Any] | None = None
 
     def begin(self, awaitable: Any, context: Context) -> None:
@@ -353,12 +355,12 @@ class AwaitedTask:
                 self._return_loop()
                 return
             if body.attempt.deadline is not None:
-                self._limit = TaskDeadline()
-                self._limit.start(body.attempt.deadline, standing(context.run(current.get)))
-                context.run(current.set, self._limit)
+                self._task_deadline = TaskDeadline()
+                self._task_deadline.start(body.attempt.deadline, effective_deadline(context.run(current.get)))
+                context.run(current.set, self._task_deadline)
             self._task = self._loop.create_task(_outcome(awaitable), context=context)
-        if self._limit is not None:
-            self._limit.task = self._task
+        if self._task_deadline is not None:
+            self._task_deadline.task = self._task
         self._task.add_done_callback(to_its_end(self._end, self._task))
         self._task.add_done_callback(self._return_loop)
 
@@ -372,17 +374,17 @@ class AwaitedTask:
     def _cancel(self) -> None:
         if self._task is None:
             return  # _begin releases the permit
-        if self._limit is not None and not self._body.call.stopped:
-            self._limit.expire()
+        if self._task_deadline is not None and not self._body.call.stopped:
+            self._task_deadline.expire()
         else:
             self._task.cancel()
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         import asyncio
 
-        if self._limit is not None:
-            self._limit.counts = self._limit.previous
-        self._body.take_over(task, asyncio.CancelledError)
+        if self._task_deadline is not None:
+            self._task_deadline.effective = self._task_deadline.previous
+        self._body.conclude_with(task, asyncio.CancelledError)
 
     def _return_loop(self, _: object = None) -> None:
         if self._is_borrowed:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
 from .._deadline.clock import clock
-from .._deadline.detached import RulingWatch
-from .._deadline.parent import Inherited, inherit
-from .._deadline.task import NO_DEADLINE, TaskDeadline, current, nearest_ruling, standing
+from .._deadline.detached import DetachedCallWatch
+from .._deadline.parent import ParentDeadline, inherit_deadlines
+from .._deadline.task import NO_DEADLINE, TaskDeadline, current, effective_deadline, nearest_binding
 from .._deadline.threads.chain import ThreadDeadlines, deadlines_here
 from .._log import DEBUG, log
 from .._platform.event_loop import loop_here
@@ -44,13 +44,13 @@ def call_later(seconds: float, callback: Callable[[], object], is_usual: bool = 
     return clock.call_at(clock.monotonic() + seconds, callback)
 
 
-class OffloadedCall:
+class ThreadCall:
     """One call: its coroutine, its future, and its suspension."""
 
     coroutine: Coroutine[Any, Any, Any]
     """Missing before the call is under way."""
-    outer: OffloadedCall | None = None
-    """The call that this call is a part of."""
+    parent: ThreadCall | None = None
+    """The call that started this call beside itself."""
     attempted = False
     """Whether a first attempt was made."""
     stopped = False
@@ -59,15 +59,15 @@ class OffloadedCall:
     """Whether a thread other than the caller's may have continued the call."""
     overdue: TaskDeadline | None = None
     """The call's own deadline after it has passed, until the coroutine is notified."""
-    heirs: Sequence[Inherited] = ()
+    parent_deadlines: Sequence[ParentDeadline] = ()
     """The deadlines of the caller's thread that decide on further attempts."""
-    _for_bodies: Inherited | None = None
+    _body_deadline: ParentDeadline | None = None
     """Replaces the innermost of them in a body, as a deadline that ends with its own call."""
-    _watch: RulingWatch | None = None
+    _watch: DetachedCallWatch | None = None
 
     def __init__(self, future: Future[Any]) -> None:
         self.future: Future[Any] | None = future
-        self.steps = copy_context()
+        self.context = copy_context()
         """The context of the coroutine; each body runs in a copy of it."""
         self.loop = loop_here()
         self.suspended: list[Suspension] = []
@@ -76,21 +76,24 @@ class OffloadedCall:
         """The innermost deadline under which the call was made."""
         deadlines = deadlines_here()
         if deadlines.innermost is not None:
-            self._inherit(deadlines)
+            self._inherit_deadlines(deadlines)
 
-    def _inherit(self, deadlines: ThreadDeadlines) -> None:
-        enclosing = standing(current.get())
-        for_bodies, self.heirs = inherit(deadlines, enclosing), inherit(deadlines, enclosing)
-        deadlines.heirs.update(dict.fromkeys(self.heirs))
-        if self.heirs:
-            self._innermost, self._for_bodies = self.heirs[-1], for_bodies[-1]
-            self.steps.run(current.set, self._innermost)
+    def _inherit_deadlines(self, deadlines: ThreadDeadlines) -> None:
+        enclosing = effective_deadline(current.get())
+        body_deadlines, self.parent_deadlines = (
+            inherit_deadlines(deadlines, enclosing),
+            inherit_deadlines(deadlines, enclosing),
+        )
+        deadlines.dependents.update(dict.fromkeys(self.parent_deadlines))
+        if self.parent_deadlines:
+            self._innermost, self._body_deadline = self.parent_deadlines[-1], body_deadlines[-1]
+            self.context.run(current.set, self._innermost)
 
-    def context_of_body(self) -> Context:
+    def body_context(self) -> Context:
         """Return the context in which a body, or another function of the application, must run."""
-        context = self.steps.copy()
-        if self._for_bodies is not None and context[current] is self._innermost:
-            context.run(current.set, self._for_bodies)
+        context = self.context.copy()
+        if self._body_deadline is not None and context[current] is self._innermost:
+            context.run(current.set, self._body_deadline)
         return context
 
     def begin(self, make: MakeCall) -> None:
@@ -98,15 +101,15 @@ class OffloadedCall:
         future = self.future
         assert future is not None
         try:
-            if not pool.enter(self, is_part=self.outer is not None):
-                self.give_up(RuntimeError("no new calls are taken while faulttolerance.shutdown() waits"))
+            if not pool.register(self, is_child=self.parent is not None):
+                self.fail(RuntimeError("no new calls are taken while faulttolerance.shutdown() waits"))
                 return
             future._stop = self.stop
             self.coroutine = make()
             innermost = self._innermost
-            if self.outer is None and innermost is not NO_DEADLINE and nearest_ruling(innermost) is not None:
-                self._watch = RulingWatch(innermost, call_later, self._end_with_ruling)
-                self._watch.look()
+            if self.parent is None and innermost is not NO_DEADLINE and nearest_binding(innermost) is not None:
+                self._watch = DetachedCallWatch(innermost, call_later, self._fail_at_deadline)
+                self._watch.check()
             if self.stopped:
                 self._discard()  # no time is left
             else:
@@ -122,15 +125,15 @@ class OffloadedCall:
             error: The failure of the suspension.
             may_run: Whether code of the application may run on this thread.
         """
-        steps, suspended = self.steps, self.suspended
+        context, suspended = self.context, self.suspended
         suspension: Any = None
         value: Any = None
         while True:
             try:
                 if error is None:
-                    suspension = steps.run(self.coroutine.send, value)
+                    suspension = context.run(self.coroutine.send, value)
                 else:
-                    suspension = steps.run(self.coroutine.throw, error)
+                    suspension = context.run(self.coroutine.throw, error)
             except StopIteration as end:
                 error = suspension = value = None  # tracebacks keep this frame alive, with all that it refers to
                 self._settle(end.value, None)
@@ -149,7 +152,7 @@ class OffloadedCall:
             if self.stopped and suspension.claim():
                 self._close()
                 return
-            if self.overdue is not None and self._hears_of_deadline(suspension):
+            if self.overdue is not None and self._claim_for_deadline(suspension):
                 error = _cancelled_error()()
                 continue
             if not suspension.begin(may_run):
@@ -184,21 +187,21 @@ class OffloadedCall:
         """End the suspension of the call, because the call's own *deadline* has passed; called by the timer."""
         self.overdue = deadline
         for suspension in [*self.suspended]:
-            if self._hears_of_deadline(suspension):
+            if self._claim_for_deadline(suspension):
                 suspension.abandon(may_interrupt=True)
                 suspension.error = _cancelled_error()()
                 suspension.submit(suspension.resume, urgent=True)
 
-    def _hears_of_deadline(self, suspension: Suspension) -> bool:
+    def _claim_for_deadline(self, suspension: Suspension) -> bool:
         """Claim *suspension* for the passed deadline; return false if that is over, or the call was resumed."""
         overdue = self.overdue
         # During a suspension of the coroutine the deadline cannot end; so the claim may follow the check.
-        if overdue is None or overdue.counts is not overdue or not suspension.claim():
+        if overdue is None or overdue.effective is not overdue or not suspension.claim():
             return False
         self.overdue = None
         return True
 
-    def _end_with_ruling(self) -> None:
+    def _fail_at_deadline(self) -> None:
         future = self.future
         if future is not None:
             try:
@@ -206,14 +209,14 @@ class OffloadedCall:
             finally:
                 self.stop(may_interrupt=True)
 
-    def give_up(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Fail the call with *error*, because no thread is available to continue it; a suspension is claimed."""
         future = self.future
         self._close()
         if future is not None:
             future.fail(error)
 
-    def leave_behind(self) -> None:
+    def fail_after_fork(self) -> None:
         """Fail in a forked child: the threads that would continue the call do not exist there."""
         future, self.future = self.future, None
         self.suspended.clear()
@@ -226,7 +229,7 @@ class OffloadedCall:
     def _close(self) -> None:
         try:
             if hasattr(self, "coroutine"):
-                self.steps.run(self.coroutine.close)
+                self.context.run(self.coroutine.close)
         except Exception as error:  # for example of a listener; there is no caller to receive it
             log_dropped(error)
         finally:
@@ -237,8 +240,8 @@ class OffloadedCall:
         try:
             if future is None:
                 pass
-            elif self.stopped or (self.outer is None and isinstance(error, _cancelled_error())):
-                future.cancel(False)  # the outer call decides about the cancellation of a part
+            elif self.stopped or (self.parent is None and isinstance(error, _cancelled_error())):
+                future.cancel(False)  # the parent decides about the cancellation of a child
             elif error is not None:
                 future.fail(StoppedIteration.meant(error))
             elif isinstance(value, concurrent.futures.Future):
@@ -252,36 +255,36 @@ class OffloadedCall:
         future, self.future = self.future, None  # its failure refers to the frames that refer to this call
         if future is not None:
             future.ended()
-        for heir in self.heirs:
-            heir.deadlines.heirs.pop(heir, None)
+        for dependent in self.parent_deadlines:
+            dependent.deadlines.dependents.pop(dependent, None)
         if self._watch is not None:
             self._watch.cancel()
-        pool.leave(self)
+        pool.unregister(self)
 
 
-class Part(OffloadedCall):
-    """A call that runs beside the other parts of its outer call, each in a copy of the context."""
+class ChildCall(ThreadCall):
+    """A call that runs beside other children of its parent, each in a copy of the context."""
 
-    def __init__(self, outer: OffloadedCall, future: Future[Any], prepare: Callable[[], object]) -> None:
-        self.outer = outer
+    def __init__(self, parent: ThreadCall, future: Future[Any], prepare: Callable[[], object]) -> None:
+        self.parent = parent
         self.future = future
-        self.loop = outer.loop
-        self.steps = outer.steps.copy()
-        self.steps.run(prepare)
+        self.loop = parent.loop
+        self.context = parent.context.copy()
+        self.context.run(prepare)
         self.suspended = []
-        self._innermost, self._for_bodies = outer._innermost, outer._for_bodies
+        self._innermost, self._body_deadline = parent._innermost, parent._body_deadline
 
 
 @coroutine
-def step(take: Callable[[OffloadedCall], T]) -> Generator[object, T, T]:
-    """Call *take* with the call that awaits this, and return its result; no time passes."""
-    return (yield take)
+def step(action: Callable[[ThreadCall], T]) -> Generator[object, T, T]:
+    """Call *action* with the call that awaits this, and return its result; no time passes."""
+    return (yield action)
 
 
 class Suspension:
     """An event that the coroutine waits for; ``await`` returns ``value`` when the coroutine is resumed."""
 
-    call: OffloadedCall
+    call: ThreadCall
     ident = NO_THREAD
     """The thread that runs a body."""
     value: Any = None
@@ -302,7 +305,7 @@ class Suspension:
 
     def expire(self) -> None:
         """Continue, because the moment of the timer has come; called by the timer."""
-        self.go_on()
+        self.resume_on_pool()
 
     def set_timer(self, when: float) -> None:
         """Call ``expire`` when the moment *when* has come."""
@@ -328,9 +331,9 @@ class Suspension:
             pool.submit(job, urgent)
         except RuntimeError as error:
             self.claim()
-            self.call.give_up(error)
+            self.call.fail(error)
 
-    def go_on(self) -> None:
+    def resume_on_pool(self) -> None:
         """Resume the coroutine on a thread of the pool, unless it was resumed already."""
         if self.claim():
             self.submit(self.resume)
@@ -344,7 +347,7 @@ class Suspension:
             del error
 
 
-class Waiting(Suspension):
+class Pause(Suspension):
     """The time until another call wakes this call, or until *seconds* are over; no thread waits meanwhile."""
 
     def __init__(self, seconds: float = inf) -> None:
@@ -357,7 +360,7 @@ class Waiting(Suspension):
         if self._is_woken and may_run:
             return self.claim()
         if self._is_woken:
-            self.go_on()
+            self.resume_on_pool()
         elif self._seconds < inf:
             self.set_timer(clock.monotonic() + self._seconds)
         return False
@@ -366,7 +369,7 @@ class Waiting(Suspension):
         """Continue the call on a thread of the pool; from any thread."""
         self._is_woken = True
         if hasattr(self, "call"):
-            self.go_on()
+            self.resume_on_pool()
 
 
 def _cancelled_error() -> Any:

@@ -14,7 +14,7 @@ from .environment import Environment
 class _Turn:
     """One call's turn, with the decisions that both ways of waiting share."""
 
-    __slots__ = ("_limit", "alarm", "now", "place")
+    __slots__ = ("_limit", "alarm", "now", "waiter")
 
     now: float
     """The moment of the last request."""
@@ -23,17 +23,17 @@ class _Turn:
         self.alarm = Alarm()
         """Rings when the call must repeat its request at once."""
         self._limit = limit
-        self.place = limit.place(get_ident(), self.alarm.ring, may_block)
+        self.waiter = limit.waiter_type(get_ident(), self.alarm.ring, may_block)
 
-    def ask(self) -> float:
+    def request(self) -> float:
         """Request admission; return the seconds to wait before the next request, or 0.0 if the call was admitted."""
         self.alarm.rings = False
         self.now = clock.monotonic()
-        seconds = self._limit.ask(self.place, self.now)
+        seconds = self._limit.request_turn(self.waiter, self.now)
         if seconds:
             left = remaining()
             if left is not None and left <= seconds:
-                return self._limit.cut_short(self.place, self.now, seconds, left)
+                return self._limit.cut_short(self.waiter, self.now, seconds, left)
         return seconds
 
     def ring(self) -> None:
@@ -41,10 +41,10 @@ class _Turn:
         with suppress(RuntimeError):  # its loop was closed
             self.alarm.ring()
 
-    def give_back(self) -> None:
+    def leave_queue(self) -> None:
         """Leave the queue, for any reason."""
-        if self.place.until is not None:
-            self._limit.leave(self.place, clock.monotonic())
+        if self.waiter.until is not None:
+            self._limit.leave(self.waiter, clock.monotonic())
 
 
 def take_turn(limit: RateLimit) -> float:
@@ -56,10 +56,10 @@ def take_turn(limit: RateLimit) -> float:
     """
     turn = _Turn(limit, may_block=True)
     try:
-        while seconds := turn.ask():
+        while seconds := turn.request():
             clock.sleep(seconds, turn.alarm)
     except BaseException:
-        turn.give_back()
+        turn.leave_queue()
         raise
     return turn.now
 
@@ -72,18 +72,18 @@ async def take_turn_async(limit: RateLimit, environment: Environment) -> float:
     """
     turn = _Turn(limit)
     try:
-        while seconds := turn.ask():
-            waiting = environment.turn()
-            turn.place.ident = waiting.ident
-            turn.alarm.ends(waiting.wake)
-            timer = environment.call_later(seconds, turn.ring, is_usual=seconds == turn.place.patience)
+        while seconds := turn.request():
+            wait = environment.new_wait()
+            turn.waiter.ident = wait.ident
+            turn.alarm.ends(wait.wake)
+            timer = environment.call_later(seconds, turn.ring, is_usual=seconds == turn.waiter.patience)
             try:
                 if turn.alarm.rings:
-                    waiting.wake()
-                await waiting.comes
+                    wait.wake()
+                await wait.awaitable
             finally:
                 timer.cancel()
     except BaseException:
-        turn.give_back()
+        turn.leave_queue()
         raise
     return turn.now

@@ -93,7 +93,7 @@ def health(critical: Iterable[str] | str = ()) -> Health:
                 reason = f"{state.name}: {policy.annotation} is {condition.words}"
                 reasons[reason] = condition.is_down and is_critical
     for row in ORDER:
-        if row.complaint is not None and (complaint := row.complaint()):
+        if row.problem is not None and (complaint := row.problem()):
             reasons[complaint] = False
     reload, complaint = last_reload.outcome
     if complaint:

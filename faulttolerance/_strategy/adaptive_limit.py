@@ -14,18 +14,18 @@ from typing import Final
 
 __all__ = ["AdaptiveLimit"]
 
-_PART: Final = 0.1
+_LATE_PART: Final = 0.1
 """The part of the calls that may be late."""
-_ENOUGH: Final = 20
+_MIN_COUNT: Final = 20
 """The least number of calls that the tenth is taken of: fewer calls count as this many."""
-_MEMORY: Final = 200
+_MAX_COUNT: Final = 200
 """The number of calls after which all counts are halved."""
-_ANY: Final = 2**30 - 1
+_UNBOUNDED: Final = 2**30 - 1
 """More than any number of running calls; the interpreter compares it with another number in one step."""
-_REST: Final = 60.0
-_JUST: Final = 10.0
+_REST_SECONDS: Final = 60.0
+_RECENT_SECONDS: Final = 10.0
 """Seconds after a decrease for which the callee receives only necessary calls."""
-_HOPELESS_AFTER: Final = 60.0
+_UNREACHABLE_AFTER: Final = 60.0
 """Seconds at a limit of 1 after which a target counts as wrong if calls that run alone still exceed it."""
 
 
@@ -48,20 +48,20 @@ class AdaptiveLimit:
         "_over",
         "_since",
         "ceiling",
-        "exact",
+        "exact_limit",
         "latency",
-        "later",
-        "quiet",
+        "quiet_below",
+        "uncounted",
     )
 
     def __init__(self, ceiling: int, latency: float) -> None:
         self.ceiling = ceiling
         self.latency = latency
-        self.exact: float = ceiling  # no conversion to float: the ceiling may be any number of calls
+        self.exact_limit: float = ceiling  # no conversion to float: the ceiling may be any number of calls
         """The limit with its fraction."""
-        self.quiet = _ANY
+        self.quiet_below = _UNBOUNDED
         """A success in time moves nothing while fewer other attempts run; it is only counted."""
-        self.later: list[int] = []
+        self.uncounted: list[int] = []
         """The number of other attempts that ran at the end of each uncounted success; appended to without a lock."""
         self._since = -math.inf
         self._at_one_since = math.inf
@@ -73,13 +73,13 @@ class AdaptiveLimit:
     @property
     def limit(self) -> int:
         """The number of calls that may run."""
-        return int(self.exact)
+        return int(self.exact_limit)
 
     def count(self) -> None:
         """Count the attempts in ``later``."""
-        number = len(self.later)
-        batch = self.later[:number]  # no call between this line and the next: a signal handler may run at a call
-        del self.later[:number]
+        number = len(self.uncounted)
+        batch = self.uncounted[:number]  # no call between this line and the next: a signal handler may run at a call
+        del self.uncounted[:number]
         if batch:
             self._count += number
             self._most = max(self._most, max(batch) + 1)
@@ -103,29 +103,29 @@ class AdaptiveLimit:
             self._count += 1
             self._most = max(self._most, running)
             if elapsed > self.latency:
-                self._note_late(elapsed, ended, running)
+                self._count_late(elapsed, ended, running)
             elif is_success:
                 self._at_one_since = math.inf
-                if 2 * running >= self.exact:
-                    self.exact = min(self.ceiling, self.exact + 1 / self.exact)
+                if 2 * running >= self.exact_limit:
+                    self.exact_limit = min(self.ceiling, self.exact_limit + 1 / self.exact_limit)
             self._halve()
         if ended - self._since < self.latency:
-            self.quiet = 0  # an attempt that ends in time may have begun before the epoch
+            self.quiet_below = 0  # an attempt that ends in time may have begun before the epoch
         else:
-            self.quiet = _ANY if self.exact >= self.ceiling else math.ceil(self.exact / 2) - 1
+            self.quiet_below = _UNBOUNDED if self.exact_limit >= self.ceiling else math.ceil(self.exact_limit / 2) - 1
         return self._since != was
 
     def has_just_fallen(self, now: float) -> bool:
         """Return whether the limit was lowered within the last ten seconds."""
-        return 0.0 <= now - self._since < _JUST
+        return 0.0 <= now - self._since < _RECENT_SECONDS
 
     def is_at_rest(self, now: float) -> bool:
         """Return whether the limit was not lowered for a minute."""
-        return now - self._since >= _REST
+        return now - self._since >= _REST_SECONDS
 
-    def is_hopeless(self, began: float, ended: float, running: int) -> bool:
+    def is_target_unreachable(self, began: float, ended: float, running: int) -> bool:
         """Return whether a recorded call shows that the target is wrong (rule A4): the call ran alone and was late."""
-        return running == 1 and ended - began > self.latency and ended - self._at_one_since >= _HOPELESS_AFTER
+        return running == 1 and ended - began > self.latency and ended - self._at_one_since >= _UNREACHABLE_AFTER
 
     def reconfigure(self, ceiling: int, latency: float) -> None:
         """Replace the values; the learned limit stays as far as it lies below the new ceiling."""
@@ -133,15 +133,15 @@ class AdaptiveLimit:
             self._at_one_since = math.inf
         self.ceiling = ceiling
         self.latency = latency
-        self.exact = min(self.exact, ceiling)
-        self.quiet = 0  # until the next attempt ends
+        self.exact_limit = min(self.exact_limit, ceiling)
+        self.quiet_below = 0  # until the next attempt ends
 
-    def _note_late(self, elapsed: float, now: float, running: int) -> None:
+    def _count_late(self, elapsed: float, now: float, running: int) -> None:
         # Calls of a signal handler may begin an epoch between any two steps: values that belong together stay local.
         over, late = self._over + 1, self._late + elapsed
-        if over > _PART * max(_ENOUGH, self._count):
+        if over > _LATE_PART * max(_MIN_COUNT, self._count):
             part = min(0.9, max(0.5, self.latency * over / late))
-            self.exact = max(1.0, min(self.exact, max(self._most, running)) * part)
+            self.exact_limit = max(1.0, min(self.exact_limit, max(self._most, running)) * part)
             self._since = now
             self._count = self._over = self._late = 0.0
             self._most = 0
@@ -150,7 +150,7 @@ class AdaptiveLimit:
         self._at_one_since = min(self._at_one_since, now) if self.limit == 1 else math.inf
 
     def _halve(self) -> None:
-        while self._count >= _MEMORY:
-            self._count -= _MEMORY / 2
+        while self._count >= _MAX_COUNT:
+            self._count -= _MAX_COUNT / 2
             self._over /= 2
             self._late /= 2

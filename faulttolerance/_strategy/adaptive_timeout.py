@@ -42,7 +42,7 @@ class AdaptiveTimeout:
         """The 99th percentile of the attempts, in seconds; ``None`` before there is one."""
         return self._latencies.quantile(_QUANTILE)
 
-    def hear(self, elapsed: float, end: End) -> None:
+    def record(self, elapsed: float, end: End) -> None:
         """Record the latency of an ended attempt; see ``Listener``."""
         if end is OTHERWISE:
             return
@@ -56,9 +56,9 @@ class AdaptiveTimeout:
         self.ceiling = ceiling
         self._adapt()
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Keep everything in the child of a fork."""
-        self._latencies.keep_only(ident)
+        self._latencies.reset_after_fork(ident)
 
     def _adapt(self) -> None:
         slow, ceiling = self.slowest, -1.0

@@ -26,7 +26,7 @@ __all__ = [
     "fibonacci",
     "fixed",
     "full",
-    "unheard",
+    "ignore_error",
     "varied",
 ]
 
@@ -57,7 +57,7 @@ Mistakes = Callable[[str, Exception], None]
 """A function that reports an error of the application's code that has no further effect: a description, the error."""
 
 
-def unheard(what: str, error: Exception) -> None:
+def ignore_error(what: str, error: Exception) -> None:
     """Ignore the mistake: the application has passed no function that can fail."""
 
 
@@ -205,7 +205,7 @@ class CustomBackOff:
         factory: Callable[[], Callable[[BaseException | None], float | timedelta]],
         name: str = "",
         default: float = 0.0,
-        tell: Mistakes = unheard,
+        tell: Mistakes = ignore_error,
     ) -> None:
         self.factory = factory
         self._name = name

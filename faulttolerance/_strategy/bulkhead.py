@@ -107,7 +107,7 @@ class _Queue(OrderedDict[Hashable, Waiter]):
     """Whether the waiters may be of several tiers."""
 
 
-class _QueueThatCountsAsFilled(_Queue):
+class _CheckedQueue(_Queue):
     def __bool__(self) -> bool:
         return True
 
@@ -117,7 +117,7 @@ _REASONS: Final = {
     "waited": ", and no permit came free within the longest wait",
     "displaced": ", and another call took the place in its queue",
 }
-_NOBODY, _NOBODY_KNOWS = _Queue(), _QueueThatCountsAsFilled()
+_EMPTY_QUEUE, _EMPTY_CHECKED_QUEUE = _Queue(), _CheckedQueue()
 """The queues of every bulkhead for which no call has waited yet; nothing is ever stored in them."""
 
 
@@ -127,7 +127,7 @@ def has_gil() -> bool:
     return is_enabled is None or is_enabled()
 
 
-class Lesson(NamedTuple):
+class LimitChange(NamedTuple):
     """The effect of an attempt from which the limit learned."""
 
     old: int
@@ -135,7 +135,7 @@ class Lesson(NamedTuple):
     new: int
     is_lowered: bool
     """Whether an epoch begins with it (rule A2)."""
-    is_hopeless: bool
+    is_target_unreachable: bool
     """Whether the target is wrong (rule A4)."""
 
 
@@ -177,7 +177,7 @@ class Bulkhead:
         """The rule that moves the limit; changed under the lock only, except for its ``later``."""
         self.held: dict[Hashable, int] = {}
         """Thread by attempt; the first ``limit`` keys hold a permit, the others are about to decide or to leave."""
-        self.waiting: _Queue = _NOBODY if (has_gil() if lock_free is None else lock_free) else _NOBODY_KNOWS
+        self.waiting: _Queue = _EMPTY_QUEUE if (has_gil() if lock_free is None else lock_free) else _EMPTY_CHECKED_QUEUE
         """The attempts that wait; true if a caller has to decide under the lock. Changed under the lock only."""
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered
         self._name = name
@@ -210,7 +210,7 @@ class Bulkhead:
     def is_idle(self, now: float) -> bool:
         """Return whether the bulkhead can be dropped without loss: no permit held or waited for, no limit lowered."""
         adaptive = self.adaptive
-        is_at_ceiling = adaptive is None or adaptive.exact >= adaptive.ceiling
+        is_at_ceiling = adaptive is None or adaptive.exact_limit >= adaptive.ceiling
         return is_at_ceiling and not self.held and not len(self.waiting)
 
     def is_at_rest(self, now: float) -> bool:
@@ -271,9 +271,9 @@ class Bulkhead:
         """Replace the values; calls that run go on and calls that wait stay, also beyond the new values."""
         self._decide(self._resize_locked, limit, queue, max_wait, latency)
 
-    def learn(
+    def adapt(
         self, elapsed: float, *, is_success: bool = True, is_sample: bool = True, keeps_permit: bool = False
-    ) -> Lesson | None:
+    ) -> LimitChange | None:
         """Adapt the limit to an attempt that ends now (rule A1).
 
         Args:
@@ -285,7 +285,7 @@ class Bulkhead:
         Returns:
             The effect on the limit; ``None`` where the limit does not adapt.
         """
-        return self._decide(self._learn_locked, elapsed, is_success, is_sample, keeps_permit)
+        return self._decide(self._adapt_locked, elapsed, is_success, is_sample, keeps_permit)
 
     def count(self) -> None:
         """Count the attempts that move nothing; see ``AdaptiveLimit.count``."""
@@ -294,7 +294,7 @@ class Bulkhead:
             with self._lock:
                 adaptive.count()
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Drop what other threads than *ident* hold: they do not exist after a fork. Call it in the child only."""
         self._lock = threading.RLock()
         for attempt_id in [other for other, thread in list(self.held.items()) if thread != ident]:
@@ -325,7 +325,7 @@ class Bulkhead:
         if not len(self.waiting):
             if not room:
                 return "refused"
-            if self.waiting is _NOBODY or self.waiting is _NOBODY_KNOWS:
+            if self.waiting is _EMPTY_QUEUE or self.waiting is _EMPTY_CHECKED_QUEUE:
                 self.waiting = type(self.waiting)()
             self.waiting.ahead = list(self.held)
             self.waiting.filled_since, self.waiting.tiers_differ = now, False
@@ -340,7 +340,7 @@ class Bulkhead:
             woken.remove(waiter)
             return "admitted"
         if len(self.waiting) > room:
-            loser = waiter if waiter.wake is None else self._loser_locked(now)
+            loser = waiter if waiter.wake is None else self._displaced_locked(now)
             if loser is waiter:
                 self.waiting.pop(attempt_id, None)
                 self._admit_waiters_locked(woken)
@@ -369,9 +369,9 @@ class Bulkhead:
             self.adaptive.reconfigure(limit, latency)
         self._move_locked(woken, limit if self.adaptive is None else self.adaptive.limit)
 
-    def _learn_locked(
+    def _adapt_locked(
         self, woken: list[Waiter], elapsed: float, is_success: bool, is_sample: bool, keeps_permit: bool
-    ) -> Lesson | None:
+    ) -> LimitChange | None:
         adaptive, old = self.adaptive, self.limit
         if adaptive is None:
             return None
@@ -381,7 +381,7 @@ class Bulkhead:
         is_lowered = adaptive.end(began, now, running, is_success=is_success, is_sample=is_sample)
         if adaptive.limit != old or self._ceiling > old:  # else the permit's old and new holder count both
             self._move_locked(woken, adaptive.limit)
-        return Lesson(old, adaptive.limit, is_lowered, adaptive.is_hopeless(began, now, running))
+        return LimitChange(old, adaptive.limit, is_lowered, adaptive.is_target_unreachable(began, now, running))
 
     def _move_locked(self, woken: list[Waiter], limit: int) -> None:
         self._ceiling = max(limit, min(len(self.held), self._ceiling))
@@ -436,7 +436,7 @@ class Bulkhead:
             return next(iter(self.waiting.values()))
         return self._choose_locked(max, newest=self.longest_wait > 0.0)
 
-    def _loser_locked(self, now: float) -> Waiter:
+    def _displaced_locked(self, now: float) -> Waiter:
         """Return the waiter that leaves a queue that is too long (rules Q3, K1): the last in the order of service."""
         return self._choose_locked(min, newest=not (self.longest_wait > 0.0 and self._is_congested_locked(now)))
 

@@ -180,8 +180,8 @@ class CircuitBreaker:
         """The lock that is held while the circuit changes; reentrant, and other parts of the guard may use it, too."""
         return self._lock
 
-    def admit(self, me: Hashable, ident: int, now: float) -> Era:
-        """Admit the attempt *me* of thread *ident* while the circuit is not closed; return the era that admitted it.
+    def admit(self, attempt_id: Hashable, ident: int, now: float) -> Era:
+        """Admit the attempt of thread *ident* while the circuit is not closed; return the era that admitted it.
 
         The first attempt after the delay makes the circuit half-open.
 
@@ -192,24 +192,24 @@ class CircuitBreaker:
         if now < era.until:
             raise CircuitBreakerOpenException(self.message, era.until - now)
         with self._lock:
-            era = self._catch_up_locked(now)
+            era = self._update_locked(now)
             if isinstance(era, Closed):
                 return era
-            if isinstance(era, HalfOpen) and self._has_place_locked(era, now):
-                era.probes[me] = (ident, now)
+            if isinstance(era, HalfOpen) and self._has_probe_place_locked(era, now):
+                era.probes[attempt_id] = (ident, now)
                 return era
         raise CircuitBreakerOpenException(self.message, max(0.0, era.until - now))
 
-    def admit_probe(self, me: Hashable, ident: int, now: float) -> Era:
-        """Admit the attempt *me* of thread *ident* as a probe; the fleet has granted its place."""
+    def admit_probe(self, attempt_id: Hashable, ident: int, now: float) -> Era:
+        """Admit the attempt *attempt_id* of thread *ident* as a probe; the fleet has granted its place."""
         with self._lock:
-            era = self._catch_up_locked(now)
+            era = self._update_locked(now)
             if isinstance(era, HalfOpen):
-                era.probes[me] = (ident, now)
+                era.probes[attempt_id] = (ident, now)
             return era
 
-    def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Record the verdict on the attempt *me* that *era* admitted; without effect where that era is over.
+    def settle(self, era: Era, attempt_id: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+        """Record the verdict on the attempt *attempt_id* that *era* admitted; without effect where that era is over.
 
         *failure* names the class of a failure, for people. A name is kept because the object would keep its traceback.
         """
@@ -236,7 +236,7 @@ class CircuitBreaker:
                     elif failures / results >= self.failure_ratio and not closed.is_forced:
                         self._open_locked(now, f"{failures} of {results} failed")
             elif isinstance(era, HalfOpen):
-                if era.probes.pop(me, None) is None and era.overdue.pop(me, None) is None:
+                if era.probes.pop(attempt_id, None) is None and era.overdue.pop(attempt_id, None) is None:
                     return
                 if has_failed:
                     self._open_locked(now, "a probe failed", era.reopened + 1, chance)
@@ -251,20 +251,20 @@ class CircuitBreaker:
     def reset(self, now: float) -> None:
         """Close the circuit and drop every result; also end ``force_open`` and ``force_closed``."""
         with self._lock:
-            self._catch_up_locked(now)
+            self._update_locked(now)
             self.last_failure = ""
             self._move_locked(Closed(self._new_window(), now), now)
 
     def force_open(self, now: float) -> None:
         """Open the circuit until ``reset``."""
         with self._lock:
-            self._catch_up_locked(now)
+            self._update_locked(now)
             self._move_locked(Open(now, math.inf), now, "by force_open, until it is reset")
 
     def force_closed(self, now: float) -> None:
         """Close the circuit until ``reset``: results are still counted, and open nothing."""
         with self._lock:
-            self._catch_up_locked(now)
+            self._update_locked(now)
             self._move_locked(Closed(self._new_window(), now, is_forced=True), now)
 
     def follow(self, state: StateName, wait: float, reopened: int, reason: str, now: float) -> None:
@@ -278,7 +278,7 @@ class CircuitBreaker:
             now: The moment.
         """
         with self._lock:
-            era = self._catch_up_locked(now)
+            era = self._update_locked(now)
             if era.is_forced or (era.is_closed and state == CLOSED):
                 return
             if state == CLOSED:
@@ -303,7 +303,7 @@ class CircuitBreaker:
     ) -> None:
         """Replace the values and keep the state: the newest results stay, ``delay`` counts from the opening."""
         with self._lock:
-            self._catch_up_locked(now)
+            self._update_locked(now)
             self.delay = delay
             self.request_volume_threshold = request_volume_threshold
             self.failure_ratio = failure_ratio
@@ -322,7 +322,7 @@ class CircuitBreaker:
                 # Else, under a lowered threshold that is reached already, no probe could be admitted to close it.
                 self._close_when_proven_locked(era, now)
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Drop what other threads than *ident* hold: they do not exist after a fork. Call it in the child only."""
         self._lock = threading.RLock()
         self.transitions.clear()
@@ -333,9 +333,9 @@ class CircuitBreaker:
             era.review_locked()
         elif isinstance(era, HalfOpen):
             for places in (era.probes, era.overdue):
-                for me, (holder, _) in list(places.items()):
+                for attempt_id, (holder, _) in list(places.items()):
                     if holder != ident:
-                        del places[me]
+                        del places[attempt_id]
 
     def state_name(self, now: float) -> StateName:
         """Return the state: half-open as soon as the delay is over, even without a call."""
@@ -381,13 +381,13 @@ class CircuitBreaker:
         era = self.state
         return isinstance(era, Closed) and not era.is_forced and now - era.used >= _REST
 
-    def be_forced_as(self, other: "CircuitBreaker", now: float) -> None:
+    def copy_force(self, other: "CircuitBreaker", now: float) -> None:
         """Force the circuit into the state into which *other* is forced, if any."""
         forced = other.state
         if forced.is_forced and forced.name != HALF_OPEN and not self.state.is_forced:
             (self.force_open if forced.name == OPEN else self.force_closed)(now)
 
-    def count_on(self, other: "CircuitBreaker", now: float) -> None:
+    def continue_counts(self, other: "CircuitBreaker", now: float) -> None:
         """Add the counts of *other*, which no longer exists, to those of this circuit."""
         spent = {state: other.time_in(state, now) for state in _NOTHING_SPENT}
         with self._lock:
@@ -409,7 +409,7 @@ class CircuitBreaker:
     def start_counting(self, now: float) -> None:
         """Reset ``time_in`` and ``opened_total`` to 0."""
         with self._lock:
-            self._catch_up_locked(now)
+            self._update_locked(now)
             self._spent = _NOTHING_SPENT
             self._entered = now
             self.opened_total = 0
@@ -429,12 +429,12 @@ class CircuitBreaker:
             finally:
                 transitions.release()
 
-    def _has_place_locked(self, era: HalfOpen, now: float) -> bool:
+    def _has_probe_place_locked(self, era: HalfOpen, now: float) -> bool:
         if era.successes + len(era.probes) < self.success_threshold:
             return True
-        for me, probe in list(era.probes.items()):
+        for attempt_id, probe in list(era.probes.items()):
             if 0 < self.delay < now - probe[1]:
-                era.overdue[me] = era.probes.pop(me)
+                era.overdue[attempt_id] = era.probes.pop(attempt_id)
         return era.successes + len(era.probes) < self.success_threshold
 
     def _close_when_proven_locked(self, era: HalfOpen, now: float) -> None:
@@ -476,7 +476,7 @@ class CircuitBreaker:
                 new.record(failed, now)
             era.window = new
 
-    def _catch_up_locked(self, now: float) -> CircuitEra:
+    def _update_locked(self, now: float) -> CircuitEra:
         era = self.state
         if isinstance(era, Open) and now >= era.until:
             self._move_locked(HalfOpen(era.until, era.reopened), era.until)

@@ -27,7 +27,7 @@ from typing import Final, Protocol, TypeAlias
 from ..exceptions import RefusedException
 from .verdict import Verdict
 
-__all__ = ["NOT_ADMITTED", "Era", "Gate", "GateAround", "Tell"]
+__all__ = ["NOT_ADMITTED", "Era", "Gate", "GateWrapper", "Tell"]
 
 Tell: TypeAlias = Callable[[], object]
 """Called for each attempt that an observed policy would have refused."""
@@ -84,7 +84,7 @@ class Gate(Protocol):
         ...
 
 
-class GateAround:
+class GateWrapper:
     """The common part of the gates that stand in front of another gate."""
 
     __slots__ = ("_gate",)

@@ -38,7 +38,7 @@ OTHERWISE: Final = End.OTHERWISE
 class Listener(Protocol):
     """A strategy that is notified when an attempt has ended."""
 
-    def hear(self, elapsed: float, end: End) -> object:
+    def record(self, elapsed: float, end: End) -> object:
         """Record an attempt that has just ended and released its permit.
 
         Refusals by policies, and attempts that control flow ended before they had a permit, are not recorded. The
@@ -77,7 +77,7 @@ class Latencies:
                 known[q] = _quantile(samples, q)
             return known.get(q)
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Keep the samples in the child of a fork; replace the lock, which another thread may have held then."""
         self._lock = threading.RLock()
 

@@ -66,9 +66,9 @@ class LeftBehind:
         """Return whether the record can be dropped without loss: no body goes on."""
         return not self._bodies
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Remove all bodies, in the child of a fork: they run in the parent."""
         if self._bodies is not None:
             self._bodies = {}
         if self._adaptive is not None:
-            self._adaptive.keep_only(ident)
+            self._adaptive.reset_after_fork(ident)

@@ -5,9 +5,9 @@ again and again is admitted as soon as a caller that waits.
 
 Time is counted in whole nanoseconds and never divided, so that no rounding admits a call beyond the limit.
 
-Calls that may wait stand in one line (rule RL1). Each call learns when its turn comes if all calls before it are
+Calls that may wait stand in one queue (rule RL1). Each call learns when its turn comes if all calls before it are
 admitted, and asks again then. A call that is admitted, or releases its turn, leaves an earlier turn to the first call
-in the line. Only this call is woken: it asks again, and does the same for the next.
+in the queue. Only this call is woken: it asks again, and does the same for the next.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 from ..exceptions import RateLimitException
 from .condition import Condition
 
-__all__ = ["GRACE", "NOBODY", "Place", "RateLimit", "WindowKind", "ticks", "wait_for"]
+__all__ = ["GRACE", "NO_WAITER", "RateLimit", "TurnWaiter", "WindowKind", "ticks", "wait_for"]
 
 WindowKind: TypeAlias = Literal["fixed", "rolling", "smooth"]
 
@@ -46,21 +46,21 @@ class _Window(Protocol):
     length: int
     count: int
     """The calls that were admitted since the current window began; 0 where windows do not follow one another."""
-    sure_until: float
+    has_room_until: float
     """Up to this moment, in seconds, a call has room if ``count`` is below ``limit``; minus infinity: call ``due``."""
 
     def due(self, now: int, ahead: int = 0) -> int:
         """Return the moment from which a call has room after *ahead* others; *now* or earlier: there is room now."""
         ...
 
-    def take(self, now: int, since: int) -> None:
+    def record(self, now: int, since: int) -> None:
         """Count an admitted call that had room from *since* on; only after ``due`` with the same *now*."""
 
     def used(self, now: int) -> int:
         """Return the used part of the limit at the moment, in calls."""
         ...
 
-    def remember(self, used: int, now: int) -> None:
+    def prefill(self, used: int, now: int) -> None:
         """Begin with *used* calls counted, so that a change of the kind of window forgives none."""
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
@@ -75,43 +75,43 @@ class _Fixed:
         self.length = length
         self.end: int | None = None
         self.count = 0
-        self.sure_until = -math.inf
+        self.has_room_until = -math.inf
 
     def due(self, now: int, ahead: int = 0) -> int:
         end = self.end
         if end is None:
-            end = self._last_until(now + self.length)
+            end = self._set_end(now + self.length)
         elif now >= end:
-            end = self._last_until(now - (now - end) % self.length + self.length)
+            end = self._set_end(now - (now - end) % self.length + self.length)
             self.count = 0
         if ahead + self.count < self.limit:
             return now
         beyond = ahead - max(0, self.limit - self.count)
         return end + beyond // self.limit * self.length
 
-    def take(self, now: int, since: int) -> None:
+    def record(self, now: int, since: int) -> None:
         self.count += 1
 
     def used(self, now: int) -> int:
         self.due(now)
         return self.count
 
-    def remember(self, used: int, now: int) -> None:
-        self._last_until(now + self.length)
+    def prefill(self, used: int, now: int) -> None:
+        self._set_end(now + self.length)
         self.count = used
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         self.due(now)
         assert self.end is not None
-        self._last_until(self.end + length - self.length)
+        self._set_end(self.end + length - self.length)
         self.limit = limit
         self.length = length
 
-    def _last_until(self, end: int) -> int:
+    def _set_end(self, end: int) -> int:
         self.end = end
-        self.sure_until = (end - 1) / _PER_SECOND
-        while ticks(self.sure_until) >= end:  # by a step or two, where a second has few digits behind the point
-            self.sure_until = math.nextafter(self.sure_until, -math.inf)
+        self.has_room_until = (end - 1) / _PER_SECOND
+        while ticks(self.has_room_until) >= end:  # by a step or two, where a second has few digits behind the point
+            self.has_room_until = math.nextafter(self.has_room_until, -math.inf)
         return end
 
 
@@ -119,7 +119,7 @@ class _Rolling:
     """A window that moves: no period of its length admits more calls than the limit."""
 
     count = 0
-    sure_until = -math.inf
+    has_room_until = -math.inf
 
     def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
@@ -134,13 +134,13 @@ class _Rolling:
         due = now if before < 0 else self.moments[before] + self.length
         return max(now, due) + later * self.length if later else due
 
-    def take(self, now: int, since: int) -> None:
+    def record(self, now: int, since: int) -> None:
         self.moments.append(max(now, self.moments[-1]) if self.moments else now)  # threads may be late with theirs
 
     def used(self, now: int) -> int:
         return sum(moment + self.length > now for moment in self.moments)
 
-    def remember(self, used: int, now: int) -> None:
+    def prefill(self, used: int, now: int) -> None:
         self.moments.extend([now] * min(used, _MOST))
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
@@ -153,7 +153,7 @@ class _Smooth:
     """Permits that come back singly and evenly; up to the burst gather while nobody calls, as before the first call."""
 
     count = 0
-    sure_until = -math.inf
+    has_room_until = -math.inf
 
     def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
@@ -169,7 +169,7 @@ class _Smooth:
         filled = max(self.filled, now * self.limit) + ahead * self.length if ahead else self.filled
         return -(((self.burst - 1) * self.length - filled) // self.limit)
 
-    def take(self, now: int, since: int) -> None:
+    def record(self, now: int, since: int) -> None:
         assert self.filled is not None
         # A waiting call is woken a little late. Without this correction each delay would lose a part of the limit.
         taken = max(since, now - self.length // self.limit)
@@ -180,7 +180,7 @@ class _Smooth:
             return 0
         return max(0, -((now * self.limit - self.filled) // self.length))
 
-    def remember(self, used: int, now: int) -> None:
+    def prefill(self, used: int, now: int) -> None:
         self.filled = now * self.limit + min(used, self.burst) * self.length
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
@@ -195,16 +195,16 @@ class _Smooth:
 _KINDS: dict[WindowKind, type[_Fixed | _Rolling | _Smooth]] = {"fixed": _Fixed, "rolling": _Rolling, "smooth": _Smooth}
 
 
-class Place:
-    """A call's place in the line of the calls that wait for their turn.
+class TurnWaiter:
+    """A call's place in the queue of the calls that wait for their turn.
 
     Args:
-        ident: The thread that keeps the place in the child of a fork.
+        ident: The thread that keeps the waiter in the child of a fork.
         wake: Makes the call ask again; called from any thread, without a lock.
         may_block: Whether asking may block the running thread, which waits for the turn anyway.
     """
 
-    __slots__ = ("asks_at", "ident", "is_patient", "may_block", "until", "wake")
+    __slots__ = ("awaits_fleet_turn", "ident", "may_block", "next_request_at", "until", "wake")
 
     patience = 0.0
     """The number of seconds for which many other calls wait, too; 0: there is none."""
@@ -213,11 +213,11 @@ class Place:
         self.ident = ident
         self.wake = wake
         self.may_block = may_block
-        self.asks_at = 0
+        self.next_request_at = 0
         """The moment at which the call asks again by itself."""
         self.until: int | None = None
-        """The moment at which its longest wait is over; ``None`` before the call stands in the line."""
-        self.is_patient: bool | None = None
+        """The moment at which its longest wait is over; ``None`` before the call stands in the queue."""
+        self.awaits_fleet_turn: bool | None = None
         """Whether the call waits although there may be room: the fleet has announced its turn.
 
         ``False``: it stands behind another call, and is woken in any case when that call leaves. ``None``: its turn is
@@ -225,27 +225,27 @@ class Place:
         """
 
 
-class _Line(OrderedDict[Place, None]):
-    """Places in the order of their turns. Any of them leaves in one step, so that many may be cancelled at once."""
+class _TurnQueue(OrderedDict[TurnWaiter, None]):
+    """Waiters in the order of their turns. Any of them leaves in one step, so that many may be cancelled at once."""
 
     @property
-    def first(self) -> Place | None:
-        """The place whose turn comes next."""
+    def first(self) -> TurnWaiter | None:
+        """The waiter whose turn comes next."""
         while True:
             try:
                 return next(iter(self), None)
             except RuntimeError:  # a signal's handler made a call of its own between the two steps
                 pass
 
-    def add(self, place: Place) -> None:
-        """Add *place* behind all others."""
-        self[place] = None
+    def add(self, waiter: TurnWaiter) -> None:
+        """Add *waiter* behind all others."""
+        self[waiter] = None
 
-    def number_before(self, place: Place) -> int:
-        """Return how many places stand before *place*; all of them where it is not in the line."""
-        if place not in self:
+    def count_before(self, waiter: TurnWaiter) -> int:
+        """Return how many waiters stand before *waiter*; all of them where it is not in the queue."""
+        if waiter not in self:
             return len(self)
-        return indexOf(self, place)
+        return indexOf(self, waiter)
 
 
 class RateLimit:
@@ -263,8 +263,8 @@ class RateLimit:
 
     __slots__ = ("_message", "kind", "last", "lock", "max_wait", "spacing", "waiting", "window")
 
-    place = Place
-    """The class of the places with which calls ask."""
+    waiter_type = TurnWaiter
+    """The class of the waiters with which calls ask."""
     follows_fleet: ClassVar = True
     """Whether the limit follows the shared limit of a fleet."""
 
@@ -284,7 +284,7 @@ class RateLimit:
         self.spacing = ticks(min_spacing)
         self.max_wait = ticks(max_wait)
         self.last: float | None = None  # guarded by lock: when the newest call was admitted
-        self.waiting = _Line()  # guarded by lock
+        self.waiting = _TurnQueue()  # guarded by lock
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread holds the lock.
         self.lock = threading.RLock()
 
@@ -296,20 +296,20 @@ class RateLimit:
         """
         with self.lock:
             window = self.window
-            if now <= window.sure_until and window.count < window.limit and not (self.waiting or self.spacing):
+            if now <= window.has_room_until and window.count < window.limit and not (self.waiting or self.spacing):
                 window.count += 1  # as below, by fewer steps: most calls come this way
                 self.last = now
                 return
             moment = ticks(now)
-            self._forget_overdue_locked(moment)
+            self._remove_overdue_locked(moment)
             due = self.due_locked(moment, len(self.waiting))
             if due <= moment:
-                window.take(moment, moment)
+                window.record(moment, moment)
                 self.last = now
                 return
         raise self.refusal(wait_for(now, due))
 
-    def ask(self, place: Place, now: float) -> float:
+    def request_turn(self, waiter: TurnWaiter, now: float) -> float:
         """Return 0.0 for an admitted call, else the seconds after which it asks again, unless it is woken before.
 
         A caller that does not ask again, for whatever reason, calls ``leave``.
@@ -320,45 +320,45 @@ class RateLimit:
         with self.lock:
             moment, ahead = round(now * _PER_SECOND), 0
             if self.waiting:
-                self._forget_overdue_locked(moment)
-                ahead = self.ahead_of_locked(place)
+                self._remove_overdue_locked(moment)
+                ahead = self.count_before_locked(waiter)
             due = self.due_locked(moment, ahead)
             if due > moment:
-                if place.until is None and due - moment <= self.max_wait:
-                    place.until = moment + self.max_wait
-                    self.waiting.add(place)
-                place.asks_at = min(due, place.until or 0)
-                if place.asks_at > moment:
-                    return wait_for(now, place.asks_at)
+                if waiter.until is None and due - moment <= self.max_wait:
+                    waiter.until = moment + self.max_wait
+                    self.waiting.add(waiter)
+                waiter.next_request_at = min(due, waiter.until or 0)
+                if waiter.next_request_at > moment:
+                    return wait_for(now, waiter.next_request_at)
             else:
-                self.window.take(moment, moment if place.until is None else due)
+                self.window.record(moment, moment if waiter.until is None else due)
                 self.last = now
-        if place.until is not None or self.waiting:
-            self.leave(place, now)
+        if waiter.until is not None or self.waiting:
+            self.leave(waiter, now)
         if due > moment:
             raise self.refusal(wait_for(now, due))
         return 0.0
 
-    def leave(self, place: Place, now: float) -> None:
-        """Release the turn, or leave the line after the turn was used; any number of calls is safe."""
+    def leave(self, waiter: TurnWaiter, now: float) -> None:
+        """Release the turn, or leave the queue after the turn was used; any number of calls is safe."""
         while True:
             with self.lock:
-                self.waiting.pop(place, None)
+                self.waiting.pop(waiter, None)
                 first = self.waiting.first
                 moment = ticks(now)
-                if first is None or first.is_patient:
+                if first is None or first.awaits_fleet_turn:
                     return
-                if first.is_patient is None and first.asks_at <= max(moment, self.due_locked(moment)):
+                if first.awaits_fleet_turn is None and first.next_request_at <= max(moment, self.due_locked(moment)):
                     return
-                first.asks_at, first.is_patient = moment, None
+                first.next_request_at, first.awaits_fleet_turn = moment, None
             try:
                 first.wake()
             except Exception:  # noqa: BLE001  # the caller is gone, as with a loop that was closed: on to the next
-                place = first
+                waiter = first
             else:
                 return
 
-    def cut_short(self, place: Place, now: float, seconds: float, left: float) -> float:
+    def cut_short(self, waiter: TurnWaiter, now: float, seconds: float, left: float) -> float:
         """Reject a call that would wait for *seconds*, beyond the *left* seconds to its nearest deadline.
 
         Raises:
@@ -378,7 +378,7 @@ class RateLimit:
         with self.lock:
             moment = ticks(at)
             self.window.due(moment)
-            self.window.take(moment, moment)
+            self.window.record(moment, moment)
             self.last = at if self.last is None else max(self.last, at)
 
     def condition(self, now: float) -> Condition:
@@ -419,12 +419,12 @@ class RateLimit:
                 used = min(self.window.used(moment), limit)
                 renewed = _KINDS[kind](limit, length, burst or limit)
                 if used:
-                    renewed.remember(used, moment)
+                    renewed.prefill(used, moment)
             self.kind = kind
             self.window = renewed  # last, and a new object: by that callers see that the values changed
             if (first := self.waiting.first) is not None:
-                first.is_patient = None  # the fleet's answer was about the old values
-        self.leave(NOBODY, now)
+                first.awaits_fleet_turn = None  # the fleet's answer was about the old values
+        self.leave(NO_WAITER, now)
 
     def due_locked(self, moment: int, ahead: int = 0) -> int:
         """Return when a call may be admitted after *ahead* others."""
@@ -436,21 +436,21 @@ class RateLimit:
             first = max(first, self.window.due(moment)) + ahead * self.spacing
         return max(due, first)
 
-    def ahead_of_locked(self, place: Place) -> int:
-        """Return the number of places before *place*; a place that was dropped counts as the last."""
-        return self.waiting.number_before(place)
+    def count_before_locked(self, waiter: TurnWaiter) -> int:
+        """Return the number of waiters before *waiter*; a waiter that was dropped counts as the last."""
+        return self.waiting.count_before(waiter)
 
-    def _forget_overdue_locked(self, moment: int) -> None:
+    def _remove_overdue_locked(self, moment: int) -> None:
         while (first := self.waiting.first) is not None and (first.until or moment) + GRACE < moment:
             self.waiting.pop(first, None)
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""
         self.lock = threading.RLock()
-        self.waiting = _Line((place, None) for place in self.waiting if place.ident == ident)
+        self.waiting = _TurnQueue((waiter, None) for waiter in self.waiting if waiter.ident == ident)
 
 
-NOBODY = Place(0, lambda: None)
+NO_WAITER = TurnWaiter(0, lambda: None)
 
 
 def ticks(seconds: float) -> int:

@@ -8,24 +8,24 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from .back_off import AnyBackOff, BackOff, CustomBackOff, CustomDelays, Delays, Mistakes, unheard, varied
+from .back_off import AnyBackOff, BackOff, CustomBackOff, CustomDelays, Delays, Mistakes, ignore_error, varied
 from .retry_after import RetryAfter
 from .verdict import Classes, matches
 
-__all__ = ["UNASKED", "Answer", "Predicates", "Retry", "Stop", "shared_retry", "unheard"]
+__all__ = ["NOT_CALLED", "Answer", "Predicates", "Retry", "Stop", "ignore_error", "shared_retry"]
 
 
 _FOR_EVER: Final = math.inf
 
 
-class Unasked(Enum):
+class NotCalled(Enum):
     """The placeholder for the answer of a predicate that was not called yet."""
 
-    UNASKED = "unasked"
+    NOT_CALLED = "unasked"
 
 
-UNASKED: Final = Unasked.UNASKED
-Answer: TypeAlias = bool | Unasked | None
+NOT_CALLED: Final = NotCalled.NOT_CALLED
+Answer: TypeAlias = bool | NotCalled | None
 """The answer of a predicate; ``None`` where it has none."""
 
 Predicate: TypeAlias = Callable[[Any], bool | Awaitable[bool]]
@@ -55,7 +55,7 @@ class Predicates:
         """The predicates that exist."""
         return tuple(one for one in (self.exception, self.result) if one is not None)
 
-    def ask(self, failure: BaseException | None, result: object) -> bool | None:
+    def evaluate(self, failure: BaseException | None, result: object) -> bool | None:
         """Return the answer on an attempt; ``None`` where the predicate has none."""
         predicate = self._predicate(failure)
         try:
@@ -74,7 +74,7 @@ class Predicates:
             del failure  # its traceback may hold this frame
 
     async def consult(self, failure: BaseException | None, result: object) -> bool | None:
-        """Return the same as ``ask``, where the answer may have to be awaited."""
+        """Return the same as ``evaluate``, where the answer may have to be awaited."""
         predicate = self._predicate(failure)
         try:
             if predicate is None:
@@ -96,7 +96,7 @@ class Predicates:
         self._tell(f"the {parameter} predicate of {self._source}, which counts as false", mistake)
 
 
-_NO_PREDICATES: Final = Predicates(None, None, "@retry_when", unheard)
+_NO_PREDICATES: Final = Predicates(None, None, "@retry_when", ignore_error)
 """The predicates of every retry that has none."""
 
 
@@ -119,7 +119,7 @@ class Stop(Enum):
     """The application decided so, and gave its reason in words of its own."""
 
 
-class Told(NamedTuple):
+class AwaitedDelay(NamedTuple):
     """The answers of functions of the application about the next delay, where they were awaited."""
 
     delay: float | None
@@ -148,8 +148,8 @@ class Retry:
     """
 
     __slots__ = (
+        "_always_retried",
         "_predicates",
-        "_surely",
         "abort_on",
         "back_off",
         "consults",
@@ -178,7 +178,7 @@ class Retry:
         abort_on: Classes,
         exception_predicate: Predicate | None = None,
         result_predicate: Predicate | None = None,
-        tell: Mistakes = unheard,
+        tell: Mistakes = ignore_error,
         retry_after: RetryAfter | None = None,
         gives_result: bool = False,
         is_remembered: bool = False,
@@ -201,8 +201,8 @@ class Retry:
         self.gives_result = gives_result
         self.is_remembered = is_remembered
         # Most failures are retried by one test. These plain classes do not override ``isinstance``.
-        is_sure = exception_predicate is None and not abort_on and all(map(_is_plain, retry_on))
-        self._surely = retry_on if is_sure else ()
+        is_plain = exception_predicate is None and not abort_on and all(map(_is_plain, retry_on))
+        self._always_retried = retry_on if is_plain else ()
         self._predicates = _NO_PREDICATES
         if has_predicate:
             self._predicates = Predicates(exception_predicate, result_predicate, "@retry_when", tell)
@@ -221,11 +221,11 @@ class Retry:
         return self._predicates.all
 
     @property
-    def lets_the_application_delay(self) -> bool:
+    def has_custom_delay(self) -> bool:
         """Whether a function of the application decides on delays, which may have to be awaited where calls are."""
         return self.retry_after is not None or isinstance(self.back_off, CustomBackOff)
 
-    def beside_another(self) -> Retry:
+    def for_outer_retry(self) -> Retry:
         """Return the retry that a guard uses from now on, after a failure that another guard had retried."""
         from copy import copy
 
@@ -245,8 +245,8 @@ class Retry:
         remaining: float | None,
         random: float = 0.0,
         delays: Delays | None = None,
-        answer: Answer = UNASKED,
-        told: Told | None = None,
+        answer: Answer = NOT_CALLED,
+        told: AwaitedDelay | None = None,
         is_refusal: bool = False,
     ) -> float | Stop:
         """Return the seconds to wait before the next attempt, or why there is none.
@@ -261,7 +261,7 @@ class Retry:
             random: A number from [0, 1), where a decision needs one.
             delays: The delays that ``begin`` returned for this call; needed only for a back-off with a memory.
             answer: The answer of ``consult`` on *error*, where that was awaited.
-            told: The answer of ``foresee`` on the delay, where that was awaited.
+            told: The answer of ``await_delay`` on the delay, where that was awaited.
             is_refusal: Whether *error* stands for a result that ``result_predicate`` refused: only limits hold then.
         """
         if (stop := self._stop(error, attempt, elapsed, answer, is_refusal)) is not None:
@@ -279,7 +279,7 @@ class Retry:
         return delay
 
     def _varied_delay(
-        self, error: BaseException, attempt: int, random: float, delays: Delays | None, told: Told | None
+        self, error: BaseException, attempt: int, random: float, delays: Delays | None, told: AwaitedDelay | None
     ) -> tuple[float, bool] | Stop:
         """Return the delay and whether *error* states it, or why there is none, apart from the limits on it."""
         delay = self.fixed_delay
@@ -292,7 +292,7 @@ class Retry:
         if self.jitter:
             delay = varied(delay, self.jitter, random, self.back_off.maximum, self.back_off.minimum)
         if self.retry_after is not None:
-            wait = told.wait if told is not None else self.retry_after.said(error)
+            wait = told.wait if told is not None else self.retry_after.requested_delay(error)
             if wait is not None and wait > delay:
                 longest = self.retry_after.max_delay
                 if wait > longest:
@@ -300,7 +300,7 @@ class Retry:
                 return min(wait + self.jitter * random, longest), True
         return delay, False
 
-    async def foresee(
+    async def await_delay(
         self,
         error: BaseException,
         attempt: int,
@@ -308,7 +308,7 @@ class Retry:
         delays: Delays,
         answer: Answer,
         is_refusal: bool,
-    ) -> Told | None:
+    ) -> AwaitedDelay | None:
         """Return the answers of the application's functions on the next delay, where they may have to be awaited.
 
         ``None`` where *error* ends the retries whatever the answers are; the arguments are those of ``after_failure``.
@@ -316,17 +316,19 @@ class Retry:
         if self._stop(error, attempt, elapsed, answer, is_refusal) is not None:
             return None
         delay = await delays.later(error) if isinstance(delays, CustomDelays) else None
-        return Told(delay, await self.retry_after.said_later(error) if self.retry_after is not None else None)
+        return AwaitedDelay(
+            delay, await self.retry_after.requested_delay_async(error) if self.retry_after is not None else None
+        )
 
     def _stop(
         self, error: BaseException, attempt: int, elapsed: float, answer: Answer, is_refusal: bool
     ) -> Stop | None:
         """Return why no attempt follows *error*, whatever the delay; ``None``: an attempt may follow."""
-        if not isinstance(error, self._surely) and not is_refusal:
+        if not isinstance(error, self._always_retried) and not is_refusal:
             if self._predicates.exception is None:
                 answer = matches(error, self.retry_on, self.abort_on)
-            elif answer is UNASKED:
-                answer = self._predicates.ask(error, None)
+            elif answer is NOT_CALLED:
+                answer = self._predicates.evaluate(error, None)
             if not answer:
                 return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
         if attempt > self.max_retries:
@@ -335,11 +337,11 @@ class Retry:
             return Stop.MAX_DURATION_REACHED
         return None
 
-    def refuses(self, result: object, answer: Answer = UNASKED) -> bool:
+    def refuses(self, result: object, answer: Answer = NOT_CALLED) -> bool:
         """Return whether *result* is retried as if the attempt had failed; *answer* as in ``after_failure``."""
         if self.result_predicate is None:
             return False
-        return bool(self._predicates.ask(None, result) if answer is UNASKED else answer)
+        return bool(self._predicates.evaluate(None, result) if answer is NOT_CALLED else answer)
 
     async def consult(self, failure: BaseException | None, result: object) -> Answer:
         """Return the predicate's answer on an attempt, where predicates may have to be awaited."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from .._shown import shown
 from ..exceptions import RefusedException
-from .back_off import Mistakes, unheard
+from .back_off import Mistakes, ignore_error
 
-__all__ = ["RetryAfter", "said_by"]
+__all__ = ["RetryAfter", "parse_retry_after"]
 
 _SECONDS: Final = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
 _LONGEST_TEXT: Final = 100
@@ -26,7 +26,7 @@ class RetryAfter:
 
     Args:
         max_delay: No wait is longer, in seconds; 0 for no limit.
-        read: Called instead of ``said_by``; returns seconds, a ``timedelta`` or ``None``.
+        read: Called instead of ``parse_retry_after``; returns seconds, a ``timedelta`` or ``None``.
         wall_time: Returns the seconds since 1970, for dates.
         tell: Called with an error that occurred.
     """
@@ -38,48 +38,48 @@ class RetryAfter:
         max_delay: float,
         read: Callable[[BaseException], Any] | None,
         wall_time: Callable[[], float],
-        tell: Mistakes = unheard,
+        tell: Mistakes = ignore_error,
     ) -> None:
         self.max_delay = max_delay or math.inf
         self._read = read
         self._wall_time = wall_time
         self._tell = tell
 
-    def said(self, failure: BaseException) -> float | None:
+    def requested_delay(self, failure: BaseException) -> float | None:
         """Return the seconds to wait that *failure* states; ``None`` where it states none."""
         try:
-            answer = self._asked(failure)
+            answer = self._read_delay(failure)
             if hasattr(answer, "__await__"):
                 if hasattr(answer, "close"):
                     answer.close()
                 raise TypeError(f"gave {answer!r}, which is to be awaited")
             return _seconds(answer)
         except Exception as mistake:  # noqa: BLE001  # never in place of the call's own failure
-            self._silent(mistake)
+            self._report(mistake)
             return None
         finally:
             del failure  # the traceback of a failure may hold this frame
 
-    async def said_later(self, failure: BaseException) -> float | None:
+    async def requested_delay_async(self, failure: BaseException) -> float | None:
         """Return the same as ``said``, where the answer may have to be awaited."""
         try:
-            answer = self._asked(failure)
+            answer = self._read_delay(failure)
             return _seconds(await answer if isinstance(answer, Awaitable) else answer)
         except Exception as mistake:  # noqa: BLE001  # as above
-            self._silent(mistake)
+            self._report(mistake)
             return None
         finally:
             del failure
 
-    def _asked(self, failure: BaseException) -> Any:
-        return said_by(failure, self._wall_time()) if self._read is None else self._read(failure)
+    def _read_delay(self, failure: BaseException) -> Any:
+        return parse_retry_after(failure, self._wall_time()) if self._read is None else self._read(failure)
 
-    def _silent(self, mistake: Exception) -> None:
+    def _report(self, mistake: Exception) -> None:
         what = "reading a failure for" if self._read is None else "`read` of"
         self._tell(f"{what} @honor_retry_after, for which the failure says nothing", mistake)
 
 
-def said_by(failure: BaseException, now: float) -> float | None:
+def parse_retry_after(failure: BaseException, now: float) -> float | None:
     """Return the seconds to wait that *failure* states at *now*, seconds since 1970; ``None`` where it states none.
 
     Headers are those of ``failure.response``, of the failure itself, or of a result that was refused.

@@ -102,7 +102,7 @@ class RetryBudget:
         """Return whether no call is refused for long if the budget is dropped: always true."""
         return True
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Keep the tokens in the child of a fork; replace the lock, which another thread may have held then."""
         self._lock = threading.RLock()
 

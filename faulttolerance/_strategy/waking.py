@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 __all__ = ["wake_all"]
 
 
-class Waiting(Protocol):
+class Wakeable(Protocol):
     """A call that waits."""
 
     @property
@@ -17,13 +17,13 @@ class Waiting(Protocol):
         ...
 
 
-W = TypeVar("W", bound=Waiting)
+W = TypeVar("W", bound=Wakeable)
 
 
-def wake_all(woken: list[W], leave: Callable[[W], object]) -> None:
+def wake_all(woken: list[W], on_failure: Callable[[W], object]) -> None:
     """Wake all of *woken*, in order, and remove each from the list once it is woken.
 
-    *leave* is called for a call that cannot be woken any more, as with a loop that was closed: its permit or turn goes
+    *on_failure* is called for a call that cannot be woken any more, as with a closed loop: its permit or turn goes
     on to the next. Control flow is raised again once all were woken.
     """
     while woken:
@@ -33,10 +33,10 @@ def wake_all(woken: list[W], leave: Callable[[W], object]) -> None:
                 waiting.wake()
         except Exception:  # noqa: BLE001  # the caller is gone
             del woken[0]
-            leave(waiting)
+            on_failure(waiting)
         except BaseException:
             # Not the waiter's error: this thread was interrupted, perhaps before it woke the waiter.
-            wake_all(woken, leave)
+            wake_all(woken, on_failure)
             raise
         else:
             del woken[0]

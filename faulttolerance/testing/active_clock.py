@@ -29,9 +29,9 @@ def _with_active(act: Callable[[VirtualClock], object]) -> Callable[[], None]:
 
 
 at_fork(
-    before=_with_active(VirtualClock._stop_keeper),
-    parent=_with_active(VirtualClock._go_on_in_parent),
-    child=_with_active(VirtualClock._go_on_in_child),
+    before=_with_active(VirtualClock._stop_time_thread),
+    parent=_with_active(VirtualClock._restart_in_parent),
+    child=_with_active(VirtualClock._reset_in_child),
 )
 
 
@@ -56,7 +56,7 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
     60.0
     """
     global _active
-    with claimed():
+    with exclusive_clock():
         clock = _active = VirtualClock(seed)
         shared_clock.use(clock)
         loop_thread.stop_if_idle()
@@ -72,7 +72,7 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
 
 
 @contextmanager
-def claimed() -> Iterator[None]:
+def exclusive_clock() -> Iterator[None]:
     """Reserve the right to replace the system's clock; only one block at a time has it."""
     if not _claim.acquire(blocking=False):
         raise RuntimeError("virtual_time() or simulate() is active already; one clock serves the whole process")

@@ -19,7 +19,7 @@ from .._policy import ChronoUnit, seconds
 from .._policy.kind import duration, number
 from .._shown import shown
 from ..typing import Duration
-from .passing import Passing
+from .reusable_context import ReusableContext
 from .target import Target, definition_error, target_of
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def inject(
     result: Any = BODY,
     rate: float = 1.0,
     seed: float | str | None = None,
-) -> Passing[None]:
+) -> ReusableContext[None]:
     """Cause attempts of a target to fail, to be slow or to return something else, within a block or a decorated test.
 
     The injection replaces the body, inside all policies, and policies treat it as the body: failures are retried and
@@ -147,7 +147,7 @@ def inject(
     'from the cache'
     """
     where = "testing.inject"
-    meant = target_of(where, target)
+    named = target_of(where, target)
     for name, value, kind in (("latency", latency, duration()), ("rate", rate, number(0.0, 1.0))):
         if not kind.accepts(value):
             raise definition_error(f"{where}({name})", kind.problem(value), value, kind.allowed)
@@ -165,9 +165,9 @@ def inject(
 
     def injecting() -> Any:
         chance = (lambda: clock.random()) if seed is None else random.Random(seed).random
-        return overridden(_Injected(meant, Disturbance(failure, delay, result, float(rate), chance)))
+        return overridden(_Injected(named, Disturbance(failure, delay, result, float(rate), chance)))
 
-    return Passing("inject", injecting)
+    return ReusableContext("inject", injecting)
 
 
 def _maker(where: str, error: Any) -> Failure:

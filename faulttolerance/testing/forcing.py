@@ -16,19 +16,19 @@ from .._guard.resolve.resolver import watchers
 from .._policy import CircuitBreaker, Policy
 from .._shown import shown
 from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN
-from . import imposed
-from .passing import Passing
+from . import forced_strategies
+from .reusable_context import ReusableContext
 from .target import Target, definition_error, kind_of, target_of
 
 __all__ = ["exhaust", "force"]
 
-Impose: TypeAlias = Callable[[Any], Callable[[], object]]
+ForceState: TypeAlias = Callable[[Any], Callable[[], object]]
 """A function that changes a strategy's state, and returns a function that ends the change."""
 
-_EXHAUSTIBLE = imposed.EXHAUSTIBLE
+_EXHAUSTIBLE = forced_strategies.EXHAUSTIBLE
 
 
-def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Passing[None]:
+def force(target: Any, state: Literal["open", "half-open", "closed"]) -> ReusableContext[None]:
     """Force circuits into a state within a block, or for a decorated test.
 
     An open circuit stays open, and a closed circuit closed, whatever the outcomes of its calls are. A half-open circuit
@@ -57,10 +57,10 @@ def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Passing
     where = "testing.force"
     if state not in (OPEN, HALF_OPEN, CLOSED):
         raise definition_error(f"{where}(state)", f"is {shown(state)}", state, "'open', 'half-open' or 'closed'")
-    meant = target_of(where, target)
+    named = target_of(where, target)
 
-    def impose(breaker: Any) -> Callable[[], object]:
-        end = imposed.force(breaker, state, clock.monotonic)
+    def force_state(breaker: Any) -> Callable[[], object]:
+        end = forced_strategies.force_breaker(breaker, state, clock.monotonic)
         deliver_transitions(breaker)
 
         def end_and_tell() -> None:
@@ -69,10 +69,10 @@ def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Passing
 
         return end_and_tell
 
-    return Passing("force", lambda: _imposed(where, meant, (CircuitBreaker,), impose))
+    return ReusableContext("force", lambda: _forced(where, named, (CircuitBreaker,), force_state))
 
 
-def exhaust(target: Any, *which: str | type[Policy]) -> Passing[None]:
+def exhaust(target: Any, *which: str | type[Policy]) -> ReusableContext[None]:
     """Use up the limits of calls within a block, or for a decorated test: every call is refused.
 
     A bulkhead has no permit and no place in its queue, a rate limit has no room in its window, a retry budget has no
@@ -101,12 +101,15 @@ def exhaust(target: Any, *which: str | type[Policy]) -> Passing[None]:
     if wrong := [kind for kind in kinds if kind not in _EXHAUSTIBLE]:
         allowed = ", ".join(repr(kind.annotation) for kind in _EXHAUSTIBLE)
         raise definition_error(where, f"is given {wrong[0].annotation!r}", wrong[0].annotation, allowed)
-    meant = target_of(where, target)
-    return Passing("exhaust", lambda: _imposed(where, meant, kinds, lambda one: imposed.exhaust(one, clock.monotonic)))
+    named = target_of(where, target)
+    return ReusableContext(
+        "exhaust",
+        lambda: _forced(where, named, kinds, lambda one: forced_strategies.exhaust_strategy(one, clock.monotonic)),
+    )
 
 
 @contextmanager
-def _imposed(where: str, target: Target, kinds: Collection[type[Policy]], impose: Impose) -> Iterator[None]:
+def _forced(where: str, target: Target, kinds: Collection[type[Policy]], force_state: ForceState) -> Iterator[None]:
     """Impose on every strategy of *kinds* that *target* has, and on those of classes and keys that come meanwhile."""
     present = target.in_force()
     wanted = kinds or [kind for kind in _EXHAUSTIBLE if kind in present]
@@ -114,24 +117,24 @@ def _imposed(where: str, target: Target, kinds: Collection[type[Policy]], impose
     if missing or not wanted:
         names = ", ".join(missing or [kind.annotation for kind in _EXHAUSTIBLE])
         raise definition_error(where, f"is given {target.name}", target.name, f"a target with {names} in force")
-    grip = _Grip(target, wanted, impose)
+    forced_states = _ForcedStates(target, wanted, force_state)
     try:
-        watchers[grip] = grip.take_use
+        watchers[forced_states] = forced_states.force_use
         for state in list(target.states()):
-            grip.take_all(state)
+            forced_states.force_all(state)
         yield
     finally:
-        watchers.pop(grip, None)
-        grip.end()
+        watchers.pop(forced_states, None)
+        forced_states.end()
 
 
-class _Grip:
+class _ForcedStates:
     """The changes that one block imposes, and their end."""
 
-    def __init__(self, target: Target, kinds: Collection[type[Policy]], impose: Impose) -> None:
+    def __init__(self, target: Target, kinds: Collection[type[Policy]], force_state: ForceState) -> None:
         self._target = target
         self._kinds = kinds
-        self._impose = impose
+        self._force_state = force_state
         self._taken: set[int] = set()
         self._ends = ExitStack()
         # Reentrant: listeners are notified of the changes, and may call guards that come into use.
@@ -144,18 +147,18 @@ class _Grip:
             self._is_over = True
         self._ends.close()
 
-    def take(self, strategy: Any) -> None:
+    def force_strategy(self, strategy: Any) -> None:
         """Impose on one strategy, once: strategies may be shared."""
         if id(strategy) not in self._taken:
             self._taken.add(id(strategy))
-            self._ends.callback(self._impose(strategy))
+            self._ends.callback(self._force_state(strategy))
 
-    def take_use(self, subject: Any, state: State) -> None:
+    def force_use(self, subject: Any, state: State) -> None:
         """Impose on the *state* of *subject*, a guard and the class that uses it, if the target covers it."""
         if self._target.covers(subject):
-            self.take_all(state)
+            self.force_all(state)
 
-    def take_all(self, state: State) -> None:
+    def force_all(self, state: State) -> None:
         """Impose on the strategies of *state*, its keys included."""
         with self._lock:
             if self._is_over:
@@ -164,7 +167,7 @@ class _Grip:
                 self._watch(partitions, state)
             for kind, strategy in state.strategies.items():
                 if kind in self._kinds:
-                    self.take(strategy)
+                    self.force_strategy(strategy)
 
     def _watch(self, partitions: Any, state: State) -> None:
         """Impose on strategies of new keys, before a call gets them."""
@@ -182,7 +185,7 @@ class _Grip:
 
         with partitions.lock:
             self._taken.add(id(partitions))
-            self._ends.callback(imposed.become(partitions, Watched))
+            self._ends.callback(forced_strategies.change_class(partitions, Watched))
 
     def _complete(self, state: State, partition: Any) -> None:
         if self._is_over:
@@ -192,5 +195,5 @@ class _Grip:
         for kind, memory in MEMORIES.items():
             if kind in self._kinds and kind in in_force and memory.is_per_key:
                 made[kind] = made.get(kind) or memory.make(state.name, in_force[kind], Strategies.of(made))
-                self.take(made[kind])
+                self.force_strategy(made[kind])
         partition.strategies = Strategies.of(made)

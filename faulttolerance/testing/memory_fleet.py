@@ -7,9 +7,9 @@ from typing import Final
 from weakref import WeakSet
 
 from .._deadline.clock import clock
-from .._extensions.fleet.protocol import Answer, Question
-from .._extensions.fleet.server.memory import Memory
-from .._extensions.fleet.server.options import checked
+from .._extensions.fleet.protocol import Request, Response
+from .._extensions.fleet.server.memory import MemoryServer
+from .._extensions.fleet.server.options import check_options
 from .._platform.fork import at_fork
 from .._policy.kind import duration
 from .._policy.unit import ChronoUnit, seconds
@@ -43,8 +43,8 @@ class MemoryFleet:
     patience: float = 0.05
 
     def __init__(self, namespace: str = "memory") -> None:
-        self.namespace: str = checked("MemoryFleet", namespace=namespace)["namespace"]
-        self._memory = Memory()
+        self.namespace: str = check_options("MemoryFleet", namespace=namespace)["namespace"]
+        self._server = MemoryServer()
         self._lost = ""
         self._sessions: WeakSet[MemorySession] = WeakSet()
         _fleets.add(self)
@@ -53,7 +53,7 @@ class MemoryFleet:
         return f"MemoryFleet({self.namespace!r})"
 
     def connect(self, changed: Callable[[], object] | None = None) -> MemorySession:
-        """Return the session of one process; *changed* is called after a change that no question caused."""
+        """Return the session of one process; *changed* is called after a change that no request caused."""
         session = MemorySession(self, changed)
         self._sessions.add(session)
         return session
@@ -61,17 +61,17 @@ class MemoryFleet:
     def lose(self, reason: str = "lose() was called") -> None:
         """Stop answering from now on, like a lost server: every guard decides alone."""
         self._lost = reason or "lost"
-        self._tell()
+        self._notify()
 
     def regain(self) -> None:
         """Start answering again, with everything that was known."""
         self._lost = ""
-        self._tell()
+        self._notify()
 
     def forget(self) -> None:
         """Remove everything that is known, as a restart of a server does: no circuit, no turn."""
-        self._memory.forget()
-        self._tell()
+        self._server.clear()
+        self._notify()
 
     def open(self, name: str, delay: Duration) -> None:
         """Open the circuit of the guard *name* for *delay*, as another replica would.
@@ -86,17 +86,17 @@ class MemoryFleet:
         if not _DELAY.accepts(delay):
             raise FaultToleranceDefinitionException(Fault(_WHERE, _DELAY.problem(delay), delay, _DELAY.allowed))
         wait = seconds(_DELAY.normalised(delay), ChronoUnit.MILLIS)
-        self._memory.move(name, _now(), round(wait * 1e6), "opened by another replica")
-        self._tell()
+        self._server.set_circuit(name, _now(), round(wait * 1e6), "opened by another replica")
+        self._notify()
 
     def close(self, name: str) -> None:
         """Close the circuit of the guard *name*, as the probes of another replica would."""
-        self._memory.move(name, _now(), None)
-        self._tell()
+        self._server.set_circuit(name, _now(), None)
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for session in [*self._sessions]:
-            session.tell()
+            session.notify()
 
 
 class MemorySession:
@@ -106,21 +106,21 @@ class MemorySession:
         self._fleet = fleet
         self._changed = changed
 
-    def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Answer *questions* at once.
+    def exchange(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """Answer *requests* at once.
 
         Raises:
             ConnectionError: The fleet is lost.
         """
         if self._fleet._lost:
             raise ConnectionError(self._fleet._lost)
-        return self._fleet._memory.exchange(questions, _now())
+        return self._fleet._server.exchange(requests, _now())
 
     def close(self) -> None:
         """Stop notifications of further changes."""
         self._changed = None
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notify the process of a change."""
         if (changed := self._changed) is not None:
             changed()
@@ -131,7 +131,7 @@ _fleets: WeakSet[MemoryFleet] = WeakSet()
 
 def _renew_locks() -> None:
     for fleet in [*_fleets]:
-        fleet._memory.renew_lock()
+        fleet._server.renew_lock()
 
 
 at_fork(child=_renew_locks)

@@ -13,7 +13,7 @@ __all__ = ["RecordedAttempt", "RecordedCall"]
 Outcome: TypeAlias = Literal["running", "returned", "not accepted", "raised", "timed out", "refused", "cancelled"]
 
 
-class _Ending:
+class _Recorded:
     """A process that may be under way, and ends once."""
 
     __slots__ = ("began", "failure", "result", "seconds")
@@ -41,12 +41,12 @@ class _Ending:
             return "raised" if isinstance(self.failure, Exception) else "cancelled"
         return "returned" if self.seconds is not None else "running"
 
-    def _end_in_words(self) -> str:
+    def _describe_end(self) -> str:
         words = {"returned": f"returned {shown(self.result)}", "raised": f"raised {shown(self.failure)}"}
         return words.get(self.outcome, self.outcome)
 
 
-class RecordedAttempt(_Ending):
+class RecordedAttempt(_Recorded):
     """One attempt of a recorded call."""
 
     __slots__ = ("delay", "hedge", "is_accepted", "is_late", "number", "refused_by")
@@ -74,14 +74,14 @@ class RecordedAttempt(_Ending):
         return super().outcome if self.is_accepted else "not accepted"
 
     def __repr__(self) -> str:
-        end = f"refused by {self.refused_by}" if self.refused_by else self._end_in_words()
+        end = f"refused by {self.refused_by}" if self.refused_by else self._describe_end()
         if not self.is_accepted:
             end = f"returned {shown(self.result)}, which was not accepted"
         name = f"{self.number}" if not self.hedge else f"{self.number} (hedge {self.hedge})"
         return f"{name} {end}" + ("" if self.delay is None else f", then {self.delay:.3g} s")
 
 
-class RecordedCall(_Ending):
+class RecordedCall(_Recorded):
     """One call of a recorded target.
 
     Args:
@@ -128,29 +128,29 @@ class RecordedCall(_Ending):
         steps = "; ".join(map(repr, self._attempts)) or "no attempt"
         stop = f", because {self.stop}" if self.stop else ""
         by = ", after a fallback was asked" if self.fallback else ""
-        return f"<{self.name}({', '.join(arguments)}): {steps}; {self._end_in_words()}{by}{stop}>"
+        return f"<{self.name}({', '.join(arguments)}): {steps}; {self._describe_end()}{by}{stop}>"
 
     # Updates by the recorder
 
-    def _begin(self, now: float) -> RecordedAttempt:
+    def _start_attempt(self, now: float) -> RecordedAttempt:
         beside = sum(attempt.number == self._number and not attempt.refused_by for attempt in self._attempts)
         attempt = RecordedAttempt(self._number, beside, now)
         self._attempts.append(attempt)
         return attempt
 
-    def _refused(self, number: int, policy: str, failure: BaseException, now: float) -> None:
+    def _add_refusal(self, number: int, policy: str, failure: BaseException, now: float) -> None:
         attempt = RecordedAttempt(number, 0, now)
         attempt.refused_by = policy
         attempt._end(now, failure=failure)
         self._attempts.append(attempt)
 
-    def _timed_out(self, number: int) -> None:
+    def _mark_timed_out(self, number: int) -> None:
         attempts = self._of(number)
         unfinished = [attempt for attempt in attempts if attempt.outcome in ("running", "cancelled")]
         for attempt in (unfinished or attempts)[:1]:
             attempt.is_late = True
 
-    def _failed(self, number: int, failure: BaseException, delay: float | None = None) -> None:
+    def _mark_failed(self, number: int, failure: BaseException, delay: float | None = None) -> None:
         for attempt in self._of(number)[-1:]:
             attempt.delay = delay
             if attempt.failure is None and type(failure) is FaultToleranceException:

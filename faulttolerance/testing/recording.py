@@ -13,8 +13,8 @@ from .._deadline.clock import clock
 from .._deadline.threads.roles import CALLER, register
 from .._event import Event, FallbackApplied, GaveUp, Rejected, RetryScheduled, Sink, TimedOut, sinks
 from .._guard.resolve.transaction import overridden
-from .passing import Passing
 from .record import RecordedAttempt, RecordedCall
+from .reusable_context import ReusableContext
 from .target import Target, target_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _tapped(sink: Sink) -> Iterator[None]:
             sinks.tap(other for other in sinks.taps if other is not sink)
 
 
-def captured_events() -> Passing[list[Event]]:
+def captured_events() -> ReusableContext[list[Event]]:
     """Collect the events of guards within a block, in the order in which they happen, beside all other sinks.
 
     Unlike ``set_event_sinks`` it replaces no other sink, and nothing replaces it.
@@ -60,10 +60,10 @@ def captured_events() -> Passing[list[Event]]:
         with _tapped(lambda event: events.append(event)):  # another object each time
             yield events
 
-    return Passing("captured_events", capturing)
+    return ReusableContext("captured_events", capturing)
 
 
-def recorded(target: Any) -> Passing[list[RecordedCall]]:
+def recorded(target: Any) -> ReusableContext[list[RecordedCall]]:
     """Record the calls of a target within a block: each call with its attempts, delays, refusals and outcome.
 
     The list has the calls in the order in which they began, on any thread and in any task. Each ``RecordedCall`` is
@@ -86,15 +86,15 @@ def recorded(target: Any) -> Passing[list[RecordedCall]]:
     >>> calls[0].attempts[0].failure
     ConnectionError()
     """
-    meant = target_of("testing.recorded", target)
+    named = target_of("testing.recorded", target)
 
     @contextmanager
     def recording() -> Iterator[list[RecordedCall]]:
-        recorder = _Recorder(meant)
-        with _tapped(recorder.hear), overridden(recorder):
+        recorder = _Recorder(named)
+        with _tapped(recorder.record_event), overridden(recorder):
             yield recorder.calls
 
-    return Passing("recorded", recording)
+    return ReusableContext("recorded", recording)
 
 
 _under_way: ContextVar[tuple[tuple[_Recorder, RecordedCall], ...]] = ContextVar("faulttolerance_recorded", default=())
@@ -118,19 +118,19 @@ class _Recorder:
         """Return whether *subject* belongs to the target."""
         return self._target.covers(subject)
 
-    def hear(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Record *event* on the call that is under way in this context."""
         call = self._call_here(event.method)
         if call is None:
             return
         if isinstance(event, RetryScheduled):
-            call._failed(event.attempt, event.failure, delay=event.delay)
+            call._mark_failed(event.attempt, event.failure, delay=event.delay)
         elif isinstance(event, TimedOut):
-            call._timed_out(event.attempt)
+            call._mark_timed_out(event.attempt)
         elif isinstance(event, Rejected):
-            call._refused(event.attempt, event.policy, event.failure, clock.monotonic())
+            call._add_refusal(event.attempt, event.policy, event.failure, clock.monotonic())
         elif isinstance(event, GaveUp):
-            call._failed(event.attempts, event.failure)
+            call._mark_failed(event.attempts, event.failure)
             call.stop = event.reason
         elif isinstance(event, FallbackApplied):
             call.fallback = True
@@ -143,7 +143,7 @@ class _Recorder:
 
     def _begin_attempt(self, name: str) -> RecordedAttempt:
         call = self._call_here(name)
-        return call._begin(clock.monotonic()) if call is not None else RecordedAttempt(1, 0, 0.0)
+        return call._start_attempt(clock.monotonic()) if call is not None else RecordedAttempt(1, 0, 0.0)
 
     def around_attempt(
         self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
@@ -153,24 +153,24 @@ class _Recorder:
 
         @register(CALLER)
         def attempt(*args: Any, **kwargs: Any) -> Any:
-            written = begin(name)
+            record = begin(name)
             try:
                 result = function(*args, **kwargs)
             except BaseException as error:
-                written._end(clock.monotonic(), failure=error)
+                record._end(clock.monotonic(), failure=error)
                 raise
-            written._end(clock.monotonic(), result)
+            record._end(clock.monotonic(), result)
             return result
 
         @register(CALLER)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            written = begin(name)
+            record = begin(name)
             try:
                 result = await function(*args, **kwargs)
             except BaseException as error:
-                written._end(clock.monotonic(), failure=error)
+                record._end(clock.monotonic(), failure=error)
                 raise
-            written._end(clock.monotonic(), result)
+            record._end(clock.monotonic(), result)
             return result
 
         return awaited if is_awaited else attempt

@@ -17,8 +17,8 @@ from .._deadline.threads.watchdog import watchdog
 from .._execution.loop_thread import loop_thread
 from .._execution.pool import Job, pool
 from .._platform.event_loop import loop_here
-from .simulated_run import BEGIN, Run
-from .strands import SimulatedTimer, Wait
+from .simulated_run import START_TIME, SimulatedRun
+from .simulated_threads import SimulatedTimer, SimulatedWait
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:
@@ -35,21 +35,21 @@ class SimulatedClock:
     """The clock of the run that goes on."""
 
     def __init__(self) -> None:
-        self.run: Run | None = None
-        self._sleeping: dict[Wait, Any] = {}
+        self.run: SimulatedRun | None = None
+        self._sleeping: dict[SimulatedWait, Any] = {}
         self._jobs_running = 0
         self._jobs: deque[tuple[str, Job]] = deque()
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: SimulatedRun) -> None:
         """Become the clock of *run*."""
         self.run = run
         self._sleeping.clear()
         self._jobs.clear()
         self._jobs_running = 0
 
-    def _here(self) -> Run:
+    def _here(self) -> SimulatedRun:
         run = self.run
-        if run is None or not run.is_here():
+        if run is None or not run.has_turn():
             raise VirtualTimeStalled(
                 f"simulate() is active, and the thread {threading.current_thread().name!r} is none of its callers;"
                 " let sim.start(...) start it"
@@ -62,37 +62,37 @@ class SimulatedClock:
         """Return the seconds; where an attempt begins or ends, and so reads the time, its caller may be stopped."""
         run = self.run
         if run is None:
-            return BEGIN
-        if sys._getframe(1).f_globals.get("__name__") in _UNLOCKED and run.is_here():
+            return START_TIME
+        if sys._getframe(1).f_globals.get("__name__") in _UNLOCKED and run.has_turn():
             _refuse_foreign_loop()
-            run.point()
+            run.switch_point()
         return run.now
 
     def random(self) -> float:
         """Return the next random number of the caller."""
         run = self.run
-        return run.chance().random() if run is not None and run.is_here() else chance()
+        return run.random_numbers().random() if run is not None and run.has_turn() else chance()
 
     def sleep(self, seconds: float, alarm: Alarm | None = None) -> None:
         """Pass the turn to others until the time is over, a deadline passes, or *alarm* rings."""
         run = self._here()
-        run.point()
+        run.switch_point()
         end = run.now + seconds
         while True:
             raise_if_expired(run.now)
             if run.now >= end or (alarm is not None and alarm.rings):
                 return
-            wait = Wait(run.current)
+            wait = SimulatedWait(run.current)
             self._sleeping[wait] = run.current.deadlines
             if alarm is not None:
-                alarm.ends(wait.come)
+                alarm.ends(wait.fire)
             try:
                 run.wait(wait, min(end, next_deadline()))
             finally:
                 del self._sleeping[wait]
 
     def call_at(self, when: float, callback: Callable[[], object]) -> SimulatedTimer:
-        """Run a short callback in a strand of its own once the time has come."""
+        """Run a short callback in a thread of its own once the time has come."""
         run = self._here()
         timer = SimulatedTimer(run, run.name_for("timer"), callback)
         run.add(when, timer)
@@ -104,10 +104,10 @@ class SimulatedClock:
         """Wake the sleepers for which an interruption was requested."""
         for wait, deadlines in self._sleeping.items():
             if deadlines.requested:
-                wait.come()
+                wait.fire()
 
     def submit(self, job: Job, urgent: bool = False) -> None:
-        """Run a job of the pool in a strand of its own."""
+        """Run a job of the pool in a thread of its own."""
         run = self._here()
         name, most = run.name_for("pool"), pool.max_threads
         if urgent or most is None or self._jobs_running < most:
@@ -115,7 +115,7 @@ class SimulatedClock:
         else:
             self._jobs.append((name, job))
 
-    def _begin(self, run: Run, name: str, job: Job) -> None:
+    def _begin(self, run: SimulatedRun, name: str, job: Job) -> None:
         def work() -> None:
             try:
                 job()
@@ -125,7 +125,7 @@ class SimulatedClock:
                     self._begin(run, *self._jobs.popleft())
 
         self._jobs_running += 1
-        run.strand(name, work, Context())
+        run.start_thread(name, work, Context())
 
     def loop(self) -> SimulatedLoop:
         """Return the loop on which the tasks of the run are."""
@@ -137,12 +137,12 @@ class SimulatedClock:
     def wait_for_condition(self, condition: threading.Condition, timeout: float | None = None) -> bool:
         """Replace ``threading.Condition.wait`` in callers."""
         run = self.run
-        if run is None or not run.is_here() or sys._getframe(3).f_code is _START:
+        if run is None or not run.has_turn() or sys._getframe(3).f_code is _START:
             return _original_wait(condition, timeout)
         inner: Any = condition
         if not inner._is_owned():
             raise RuntimeError("cannot wait on un-acquired lock")
-        wait = Wait(run.current)
+        wait = SimulatedWait(run.current)
         inner._waiters.append(wait)
         saved = inner._release_save()
         try:
@@ -178,7 +178,7 @@ def in_use(clock: SimulatedClock) -> Iterator[None]:
 
 def _refuse_foreign_loop() -> None:
     loop = loop_here()
-    if loop is not None and not hasattr(loop, "who"):
+    if loop is not None and not hasattr(loop, "current_name"):
         raise VirtualTimeStalled(
             "simulate() is active, and this event loop is none of its own: let sim.start(...) start the coroutine"
         )

@@ -9,26 +9,26 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, copy_context
 from typing import Any
 
-from .simulated_run import Run
-from .strands import Strand, Wait
+from .simulated_run import SimulatedRun
+from .simulated_threads import SimulatedThread, SimulatedWait
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """A loop in a strand of its own. Functions in its executors run in strands, too."""
+    """A loop in a thread of its own. Functions in its executors run in simulated threads, too."""
 
     _ready: deque[asyncio.Handle]
     _stopping: bool
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: SimulatedRun) -> None:
         super().__init__()
         self._run = run
         self._selector = self
         self._ready = _Ready(self, run)
-        self._wait: Wait | None = None
+        self._wait: SimulatedWait | None = None
         self._tasks_begun = 0
         self.set_debug(False)
-        self.strand: Strand = run.strand("loop", self.run_forever, Context())
-        self.strand.loop = self
+        self.thread: SimulatedThread = run.start_thread("loop", self.run_forever, Context())
+        self.thread.loop = self
         run.alive -= 1
         run.loops.append(self)
 
@@ -39,7 +39,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def select(self, timeout: float | None) -> list[Any]:
         """Wait until something is ready or *timeout* is over; there is no input."""
         if (timeout is None or timeout > 0) and not self._stopping:
-            wait = self._wait = Wait(self._run.current)
+            wait = self._wait = SimulatedWait(self._run.current)
             try:
                 self._run.wait(wait, math.inf if timeout is None else self._run.now + timeout)
             finally:
@@ -51,7 +51,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         if self._wait is not None:
-            self._wait.come()
+            self._wait.fire()
 
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:  # type: ignore[override]
         """Create a task; its name does not depend on earlier runs."""
@@ -61,7 +61,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return super().create_task(coro, **options)
 
     def begin_task(self, coroutine: Coroutine[Any, Any, Any], name: str, ended: Callable[[Any], None]) -> None:
-        """Start a task, from any strand; *ended* is called with it when it is over."""
+        """Start a task, from any thread; *ended* is called with it when it is over."""
         context = copy_context()
 
         def begin() -> None:
@@ -72,7 +72,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Run a function in a strand of its own, whatever the executor."""
+        """Run a function in a thread of its own, whatever the executor."""
         future = self.create_future()
 
         def work() -> None:
@@ -83,7 +83,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 failure = error
             self.call_soon_threadsafe(_settle, future, result, failure)
 
-        self._run.strand(self._run.name_for("executor"), work, Context())
+        self._run.start_thread(self._run.name_for("executor"), work, Context())
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if not self._run.is_abandoned:
             super().call_exception_handler(context)
 
-    def who(self) -> str:
+    def current_name(self) -> str:
         """Return the name of the task that runs; empty between tasks."""
         task = asyncio.current_task(self)
         return "" if task is None else task.get_name()
@@ -100,7 +100,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Return whether a task is not over."""
         return bool(self._ready) or any(not task.done() for task in asyncio.all_tasks(self))
 
-    def standing(self) -> Iterator[str]:
+    def waiting_tasks(self) -> Iterator[str]:
         """Yield a line for each task that waits, with its place, for people."""
         for task in sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name):
             frames = task.get_stack(limit=1)
@@ -119,7 +119,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 class _Ready(deque[asyncio.Handle]):
     """The handles that a loop is to call: tasks in the order of the schedule, all others in the order of arrival."""
 
-    def __init__(self, loop: SimulatedLoop, run: Run) -> None:
+    def __init__(self, loop: SimulatedLoop, run: SimulatedRun) -> None:
         super().__init__()
         self._loop = loop
         self._run = run
@@ -138,8 +138,8 @@ class _Ready(deque[asyncio.Handle]):
         run.current.points += 1
         chosen = handles[run.schedule.choose(run.current.name, run.current.points, names, 0)]
         self.remove(chosen)
-        if run.told is not None:
-            run.tell(f"{_task_of(chosen).get_name()} goes on, of the tasks {', '.join(names)}")
+        if run.history is not None:
+            run.record(f"{_task_of(chosen).get_name()} goes on, of the tasks {', '.join(names)}")
         return chosen
 
 

@@ -12,16 +12,16 @@ from contextvars import Context
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
-from .lines import Trace, is_free, is_own
-from .places import place
+from .line_tracer import Trace, is_free, is_own
+from .positions import describe_position
 from .schedule import Plan, Schedule
-from .strands import SimulatedTimer, Strand, Thread, Wait
+from .simulated_threads import SimulatedThread, SimulatedTimer, SimulatedWait, WorkerThread
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:
     from .simulated_loop import SimulatedLoop
 
-BEGIN: Final = 2.0**20
+START_TIME: Final = 2.0**20
 """The moment at which every run begins."""
 _TICKS: Final = 2**30
 _REAL_SECONDS: Final = 0.25
@@ -29,42 +29,44 @@ _REAL_SECONDS: Final = 0.25
 _PATIENCE: Final = 6
 """The number of looks without a move or a computation after which the run is stuck."""
 _LAST_SECONDS: Final = 1.0
-"""The seconds for which the run waits for a strand that is to end, and may be stuck."""
+"""The seconds for which the run waits for a thread that is to end, and may be stuck."""
 _GIVEN_UP: Final = "the simulated run was given up"
 
 
-class Run:
-    """Strands, time, and the turn. Only the strand that has the turn touches anything; so there is no lock."""
+class SimulatedRun:
+    """Simulated threads, time, and the turn. Only the thread with the turn touches anything; so there is no lock."""
 
-    def __init__(self, plan: Plan, threads: list[Thread], trace: Trace | None, max_steps: int, tells: bool) -> None:
+    def __init__(
+        self, plan: Plan, workers: list[WorkerThread], trace: Trace | None, max_steps: int, records_history: bool
+    ) -> None:
         self.plan = plan
         self.schedule = Schedule(plan)
-        self.now = BEGIN
-        self.ready: dict[Strand, None] = {}
-        """The strands that can go on, in the order in which they became so; the strand that has the turn, too."""
-        self.current: Strand
+        self.now = START_TIME
+        self.ready: dict[SimulatedThread, None] = {}
+        """The threads that can go on, in the order in which they became so; the thread that has the turn, too."""
+        self.current: SimulatedThread
         self.checks: list[tuple[Callable[[], object], str]] = []
         self.failure: BaseException | None = None
-        self.told: list[str] | None = [] if tells else None
+        self.history: list[str] | None = [] if records_history else None
         self.steps = 0
-        self.joining = 0
+        self.joining_callers = 0
         self.alive = 0
-        """The number of strands that are not over, without loops."""
+        """The number of simulated threads that are not over, without loops."""
         self.is_abandoned = False
         self.is_stuck = False
         """Whether the run waited for something that is not simulated."""
         self.is_over = True
         """Whether nothing goes on: before the run began, too."""
         self.loops: list[SimulatedLoop] = []
-        self._strands: list[Strand] = []
-        self._due: list[tuple[float, int, Wait | SimulatedTimer]] = []
-        self._asked = 0
+        self._simulated_threads: list[SimulatedThread] = []
+        self._due: list[tuple[float, int, SimulatedWait | SimulatedTimer]] = []
+        self._order = 0
         self._max_steps = max_steps
-        self._threads = threads
+        self._workers = workers
         self._trace = trace
         self._locks: dict[int, Any] = {}
         """The locks that were taken between lines where callers are stopped."""
-        self._begun: dict[str, int] = {}
+        self._started: dict[str, int] = {}
         self._chances: dict[str, random.Random] = {}
         self._is_checking = False
         self._finished = threading.Lock()
@@ -72,19 +74,19 @@ class Run:
 
     # Beginning and ending, on the thread that simulates
 
-    def go(self, work: Callable[[], object], context: Context) -> None:
+    def run_scenario(self, work: Callable[[], object], context: Context) -> None:
         """Run *work* and all that it starts, until nothing of it goes on."""
-        first = self.strand("scenario", work, context)
+        first = self.start_thread("scenario", work, context)
         self.current, self.is_over = first, False
-        first.thread.gate.release()
+        first.worker.gate.release()
         try:
             self._wait_until_finished()
         finally:
             self.is_abandoned = self.is_abandoned or not self.is_over
             self.is_over = True
-            for strand in self._strands:
-                if not strand.is_over:
-                    self._unwind(strand)
+            for thread in self._simulated_threads:
+                if not thread.is_over:
+                    self._unwind(thread)
             for loop in self.loops:
                 loop.discard()
 
@@ -96,7 +98,7 @@ class Run:
             seen = now
             if idle >= _PATIENCE:
                 self.is_stuck = True
-                where = place(sys._current_frames().get(self.current.ident))
+                where = describe_position(sys._current_frames().get(self.current.ident))
                 self.fail(
                     VirtualTimeStalled(
                         f"{self.current.name} waits {where} for something that is not simulated: a lock that another"
@@ -106,14 +108,14 @@ class Run:
                 )
                 return
 
-    def _unwind(self, strand: Strand) -> None:
-        if strand.loop is not None:
-            strand.loop.stop()
+    def _unwind(self, thread: SimulatedThread) -> None:
+        if thread.loop is not None:
+            thread.loop.stop()
         try:
-            strand.thread.gate.release()
+            thread.worker.gate.release()
         except RuntimeError:
             pass  # it runs, or is stuck
-        strand.ended.acquire(timeout=_LAST_SECONDS)
+        thread.ended.acquire(timeout=_LAST_SECONDS)
 
     def fail(self, error: BaseException) -> None:
         """Record the first failure; the rest of the run goes on undisturbed, and in the plain order."""
@@ -125,73 +127,73 @@ class Run:
         self.is_abandoned = True
         self._finished.release()
 
-    # Strands
+    # Simulated threads
 
-    def strand(self, name: str, work: Callable[[], object], context: Context) -> Strand:
-        """Create a strand named *name* that runs *work* by itself when its turn comes."""
-        strand = Strand(self, name, work, context)
-        strand.thread = self._idle_thread()
-        strand.thread.serve(strand)
-        self._strands.append(strand)
-        self.ready[strand] = None
+    def start_thread(self, name: str, work: Callable[[], object], context: Context) -> SimulatedThread:
+        """Create a thread named *name* that runs *work* by itself when its turn comes."""
+        thread = SimulatedThread(self, name, work, context)
+        thread.worker = self._idle_worker()
+        thread.worker.serve(thread)
+        self._simulated_threads.append(thread)
+        self.ready[thread] = None
         self.alive += 1
-        return strand
+        return thread
 
     def name_for(self, what: str) -> str:
-        """Return a name for a strand that the current strand starts; it depends only on what its caller did before."""
-        owner = self.who().rpartition(" of ")[2]
-        self._begun[owner] = self._begun.get(owner, 0) + 1
-        return f"{what} {self._begun[owner]} of {owner}"
+        """Return a name for a thread that the current thread starts; it depends only on what its caller did before."""
+        owner = self.current_name().rpartition(" of ")[2]
+        self._started[owner] = self._started.get(owner, 0) + 1
+        return f"{what} {self._started[owner]} of {owner}"
 
-    def who(self) -> str:
+    def current_name(self) -> str:
         """Return the name of the caller that has the turn; on a loop, the name of the task."""
         loop = self.current.loop
-        return self.current.name if loop is None else loop.who() or self.current.name
+        return self.current.name if loop is None else loop.current_name() or self.current.name
 
-    def chance(self) -> random.Random:
+    def random_numbers(self) -> random.Random:
         """Return the random numbers of the caller that has the turn: they depend on no other caller."""
-        who = self.who()
+        who = self.current_name()
         if who not in self._chances:
             self._chances[who] = random.Random(f"{self.plan.seed!r} {who}")
         return self._chances[who]
 
-    def is_here(self) -> bool:
+    def has_turn(self) -> bool:
         """Return whether the calling thread has the turn."""
         return not self.is_over and self.current.ident == threading.get_ident()
 
-    def end(self, strand: Strand) -> None:
-        """Record that *strand* is over, and pass the turn to another strand."""
-        strand.is_over = True
-        self.ready.pop(strand, None)
-        if strand.loop is None:
+    def end(self, thread: SimulatedThread) -> None:
+        """Record that *thread* is over, and pass the turn to another thread."""
+        thread.is_over = True
+        self.ready.pop(thread, None)
+        if thread.loop is None:
             self.alive -= 1
-        strand.ended.release()
+        thread.ended.release()
         if not self.is_abandoned and not self.is_over:
-            self._pass_on(strand, "ends")
+            self._hand_over(thread, "ends")
 
-    def _idle_thread(self) -> Thread:
-        for thread in self._threads:
-            if thread.is_idle:
-                return thread
-        self._threads.append(Thread(self._trace))
-        return self._threads[-1]
+    def _idle_worker(self) -> WorkerThread:
+        for worker in self._workers:
+            if worker.is_idle:
+                return worker
+        self._workers.append(WorkerThread(self._trace))
+        return self._workers[-1]
 
     # Turns
 
-    def point(self) -> None:
-        """Stop the current strand here if the schedule says so."""
-        strand = self.current
-        strand.points += 1
-        if strand.points < strand.next_stop or self._is_checking or self.is_abandoned or self.failure is not None:
+    def switch_point(self) -> None:
+        """Stop the current thread here if the schedule says so."""
+        thread = self.current
+        thread.points += 1
+        if thread.points < thread.next_stop or self._is_checking or self.is_abandoned or self.failure is not None:
             return
-        strand.next_stop = self.schedule.next_stop(strand.name, strand.points)
-        self._pass_on(strand, "is stopped")
+        thread.next_stop = self.schedule.next_stop(thread.name, thread.points)
+        self._hand_over(thread, "is stopped")
 
     def at_line(self, lock: Any) -> None:
-        """Stop the current strand before a line as ``point`` does; if the line takes *lock*, wait until it is free."""
+        """Stop as ``switch_point`` does, before a line; if the line takes *lock*, wait until it is free."""
         if self._is_checking:
             return
-        self.point()
+        self.switch_point()
         if lock is not None:
             self._locks[id(lock)] = lock
             self.await_lock(lock)
@@ -202,75 +204,75 @@ class Run:
             self.wait_until(lambda: is_free(lock))
 
     def wait_until(self, may_go: Callable[[], bool]) -> None:
-        """Pass the turn to others until *may_go*, which is called on any strand."""
+        """Pass the turn to others until *may_go*, which is called on any thread."""
         if may_go():
             return
-        self._refuse_to_wait()
-        strand = self.current
-        strand.may_go = may_go
+        self._raise_if_not_allowed()
+        thread = self.current
+        thread.may_go = may_go
         try:
-            strand.points += 1
-            self._pass_on(strand, "waits")
+            thread.points += 1
+            self._hand_over(thread, "waits")
         finally:
-            strand.may_go = None
+            thread.may_go = None
 
-    def wait(self, wait: Wait, when: float = math.inf) -> None:
-        """Pass the turn to others until *wait*, of the current strand, is over, at the moment *when* at the latest."""
-        strand = self.current
-        self._refuse_to_wait()
+    def wait(self, wait: SimulatedWait, when: float = math.inf) -> None:
+        """Pass the turn to others until *wait*, of the current thread, is over, at the moment *when* at the latest."""
+        thread = self.current
+        self._raise_if_not_allowed()
         if wait.is_over:
             return
         if when < math.inf:
             self.add(when, wait)
-        del self.ready[strand]
-        strand.points += 1
-        self._pass_on(strand, "waits")
+        del self.ready[thread]
+        thread.points += 1
+        self._hand_over(thread, "waits")
 
-    def _refuse_to_wait(self) -> None:
+    def _raise_if_not_allowed(self) -> None:
         if self.is_abandoned:
             raise VirtualTimeStalled(_GIVEN_UP)
         if self._is_checking:
             raise RuntimeError("an invariant has to wait; it may only look")
 
-    def add(self, when: float, due: Wait | SimulatedTimer) -> None:
+    def add(self, when: float, due: SimulatedWait | SimulatedTimer) -> None:
         """Schedule *due* for a moment."""
-        self._asked += 1
-        heappush(self._due, (math.ceil(when * _TICKS) / _TICKS, self._asked, due))
+        self._order += 1
+        heappush(self._due, (math.ceil(when * _TICKS) / _TICKS, self._order, due))
 
     def step(self) -> None:
-        """Count a step between two tasks of a loop, whose strand may be stopped there."""
-        self.point()
+        """Count a step between two tasks of a loop, whose thread may be stopped there."""
+        self.switch_point()
         self._check()
         if self.is_abandoned:
             self._sleep(self.current)
 
-    def _pass_on(self, strand: Strand, why: str) -> None:
+    def _hand_over(self, thread: SimulatedThread, why: str) -> None:
         self._check()
-        target = self._next(strand) if not self.is_abandoned else None
-        if target is strand:
+        target = self._next(thread) if not self.is_abandoned else None
+        if target is thread:
             return
         if target is None:
-            if not strand.is_over:
-                self._sleep(strand)
+            if not thread.is_over:
+                self._sleep(thread)
             return
-        if self.told is not None:
-            where = "" if why == "ends" else place(sys._getframe(1))
-            self.tell(f"{strand.name} {why}{where and ' '}{where}; {target.name} goes on")
-        if strand in self.ready:
-            del self.ready[strand]
-            self.ready[strand] = None  # behind those that can go on already
+        if self.history is not None:
+            where = "" if why == "ends" else describe_position(sys._getframe(1))
+            self.record(f"{thread.name} {why}{where and ' '}{where}; {target.name} goes on")
+        if thread in self.ready:
+            del self.ready[thread]
+            self.ready[thread] = None  # behind those that can go on already
         self.current = target
-        target.thread.gate.release()
-        if not strand.is_over:
-            self._sleep(strand)
+        target.worker.gate.release()
+        if not thread.is_over:
+            self._sleep(thread)
 
-    def _sleep(self, strand: Strand) -> None:
-        strand.thread.gate.acquire()
-        if self.is_abandoned and not strand.is_unwound:
-            strand.is_unwound = True
+    def _sleep(self, thread: SimulatedThread) -> None:
+        thread.worker.gate.acquire()
+        if self.is_abandoned and not thread.is_unwound:
+            thread.is_unwound = True
             raise VirtualTimeStalled(_GIVEN_UP)
 
-    def _next(self, strand: Strand) -> Strand | None:
+    def _next(self, thread: SimulatedThread) -> SimulatedThread | None:
         while True:
             options = [one for one in self.ready if one.may_go is None or one.may_go()]
             if options:
@@ -278,10 +280,10 @@ class Run:
             if self._is_done() or not self._move_time():
                 self._finish()
                 return None
-        plain = options.index(strand) if strand in options else 0
+        plain = options.index(thread) if thread in options else 0
         if self.failure is not None or len(options) == 1:
             return options[plain]
-        return options[self.schedule.choose(strand.name, strand.points, [one.name for one in options], plain)]
+        return options[self.schedule.choose(thread.name, thread.points, [one.name for one in options], plain)]
 
     def _move_time(self) -> bool:
         due = self._due
@@ -291,12 +293,12 @@ class Run:
             return False
         self.now = max(self.now, due[0][0])
         while due and due[0][0] <= self.now:
-            heappop(due)[2].come()
+            heappop(due)[2].fire()
         return True
 
     def are_alone(self) -> bool:
-        """Return whether nothing goes on any more, except strands that wait for just that."""
-        return self.alive <= self.joining and not any(loop.is_busy() for loop in self.loops)
+        """Return whether nothing goes on any more, except simulated threads that wait for just that."""
+        return self.alive <= self.joining_callers and not any(loop.is_busy() for loop in self.loops)
 
     def _is_done(self) -> bool:
         return not self.alive and not any(loop.is_busy() for loop in self.loops)
@@ -306,19 +308,19 @@ class Run:
             self.is_over = True
             self._finished.release()
         else:
-            self._abandon(VirtualTimeStalled(f"nobody can go on: {'; '.join(self._standing())}"))
+            self._abandon(VirtualTimeStalled(f"nobody can go on: {'; '.join(self._waiting_callers())}"))
 
-    def _standing(self) -> Sequence[str]:
+    def _waiting_callers(self) -> Sequence[str]:
         frames = sys._current_frames()
-        waiting = [one for one in self._strands if not one.is_over and one.loop is None]
-        return [f"{one.name} waits {place(frames.get(one.ident))}" for one in waiting] + [
-            words for loop in self.loops for words in loop.standing()
+        waiting = [one for one in self._simulated_threads if not one.is_over and one.loop is None]
+        return [f"{one.name} waits {describe_position(frames.get(one.ident))}" for one in waiting] + [
+            words for loop in self.loops for words in loop.waiting_tasks()
         ]
 
-    def tell(self, what: str) -> None:
+    def record(self, what: str) -> None:
         """Record an occurrence, for people."""
-        if self.told is not None:
-            self.told.append(f"{self.now - BEGIN:8.3f} s  {what}")
+        if self.history is not None:
+            self.history.append(f"{self.now - START_TIME:8.3f} s  {what}")
 
     # Invariants
 
@@ -330,7 +332,7 @@ class Run:
         if self.failure is not None or self._is_checking or not self.checks:
             return
         if self._locks and not all(map(is_free, self._locks.values())):
-            return  # a strand is in the middle of the step, and the invariant may take the same lock
+            return  # a thread is in the middle of the step, and the invariant may take the same lock
         self._is_checking = True
         try:
             for check, what in self.checks:
@@ -340,7 +342,7 @@ class Run:
                     self.failure = error
                     return
                 if holds is False:
-                    self.failure = AssertionError(f"{what} does not hold, after {self.who()} went on")
+                    self.failure = AssertionError(f"{what} does not hold, after {self.current_name()} went on")
                     return
         finally:
             self._is_checking = False

@@ -19,20 +19,20 @@ from .._control.configure import forget_state
 from .._deadline.interruption import sleep
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException, FaultToleranceException
-from .active_clock import claimed
-from .lines import LineTracer
+from .active_clock import exclusive_clock
+from .line_tracer import LineTracer
 from .schedule import Plan, Switches
 from .simulated_clock import SimulatedClock, in_use
-from .simulated_run import BEGIN, Run
-from .strands import Thread
+from .simulated_run import START_TIME, SimulatedRun
+from .simulated_threads import WorkerThread
 from .waiter import VirtualTimeStalled
 
 __all__ = ["Caller", "Explored", "Simulation", "SimulationFailed", "simulate"]
 
 T = TypeVar("T")
 
-_MOST_STEPS: Final = 100_000
-_COLLECTED: Final = 50
+_MAX_STEPS: Final = 100_000
+_SEEDS_PER_COLLECTION: Final = 50
 """The number of seeds after which garbage is collected."""
 _DRAWS: Final = 40
 """The number of orders that are tried for a failure with fewer callers."""
@@ -76,7 +76,7 @@ class SimulationFailed(AssertionError):
 class Caller(Generic[T]):
     """A caller that ``Simulation.start`` started."""
 
-    def __init__(self, run: Run, name: str, is_there: bool = True) -> None:
+    def __init__(self, run: SimulatedRun, name: str, is_there: bool = True) -> None:
         self._run = run
         self._is_there = is_there
         self._is_over = False
@@ -113,7 +113,7 @@ class _LeftOut(BaseException):
 class Simulation:
     """The argument of a scenario: it starts callers and states invariants."""
 
-    def __init__(self, run: Run, clock: SimulatedClock, expected: tuple[type[BaseException], ...]) -> None:
+    def __init__(self, run: SimulatedRun, clock: SimulatedClock, expected: tuple[type[BaseException], ...]) -> None:
         self._run = run
         self._clock = clock
         self._expected = expected
@@ -127,12 +127,12 @@ class Simulation:
     @property
     def random(self) -> random.Random:
         """The random numbers of the current caller: they depend on the seed, and not on the order."""
-        return self._run.chance()
+        return self._run.random_numbers()
 
     @property
     def now(self) -> float:
         """The seconds since the scenario began."""
-        return self._run.now - BEGIN
+        return self._run.now - START_TIME
 
     def start(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Caller[Any]:
         """Start a call of *function* beside all others: on a thread of its own; a coroutine function as a task.
@@ -149,10 +149,10 @@ class Simulation:
         if inspect.iscoroutinefunction(function):
             self._await(caller, function(*args, **kwargs))
         else:
-            run.strand(caller.name, lambda: self._call(caller, function, args, kwargs), copy_context())
+            run.start_thread(caller.name, lambda: self._call(caller, function, args, kwargs), copy_context())
         if run.plan.is_serial:
             self.join()
-        run.point()
+        run.switch_point()
         return caller
 
     def sleep(self, seconds: float) -> None:
@@ -162,9 +162,9 @@ class Simulation:
     def join(self) -> None:
         """Wait until all callers have ended, and the work that they left behind."""
         run = self._run
-        run.joining += 1
+        run.joining_callers += 1
         run.wait_until(run.are_alone)
-        run.joining -= 1
+        run.joining_callers -= 1
 
     def always(self, invariant: Callable[[], object], what: str = "") -> None:
         """Call *invariant* after each step from now on; the seed fails if it returns ``False`` or raises.
@@ -215,28 +215,28 @@ class _Simulator:
         modules: Iterable[ModuleType | str],
         expected: tuple[type[BaseException], ...],
     ) -> None:
-        self.threads: list[Thread] = []
+        self.workers: list[WorkerThread] = []
         self.clock = SimulatedClock()
         self._scenario = scenario
         self._expected = expected
-        self._run: Run
+        self._run: SimulatedRun
         self._tracer = LineTracer(modules, lambda lock: self._run.at_line(lock))
 
-    def run(self, plan: Plan, tells: bool = False) -> Run:
-        run = self._run = Run(plan, self.threads, self._tracer.trace, _MOST_STEPS, tells)
+    def run(self, plan: Plan, records_history: bool = False) -> SimulatedRun:
+        run = self._run = SimulatedRun(plan, self.workers, self._tracer.trace, _MAX_STEPS, records_history)
         self.clock.begin(run)
         sim = Simulation(run, self.clock, self._expected)
         forget_state()
         random.seed(f"{plan.seed!r}")
-        run.go(lambda: self._scenario(sim), copy_context())
+        run.run_scenario(lambda: self._scenario(sim), copy_context())
         self.callers, self.started = len(sim.callers), sim._started
         self.clock.run = None
-        self.threads[:] = [thread for thread in self.threads if thread.is_idle]
+        self.workers[:] = [worker for worker in self.workers if worker.is_idle]
         return run
 
     # Making a failure smaller
 
-    def smaller(self, run: Run) -> tuple[Plan, bool]:
+    def shrink(self, run: SimulatedRun) -> tuple[Plan, bool]:
         """Return the smallest plan found that fails as *run* does, and whether it replays."""
         reason = _kind(run.failure)
         plan = run.plan._replace(switches=dict(run.schedule.switches))
@@ -323,15 +323,15 @@ def simulate(
         raise FaultToleranceDefinitionException(*faults)
     simulator = _Simulator(scenario, modules, (FaultToleranceException, *expected))
     seen, number, steps = set(), 0, 0
-    with claimed(), in_use(simulator.clock), _undisturbed(simulator):
+    with exclusive_clock(), in_use(simulator.clock), _undisturbed(simulator):
         for seed in seeds:
             run = simulator.run(Plan(seed))
             number += 1
             steps += run.steps
-            if not number % _COLLECTED:
+            if not number % _SEEDS_PER_COLLECTION:
                 gc.collect(1)
             if run.failure is not None:
-                raise _failed(simulator, run)
+                raise _simulation_failed(simulator, run)
             seen.add(hash(tuple(run.schedule.switches.items())))
     return Explored(number, len(seen), steps)
 
@@ -358,14 +358,14 @@ def _is_known(name: str) -> bool:
         return False
 
 
-def _failed(simulator: _Simulator, run: Run) -> SimulationFailed:
-    plan, replays = simulator.smaller(run) if not run.is_stuck else (run.plan, True)  # each would take a second
-    last = simulator.run(plan, tells=True)
+def _simulation_failed(simulator: _Simulator, run: SimulatedRun) -> SimulationFailed:
+    plan, replays = simulator.shrink(run) if not run.is_stuck else (run.plan, True)  # each would take a second
+    last = simulator.run(plan, records_history=True)
     cause = last.failure or run.failure
     reason = f"{type(cause).__name__}: {cause}"
     if not replays or last.failure is None:
         reason += " (it does not replay: the scenario depends on something else than its seed)"
-    failed = SimulationFailed(plan.seed, last.told or [], simulator.callers, len(last.schedule.switches), reason)
+    failed = SimulationFailed(plan.seed, last.history or [], simulator.callers, len(last.schedule.switches), reason)
     failed.__cause__ = cause
     return failed
 
@@ -382,5 +382,5 @@ def _undisturbed(simulator: _Simulator) -> Iterator[None]:
             gc.enable()
         random.setstate(chance)
         forget_state()
-        for thread in simulator.threads:
-            thread.end()
+        for worker in simulator.workers:
+            worker.end()

@@ -13,13 +13,13 @@ from .._config import Effective
 from .._guard.resolve.transaction import overridden
 from .._policy import Retry, parameters
 from .._shown import shown
-from .passing import Passing
+from .reusable_context import ReusableContext
 from .target import definition_error, kinds_and_targets
 
 __all__ = ["disabled", "no_wait"]
 
 
-def disabled(*what: Any) -> Passing[None]:
+def disabled(*what: Any) -> ReusableContext[None]:
     """Switch policies off within a block, or for a decorated test; ``disabled()`` is for all of them.
 
     The effect is that of the configuration key ``enabled``, for all threads and loops, and above every source: no
@@ -55,14 +55,14 @@ def disabled(*what: Any) -> Passing[None]:
         return effective
 
     # Each time another object: the block that ends removes its own.
-    return Passing("disabled", lambda: overridden(lambda *given: switched_off(*given)))
+    return ReusableContext("disabled", lambda: overridden(lambda *given: switched_off(*given)))
 
 
 _open = 0
 _counting = threading.Lock()
 
 
-def no_wait(*, attempts: int | None = None) -> Passing[None]:
+def no_wait(*, attempts: int | None = None) -> ReusableContext[None]:
     """Skip the delays between attempts within a block, or for a decorated test.
 
     Attempts are made as usual, and events state the delays that would have been. Everything else takes its time, on the
@@ -98,7 +98,7 @@ def no_wait(*, attempts: int | None = None) -> Passing[None]:
             finally:
                 _count(-1)
 
-    return Passing("no_wait", passing)
+    return ReusableContext("no_wait", passing)
 
 
 def _count(change: int) -> None:

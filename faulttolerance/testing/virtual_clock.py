@@ -19,8 +19,8 @@ from .._deadline.clock import clock as shared_clock, next_deadline, raise_if_exp
 from .._deadline.threads.chain import this_thread
 from .._log import ERROR, WARNING, log
 from .._platform.event_loop import loop_here
-from .participants import STARTING, Look, Onlooker, place_of
-from .patience import Patience
+from .stall_detector import StallDetector
+from .thread_observer import STARTING, ThreadObserver, ThreadStates, place_of
 from .waiter import Sleeper, VirtualTimeStalled, Waiter
 
 if TYPE_CHECKING:
@@ -85,14 +85,14 @@ class VirtualClock:
         self._asked = 0
         self._waiting: dict[int, Waiter] = {}
         self._timers: dict[_Timer, None] = {}
-        self._errands: dict[Hashable, Callable[[], bool]] = {}
+        self._executor_calls: dict[Hashable, Callable[[], bool]] = {}
         self._targets: dict[int, Waiter] = {}
         self._is_calling = False
-        self._onlooker = Onlooker()
+        self._observer = ThreadObserver()
         self._ignored: set[int] = set()
-        self._patience = Patience(self._real_time)
+        self._stall_detector = StallDetector(self._real_time)
         self._has_complained = False
-        self._keeper: threading.Thread | None = None
+        self._time_thread: threading.Thread | None = None
         self._started: list[threading.Thread] = []
         self._ended_at: float | None = None
         self._known_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
@@ -147,7 +147,7 @@ class VirtualClock:
         with self._changed:
             timer = _Timer(self, when, self._next_order(), callback)
             self._timers[timer] = None
-            self._tell_keeper()
+            self._wake_time_thread()
         return timer
 
     # The methods for tests
@@ -165,8 +165,8 @@ class VirtualClock:
         with self._changed:
             target.when, target.order = self._now + _in_ticks(seconds), self._next_order()
             self._targets[target.ident] = target
-            self._patience = Patience(self._real_time)
-            self._tell_keeper()
+            self._stall_detector = StallDetector(self._real_time)
+            self._wake_time_thread()
         try:
             target.sleep()
         finally:
@@ -211,7 +211,7 @@ class VirtualClock:
         name = getattr(function, "__qualname__", repr(function))
         thread = threading.Thread(target=work, name=f"virtual-time {name}", daemon=True)
         with self._changed:
-            self._refuse_if_ended()
+            self._raise_if_ended()
             self._started.append(thread)
         thread.start()
         return future
@@ -223,12 +223,12 @@ class VirtualClock:
         """Hold time while the thread runs the block, inside guards and outside, unless it sleeps in the library."""
         ident = threading.get_ident()
         with self._changed:
-            self._onlooker.enrol(ident)
+            self._observer.register(ident)
         try:
             yield
         finally:
             with self._changed:
-                self._onlooker.release(ident)
+                self._observer.release(ident)
 
     def wait_for_input(self, waiter: Waiter, seconds: float) -> bool:
         """Register the wait of a loop; return whether *seconds* are over already, else it waits until it is woken."""
@@ -244,12 +244,12 @@ class VirtualClock:
     def send(self, errand: Hashable, can_begin: Callable[[], bool]) -> None:
         """Hold time for work that another thread is to do, while it could begin, until it does."""
         with self._changed:
-            self._errands[errand] = can_begin
+            self._executor_calls[errand] = can_begin
 
     def begin(self, errand: Hashable) -> None:
         """Record that the work has begun, or never will."""
         with self._changed:
-            self._errands.pop(errand, None)
+            self._executor_calls.pop(errand, None)
 
     @property
     def has_ended(self) -> bool:
@@ -269,12 +269,12 @@ class VirtualClock:
             self._known_loops.add(loop)
             warnings.warn(_FOREIGN_LOOP, RuntimeWarning, stacklevel=3)
 
-    def _refuse_if_ended(self) -> None:
+    def _raise_if_ended(self) -> None:
         if self._ended_at is not None:
             raise RuntimeError("the virtual_time() block of this clock has ended")
 
     def _next_order(self) -> int:
-        self._refuse_if_ended()
+        self._raise_if_ended()
         self._asked += 1
         return self._asked
 
@@ -287,18 +287,18 @@ class VirtualClock:
             self._move()
             return True
         if when < math.inf:
-            self._tell_keeper()
+            self._wake_time_thread()
         return False
 
     # Moving: under the lock
 
-    def _tell_keeper(self) -> None:
-        if self._keeper is None:
-            self._keeper = threading.Thread(target=self._keep, name="virtual-time", daemon=True)
-            self._keeper.start()
+    def _wake_time_thread(self) -> None:
+        if self._time_thread is None:
+            self._time_thread = threading.Thread(target=self._run_time_thread, name="virtual-time", daemon=True)
+            self._time_thread.start()
         self._changed.notify_all()
 
-    def _keep(self) -> None:
+    def _run_time_thread(self) -> None:
         with self._changed:
             try:
                 self._move_on()
@@ -307,8 +307,8 @@ class VirtualClock:
                 raise
 
     def _move_on(self) -> None:
-        keeper, tick = threading.current_thread(), False
-        while self._keeper is keeper:
+        time_thread, tick = threading.current_thread(), False
+        while self._time_thread is time_thread:
             if self._next_due() is None:
                 self._changed.wait()
                 tick = False
@@ -316,26 +316,28 @@ class VirtualClock:
                 self._move()
                 tick = False
             else:
-                tick = not self._changed.wait(self._patience.poll_seconds)
+                tick = not self._changed.wait(self._stall_detector.poll_seconds)
 
     def _may_move(self, tick: bool) -> bool:
-        patience = self._patience
+        stall_detector = self._stall_detector
         if tick:
-            patience.count()
-        keeper = self._keeper.ident if self._keeper is not None else None
-        look = self._onlooker.look({keeper, *self._waiting, *self._targets}, tick)
-        running = look.running
-        if any(waiter.is_awake() for waiter in self._waiting.values()) or any(may() for may in self._errands.values()):
+            stall_detector.count()
+        time_thread = self._time_thread.ident if self._time_thread is not None else None
+        states = self._observer.observe({time_thread, *self._waiting, *self._targets}, tick)
+        running = states.running
+        if any(waiter.is_awake() for waiter in self._waiting.values()) or any(
+            may() for may in self._executor_calls.values()
+        ):
             running.add(STARTING)
         running -= self._ignored
-        if running and patience.has_waited_long and running.isdisjoint(look.participants):
+        if running and stall_detector.has_waited_long and running.isdisjoint(states.participants):
             self._ignored |= running  # they are no business of the clock, and do not seem to end
             running.clear()
         if self._targets:
-            return not running or patience.has_waited_long
-        if look.participants:
-            if patience.is_over:
-                self._stall(look)
+            return not running or stall_detector.has_waited_long
+        if states.participants:
+            if stall_detector.is_stalled:
+                self._stall(states)
             return False
         return not running
 
@@ -349,7 +351,7 @@ class VirtualClock:
 
     def _move(self) -> None:
         """Move time to the next due moment, and trigger its event."""
-        self._patience = Patience(self._real_time)
+        self._stall_detector = StallDetector(self._real_time)
         self._has_complained = False
         due = self._next_due()
         assert due is not None
@@ -369,13 +371,13 @@ class VirtualClock:
             self._changed.acquire()
             self._is_calling = False
 
-    def _stall(self, look: Look) -> None:
-        holders = ", ".join(place_of(ident, frame) for ident, frame in sorted(look.participants.items()))
+    def _stall(self, states: ThreadStates) -> None:
+        holders = ", ".join(place_of(ident, frame) for ident, frame in sorted(states.participants.items()))
         reason = f"virtual time is held by {holders}; what blocks outside the library needs clock.advance()"
         if not self._end_waits(reason) and not self._has_complained:
             self._has_complained = True
             log(WARNING, "%s", reason)
-        self._patience = Patience(self._real_time)
+        self._stall_detector = StallDetector(self._real_time)
 
     def _end_waits(self, reason: str) -> bool:
         """Raise ``VirtualTimeStalled`` in all threads that wait for a moment; return false if there are none."""
@@ -399,34 +401,34 @@ class VirtualClock:
             self._end_waits("the virtual_time() block ended while this thread slept")
             timers = sorted(self._timers, key=_in_order)
             self._timers.clear()
-        self._stop_keeper()
+        self._stop_time_thread()
         for timer in timers:
             shared_clock.call_at(now + max(0.0, timer.when - self._now), timer.callback)
         for thread in self._started:
             thread.join(_JOIN_SECONDS)
 
-    def _stop_keeper(self) -> None:
+    def _stop_time_thread(self) -> None:
         """Stop the thread that moves time; needed before a fork, too."""
         with self._changed:
-            keeper, self._keeper = self._keeper, None
+            time_thread, self._time_thread = self._time_thread, None
             self._changed.notify_all()
-        if keeper is not None:
-            keeper.join()
+        if time_thread is not None:
+            time_thread.join()
 
-    def _go_on_in_parent(self) -> None:
+    def _restart_in_parent(self) -> None:
         """Start to move time again after a child was forked."""
         with self._changed:
             if self._next_due() is not None:
-                self._tell_keeper()
+                self._wake_time_thread()
 
-    def _go_on_in_child(self) -> None:
+    def _reset_in_child(self) -> None:
         """Reset the clock in a forked child, where only the calling thread exists."""
         self._changed = threading.Condition()
         self._waiting.clear()
         self._targets.clear()
-        self._errands.clear()
+        self._executor_calls.clear()
         self._started.clear()
-        self._onlooker.forget_other_threads()
+        self._observer.forget_other_threads()
 
 
 def _in_order(due: Waiter | _Timer) -> tuple[float, int]:

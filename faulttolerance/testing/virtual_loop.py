@@ -27,7 +27,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: VirtualClock) -> None:
         self.virtual_clock = clock
         self._waits: _LoopWait | None = None
-        self._errands: dict[_Errand, None] = {}
+        self._executor_calls: dict[_ExecutorCall, None] = {}
         """The functions that threads of executors are calling for this loop."""
         super().__init__(_Selector(self, clock))
 
@@ -55,28 +55,28 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Run a function in an executor; threads hold time from when they could begin with it until it is over."""
         if executor is not None and not isinstance(executor, ThreadPoolExecutor):
             return super().run_in_executor(executor, func, *args)
-        errand = _Errand(self.virtual_clock, self._errands, func)
-        future = super().run_in_executor(executor, errand, *args)
-        errand.executor = executor or getattr(self, "_default_executor", None)
-        self.virtual_clock.send(errand, errand.can_begin)
-        future.add_done_callback(errand.drop)
+        executor_call = _ExecutorCall(self.virtual_clock, self._executor_calls, func)
+        future = super().run_in_executor(executor, executor_call, *args)
+        executor_call.executor = executor or getattr(self, "_default_executor", None)
+        self.virtual_clock.send(executor_call, executor_call.can_begin)
+        future.add_done_callback(executor_call.drop)
         return future
 
 
-class _Errand:
+class _ExecutorCall:
     """A function that a thread of an executor is to call."""
 
-    def __init__(self, clock: VirtualClock, begun: dict[_Errand, None], function: Callable[..., Any]) -> None:
+    def __init__(self, clock: VirtualClock, started: dict[_ExecutorCall, None], function: Callable[..., Any]) -> None:
         self.executor: object = None
         self._clock = clock
-        self._begun = begun
+        self._started = started
         self._function = function
 
     def can_begin(self) -> bool:
         """Return whether the function waits although there is a thread that could call it."""
-        begun = self._begun.copy()
-        at_work = sum(errand.executor is self.executor for errand in begun)
-        return self not in begun and at_work < getattr(self.executor, "_max_workers", math.inf)
+        started = self._started.copy()
+        at_work = sum(executor_call.executor is self.executor for executor_call in started)
+        return self not in started and at_work < getattr(self.executor, "_max_workers", math.inf)
 
     def drop(self, _: object) -> None:
         """Record that the function is over, or was cancelled before it began."""
@@ -84,12 +84,12 @@ class _Errand:
 
     def __call__(self, *args: Any) -> Any:
         with self._clock.working():
-            self._begun[self] = None
+            self._started[self] = None
             self._clock.begin(self)
             try:
                 return self._function(*args)
             finally:
-                del self._begun[self]
+                del self._started[self]
 
 
 class _Selector(selectors.DefaultSelector):

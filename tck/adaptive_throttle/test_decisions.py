@@ -406,7 +406,7 @@ def test_a_child_keeps_the_counts() -> None:
     thread = threading.Thread(target=throttle._lock.acquire)
     thread.start()
     thread.join()
-    throttle.keep_only(threading.get_ident())
+    throttle.reset_after_fork(threading.get_ident())
 
     assert throttle.probability(5.0) == 20 / 21
 

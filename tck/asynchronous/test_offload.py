@@ -1068,7 +1068,7 @@ def test_a_call_that_a_shutdown_refuses_leaves_nothing_with_its_caller() -> None
 
     with deadline(LONG):
         wait_until(lambda: isinstance(Call(add)(1, 2).exception(PATIENCE), RuntimeError))
-        assert not deadlines_here().heirs
+        assert not deadlines_here().dependents
 
     body.open.set()
     waiting.join()

@@ -256,12 +256,12 @@ def test_shutdown_waits_for_calls_that_hold_no_thread(make: Callable[..., Pool])
     """A call between two attempts is under way; the work that it still has is done."""
     pool = make()
     ran = threading.Event()
-    assert pool.enter("call")
+    assert pool.register("call")
 
     assert not pool.shutdown(0.01)
     pool.submit(ran.set)
     assert ran.wait(PATIENCE)
-    pool.leave("call")
+    pool.unregister("call")
 
     assert pool.shutdown(PATIENCE)
 
@@ -269,22 +269,22 @@ def test_shutdown_waits_for_calls_that_hold_no_thread(make: Callable[..., Pool])
 def test_a_pool_refuses_calls_while_it_is_shut_down_and_is_open_afterwards(make: Callable[..., Pool]) -> None:
     """No call is taken that a shutdown would not wait for; each of several at once waits for all that are under way."""
     pool = make()
-    assert pool.enter("under way")
+    assert pool.register("under way")
     ended: list[bool] = []
     waiting = [threading.Thread(target=lambda: ended.append(pool.shutdown(PATIENCE))) for _ in range(2)]
     for one in waiting:
         one.start()
     wait_until(lambda: len(pool._shutdowns) == 2)
 
-    refused = not pool.enter("late")
-    pool.leave("under way")
+    refused = not pool.register("late")
+    pool.unregister("under way")
     for one in waiting:
         one.join()
 
     assert refused
     assert ended == [True, True]
-    assert pool.enter("next life")
-    pool.leave("next life")
+    assert pool.register("next life")
+    pool.unregister("next life")
     thread = run(pool)
     assert pool.shutdown(PATIENCE)
     assert not thread.is_alive()

@@ -80,7 +80,7 @@ def test_it_moves_as_the_formula_does(ends: list[tuple[Any, ...]], value: int) -
             is_lowered = tell(limit, now - elapsed, now, running, kind)
             naive.end(now - elapsed, now, running, kind)
 
-            assert limit.exact == naive.L
+            assert limit.exact_limit == naive.L
             assert 1 <= limit.limit <= value
             assert not is_lowered or naive.since != before or naive.since == now
 
@@ -101,7 +101,7 @@ def test_it_moves_as_the_formula_does_under_load(seed: int) -> None:
         naive.end(now - min(elapsed, 1.0), now, running, kind)
         moves.add(limit.limit)
 
-        assert limit.exact == naive.L
+        assert limit.exact_limit == naive.L
     assert len(moves) > 10
 
 
@@ -116,13 +116,13 @@ def test_what_moves_nothing_may_be_told_later(seed: int) -> None:
         one = (now - elapsed, now, chance.randint(1, limit.limit))
         eager.end(*one)
         others = one[2] - 1
-        if one[1] - one[0] <= TARGET and others < limit.quiet:
-            limit.later.append(others)
+        if one[1] - one[0] <= TARGET and others < limit.quiet_below:
+            limit.uncounted.append(others)
             later += 1
         else:
             limit.count()
             limit.end(*one)
-        assert limit.exact == eager.exact
+        assert limit.exact_limit == eager.exact_limit
     assert later > 500
 
 
@@ -142,7 +142,7 @@ def test_a_decrease_begins_from_what_was_used() -> None:
 
     lower(limit, 10.0, 1.2 * TARGET, running=4)
 
-    assert limit.exact == pytest.approx(4 / 1.2)
+    assert limit.exact_limit == pytest.approx(4 / 1.2)
 
 
 def test_a_ceiling_may_be_any_number() -> None:
@@ -152,7 +152,7 @@ def test_a_ceiling_may_be_any_number() -> None:
     lower(limit, 10.0, running=8)
     tell(limit, 20.0, 20.1, 8)
 
-    assert limit.exact == 4 + 1 / 4
+    assert limit.exact_limit == 4 + 1 / 4
     limit.reconfigure(10**401, TARGET)
     assert limit.limit == 4
 
@@ -167,7 +167,7 @@ def test_an_unused_limit_does_not_rise() -> None:
 
     tell(limit, now, now + 0.01, 10)
 
-    assert limit.exact == 20 + 1 / 20
+    assert limit.exact_limit == 20 + 1 / 20
 
 
 def test_a_limit_has_just_fallen_for_ten_seconds() -> None:
@@ -249,7 +249,7 @@ def test_new_values_keep_what_was_learned() -> None:
     limit.reconfigure(100, 2 * TARGET)
     assert limit.limit == 25
     limit.reconfigure(8, TARGET)
-    assert limit.exact == 8.0
+    assert limit.exact_limit == 8.0
 
 
 def test_a_wrong_target_is_found_out() -> None:
@@ -258,15 +258,15 @@ def test_a_wrong_target_is_found_out() -> None:
     while limit.limit > 1:
         now = lower(limit, now)
 
-    def is_hopeless(moment: float, running: int = 1) -> bool:
+    def is_target_unreachable(moment: float, running: int = 1) -> bool:
         tell(limit, moment - 1.0, moment, running)
-        return limit.is_hopeless(moment - 1.0, moment, running)
+        return limit.is_target_unreachable(moment - 1.0, moment, running)
 
-    assert not is_hopeless(now + 59.0)
-    assert not is_hopeless(now + 61.0, running=2)
-    assert is_hopeless(now + 61.0)
-    assert not limit.is_hopeless(now + 61.0, now + 61.1, 1)
+    assert not is_target_unreachable(now + 59.0)
+    assert not is_target_unreachable(now + 61.0, running=2)
+    assert is_target_unreachable(now + 61.0)
+    assert not limit.is_target_unreachable(now + 61.0, now + 61.1, 1)
     tell(limit, now + 62.0, now + 62.1, 1)
     lower(limit, now + 63.0, running=1)
-    assert not is_hopeless(now + 66.0)
-    assert is_hopeless(now + 130.0)
+    assert not is_target_unreachable(now + 66.0)
+    assert is_target_unreachable(now + 130.0)

@@ -387,7 +387,7 @@ def test_what_threads_held_that_a_fork_left_behind_is_given_back(make: Callable[
     holder.start()
     holder.join()
 
-    bulkhead.keep_only(HERE)
+    bulkhead.reset_after_fork(HERE)
 
     assert (list(bulkhead.held), woken, bulkhead.waiting_count) == (["mine", "my waiter"], ["mine"], 0)
 
@@ -769,7 +769,7 @@ def test_a_limit_that_rises_wakes_as_many_as_there_is_room_for() -> None:
     bulkhead, now = adaptive(4)
     for _ in range(3):
         now[0] += 1
-        bulkhead.learn(0.5)
+        bulkhead.adapt(0.5)
     assert bulkhead.limit == 1
     arrive(bulkhead, "a")
     woken: list[str] = []
@@ -778,10 +778,10 @@ def test_a_limit_that_rises_wakes_as_many_as_there_is_room_for() -> None:
 
     now[0] += 1
     leave(bulkhead, "a")
-    lesson = bulkhead.learn(0.1)
+    change = bulkhead.adapt(0.1)
 
-    assert lesson is not None
-    assert (lesson.old, lesson.new) == (1, 2)
+    assert change is not None
+    assert (change.old, change.new) == (1, 2)
     assert woken == ["b", "c"]
     bulkhead.resize(4, 10)
     assert woken == ["b", "c", "d", "e"]
@@ -795,7 +795,7 @@ def test_a_limit_that_falls_ends_nothing_and_admits_nobody_until_there_is_room()
     queue(bulkhead, "waits")
     now[0] += 1
     for _ in range(3):
-        bulkhead.learn(0.5, keeps_permit=True)
+        bulkhead.adapt(0.5, keeps_permit=True)
 
     assert (bulkhead.limit, bulkhead.running, bulkhead.waiting_count) == (2, 4, 1)
     leave(bulkhead, "a")
@@ -812,9 +812,9 @@ def test_a_fork_keeps_the_limit_and_drops_the_permits_of_others() -> None:
         arrive(bulkhead, name, ident)
     now[0] += 1
     for _ in range(3):
-        bulkhead.learn(0.5, keeps_permit=True)
+        bulkhead.adapt(0.5, keeps_permit=True)
 
-    bulkhead.keep_only(HERE)
+    bulkhead.reset_after_fork(HERE)
 
     assert (bulkhead.limit, bulkhead.running) == (2, 1)
     arrive(bulkhead, "e")
@@ -834,14 +834,14 @@ def test_calls_of_a_signal_handler_disturb_no_decision(moment: int) -> None:
             strikes[0] -= 1
             if strikes[0] == 0:
                 for _ in range(3):
-                    bulkhead.learn(0.5)
+                    bulkhead.adapt(0.5)
             return super().__getitem__(index)
 
     assert bulkhead.adaptive is not None
-    bulkhead.adaptive.later = Strikes()
+    bulkhead.adaptive.uncounted = Strikes()
     for _ in range(12):
         now[0] += 0.3
-        bulkhead.learn(0.3)
+        bulkhead.adapt(0.3)
 
         assert 1 <= bulkhead.limit <= 8
         assert bulkhead.limit == bulkhead.adaptive.limit

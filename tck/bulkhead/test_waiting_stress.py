@@ -129,13 +129,13 @@ def test_threads_and_tasks_that_wait_for_their_turn_stay_within_the_limit(monkey
     guard = Guard(rate_limit=RateLimit(400, window=0.5, type="rolling", max_wait=300), name="line")
     ends, wrong, moments = Counter[str](), list[str](), list[int]()
     until = time.monotonic() + SECONDS
-    take = rate_limit._Rolling.take
+    record = rate_limit._Rolling.record
 
     def watched(window: Any, now: int, since: int) -> None:
         moments.append(now)
-        take(window, now, since)
+        record(window, now, since)
 
-    monkeypatch.setattr(rate_limit._Rolling, "take", watched)
+    monkeypatch.setattr(rate_limit._Rolling, "record", watched)
 
     def body() -> None: ...
 

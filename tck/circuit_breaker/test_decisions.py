@@ -519,7 +519,7 @@ def test_probes_of_threads_that_a_fork_left_behind_give_their_places_back() -> N
     holder.start()
     holder.join()
 
-    circuit.keep_only(HERE)
+    circuit.reset_after_fork(HERE)
 
     assert run(circuit, "s", 10.0) == "s"
     mine.end(SUCCESS, 10.0)
@@ -533,7 +533,7 @@ def test_a_window_that_a_fork_caught_between_two_steps_is_counted_again() -> Non
     circuit.state.window.failures += 2  # type: ignore[attr-defined]
     circuit.state.is_clean = False
 
-    circuit.keep_only(HERE)
+    circuit.reset_after_fork(HERE)
 
     assert circuit.state.is_clean
     assert run(circuit, "fs") == "fs"

@@ -203,7 +203,7 @@ def test_a_child_keeps_the_flights_of_its_own_thread() -> None:
     calls, other = Calls(), HERE + 1
     mine, theirs = calls.join("mine"), calls.join("theirs", other)
     gone, follower = calls.join("theirs", other), calls.join("theirs")
-    calls.flights.keep_only(HERE)
+    calls.flights.reset_after_fork(HERE)
 
     assert mine.leads
     assert follower.leads

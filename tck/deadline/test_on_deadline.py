@@ -27,7 +27,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._deadline.threads.cancels import Cancel
+from faulttolerance._deadline.threads.callbacks import DeadlineCallback
 from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._deadline.threads.watchdog import watchdog
 from faulttolerance.testing import virtual_time
@@ -270,7 +270,7 @@ def test_without_a_deadline_it_does_nothing() -> None:
         pass
 
     assert not calls
-    assert not this_thread.deadlines.cancels
+    assert not this_thread.deadlines.callbacks
 
 
 def test_what_holds_deadlines_back_holds_the_call_back() -> None:
@@ -343,14 +343,14 @@ def test_a_block_that_is_left_waits_for_a_call_that_is_under_way() -> None:
 def test_of_leaving_and_calling_the_first_decides() -> None:
     """S1: whoever found the deadline passed, and is on its way, comes too late for a block that was left meanwhile."""
     calls = Calls()
-    left, called = Cancel(calls, threading.Lock()), Cancel(calls, threading.Lock())
+    left, called = DeadlineCallback(calls, threading.Lock()), DeadlineCallback(calls, threading.Lock())
 
-    left.drop()
-    left.drop()
+    left.revoke()
+    left.revoke()
     claims = [left.claim(), called.claim(), called.claim()]
-    called.make()
-    called.make()
-    called.drop()
+    called.call()
+    called.call()
+    called.revoke()
 
     assert claims == [False, True, False]
     assert len(calls) == 1
@@ -483,7 +483,7 @@ def test_blocks_may_be_entered_again_and_by_exit_stacks_and_by_hand() -> None:
         stack.enter_context(block)
 
     assert len(calls) == 1
-    assert not this_thread.deadlines.cancels
+    assert not this_thread.deadlines.callbacks
 
 
 def test_what_leaves_the_block_passes() -> None:
@@ -504,7 +504,7 @@ def test_blocks_leave_no_timers_behind() -> None:
     work()
 
     assert len(watchdog.timers.alive) < 100
-    assert not this_thread.deadlines.cancels
+    assert not this_thread.deadlines.callbacks
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
@@ -529,7 +529,7 @@ def test_wherever_the_handler_of_a_signal_raises_nothing_is_called_afterwards(st
         calls, before = Calls(), []
         with pytest.raises(TimeoutException):
             timeout(8, interrupt=False)(work)(strike, calls)
-        if before != [len(calls)] or this_thread.deadlines.cancels:
+        if before != [len(calls)] or this_thread.deadlines.callbacks:
             wrong.append((strike.where, list(calls)))
 
     assert not wrong

@@ -84,7 +84,7 @@ def test_threads_that_end_at_about_their_deadlines() -> None:
                 outcomes.add("in time")
             except TimeoutException:
                 outcomes.add("late")
-        left.extend(this_thread.deadlines.cancels)
+        left.extend(this_thread.deadlines.callbacks)
         left.extend(kept._entered)
 
     threads = [threading.Thread(target=work, args=(seed,), daemon=True) for seed in range(THREADS)]

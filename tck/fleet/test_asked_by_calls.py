@@ -13,17 +13,17 @@ from weakref import ref
 import pytest
 
 from faulttolerance import FleetWide, Guard, RateLimit, TimeoutException, configure, timeout
-from faulttolerance._extensions.fleet.link import lane
-from faulttolerance._extensions.fleet.protocol import Answer, Question, TakeTurn
-from faulttolerance._extensions.fleet.remote import ThreadLine
-from faulttolerance._extensions.fleet.server.memory import Memory
+from faulttolerance._extensions.fleet.fleet_link import fleet_link
+from faulttolerance._extensions.fleet.protocol import Request, Response, TurnRequest
+from faulttolerance._extensions.fleet.server.memory import MemoryServer
+from faulttolerance._extensions.fleet.server_link import ThreadedLink
 from faulttolerance.testing import reset
 from kit.fleet import DistantFleet, DistantSession
 from kit.struck import Struck, strikes
 from kit.waiting import wait_until
 
-FREE = TakeTurn("free", "rolling", 1_000_000, 1_000_000, 1)
-FULL = TakeTurn("full", "rolling", 1, 3_600_000_000, 1)
+FREE = TurnRequest("free", "rolling", 1_000_000, 1_000_000, 1)
+FULL = TurnRequest("full", "rolling", 1, 3_600_000_000, 1)
 
 
 class Asked(DistantFleet):
@@ -31,7 +31,7 @@ class Asked(DistantFleet):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.memory = Memory()
+        self.memory = MemoryServer()
         self.sessions: list[ref[Session]] = []
         self.senders: list[int] = []
         """The threads that have sent a question alone."""
@@ -49,10 +49,10 @@ class Session(DistantSession):
 
     def __init__(self, fleet: Asked) -> None:
         super().__init__(fleet)
-        self.stream: deque[Answer] = deque()
+        self.stream: deque[Response] = deque()
         self.is_closed = False
 
-    def send(self, question: TakeTurn) -> None:
+    def send(self, question: TurnRequest) -> None:
         if self.is_closed or self.fleet.breaks:
             raise ConnectionError("closed")
         self.fleet.senders.append(threading.get_ident())
@@ -66,7 +66,7 @@ class Session(DistantSession):
         assert type(answer) is int
         return answer
 
-    def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
+    def exchange(self, questions: Sequence[Request]) -> Sequence[Response]:
         assert not self.stream
         return super().exchange(questions)
 
@@ -88,12 +88,12 @@ def fleet() -> Iterator[Asked]:
 
 def lend() -> None:
     """Miss the session of calls, until there is one."""
-    line = lane._line
-    assert isinstance(line, ThreadLine)
+    link = fleet_link._link
+    assert isinstance(link, ThreadedLink)
     told: list[Any] = []
-    if not lane.ask_here(FREE, told.append):
-        assert lane.ask(FREE, told.append)
-    wait_until(lambda: told == [0] and bool(line._lent._idle))
+    if not fleet_link.send_here(FREE, told.append):
+        assert fleet_link.send(FREE, told.append)
+    wait_until(lambda: told == [0] and bool(link._session_pool._idle))
 
 
 def newest(fleet: Asked) -> Session:
@@ -102,10 +102,10 @@ def newest(fleet: Asked) -> Session:
     return session
 
 
-def ask(question: TakeTurn) -> Any:
+def ask(question: TurnRequest) -> Any:
     """Ask as a call does that blocks its thread."""
     told: list[Any] = []
-    assert lane.ask_here(question, told.append) or lane.ask(question, told.append)
+    assert fleet_link.send_here(question, told.append) or fleet_link.send(question, told.append)
     wait_until(lambda: bool(told))
     (answer,) = told
     return answer
@@ -137,13 +137,13 @@ def test_one_call_at_a_time_asks_itself_and_others_go_together(fleet: Asked) -> 
     """As many connections as that takes, and no more."""
     fleet.thawed.clear()
     told: list[Any] = []
-    one = threading.Thread(target=lambda: lane.ask_here(FREE, told.append))
+    one = threading.Thread(target=lambda: fleet_link.send_here(FREE, told.append))
     fleet.sent.clear()
     one.start()
     assert fleet.sent.wait(5)
     for _ in range(20):
-        assert not lane.ask_here(FREE, told.append)
-        assert lane.ask(FREE, told.append)
+        assert not fleet_link.send_here(FREE, told.append)
+        assert fleet_link.send(FREE, told.append)
     fleet.thawed.set()
     one.join()
     wait_until(lambda: len(told) == 21)
@@ -160,14 +160,14 @@ def test_a_late_answer_is_told_and_is_no_answer_to_the_next_question(fleet: Aske
 
     @timeout("1ms", interrupt=False)
     def late() -> None:
-        lane.ask_here(FULL, told.append)
+        fleet_link.send_here(FULL, told.append)
 
     try:
         late()
     except TimeoutException:
         pass
     assert told == []
-    assert lane.is_asking
+    assert fleet_link.has_pending_requests
     fleet.thawed.set()
     wait_until(lambda: bool(told))
 
@@ -181,14 +181,14 @@ def test_a_call_whose_patience_is_over_decides_alone(fleet: Asked) -> None:
     fleet.patience = 0.01
     configure(fleet=None)
     configure(fleet=fleet)
-    wait_until(lambda: lane.processes == 2)  # the same process again, under another name
+    wait_until(lambda: fleet_link.processes == 2)  # the same process again, under another name
     lend()
     fleet.thawed.clear()
     guard = limited()
     assert guard.call(lambda: "done") == "done"
 
-    assert lane.is_up
-    wait_until(lambda: not lane.is_prompt)
+    assert fleet_link.is_up
+    wait_until(lambda: not fleet_link.is_prompt)
     before = list(fleet.senders)
     assert guard.call(lambda: "done") == "done"
     assert fleet.senders == before
@@ -198,7 +198,7 @@ def test_a_session_that_breaks_costs_no_call_and_not_the_fleet(fleet: Asked) -> 
     """The question goes with the next batch, which would find out that the server is gone."""
     fleet.breaks = True
     assert ask(FREE) == 0
-    assert lane.is_up
+    assert fleet_link.is_up
 
     fleet.breaks = False
     lend()
@@ -211,12 +211,12 @@ def test_an_outage_ends_the_session_of_calls(fleet: Asked) -> None:
     lent = newest(fleet)
     fleet.failure = ConnectionError("gone")
     told: list[Any] = []
-    assert lane.ask(FREE, told.append)
+    assert fleet_link.send(FREE, told.append)
     wait_until(lambda: told == [None])
 
     assert lent.is_closed
-    assert not lane.ask_here(FREE, told.append)
-    assert not lane.is_up
+    assert not fleet_link.send_here(FREE, told.append)
+    assert not fleet_link.is_up
 
 
 def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
@@ -226,16 +226,16 @@ def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
     fleet.sent.clear()
 
     def call() -> None:
-        lane.ask_here(FREE, told.append)
+        fleet_link.send_here(FREE, told.append)
 
     one = threading.Thread(target=call)
     one.start()
     assert fleet.sent.wait(5)
-    lane.before_fork()
+    fleet_link.before_fork()
     assert lent.is_closed
     fleet.thawed.set()
     one.join()
-    lane.go_on()
+    fleet_link.restart_in_parent()
     lend()
 
     assert newest(fleet) is not lent
@@ -246,11 +246,11 @@ def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
 def test_a_strike_amidst_an_exchange_drops_the_session(fleet: Asked) -> None:
     """Wherever it strikes, no answer meets another question, and later calls ask themselves again."""
     assert ask(FULL) == 0
-    for strike in strikes("fleet/remote.py", "lent_session.py", "fleet/link.py"):
+    for strike in strikes("fleet/server_link.py", "session_pool.py", "fleet/fleet_link.py"):
         lend()
         try:
             with strike:
-                lane.ask_here(FULL, lambda answer: None)
+                fleet_link.send_here(FULL, lambda answer: None)
         except Struck:
             pass
         assert [ask(FREE), ask(FULL) > 0, ask(FREE)] == [0, True, 0], strike.where

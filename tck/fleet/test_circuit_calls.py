@@ -36,8 +36,8 @@ from faulttolerance import (
     reload,
     unguarded,
 )
-from faulttolerance._extensions.fleet.link import lane
-from faulttolerance._extensions.fleet.protocol import ABSENT, CircuitRecord, Poll
+from faulttolerance._extensions.fleet.fleet_link import fleet_link
+from faulttolerance._extensions.fleet.protocol import ABSENT, CircuitRecord, PollRequest
 from faulttolerance.testing import MemoryFleet, VirtualClock, configured, virtual_time
 from kit.definition import refused
 from kit.fleet import DistantFleet
@@ -91,7 +91,7 @@ REFUSED = CircuitBreakerOpenException.__name__
 
 def record(fleet: MemoryFleet, key: str = PAY) -> CircuitRecord:
     """What another process would read."""
-    (found,) = fleet.connect().exchange([Poll("", 1)])
+    (found,) = fleet.connect().exchange([PollRequest("", 1)])
     return found.circuits.get(key, ABSENT)  # type: ignore[union-attr]
 
 
@@ -183,7 +183,7 @@ def test_who_says_that_there_is_none_is_told_nothing() -> None:
 
 def name_server(monkeypatch: pytest.MonkeyPatch, url: str, namespace: str) -> Guard:
     """Name the server by the environment, as if the process had just begun, and give a guard."""
-    monkeypatch.setattr(lane, "is_chosen", False)
+    monkeypatch.setattr(fleet_link, "is_chosen", False)
     monkeypatch.setenv("FAULTTOLERANCE_FLEET_URL", url)
     monkeypatch.setenv("FAULTTOLERANCE_FLEET_NAMESPACE", namespace)
     return Guard(name="named", rate_limit=RateLimit(1), fleet_wide=FleetWide())
@@ -201,7 +201,7 @@ def test_the_server_can_be_named_by_the_environment(
     one.call(int)
     port, namespace = ("2", "mine") if chooses else ("1/3", "shop")
 
-    assert f"RedisFleet('redis://127.0.0.1:{port}', namespace='{namespace}')" in repr(lane.fleet)
+    assert f"RedisFleet('redis://127.0.0.1:{port}', namespace='{namespace}')" in repr(fleet_link.fleet)
     assert LOCAL not in caplog.text
 
 
@@ -277,9 +277,9 @@ def test_what_another_process_opens_is_open_here(fleet: MemoryFleet, clock: Virt
 def test_what_the_fleet_has_opened_is_open_where_nobody_has_called(looked_at: str, is_distant: bool) -> None:
     """By rule F3: a probe of readiness, or a person, asks before the first call does."""
     fleet = DistantFleet(poll=0.02) if is_distant else MemoryFleet()
-    (fleet.memory if is_distant else fleet._memory).move(PAY, round(time.monotonic() * 1e6), 60_000_000)  # type: ignore[union-attr]
+    (fleet.memory if is_distant else fleet._server).set_circuit(PAY, round(time.monotonic() * 1e6), 60_000_000)  # type: ignore[union-attr]
     configure(fleet=fleet)
-    wait_until(lambda: bool(lane._line._known))  # type: ignore[union-attr]
+    wait_until(lambda: bool(fleet_link._link._records))  # type: ignore[union-attr]
     pay = replica()
     try:
         if looked_at == "health":
@@ -499,7 +499,7 @@ def test_moves_from_elsewhere_are_told_by_a_thread_that_may_wait() -> None:
     undo = circuit_breakers.on_state_change(PAY, listen)
     try:
         pay()
-        fleet.memory.move(PAY, round(fleet.now() * 1e6), 60_000_000)
+        fleet.memory.set_circuit(PAY, round(fleet.now() * 1e6), 60_000_000)
         assert told.wait(20)
         asked = len(fleet.asked)
         wait_until(lambda: len(fleet.asked) > asked + 2)

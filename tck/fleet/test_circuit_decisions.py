@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faulttolerance._extensions.fleet.protocol import OpenCircuit, TakePlace
+from faulttolerance._extensions.fleet.protocol import OpenRequest, ProbeRequest
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 from kit.replicas import POLL, World, opened
@@ -37,7 +37,7 @@ def test_closed_and_open_circuits_ask_nobody() -> None:
     for _ in range(100):
         one.call()
 
-    assert [type(question) for question in one.sent] == [OpenCircuit]
+    assert [type(question) for question in one.sent] == [OpenRequest]
     assert other.sent == []
 
 
@@ -61,7 +61,7 @@ def test_an_opening_that_was_overtaken_yields_to_what_is_newer() -> None:
     world = World(latency=0.02)
     one = world.processes[0]
     world.advance(0.1)
-    world.server.move("key", round((world.now + world.ahead) * 1e6), None)
+    world.server.set_circuit("key", round((world.now + world.ahead) * 1e6), None)
     one.fail()
     world.advance(0.03)
 
@@ -73,7 +73,7 @@ def test_an_emptied_server_hears_again_what_is_open() -> None:
     """By rule F3: what is open somewhere is open again for all, with what is left of its delay."""
     world = opened(after=2.0)
     before = world.record.version
-    world.server.forget()
+    world.server.clear()
     world.advance(POLL)
 
     assert world.record.state == OPEN
@@ -103,7 +103,7 @@ def test_a_refused_call_asks_for_a_place_and_the_next_one_is_the_probe() -> None
     world = opened()
     one, other = world.processes
 
-    assert [one.call(), one.sent[-1].__class__] == [False, TakePlace]
+    assert [one.call(), one.sent[-1].__class__] == [False, ProbeRequest]
     probe = one.begin()
     assert probe is not None
     assert [one.call(), other.call(), one.call(), other.call()] == [False] * 4

@@ -35,7 +35,7 @@ class History:
         elif what == 13:
             process.regain()
         elif what == 14 and not how:
-            world.server.forget()
+            world.server.clear()
             self.forgotten_at = world.now
         elif what == 15 and not how:
             world.ahead -= 3600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faulttolerance import CircuitBreakerOpenException
-from faulttolerance._extensions.fleet.protocol import OpenCircuit, Question, TakePlace, Tell
+from faulttolerance._extensions.fleet.protocol import OnResponse, OpenRequest, ProbeRequest, Request
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 from kit.replicas import POLL, Process, World, closed_again, opened
@@ -118,8 +118,8 @@ def test_a_child_process_has_no_place_of_its_parent() -> None:
     one.call()
     probe = one.begin()
     assert probe is not None
-    one.breaker.keep_only(1)
-    one.circuit.keep_only()
+    one.breaker.reset_after_fork(1)
+    one.circuit.reset_after_fork()
     one.sent.clear()
     one.end(probe, NEUTRAL)
 
@@ -151,7 +151,7 @@ def test_new_values_are_those_of_the_next_decision() -> None:
     world.advance(2.0)
     one.call()
     wish = one.sent[-1]
-    assert isinstance(wish, TakePlace)
+    assert isinstance(wish, ProbeRequest)
     assert wish.places == 2
     assert one.call(FAILURE)
 
@@ -230,31 +230,31 @@ def test_an_opening_is_written_once() -> None:
     one.breaker.reset(world.now)
     one.fail()
 
-    assert [type(question) for question in (*one.sent, *other.sent)].count(OpenCircuit) == 1
+    assert [type(question) for question in (*one.sent, *other.sent)].count(OpenRequest) == 1
 
 
-@pytest.mark.parametrize("kind", [OpenCircuit, TakePlace])
+@pytest.mark.parametrize("kind", [OpenRequest, ProbeRequest])
 def test_what_was_interrupted_before_it_was_asked_is_asked_again(kind: type) -> None:
     """Control flow, such as Ctrl-C, came between deciding and asking: no answer is waited for longer than a second."""
-    world = World() if kind is OpenCircuit else opened()
+    world = World() if kind is OpenRequest else opened()
     one = world.processes[0]
-    ask = one.ask
+    send = one.send
 
-    def interrupted(question: Question, tell: Tell) -> bool:
+    def interrupted(question: Request, tell: OnResponse) -> bool:
         if isinstance(question, kind):
             raise KeyboardInterrupt
-        return ask(question, tell)
+        return send(question, tell)
 
-    one.ask = interrupted  # type: ignore[method-assign]
+    one.send = interrupted  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         one.fail()
-    one.ask = ask  # type: ignore[method-assign]
+    one.send = send  # type: ignore[method-assign]
     world.advance(1.1 * POLL)
     one.call()
 
-    assert world.states[0] == (OPEN if kind is OpenCircuit else HALF_OPEN)
+    assert world.states[0] == (OPEN if kind is OpenRequest else HALF_OPEN)
     assert world.record.state == OPEN
-    assert one.call() == (kind is TakePlace)
+    assert one.call() == (kind is ProbeRequest)
 
 
 def test_an_emptied_server_hears_at_once_what_was_opened_a_moment_ago() -> None:
@@ -262,7 +262,7 @@ def test_an_emptied_server_hears_at_once_what_was_opened_a_moment_ago() -> None:
     world = World()
     one = world.processes[0]
     one.fail()
-    world.server.forget()
+    world.server.clear()
     one.read()
 
     assert world.record.state == OPEN
@@ -292,7 +292,7 @@ def test_one_question_for_a_place_is_on_its_way_at_most() -> None:
     for _ in range(3):
         assert not one.call()
 
-    assert [type(question) for question in one.sent] == [TakePlace]
+    assert [type(question) for question in one.sent] == [ProbeRequest]
 
 
 def test_a_place_is_lent_for_longer_the_rarer_calls_are() -> None:
@@ -300,12 +300,12 @@ def test_a_place_is_lent_for_longer_the_rarer_calls_are() -> None:
     world = opened(processes=1)
     (one,) = world.processes
     one.circuit._new_holder = lambda: "another"
-    world.exchange(TakePlace("key", world.record.version, "else", 1, 3_600_000_000))
+    world.exchange(ProbeRequest("key", world.record.version, "else", 1, 3_600_000_000))
     for seconds in (0.1, 0.7, 4.0, 100.0):
         one.call()
         world.advance(seconds)
     one.call()
-    lengths = [question.length / 1e6 for question in one.sent if isinstance(question, TakePlace)]
+    lengths = [question.length / 1e6 for question in one.sent if isinstance(question, ProbeRequest)]
 
     assert [round(length, 1) for length in dict.fromkeys(lengths)] == [1.0, 1.4, 8.0, 30.0]
 
@@ -319,7 +319,7 @@ def test_how_rare_calls_are_is_found_anew_each_time_the_circuit_has_been_open() 
     world.advance(60.0)
     one.call()
 
-    lengths = [question.length for question in one.sent if isinstance(question, TakePlace)]
+    lengths = [question.length for question in one.sent if isinstance(question, ProbeRequest)]
     assert lengths == [1_000_000, 60_000_000, 1_000_000]  # the probe kept its place for the delay
 
 
@@ -349,7 +349,7 @@ def test_a_fleet_with_much_patience_lends_for_longer() -> None:
     one.call()
     lease = one.sent[-1]
 
-    assert isinstance(lease, TakePlace)
+    assert isinstance(lease, ProbeRequest)
     assert lease.length == 4_000_000
 
 

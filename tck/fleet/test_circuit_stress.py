@@ -17,7 +17,7 @@ import pytest
 
 from faulttolerance import CircuitBreakerOpenException, circuit_breaker, circuit_breakers, configure, fleet_wide
 from faulttolerance._extensions.fleet.policy import FleetWide
-from faulttolerance._extensions.fleet.protocol import TakePlace
+from faulttolerance._extensions.fleet.protocol import ProbeRequest
 from faulttolerance._extensions.fleet.server.circuits import Circuit
 from faulttolerance._guard.declare import registry
 from kit.fleet import DistantFleet
@@ -53,7 +53,7 @@ def places(fleet: DistantFleet, name: str) -> dict[str, Any]:
 
 def probes(fleet: DistantFleet) -> int:
     """How many probes have begun."""
-    return sum(isinstance(question, TakePlace) and question.step == "start" for question in [*fleet.asked])
+    return sum(isinstance(question, ProbeRequest) and question.step == "start" for question in [*fleet.asked])
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from faulttolerance import circuit_breaker, configure, fleet_wide, testing
-from faulttolerance._extensions.fleet.layer import Member
+from faulttolerance._extensions.fleet.layer import FleetState
 from faulttolerance._extensions.fleet.policy import FleetWide
-from faulttolerance._extensions.fleet.protocol import Poll, TakePlace
+from faulttolerance._extensions.fleet.protocol import PollRequest, ProbeRequest
 from faulttolerance._guard.declare import registry
 from faulttolerance.testing import MemoryFleet, VirtualClock, virtual_time
 from kit.struck import Struck, sampled, strikes
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 
-OURS = ("fleet/circuit.py", "circuit_breaker.py", "attempt.py", "_call/settle.py", "fleet/remote.py")
+OURS = ("fleet/circuit.py", "circuit_breaker.py", "attempt.py", "_call/settle.py", "fleet/server_link.py")
 
 
 class Down(Exception):
@@ -45,7 +45,7 @@ def outcome(call: Callable[[str], str], how: str = "works") -> str:
         return type(error).__name__
 
 
-def members() -> list[Member]:
+def members() -> list[FleetState]:
     """What the replicas remember of the fleet."""
     found = [state.strategies.get(FleetWide) for state in registry.every_state()]
     return [one for one in found if one is not None]
@@ -62,11 +62,11 @@ def half_open(clock: VirtualClock, fleet: MemoryFleet, one: Any, other: Any) -> 
 def is_free(fleet: MemoryFleet) -> bool:
     """Whether a stranger gets the place of a probe, unless there is none to get."""
     session = fleet.connect()
-    (polled,) = session.exchange([Poll("", 1)])
+    (polled,) = session.exchange([PollRequest("", 1)])
     ((key, record),) = polled.circuits.items()  # type: ignore[union-attr]
     if record.state == "closed" or record.wait:
         return True
-    wish = TakePlace(key, record.version, "stranger", 1, 1_000_000)
+    wish = ProbeRequest(key, record.version, "stranger", 1, 1_000_000)
     answer, _ = session.exchange([wish, wish._replace(step="end")])
     return answer.is_granted  # type: ignore[union-attr, return-value]
 

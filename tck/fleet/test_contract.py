@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from faulttolerance import RedisFleet
 from faulttolerance._extensions.fleet.protocol import (
     ABSENT,
-    Answer,
     CircuitRecord,
-    OpenCircuit,
-    Poll,
-    Question,
-    TakePlace,
-    TakeTurn,
+    OpenRequest,
+    PollRequest,
+    ProbeRequest,
+    Request,
+    Response,
+    TurnRequest,
 )
-from faulttolerance._extensions.fleet.server.memory import Memory
+from faulttolerance._extensions.fleet.server.memory import MemoryServer
 from faulttolerance._extensions.fleet.server.scripts import Script, script
 from kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.outside
 
 SECOND = 1_000_000
-READ = Poll("", 1)
+READ = PollRequest("", 1)
 
 
 class Server(Protocol):
@@ -36,15 +36,15 @@ class Server(Protocol):
 
     now: int
 
-    def ask(self, question: Question) -> Any: ...
+    def ask(self, question: Request) -> Any: ...
 
 
 class InMemory:
     def __init__(self) -> None:
         self.now = 1_700_000_000 * SECOND
-        self.memory = Memory()
+        self.memory = MemoryServer()
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: Request) -> Response:
         return self.memory.exchange([question], self.now)[0]
 
 
@@ -58,7 +58,7 @@ class InRedis:
         self.session = RedisFleet(redis.url, namespace="contract", patience=10_000).connect()
         patch.setattr("faulttolerance._extensions.fleet.server.scripts.script", timed)
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: Request) -> Response:
         self.client.set("now", f"[{self.now // SECOND}, {self.now % SECOND}]")
         return self.session.exchange([question])[0]
 
@@ -84,17 +84,19 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     redis.close()
 
 
-def turn(kind: Any, limit: int, window: int = SECOND, burst: int = 0, spacing: int = 0, key: str = "shop") -> TakeTurn:
-    return TakeTurn(key, kind, limit, window, burst or limit, spacing)
+def turn(
+    kind: Any, limit: int, window: int = SECOND, burst: int = 0, spacing: int = 0, key: str = "shop"
+) -> TurnRequest:
+    return TurnRequest(key, kind, limit, window, burst or limit, spacing)
 
 
-def taken(server: Server, question: TakeTurn, at_most: int = 1000) -> int:
+def taken(server: Server, question: TurnRequest, at_most: int = 1000) -> int:
     """How many turns there are at once."""
     return next((count for count in range(at_most) if server.ask(question)), at_most)
 
 
 def opened(server: Server, delay: int = SECOND, seen: int = 0, key: str = "shop") -> CircuitRecord:
-    record: CircuitRecord = server.ask(OpenCircuit(key, seen, delay, 0, "3 of 4 calls failed"))
+    record: CircuitRecord = server.ask(OpenRequest(key, seen, delay, 0, "3 of 4 calls failed"))
     return record
 
 
@@ -115,12 +117,12 @@ def takes(
     step: Any = "wish",
 ) -> bool:
     """Whether *holder* gets a place, or keeps it."""
-    return bool(server.ask(TakePlace("shop", record.version, holder, places, length, step)).is_granted)
+    return bool(server.ask(ProbeRequest("shop", record.version, holder, places, length, step)).is_granted)
 
 
-def end(record: CircuitRecord, holder: str = "one", places: int = 1, *, succeeds: bool = False) -> TakePlace:
+def end(record: CircuitRecord, holder: str = "one", places: int = 1, *, succeeds: bool = False) -> ProbeRequest:
     """What gives the place back."""
-    return TakePlace("shop", record.version, holder, places, 0, "success" if succeeds else "end")
+    return ProbeRequest("shop", record.version, holder, places, 0, "success" if succeeds else "end")
 
 
 def known(server: Server) -> dict[str, CircuitRecord]:
@@ -131,7 +133,7 @@ def test_processes_that_were_there_of_late_are_counted(server: Server) -> None:
     """Also after the clock was set back, and those that come again once."""
 
     def attend(process: str) -> Any:
-        return server.ask(Poll(process, 3 * SECOND)).processes
+        return server.ask(PollRequest(process, 3 * SECOND)).processes
 
     assert [attend("one"), attend("other"), attend("one")] == [1, 2, 2]
     server.now += 2 * SECOND
@@ -256,7 +258,7 @@ def test_who_opens_what_moved_meanwhile_is_told_of_it(server: Server) -> None:
 def test_who_opens_what_is_open_as_it_was_seen_opens_it_anew(server: Server) -> None:
     """As the failure of a probe does."""
     first = half_open(server)
-    again = server.ask(OpenCircuit("shop", first.version, 9 * SECOND, 1, "a probe failed"))
+    again = server.ask(OpenRequest("shop", first.version, 9 * SECOND, 1, "a probe failed"))
 
     assert again == CircuitRecord(again.version, "open", 9 * SECOND, 1, "a probe failed")
     assert again.version > first.version
@@ -274,7 +276,7 @@ def test_nobody_probes_before_the_delay_is_over(server: Server) -> None:
     record = opened(server)
     server.now += SECOND - 1
 
-    answer = server.ask(TakePlace("shop", record.version, "one", 1, SECOND))
+    answer = server.ask(ProbeRequest("shop", record.version, "one", 1, SECOND))
     assert answer == record._replace(wait=1)
 
 
@@ -306,7 +308,7 @@ def test_each_who_asks_has_a_threshold_of_its_own(server: Server) -> None:
     record = half_open(server, places=3)
     server.ask(end(record, "one", 3, succeeds=True))
 
-    assert server.ask(TakePlace("shop", record.version, "two", 1, SECOND)).state == "closed"
+    assert server.ask(ProbeRequest("shop", record.version, "two", 1, SECOND)).state == "closed"
 
 
 def test_a_probe_without_a_verdict_gives_its_place_back(server: Server) -> None:
@@ -378,8 +380,8 @@ def test_a_verdict_in_another_version_has_no_effect(server: Server, succeeds: bo
 
 
 def test_of_an_unknown_circuit_nothing_is_written_by_probes(server: Server) -> None:
-    assert server.ask(TakePlace("shop", 5, "one", 1, SECOND)) == ABSENT
-    assert server.ask(TakePlace("shop", 5, "one", 1, 0, "success")) == ABSENT
+    assert server.ask(ProbeRequest("shop", 5, "one", 1, SECOND)) == ABSENT
+    assert server.ask(ProbeRequest("shop", 5, "one", 1, 0, "success")) == ABSENT
     assert known(server) == {}
 
 
@@ -432,7 +434,7 @@ def test_an_open_circuit_is_forgotten_an_hour_after_its_delay(server: Server) ->
 ADVANCE = st.sampled_from([0, 0, 0, 1, 7, 333, 5_000, 100_000, 333_333, 333_334, SECOND, 3 * SECOND, 3_700 * SECOND])
 BACK = st.sampled_from([-1, -50, -200_000, -3600 * SECOND])
 TURNS = st.builds(
-    TakeTurn,
+    TurnRequest,
     st.sampled_from(["a", "b"]),
     st.sampled_from(["smooth", "fixed", "rolling"]),
     st.sampled_from([1, 2, 3, 7, 100, 999_983]),
@@ -451,17 +453,17 @@ VERSIONS = st.integers(-3, -1)
 """Places in the list of those that were seen."""
 REASONS = st.sampled_from(["", '3 of 4 "calls" failed\n\\', "ä\0"])
 CIRCUIT_QUESTIONS = st.one_of(
-    st.builds(Poll, HOLDERS, st.just(3 * SECOND)),
-    st.builds(OpenCircuit, KEYS, VERSIONS, DELAYS, st.sampled_from([0, 1, 7]), REASONS),
-    *[st.builds(TakePlace, KEYS, VERSIONS, HOLDERS, PLACES, DELAYS, STEPS)] * 3,
+    st.builds(PollRequest, HOLDERS, st.just(3 * SECOND)),
+    st.builds(OpenRequest, KEYS, VERSIONS, DELAYS, st.sampled_from([0, 1, 7]), REASONS),
+    *[st.builds(ProbeRequest, KEYS, VERSIONS, HOLDERS, PLACES, DELAYS, STEPS)] * 3,
 )
 
 
-def about(question: Question, versions: list[int]) -> Question:
+def about(question: Request, versions: list[int]) -> Request:
     """*question* about one of the *versions* that were seen."""
-    if isinstance(question, OpenCircuit):
+    if isinstance(question, OpenRequest):
         return question._replace(seen=versions[question.seen])
-    return question._replace(version=versions[question.version]) if isinstance(question, TakePlace) else question
+    return question._replace(version=versions[question.version]) if isinstance(question, ProbeRequest) else question
 
 
 @pytest.fixture
@@ -479,7 +481,7 @@ def advanced(data: st.DataObject, both: tuple[InMemory, InRedis]) -> tuple[InMem
 
 
 def emptied(both: tuple[InMemory, InRedis]) -> None:
-    both[0].memory.forget()
+    both[0].memory.clear()
     both[1].client.flushall()
     for server in both:
         server.now = 1_700_000_000 * SECOND

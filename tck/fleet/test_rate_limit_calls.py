@@ -31,8 +31,8 @@ from faulttolerance import (
     partition_by,
     rate_limit,
 )
-from faulttolerance._extensions.fleet.link import lane
-from faulttolerance._extensions.fleet.protocol import TakeTurn
+from faulttolerance._extensions.fleet.fleet_link import fleet_link
+from faulttolerance._extensions.fleet.protocol import TurnRequest
 from faulttolerance.testing import MemoryFleet, configured, reset, virtual_time
 from kit.fleet import DistantFleet
 from kit.program import output_of
@@ -122,9 +122,9 @@ async def as_coroutine(awaitable: Any) -> Any:
     return await awaitable
 
 
-def questions(fleet: DistantFleet) -> list[TakeTurn]:
+def questions(fleet: DistantFleet) -> list[TurnRequest]:
     """What was asked for turns."""
-    return [question for question in fleet.asked if isinstance(question, TakeTurn)]
+    return [question for question in fleet.asked if isinstance(question, TurnRequest)]
 
 
 @every_way
@@ -154,13 +154,13 @@ def test_a_server_that_says_nothing_costs_one_call_its_patience(way: str, fleet:
     began = time.monotonic()
     assert call() == "sent"
     assert time.monotonic() - began >= 0.19  # the patience
-    wait_until(lambda: not lane.is_up)
+    wait_until(lambda: not fleet_link.is_up)
     began = time.monotonic()
     assert [call(), call()] == ["sent", "RateLimitException"]
     assert time.monotonic() - began < 5.0
     fleet.thawed.set()
     if way == "blocking":  # it takes a second
-        wait_until(lambda: lane.is_up)
+        wait_until(lambda: fleet_link.is_up)
         assert call() == "RateLimitException"
 
 
@@ -212,12 +212,12 @@ def test_threads_and_tasks_lose_nothing_whatever_the_server_does(fleet: DistantF
             elif name == "slow":
                 fleet.delay = 0.05
             else:
-                fleet.memory.forget()
+                fleet.memory.clear()
             time.sleep(0.4)
             fleet.failure, fleet.delay = None, 0.0
             fleet.thawed.set()
             came_back = time.monotonic()
-            wait_until(lambda: lane.is_up)
+            wait_until(lambda: fleet_link.is_up)
             asked = len(fleet.asked)
             wait_until(lambda asked=asked: len(fleet.asked) > asked)
             incidents[name] = len(slow) - before, time.monotonic() - came_back
@@ -240,7 +240,7 @@ def test_a_deadline_that_passes_before_the_answer_says_nothing_of_the_fleet(way:
     began = time.monotonic()
     assert call(within=150) == "TimeoutException"
     assert 0.1 < time.monotonic() - began < 10
-    assert lane.is_up
+    assert fleet_link.is_up
     patient.thawed.set()
 
 
@@ -270,11 +270,11 @@ def test_whoever_is_cancelled_before_the_answer_leaves_nothing(patient: DistantF
     ends = asyncio.run(main())
     assert [type(end).__name__ for end in ends].count("CancelledError") >= 1
     assert ends[2] == ends[4] == ends[5] == "sent"
-    assert lane.is_up
+    assert fleet_link.is_up
 
 
 def test_a_loop_that_is_closed_before_the_answer_holds_nobody_up(patient: DistantFleet) -> None:
-    """By rule F1: several loops ask by one lane, and one of them may be gone."""
+    """By rule F1: several loops ask by one link, and one of them may be gone."""
     guard = Guard(rate_limit=RateLimit(100), fleet_wide=FleetWide(), name=f"closed{next(numbers)}")
 
     async def one() -> str:
@@ -335,7 +335,7 @@ def test_another_fleet_comes_while_a_call_waits(way: str, patient: DistantFleet)
     assert call() == "sent"
     assert time.monotonic() - began < 10
     timer.join()
-    assert lane.is_up
+    assert fleet_link.is_up
     assert [call(), call(), call()] == ["sent", "sent", "RateLimitException"]
 
 
@@ -347,14 +347,14 @@ class Counting(MemoryFleet):
 
     def __init__(self) -> None:
         super().__init__()
-        self.turns: list[TakeTurn] = []
+        self.turns: list[TurnRequest] = []
 
     def connect(self, changed: Any = None) -> Any:
         session = super().connect(changed)
         exchange = session.exchange
 
         def noting(asked: Any) -> Any:
-            self.turns += [question for question in asked if isinstance(question, TakeTurn)]
+            self.turns += [question for question in asked if isinstance(question, TurnRequest)]
             return exchange(asked)
 
         session.exchange = noting  # type: ignore[method-assign]
@@ -522,7 +522,7 @@ import gevent.monkey
 gevent.monkey.patch_all()
 import gevent, sys, time
 from faulttolerance import RateLimitException, RedisFleet, configure, fleet_wide, rate_limit
-from faulttolerance._extensions.fleet.link import lane
+from faulttolerance._extensions.fleet.fleet_link import fleet_link
 
 configure(fleet=RedisFleet(sys.argv[1], namespace="greenlets", patience=2000))
 gevent.sleep(0.2)
@@ -540,7 +540,7 @@ def call(_):
 
 ticks = []
 witness = gevent.spawn(lambda: [(ticks.append(time.monotonic()), gevent.sleep(0.005)) for _ in range(400)])
-print(sum(greenlet.get() for greenlet in [gevent.spawn(call, number) for number in range(100)]), lane.is_up)
+print(sum(greenlet.get() for greenlet in [gevent.spawn(call, number) for number in range(100)]), fleet_link.is_up)
 witness.kill()
 """
 
@@ -559,7 +559,7 @@ def test_a_server_that_is_killed_frozen_or_started_again_loses_no_call(tmp_path:
         configure(fleet=RedisFleet(server.url, namespace="incidents", poll=100, patience=100))
         try:
             guard = Guard(rate_limit=RateLimit(10_000_000), fleet_wide=FleetWide(), name=f"incidents{next(numbers)}")
-            wait_until(lambda: lane.is_up)
+            wait_until(lambda: fleet_link.is_up)
             is_over = threading.Event()
             slow: list[float] = []
 
@@ -579,9 +579,9 @@ def test_a_server_that_is_killed_frozen_or_started_again_loses_no_call(tmp_path:
                     for end, begin in ((server.kill, server.start), (server.freeze, server.thaw)):
                         time.sleep(0.2)
                         end()
-                        wait_until(lambda: not lane.is_up)
+                        wait_until(lambda: not fleet_link.is_up)
                         begin()
-                        wait_until(lambda: lane.is_up, 5.0)
+                        wait_until(lambda: fleet_link.is_up, 5.0)
                 finally:
                     is_over.set()
                 assert all(call.result() for call in calls)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from faulttolerance._extensions.fleet.limit import FleetPlace, FleetRateLimit
-from faulttolerance._extensions.fleet.protocol import TakeTurn
+from faulttolerance._extensions.fleet.limit import FleetRateLimit, FleetTurnWaiter
+from faulttolerance._extensions.fleet.protocol import TurnRequest
 from faulttolerance._extensions.fleet.server.windows import take_turn
-from faulttolerance._extensions.fleet.share import Part
+from faulttolerance._extensions.fleet.share import LocalShare
 from faulttolerance._strategy.rate_limit import RateLimit, WindowKind
 from faulttolerance.exceptions import RateLimitException
 from kit.examples import holds
@@ -31,12 +31,12 @@ class Link:
 
     def __init__(self, *answers: int | None) -> None:
         self.answers = list(answers)
-        self.asked: list[TakeTurn] = []
+        self.asked: list[TurnRequest] = []
         self.tells: list[Callable[[Any], object]] = []
         self.is_up = self.is_prompt = True
         self.processes = 1
 
-    def ask(self, question: Any, tell: Callable[[Any], object]) -> bool:
+    def send(self, question: Any, tell: Callable[[Any], object]) -> bool:
         if not self.is_up:
             return False
         self.asked.append(question)
@@ -60,17 +60,17 @@ class Calls:
         spacing, burst = more.get("spacing", 0.0), more.get("burst", 1)
         self.local = RateLimit("shop.send", value, 1.0, spacing, kind, max_wait, burst)
         self.link = link
-        self.limit = FleetRateLimit(self.local, Part(), "shop.send", link, may_wait=max_wait > 0)
-        self.woken: list[FleetPlace] = []
+        self.limit = FleetRateLimit(self.local, LocalShare(), "shop.send", link, may_wait=max_wait > 0)
+        self.woken: list[FleetTurnWaiter] = []
 
-    def place(self) -> FleetPlace:
-        place = FleetPlace(1, lambda: self.woken.append(place))
+    def place(self) -> FleetTurnWaiter:
+        place = FleetTurnWaiter(1, lambda: self.woken.append(place))
         return place
 
-    def ask(self, now: float, place: FleetPlace | None = None) -> float | str:
+    def ask(self, now: float, place: FleetTurnWaiter | None = None) -> float | str:
         """What one is told: how long to wait, or by which words it was refused."""
         try:
-            return round(self.limit.ask(place or self.place(), now), 5)
+            return round(self.limit.request_turn(place or self.place(), now), 5)
         except RateLimitException as refusal:
             return f"refused, {round(refusal.retry_after, 5)}"
 
@@ -79,14 +79,14 @@ def test_a_turn_is_asked_for_in_microseconds_with_all_that_the_limit_says() -> N
     """By rule F2: what the server counts is whole; lengths that are none become longer, never shorter."""
     link = Link(0, 0)
     limit = RateLimit("send", 5, 1 / 3, 0.01, "smooth", 0.0, 3)
-    shared = FleetRateLimit(limit, Part(), "the key", link, may_wait=False)
-    shared.ask(FleetPlace(1, int), 0.0)
+    shared = FleetRateLimit(limit, LocalShare(), "the key", link, may_wait=False)
+    shared.request_turn(FleetTurnWaiter(1, int), 0.0)
     limit.reconfigure(7, 2.0, 0.0, "rolling", 0.5)
-    shared.ask(FleetPlace(1, int), 1.0)
+    shared.request_turn(FleetTurnWaiter(1, int), 1.0)
 
     assert link.asked == [
-        TakeTurn("the key", "smooth", 5, 333_334, 3, 10_000),
-        TakeTurn("the key", "rolling", 7, 2_000_000, 1, 0),
+        TurnRequest("the key", "smooth", 5, 333_334, 3, 10_000),
+        TurnRequest("the key", "rolling", 7, 2_000_000, 1, 0),
     ]
 
 
@@ -282,7 +282,7 @@ def test_those_that_were_asking_together_stand_in_the_line_as_they_were_told() -
     """By rule RL1: the first that is told to wait is the first in the line; a hedge never stands there."""
     calls = Calls(Link(), "smooth", value=10, max_wait=1.0)
     first, second, last = calls.place(), calls.place(), calls.place()
-    hedges = FleetRateLimit(calls.local, Part(), "shop.send", calls.link, may_wait=False)
+    hedges = FleetRateLimit(calls.local, LocalShare(), "shop.send", calls.link, may_wait=False)
     for place in (first, second, last):
         calls.ask(10.0, place)
     for tell, wait in zip(calls.link.tells, (0, 100_000, 100_000), strict=True):
@@ -292,7 +292,7 @@ def test_those_that_were_asking_together_stand_in_the_line_as_they_were_told() -
     assert calls.ask(10.02, second) == 1.0
     assert calls.ask(10.02, first) == 0.0
     with pytest.raises(RateLimitException):
-        hedges.ask(FleetPlace(1, int), 10.05)
+        hedges.request_turn(FleetTurnWaiter(1, int), 10.05)
     assert len(calls.link.asked) == 3
 
 
@@ -369,7 +369,7 @@ def test_whoever_waits_alone_asks_the_fleet_when_it_is_there_again() -> None:
 class Server:
     """A server with a clock of its own; what it grants is said again by the plain words of the rule."""
 
-    def __init__(self, question: TakeTurn) -> None:
+    def __init__(self, question: TurnRequest) -> None:
         self.question = question
         self.kept: Any = None
         self.ahead = 0
@@ -377,7 +377,7 @@ class Server:
         self.is_exact = True
         """Whether nothing was forgotten, and its clock never set back."""
 
-    def answer(self, question: TakeTurn, now: float) -> int:
+    def answer(self, question: TurnRequest, now: float) -> int:
         moment = round(now * 1e6) + self.ahead
         expected = self.would_wait(moment)
         self.kept, wait = take_turn(self.kept, question, moment)
@@ -417,7 +417,7 @@ class Process:
         self.world = world
         _, kind, value, window, burst, spacing = world.server.question
         self.local = RateLimit("send", value, window / 1e6, spacing / 1e6, kind, max_wait, burst)
-        self.limit = FleetRateLimit(self.local, Part(), "send", self, may_wait=max_wait > 0)
+        self.limit = FleetRateLimit(self.local, LocalShare(), "send", self, may_wait=max_wait > 0)
         self.is_up = True
         self.processes = 0
         self.was_alone = False
@@ -426,7 +426,7 @@ class Process:
         self.heard_at = 0.0
         self.granted = 0
 
-    def ask(self, question: Any, tell: Callable[[Any], object]) -> bool:
+    def send(self, question: Any, tell: Callable[[Any], object]) -> bool:
         if self.is_up:
             self.out[tell] = since = self.world.now
             self.world.at(self.world.delay(), lambda: self.reach(question, tell))
@@ -440,7 +440,7 @@ class Process:
     def reach(self, question: Any, tell: Callable[[Any], object]) -> None:
         if tell in self.out and not self.world.is_lost:
             answer = self.world.server.answer(question, self.world.now)
-            # One lane: answers come in the order of their questions.
+            # One link: answers come in the order of their questions.
             self.heard_at = max(self.world.now + self.world.delay(), self.heard_at)
             self.world.at(self.heard_at - self.world.now, lambda: self.hear(tell, answer))
 
@@ -470,7 +470,9 @@ class World:
         self.dice = dice
         kind = dice.choice(KINDS)
         burst = dice.choice([1, 1, 3]) if kind == "smooth" else 1
-        self.server = Server(TakeTurn("send", kind, dice.randint(1, 4), 1_000_000, burst, dice.choice([0, 0, 70_000])))
+        self.server = Server(
+            TurnRequest("send", kind, dice.randint(1, 4), 1_000_000, burst, dice.choice([0, 0, 70_000]))
+        )
         self.slowness = dice.choice([0.0, 0.001, 0.01])
         self.is_lost = False
         self.now = 100.0
@@ -516,19 +518,19 @@ class World:
     def call(self, process: Process) -> None:
         """Make one call; a few are cancelled."""
         came, ended = self.now, []
-        place = FleetPlace(1, lambda: self.at(0.0, again))
+        place = FleetTurnWaiter(1, lambda: self.at(0.0, again))
         self.unfinished += 1
 
         def again() -> None:
             if ended:
                 return
-            answer = place.answer
+            answer = place.response
             is_silent = answer == -1 and process.is_prompt
             behind = [other for other in process.local.waiting if other is not place]
             is_first = not behind or process.local.waiting.first is place
             asked = len(process.out)
             try:
-                wait = process.limit.ask(place, self.now)
+                wait = process.limit.request_turn(place, self.now)
             except RateLimitException:
                 wait = -1.0
             if is_silent and is_first and wait and len(process.out) == asked:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import FleetWide, Guard, RateLimit, RateLimitException, Timeout, TimeoutException, configure
-from faulttolerance._extensions.fleet.link import lane
+from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._guard.declare import registry
 from faulttolerance._policy import RateLimit as Policy
 from faulttolerance.testing import reset
@@ -28,7 +28,7 @@ WINDOW = 0.1
 def fleet() -> Iterator[DistantFleet]:
     fleet = DistantFleet(poll=3600.0, patience=20.0)
     configure(fleet=fleet)
-    wait_until(lambda: lane.is_up and bool(fleet.asked))
+    wait_until(lambda: fleet_link.is_up and bool(fleet.asked))
     yield fleet
     reset()
 
@@ -76,7 +76,7 @@ def test_ten_thousand_tasks_some_of_which_are_cancelled(fleet: DistantFleet) -> 
     assert sum(end is None for end in ends) == len(through)
     assert {type(end).__name__ for end in ends} <= {"NoneType", "CancelledError"}
     assert waiting("tasks of a fleet") == 0
-    assert lane.is_up
+    assert fleet_link.is_up
     expect_within_limit(through, fleet)
 
 
@@ -117,5 +117,5 @@ def test_threads_and_loops_some_of_which_are_interrupted(fleet: DistantFleet) ->
         is_over.set()
         assert all(call.result() for call in calls)
     assert waiting("threads of a fleet") == 0
-    assert lane.is_up
+    assert fleet_link.is_up
     expect_within_limit(through, fleet)

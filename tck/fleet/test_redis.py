@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from faulttolerance import RedisFleet
-from faulttolerance._extensions.fleet.protocol import CircuitRecord, OpenCircuit, Poll, Polled, TakeTurn
+from faulttolerance._extensions.fleet.protocol import CircuitRecord, OpenRequest, PollRequest, PollResponse, TurnRequest
 from faulttolerance._extensions.fleet.server.redis import RedisSession
 from kit.redis_server import RedisServer, redis_server, slowed
 
 pytestmark = pytest.mark.outside
 
-READ = Poll("one", 3600_000_000)
-NOTHING = Polled(1, {})
-TURN = TakeTurn("shop", "fixed", 1, 60_000_000, 1)
+READ = PollRequest("one", 3600_000_000)
+NOTHING = PollResponse(1, {})
+TURN = TurnRequest("shop", "fixed", 1, 60_000_000, 1)
 SECRET = "hunter2"
 
 
@@ -82,7 +82,7 @@ def test_a_frozen_server_is_waited_for_as_long_as_patience(redis: RedisServer, s
 def test_scripts_that_the_server_forgot_are_sent_again(running_redis: RedisServer, session_of: Any) -> None:
     """In the middle of many questions, which are answered in their order."""
     session = session_of()
-    turn = TakeTurn("flushed", "rolling", 3, 60_000_000, 3)
+    turn = TurnRequest("flushed", "rolling", 3, 60_000_000, 3)
     running_redis.ask("SCRIPT", "FLUSH")
 
     answers = session.exchange([turn, READ, turn, turn, turn])
@@ -134,7 +134,7 @@ def test_names_are_taken_as_they_are(running_redis: RedisServer, session_of: Any
     record = CircuitRecord(5, "open", 60_000_000, 0, key)
     opened, turn, refused, others, read = session.exchange(
         [
-            OpenCircuit(key, 5, 60_000_000, 0, key),
+            OpenRequest(key, 5, 60_000_000, 0, key),
             TURN._replace(key=key),
             TURN._replace(key=key),
             TURN._replace(key=f"{key}."),
@@ -156,7 +156,7 @@ def test_namespaces_share_nothing(session_of: Any) -> None:
     one, other = session_of(namespace="one"), session_of(namespace="other")
 
     assert [one.exchange([TURN])[0], other.exchange([TURN])[0]] == [0, 0]
-    one.exchange([OpenCircuit("shop", 0, 1000, 0, "")])
+    one.exchange([OpenRequest("shop", 0, 1000, 0, "")])
     assert other.exchange([READ]) == [NOTHING]
 
 
@@ -165,8 +165,8 @@ def test_nothing_stays_for_ever(running_redis: RedisServer, session_of: Any) -> 
     hour = 3_600_000
     kinds = ("smooth", "fixed", "rolling")
     session = session_of()
-    session.exchange([TakeTurn("shop", kind, 10, 50_000_000, 10, 7_000_000) for kind in kinds])  # type: ignore[arg-type]
-    session.exchange([OpenCircuit("shop", 0, 5_000_000, 0, "")])
+    session.exchange([TurnRequest("shop", kind, 10, 50_000_000, 10, 7_000_000) for kind in kinds])  # type: ignore[arg-type]
+    session.exchange([OpenRequest("shop", 0, 5_000_000, 0, "")])
 
     with running_redis.client(decode_responses=True) as client:
         left = {key.rpartition("}:")[2]: client.pttl(key) for key in client.keys("*")}
@@ -184,7 +184,7 @@ def test_a_window_is_kept_for_as_long_as_it_counts(session_of: Any) -> None:
     """With the server's own clock, and its own expiry."""
     session = session_of()
     for kind in ("smooth", "fixed", "rolling"):
-        question = TakeTurn("real", kind, 2, 40_000, 2)  # type: ignore[arg-type]
+        question = TurnRequest("real", kind, 2, 40_000, 2)  # type: ignore[arg-type]
         count, end = 0, time.monotonic() + 0.4
         while time.monotonic() < end:
             wait = session.exchange([question])[0]
@@ -213,7 +213,7 @@ def test_a_child_has_a_connection_of_its_own(session_of: Any) -> None:
     child = os.fork()
     if child == 0:
         try:
-            answers = [session.exchange([TakeTurn("child", "fixed", 500, 60_000_000, 500)])[0] for _ in range(200)]
+            answers = [session.exchange([TurnRequest("child", "fixed", 500, 60_000_000, 500)])[0] for _ in range(200)]
             os.write(write, b"%d" % sum(answers))
         finally:
             os._exit(0)
@@ -228,7 +228,7 @@ def test_a_child_has_a_connection_of_its_own(session_of: Any) -> None:
 
 def test_many_processes_get_as_many_turns_as_the_limit(session_of: Any) -> None:
     """Rule F2: no more and no fewer, whoever asks."""
-    question = TakeTurn("exact", "rolling", 100, 60_000_000, 100)
+    question = TurnRequest("exact", "rolling", 100, 60_000_000, 100)
     sessions = [session_of() for _ in range(8)]
     taken: list[int] = []
 

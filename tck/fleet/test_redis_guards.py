@@ -16,8 +16,8 @@ from typing import Self
 import pytest
 
 from faulttolerance import RedisFleet, configure, explain, fleet_wide, health, rate_limit
-from faulttolerance._extensions.fleet.contact import Contact
-from faulttolerance._extensions.fleet.link import lane
+from faulttolerance._extensions.fleet.fleet_link import fleet_link
+from faulttolerance._extensions.fleet.health import FleetHealth
 from faulttolerance.instrumentation import set_event_sinks
 from faulttolerance.testing import reset
 from kit.program import ALONE
@@ -107,15 +107,15 @@ def test_a_server_that_goes_costs_no_call_and_one_wait(
 ) -> None:
     """trap 27: who waited waited for its patience, all others not at all; it is asked again soon after it is back."""
     with Traffic() as traffic:
-        wait_until(lambda: lane.is_up and len(traffic.spent) > 100)
+        wait_until(lambda: fleet_link.is_up and len(traffic.spent) > 100)
         leave(redis)
-        wait_until(lambda: not lane.is_up)
+        wait_until(lambda: not fleet_link.is_up)
         calls = len(traffic.spent)
         wait_until(lambda: len(traffic.spent) > calls + 300)
         assert health().status == "degraded"
         come_back(redis)
         back = time.monotonic()
-        wait_until(lambda: lane.is_up)
+        wait_until(lambda: fleet_link.is_up)
         regained = time.monotonic() - back
         calls = len(traffic.spent)
         wait_until(lambda: len(traffic.spent) > calls + 100)
@@ -145,15 +145,17 @@ def test_a_server_that_refuses_what_calls_do_is_lost_once(
     """By rule F5: it is found again when it permits it, and not because it answers; no call fails meanwhile."""
     news: list[str] = []
     misses: list[str] = []
-    miss = Contact.miss
-    monkeypatch.setattr(Contact, "miss", lambda self, reason, *more: (misses.append(reason), miss(self, reason, *more)))
+    miss = FleetHealth.record_miss
+    monkeypatch.setattr(
+        FleetHealth, "record_miss", lambda self, reason, *more: (misses.append(reason), miss(self, reason, *more))
+    )
     set_event_sinks([lambda event: news.append(type(event).__name__)])
     redis.ask(*refuse)
-    wait_until(lambda: served() == "served" and not lane.is_up)
+    wait_until(lambda: served() == "served" and not fleet_link.is_up)
     wait_until(lambda: served() == "served" and len(misses) > 2)
     assert news == ["FleetLost"]
     redis.ask(*permit)
-    wait_until(lambda: lane.is_up and len(news) == 2)
+    wait_until(lambda: fleet_link.is_up and len(news) == 2)
 
     assert news == ["FleetLost", "FleetRegained"]
 
@@ -170,7 +172,7 @@ def test_a_key_of_another_type_costs_that_limit_alone(redis: RedisServer, caplog
         assert served() == "served"
         assert asyncio.run(awaited()) == "served"
 
-    assert lane.is_up
+    assert fleet_link.is_up
     assert news == []
     assert caplog.text.count(f"the limit '{__name__}.served' is not shared") == 1
     assert caplog.text.count(f"the limit '{__name__}.awaited' is not shared") == 1
@@ -183,8 +185,8 @@ def test_a_password_is_in_nothing_that_is_told(redis: RedisServer, caplog: pytes
         fleet = RedisFleet(f"redis://:{password}@127.0.0.1:{redis.port}", namespace="shop", patience=2000)
         configure(fleet=fleet)
         served()
-        wait_until(lambda password=password: lane.is_up == (password == "hunter2"))
-        told = f"{explain(served)} {explain(served).as_dict()} {health()} {lane.words} {fleet!r} {fleet}"
+        wait_until(lambda password=password: fleet_link.is_up == (password == "hunter2"))
+        told = f"{explain(served)} {explain(served).as_dict()} {health()} {fleet_link.description} {fleet!r} {fleet}"
         assert ("lost" in told) == (password == "hunter3")
         assert "hunter" not in told
     assert "hunter" not in caplog.text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import RedisFleet
-from faulttolerance._extensions.fleet.protocol import OpenCircuit, Poll, Question, TakePlace, TakeTurn
+from faulttolerance._extensions.fleet.protocol import OpenRequest, PollRequest, ProbeRequest, Request, TurnRequest
 from kit.redis_server import RedisServer
 from kit.waiting import wait_until
 
@@ -38,20 +38,20 @@ def test_the_user_of_the_page_may_ask_everything(running_redis: RedisServer) -> 
     stranger = RedisFleet(url, namespace="shop-staging", patience=2000).connect()
 
     def place(length: int, step: Any = "wish") -> Any:
-        polled: Any = session.exchange([Poll("one", 1_000_000)])[0]
+        polled: Any = session.exchange([PollRequest("one", 1_000_000)])[0]
         version = polled.circuits["circuit"].version
-        return session.exchange([TakePlace("circuit", version, "me", 1, length, step)])[0]
+        return session.exchange([ProbeRequest("circuit", version, "me", 1, length, step)])[0]
 
     try:
-        turns: list[Question] = [TakeTurn("limit", kind, 2, 20_000, 2, 10) for kind in ("smooth", "fixed", "rolling")]
+        turns: list[Request] = [TurnRequest("limit", kind, 2, 20_000, 2, 10) for kind in ("smooth", "fixed", "rolling")]
         for _ in range(3):
             session.exchange([*turns, *turns, *turns])
-        session.exchange([OpenCircuit("circuit", 0, 1000, 0, "it failed")])
+        session.exchange([OpenRequest("circuit", 0, 1000, 0, "it failed")])
         wait_until(lambda: place(1_000_000).is_granted)
         assert place(0, "success").state == "closed"
-        session.exchange([Poll("one", 1), Poll("other", 1_000_000)])
+        session.exchange([PollRequest("one", 1), PollRequest("other", 1_000_000)])
         with pytest.raises(ConnectionError, match="permission"):
-            stranger.exchange([Poll("one", 1)])
+            stranger.exchange([PollRequest("one", 1)])
     finally:
         session.close()
         stranger.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import RedisFleet
-from faulttolerance._extensions.fleet.protocol import OpenCircuit, Poll, Polled, TakeTurn
+from faulttolerance._extensions.fleet.protocol import OpenRequest, PollRequest, PollResponse, TurnRequest
 from kit.redis_server import RedisServer, free_port, redis_server
 from kit.waiting import wait_until
 
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.outside
 
 redis = pytest.importorskip("redis")
 
-READ = Poll("one", 3600_000_000)
-NOTHING = Polled(1, {})
-TURN = TakeTurn("shop", "fixed", 1, 60_000_000, 1)
+READ = PollRequest("one", 3600_000_000)
+NOTHING = PollResponse(1, {})
+TURN = TurnRequest("shop", "fixed", 1, 60_000_000, 1)
 SECRET = "hunter2"
 
 
@@ -69,7 +69,7 @@ def test_sentinels_lead_to_the_server(tmp_path: Path) -> None:
 
             def has_moved() -> bool:
                 with suppress(ConnectionError):
-                    session.exchange([OpenCircuit("shop", 0, 1, 0, "")])
+                    session.exchange([OpenRequest("shop", 0, 1, 0, "")])
                     return True
                 return False
 
@@ -120,7 +120,7 @@ def test_the_node_of_a_cluster_that_has_the_keys_is_found(cluster: list[RedisSer
     urls = [f"redis+cluster://127.0.0.1:{node.port}" for node in cluster]
     urls.append(f"redis+cluster://127.0.0.1:1,127.0.0.1:{cluster[0].port}")
     client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
-    questions = [TURN, TURN._replace(key="} {other}"), OpenCircuit("{x}", 0, 1, 0, "")]
+    questions = [TURN, TURN._replace(key="} {other}"), OpenRequest("{x}", 0, 1, 0, "")]
     granted = []
     for given in [*urls[:3], client]:
         with session_of(given) as session:

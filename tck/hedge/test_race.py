@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._execution.environment import Turn
+from faulttolerance._execution.environment import Wait
 from faulttolerance._execution.race import has_lost
 from faulttolerance._extensions.hedge.layer import Hedging, Payment
 from faulttolerance._extensions.hedge.strategy import Hedge
@@ -27,18 +27,18 @@ class Unlucky:
     def __init__(self) -> None:
         self.run: Future[str] = Future()
 
-    async def begin(self, *how: Any) -> None:
+    async def start_child(self, *how: Any) -> None:
         begun, _ = how[-2:]
         begun(self.run)
 
-    def turn(self) -> Turn:
+    def new_wait(self) -> Wait:
         self.run.set_result("ended")
-        return Turn(0, lambda: None, Never())  # type: ignore[arg-type]
+        return Wait(0, lambda: None, Never())  # type: ignore[arg-type]
 
     def call_later(self, seconds: float, callback: Any) -> Any:
         raise AssertionError("nothing is to wait for")
 
-    def leave(self, runs: Any) -> None:
+    def cancel_children(self, runs: Any) -> None:
         assert not runs
 
 

@@ -81,14 +81,14 @@ CIRCLES = {
         "_deadline/task",
     ): "a deadline, the queue that it stands in, and the attempt that it is noted on",
     (
-        "_deadline/threads/cancels",
+        "_deadline/threads/callbacks",
         "_deadline/threads/pending_interrupt",
         "_deadline/threads/chain",
     ): "a thread keeps what is pending for it, which refers to its deadlines",
     (
         "testing/simulated_loop",
         "testing/simulated_run",
-        "testing/strands",
+        "testing/simulated_threads",
     ): "a run owns its threads and loops, each of which knows its run",
     ("testing/virtual_clock", "testing/virtual_loop"): "a clock makes loops, which follow it",
 }

@@ -25,7 +25,7 @@ from kit.definition import refused
 
 PACKAGE = Path(ft.__file__).parent
 FLEET = [
-    PACKAGE / "_extensions" / "fleet" / f"{name}.py" for name in ("circuit", "contact", "limit", "protocol", "share")
+    PACKAGE / "_extensions" / "fleet" / f"{name}.py" for name in ("circuit", "health", "limit", "protocol", "share")
 ]
 STRATEGIES = sorted([*PACKAGE.glob("_strategy/*.py"), *PACKAGE.glob("_extensions/*/strategy.py"), *FLEET])
 POLICIES = [one for one in Policy.__subclasses__() if one in ROWS]
@@ -114,7 +114,7 @@ def test_what_is_remembered_survives_a_reload_and_goes_with_its_guard(policy: ty
     assert before
     assert list(map(id, strategies(one.name))) == list(map(id, before))
     assert not {*map(id, before)} & {*map(id, apart)}
-    assert all(hasattr(strategy, "keep_only") for strategy in before)
+    assert all(hasattr(strategy, "reset_after_fork") for strategy in before)
     reference, name = weakref.ref(one._resolver), one.name
     one.close()
     other.close()

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from faulttolerance._extensions.fleet.protocol import Answer, Question
-from faulttolerance._extensions.fleet.server.memory import Memory
+from faulttolerance._extensions.fleet.protocol import Request, Response
+from faulttolerance._extensions.fleet.server.memory import MemoryServer
 
 __all__ = ["DistantFleet", "DistantSession"]
 
@@ -34,10 +34,10 @@ class DistantFleet:
         self.poll = poll
         self.patience = patience
         self.now = now
-        self.memory = Memory()
+        self.memory = MemoryServer()
         self.silence: float | None = None
         """Seconds after which an exchange that is not answered fails; ``None``: the patience."""
-        self.refuse: Callable[[Question], object] = lambda _: None
+        self.refuse: Callable[[Request], object] = lambda _: None
         """Is called with each question, and may raise: the server refuses it."""
         self.delay = 0.0
         """Real seconds that each exchange takes."""
@@ -46,7 +46,7 @@ class DistantFleet:
         self.thawed = threading.Event()
         """While it is clear, no exchange is answered: the server is frozen."""
         self.thawed.set()
-        self.asked: list[Question] = []
+        self.asked: list[Request] = []
         """Every question that was answered, in order."""
         self.batches: list[int] = []
         """How many came at once."""
@@ -57,7 +57,7 @@ class DistantFleet:
     def connect(self, changed: Callable[[], object] | None = None) -> DistantSession:
         return DistantSession(self)
 
-    def answer(self, question: Question) -> Answer:
+    def answer(self, question: Request) -> Response:
         """Ask as another process, at once and whatever is wrong with the server."""
         return self.memory.exchange([question], round(self.now() * 1e6))[0]
 
@@ -68,7 +68,7 @@ class DistantSession:
     def __init__(self, fleet: DistantFleet) -> None:
         self.fleet = fleet
 
-    def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
+    def exchange(self, questions: Sequence[Request]) -> Sequence[Response]:
         fleet = self.fleet
         if fleet.failure is not None:
             raise fleet.failure

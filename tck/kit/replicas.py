@@ -11,9 +11,9 @@ from collections import deque
 from typing import Any
 
 from faulttolerance import CircuitBreakerOpenException
-from faulttolerance._extensions.fleet.circuit import SharedCircuit
-from faulttolerance._extensions.fleet.protocol import ABSENT, Poll, Question, Tell
-from faulttolerance._extensions.fleet.server.memory import Memory
+from faulttolerance._extensions.fleet.circuit import FleetCircuit
+from faulttolerance._extensions.fleet.protocol import ABSENT, OnResponse, PollRequest, Request
+from faulttolerance._extensions.fleet.server.memory import MemoryServer
 from faulttolerance._strategy.circuit_breaker import CLOSED, CircuitBreaker
 from faulttolerance._strategy.gate import Era
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
@@ -21,7 +21,7 @@ from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 __all__ = ["PATIENCE", "POLL", "READ", "Process", "World", "closed_again", "opened"]
 
 POLL, PATIENCE = 1.0, 0.05
-READ = Poll("", 1)
+READ = PollRequest("", 1)
 
 
 class World:
@@ -30,7 +30,7 @@ class World:
     def __init__(self, processes: int = 2, *, latency: float = 0.0, delay: float = 5.0, **values: Any) -> None:
         self.now = 1000.0
         self.ahead = 1_000_000.0
-        self.server = Memory()
+        self.server = MemoryServer()
         self.latency = latency
         self.names = map(str, itertools.count())
         self.values = {"delay": delay, "request_volume_threshold": 2, "failure_ratio": 0.5, "success_threshold": 1}
@@ -39,7 +39,7 @@ class World:
         for process in self.processes:
             process.read()
 
-    def exchange(self, question: Question) -> Any:
+    def exchange(self, question: Request) -> Any:
         return self.server.exchange([question], round((self.now + self.ahead) * 1e6))[0]
 
     def advance(self, seconds: float) -> None:
@@ -70,13 +70,13 @@ class Process:
         self.world = world
         self.patience = PATIENCE
         self.is_up = True
-        self.asked: deque[tuple[float, Question, Tell]] = deque()
-        self.answered: deque[tuple[float, Question, Any, Tell]] = deque()
+        self.asked: deque[tuple[float, Request, OnResponse]] = deque()
+        self.answered: deque[tuple[float, Request, Any, OnResponse]] = deque()
         self.next_read = world.now + POLL
-        self.sent: list[Question] = []
+        self.sent: list[Request] = []
         self.breaker = CircuitBreaker("name", **world.values, now=world.now)
         self.moves: list[tuple[str, str, str]] = []
-        self.circuit = self.gate = SharedCircuit("key", self.breaker, self, lambda: next(world.names), self.deliver)
+        self.circuit = self.gate = FleetCircuit("key", self.breaker, self, lambda: next(world.names), self.deliver)
         self.running: dict[object, tuple[Era, float, bool]] = {}
         """By attempt: its era, when it began, and whether the fleet knows of it."""
 
@@ -85,7 +85,7 @@ class Process:
 
     # The way to the server
 
-    def ask(self, question: Question, tell: Tell) -> bool:
+    def send(self, question: Request, tell: OnResponse) -> bool:
         if not self.is_up:
             return False
         self.sent.append(question)
@@ -95,11 +95,11 @@ class Process:
             self.hear(question, self.world.exchange(question), tell)
         return True
 
-    def ask_about(self, circuit: SharedCircuit, question: Question, tell: Tell) -> bool:
-        return self.ask(question, tell)
+    def send_for(self, circuit: FleetCircuit, question: Request, tell: OnResponse) -> bool:
+        return self.send(question, tell)
 
-    def hear(self, question: Question, answer: Any, tell: Tell) -> None:
-        if isinstance(question, Poll):
+    def hear(self, question: Request, answer: Any, tell: OnResponse) -> None:
+        if isinstance(question, PollRequest):
             answer = answer.circuits.get("key", ABSENT)
         self.circuit.follow(answer, self.world.now)
         tell(answer)
@@ -120,7 +120,7 @@ class Process:
             self.read()
 
     def read(self) -> None:
-        self.ask(READ, lambda _: None)
+        self.send(READ, lambda _: None)
 
     def lose(self, arrives: bool = False) -> None:
         """Lose the fleet; *arrives*: what was sent reaches the server all the same."""

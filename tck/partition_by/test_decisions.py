@@ -252,7 +252,7 @@ def test_what_a_circuit_counted_that_went_is_counted_on() -> None:
     for _ in range(2):
         gone.settle(gone.state, "me", FAILURE, 1.0)
     gone.reset(3.0)
-    shared.count_on(gone, 4.0)
+    shared.continue_counts(gone, 4.0)
 
     assert shared.opened_total == 1
     assert [shared.time_in(state, 4.0) for state in ("closed", "open")] == [4.0 + 2.0, 2.0]  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from faulttolerance._strategy.rate_limit import _KINDS, Place, RateLimit, WindowKind
+from faulttolerance._strategy.rate_limit import _KINDS, RateLimit, TurnWaiter, WindowKind
 from faulttolerance.exceptions import RateLimitException
 
 KINDS: list[WindowKind] = ["fixed", "rolling", "smooth"]
@@ -253,7 +253,7 @@ def test_a_lock_that_a_fork_left_behind_is_replaced() -> None:
     holder.start()
     holder.join()
 
-    limit.keep_only(threading.get_ident())
+    limit.reset_after_fork(threading.get_ident())
 
     assert passes(limit, 0.1, 0.2) == "yn"
 
@@ -273,7 +273,7 @@ def test_a_turn_is_when_all_before_it_were_let_through_as_soon_as_they_may(kind:
         for _ in range(dice.randint(0, 12)):
             now += dice.choice([0, 1, 2, dice.randint(0, 60)])
             if window.due(now) <= now:
-                window.take(now, now)
+                window.record(now, now)
         ahead = dice.randint(0, 14)
         turn = max(now, window.due(now, ahead))
 
@@ -281,7 +281,7 @@ def test_a_turn_is_when_all_before_it_were_let_through_as_soon_as_they_may(kind:
         for _ in range(ahead):
             moment = max(moment, naive.due(moment))
             assert naive.due(moment) <= moment
-            naive.take(moment, moment)
+            naive.record(moment, moment)
 
         assert turn == max(moment, naive.due(moment)), f"seed {seed}"
 
@@ -296,7 +296,7 @@ class Line:
             "line", self.dice.randint(1, 4), 1.0, spacing, kind, self.max_wait, self.dice.randint(1, 3)
         )
         self.events: list[tuple[float, int, int]] = []
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, TurnWaiter] = {}
         self.came: dict[int, float] = {}
         self.through: dict[int, float] = {}
         self.gone: set[int] = set()
@@ -308,7 +308,7 @@ class Line:
             self.now += self.dice.choice([0.0, 0.01, 0.1, 0.4])
             self._run_until(self.now)
             self.came[me] = self.now
-            self.places[me] = Place(1, lambda me=me: self._wake(me))
+            self.places[me] = TurnWaiter(1, lambda me=me: self._wake(me))
             self._ask(me)
             if self.dice.random() < 0.25 and (here := self._waiting()):
                 goes = self.dice.choice(here)
@@ -326,7 +326,7 @@ class Line:
 
     def _ask(self, me: int) -> None:
         try:
-            seconds = self.limit.ask(self.places[me], self.now)
+            seconds = self.limit.request_turn(self.places[me], self.now)
         except RateLimitException:
             self.gone.add(me)
             assert self.now - self.came[me] <= self.max_wait + 1e-6
@@ -365,11 +365,11 @@ def test_a_smooth_limit_is_used_up_although_each_call_is_woken_late() -> None:
     """By rule RL1: what was lost by waking is made up for, up to one call: else a busy limit would give less."""
     limit = RateLimit("line", 10, 1.0, 0.0, "smooth", max_wait=9.0, burst=1)
     limit.admit(0.0)
-    places = [Place(1, lambda: None) for _ in range(5)]
-    turns = [limit.ask(place, 0.0) for place in places]
+    places = [TurnWaiter(1, lambda: None) for _ in range(5)]
+    turns = [limit.request_turn(place, 0.0) for place in places]
 
     assert turns == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
-    assert [limit.ask(place, turn + 0.02) for place, turn in zip(places, turns, strict=True)] == [0.0] * 5
+    assert [limit.request_turn(place, turn + 0.02) for place, turn in zip(places, turns, strict=True)] == [0.0] * 5
     assert passes(limit, 0.52, 0.59, 0.6) == "nny"
     assert passes(limit, 9.0, 9.0, 9.05, 9.1) == "ynny"
 
@@ -378,11 +378,11 @@ def test_a_call_that_must_not_wait_does_not_overtake_those_that_do() -> None:
     """By rule RL1: it finds no room that was promised to another call."""
     limit = RateLimit("line", 1, 1.0, 0.0, "fixed", max_wait=5.0)
     limit.admit(0.0)
-    place = Place(1, lambda: None)
+    place = TurnWaiter(1, lambda: None)
 
-    assert limit.ask(place, 0.5) == pytest.approx(0.5)
+    assert limit.request_turn(place, 0.5) == pytest.approx(0.5)
     assert passes(limit, 1.0) == "n"
-    assert limit.ask(place, 1.0) == 0.0
+    assert limit.request_turn(place, 1.0) == 0.0
     assert passes(limit, 1.5, 2.0) == "ny"
 
 
@@ -390,8 +390,8 @@ def test_a_call_that_never_asks_again_holds_the_others_up_for_a_while_only() -> 
     """By rule RL1, B34: as one whose loop was closed; and it is not left to be woken."""
     limit = RateLimit("line", 1, 1.0, 0.0, "fixed", max_wait=2.0)
     limit.admit(0.0)
-    lost = Place(1, lambda: None)
-    limit.ask(lost, 0.5)
+    lost = TurnWaiter(1, lambda: None)
+    limit.request_turn(lost, 0.5)
 
     assert passes(limit, 3.4) == "n"
     assert passes(limit, 3.6) == "y"
@@ -400,18 +400,18 @@ def test_a_call_that_never_asks_again_holds_the_others_up_for_a_while_only() -> 
 def test_leaving_the_line_looks_at_no_other_place() -> None:
     """Thousands are cancelled at once where a server closes its connections, and each of them leaves in one step."""
 
-    class Looked(Place):
+    class Looked(TurnWaiter):
         def __eq__(self, other: object) -> bool:
             looked.append(other)
             return self is other
 
-        __hash__ = Place.__hash__
+        __hash__ = TurnWaiter.__hash__
 
     looked: list[object] = []
     limit = RateLimit("call", 1, 1.0, 0.0, "fixed", max_wait=1_000.0)
     places = [Looked(number, lambda: None) for number in range(100)]
     for place in places:
-        limit.ask(place, 0.0)
+        limit.request_turn(place, 0.0)
     assert len(limit.waiting) == 99
     looked.clear()
 
@@ -425,10 +425,10 @@ def test_those_of_other_threads_leave_the_line_in_a_forked_child() -> None:
     """L5: they do not exist there."""
     limit = RateLimit("line", 1, 1.0, 0.0, "fixed", max_wait=5.0)
     limit.admit(0.0)
-    limit.ask(Place(1, lambda: None), 0.1)
-    mine = Place(2, lambda: None)
-    limit.ask(mine, 0.2)
+    limit.request_turn(TurnWaiter(1, lambda: None), 0.1)
+    mine = TurnWaiter(2, lambda: None)
+    limit.request_turn(mine, 0.2)
 
-    limit.keep_only(2)
+    limit.reset_after_fork(2)
 
-    assert limit.ask(mine, 1.0) == 0.0
+    assert limit.request_turn(mine, 1.0) == 0.0

@@ -160,6 +160,6 @@ def test_a_fork_keeps_the_tokens_and_frees_the_lock() -> None:
     assert budget.take()
     with ThreadPoolExecutor(1) as other:
         other.submit(budget._lock.acquire).result()
-        budget.keep_only(0)
+        budget.reset_after_fork(0)
         assert budget.take()
     assert budget.tokens == 8

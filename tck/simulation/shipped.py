@@ -95,7 +95,7 @@ class AdaptiveTimeout:
         return self._strategy.seconds
 
     def learn(self, seconds: float, is_success: bool) -> None:
-        self._strategy.hear(seconds, SUCCEEDED if is_success else TIMED_OUT)
+        self._strategy.record(seconds, SUCCEEDED if is_success else TIMED_OUT)
 
 
 class Hedging:
@@ -136,4 +136,4 @@ class AdaptiveLimit:
     def observe(self, now: float, began: float, running: int, is_late: bool) -> None:
         assert len(self._bulkhead.held) == running
         self._bulkhead.release(next(iter(self._bulkhead.held)))  # one is like the other
-        self._limiter.hear(now - began, TIMED_OUT if is_late else SUCCEEDED)
+        self._limiter.record(now - began, TIMED_OUT if is_late else SUCCEEDED)

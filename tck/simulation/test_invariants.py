@@ -136,7 +136,7 @@ class Chaos:
             assert self.bulkhead.running == self.running
             self.running -= 1
             self.bulkhead.release(number)
-            self.limiter.hear(now - began, ENDS[end])
+            self.limiter.record(now - began, ENDS[end])
             if end == "cancelled":
                 self.gate.leave(admission, now)
             else:

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from faulttolerance import FaultToleranceDefinitionException
-from faulttolerance._extensions.fleet.protocol import CircuitRecord, Poll, Polled, TakeTurn
+from faulttolerance._extensions.fleet.protocol import CircuitRecord, PollRequest, PollResponse, TurnRequest
 from faulttolerance.testing import MemoryFleet, virtual_time
 
-READ = Poll("", 1)
-TURN = TakeTurn("shop", "fixed", 1, 1_000_000, 1)
+READ = PollRequest("", 1)
+TURN = TurnRequest("shop", "fixed", 1, 1_000_000, 1)
 
 
 def circuit(fleet: MemoryFleet) -> CircuitRecord:
     (answer,) = fleet.connect().exchange([READ])
-    assert isinstance(answer, Polled)
+    assert isinstance(answer, PollResponse)
     return answer.circuits["shop"]
 
 

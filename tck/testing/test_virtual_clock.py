@@ -32,7 +32,7 @@ from faulttolerance import (
 from faulttolerance._deadline.clock import clock as shared_clock
 from faulttolerance._deadline.threads.watchdog import watchdog
 from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, loop_factory, virtual_time
-from faulttolerance.testing.patience import Patience
+from faulttolerance.testing.stall_detector import StallDetector
 from kit.program import python
 
 PATIENCE = 20.0
@@ -388,7 +388,7 @@ def test_time_that_nobody_sleeps_through_is_logged_as_held(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A body that blocks under a deadline leaves nobody in whom to raise; the log says what to do."""
-    monkeypatch.setattr("faulttolerance.testing.patience._LONG", 0.2)
+    monkeypatch.setattr("faulttolerance.testing.stall_detector._LONG_SECONDS", 0.2)
     release = threading.Event()
 
     @asynchronous
@@ -763,7 +763,7 @@ def test_input_from_another_thread_comes_before_the_next_timer(clock: VirtualClo
 
 def test_a_loop_that_is_blocked_stalls_the_others(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A coroutine that blocks its thread holds time, as any participant does."""
-    monkeypatch.setattr("faulttolerance.testing.patience._LONG", 0.2)
+    monkeypatch.setattr("faulttolerance.testing.stall_detector._LONG_SECONDS", 0.2)
     release, blocked = threading.Event(), threading.Event()
 
     async def block() -> None:
@@ -950,7 +950,7 @@ def test_time_goes_on_in_both_processes_after_a_fork() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# Patience
+# StallDetector
 
 
 class RealTime:
@@ -958,8 +958,8 @@ class RealTime:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = self.cpu = 0.0
-        monkeypatch.setattr("faulttolerance.testing.patience._cpu_seconds", lambda: self.cpu)
-        self.patience = Patience(lambda: self.now)
+        monkeypatch.setattr("faulttolerance.testing.stall_detector._cpu_seconds", lambda: self.cpu)
+        self.patience = StallDetector(lambda: self.now)
 
     def look(self, times: int, every: float, cpu: float = 0.0) -> None:
         for _ in range(times):
@@ -972,12 +972,12 @@ def test_patience_is_over_after_an_idle_second(monkeypatch: pytest.MonkeyPatch) 
     """Not before, and whatever went on until then."""
     real = RealTime(monkeypatch)
     real.look(3000, every=0.001, cpu=0.001)
-    while_busy = real.patience.is_over
+    while_busy = real.patience.is_stalled
     real.look(900, every=0.001)
-    early = real.patience.is_over
+    early = real.patience.is_stalled
     real.look(200, every=0.001)
 
-    assert (while_busy, early, real.patience.is_over) == (False, False, True)
+    assert (while_busy, early, real.patience.is_stalled) == (False, False, True)
 
 
 def test_patience_ends_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -985,7 +985,7 @@ def test_patience_ends_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
     real = RealTime(monkeypatch)
     real.look(2000, every=0.0051, cpu=0.005)
 
-    assert real.patience.is_over
+    assert real.patience.is_stalled
 
 
 def test_patience_does_not_count_what_the_process_was_not_let_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -993,7 +993,7 @@ def test_patience_does_not_count_what_the_process_was_not_let_run(monkeypatch: p
     real = RealTime(monkeypatch)
     real.look(20, every=60.0)
 
-    assert not real.patience.is_over
+    assert not real.patience.is_stalled
 
 
 # Determinism

@@ -43,8 +43,8 @@ from faulttolerance._deadline.threads import (
     async_exception,
     chain as thread_deadlines,
     main_thread,
-    round as watchdog_round,
     safe_point,
+    thread_checks,
 )
 from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._deadline.threads.main_thread import set_interrupt_signal
@@ -100,7 +100,7 @@ def interruptible(request: pytest.FixtureRequest) -> Where:
 @pytest.fixture
 def without_gil(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done where there is no GIL, on this interpreter."""
-    for module in (attempt, interruption, async_exception, main_thread, watchdog_round):
+    for module in (attempt, interruption, async_exception, main_thread, thread_checks):
         monkeypatch.setattr(module, "HAS_GIL", False)
     ordered = thread_deadlines._OrderedDeadlines
     monkeypatch.setattr(thread_deadlines, "_Deadlines", ordered)
@@ -955,7 +955,7 @@ def objection_in(module: str, late_by: float = 1000.0, name: str = "function") -
 
 
 def look(found: list[str | None], late_by: float = 1000.0) -> None:
-    found.append(safe_point.reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, standing=True))
+    found.append(safe_point.reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, stuck=True))
 
 
 @pytest.mark.parametrize(
@@ -1106,7 +1106,7 @@ def test_code_about_to_take_or_give_back_is_left_in_peace(
     frame = standing(function, threading.Lock())
 
     assert (safe_point.reason_unsafe((frame,), 0.0, exact=False) is None) == is_safe
-    assert (safe_point.reason_unsafe((frame,), 2.0, exact=False, standing=True) is None) == is_safe_later
+    assert (safe_point.reason_unsafe((frame,), 2.0, exact=False, stuck=True) is None) == is_safe_later
     assert (safe_point.reason_unsafe((frame,), 4.0, exact=False) is None) == is_safe_later
 
 

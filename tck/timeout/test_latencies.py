@@ -103,6 +103,6 @@ def test_a_child_keeps_the_samples_though_another_thread_was_sorting() -> None:
     with ThreadPoolExecutor(1) as other:
         other.submit(latencies._lock.acquire).result()
 
-        latencies.keep_only(threading.get_ident())
+        latencies.reset_after_fork(threading.get_ident())
 
         assert latencies.quantile(0.5) == 32.0

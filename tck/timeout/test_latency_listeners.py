@@ -23,7 +23,7 @@ from faulttolerance.testing import virtual_time
 class Heard(list[tuple[float, End]]):
     """What a listener was told."""
 
-    def hear(self, elapsed: float, end: End) -> None:
+    def record(self, elapsed: float, end: End) -> None:
         self.append((round(elapsed, 6), end))
 
 

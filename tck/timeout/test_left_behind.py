@@ -138,6 +138,6 @@ def test_a_body_that_is_collected_is_forgotten() -> None:
     del body, one
     counts.append(left_behind.count)
     left_behind.add(other)
-    left_behind.keep_only(0)
+    left_behind.reset_after_fork(0)
 
     assert [*counts, left_behind.count] == [2, 1, 0, 0]

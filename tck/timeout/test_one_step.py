@@ -21,7 +21,7 @@ from kit.interpreter import needs_gil
 ROUNDS = 20_000
 
 LOOKS = {
-    "the clock of tests": "participants._Trace(frame)",
+    "the clock of tests": "thread_observer._Trace(frame)",
     "the watchdog": "safe_point.reason_unsafe(one_step.stack_of(frame), 9.0, exact=True)",
     "a loop": "inner_loop.find_loop(one_step.stack_of(frame), 1)",
     "a greenlet": "safe_point.is_of_call(one_step.stack_of(frame), None)",
@@ -31,7 +31,7 @@ LOOKED_AT = """
 import asyncio, gc, os, random, sys, threading, time
 from faulttolerance._platform import atomic as one_step
 from faulttolerance._deadline.threads import inner_loop, safe_point
-from faulttolerance.testing import participants
+from faulttolerance.testing import thread_observer
 
 class Garbage:
     def __init__(self): self.me = self

@@ -123,6 +123,6 @@ def test_reason_that_says_most_of_the_body_is_given(seen: list[str | None], said
     pending = PendingInterrupt(ENTRY)
 
     for why in seen:
-        pending.refuse(why)
+        pending.record_reason(why)
 
     assert pending.why == said

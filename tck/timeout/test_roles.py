@@ -40,7 +40,7 @@ def look() -> Seen:
     links, entry = 0, this_thread.deadlines.innermost
     while entry is not None:
         links, entry = links + 1, entry[1]
-    is_known = roles.is_attempt(caller) or roles.calls_what_is_guarded(caller)
+    is_known = roles.is_attempt(caller) or roles.calls_guarded_function(caller)
     found = sum(map(roles.has_deadline, stack))
     return is_known, found, links, safe_point.reason_unsafe(stack, 1000.0, exact=True)
 

@@ -66,7 +66,7 @@ def test_a_callback_of_the_collector_is_no_safe_point() -> None:
 
 def here(found: list[str | None], late_by: float, **options: Any) -> None:
     """Put into *found* what speaks against an interruption in the caller, which uses no result of this call."""
-    found.append(reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, standing=True, **options))
+    found.append(reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, stuck=True, **options))
 
 
 class Rites:

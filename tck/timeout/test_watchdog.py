@@ -80,7 +80,7 @@ def test_wherever_a_handler_raises_around_a_fork_the_next_caller_is_seen_to() ->
     for strike in strikes(*OURS):
         watched = Watched(is_running=True)
         forks = watched.watchdog.forks
-        for step in (partial(forks.append, None), watched.watchdog.stop, forks.pop, watched.watchdog.begin_again):
+        for step in (partial(forks.append, None), watched.watchdog.stop, forks.pop, watched.watchdog.restart_in_parent):
             try:
                 with strike:
                     step()

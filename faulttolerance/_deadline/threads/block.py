@@ -12,7 +12,7 @@ from math import inf
 from types import FrameType
 
 from ..._platform.frames import module_of
-from .chain import RESUMABLE, BlockDeadline, Entry, ThreadDeadlines, deadlines_here, standing_entry
+from .chain import RESUMABLE, BlockDeadline, Entry, ThreadDeadlines, deadlines_here, effective_entry
 from .roles import is_ours
 
 _ASYNC_GENERATOR = 0x200
@@ -25,7 +25,7 @@ def block_deadline(entry: Entry) -> BlockDeadline:
     """Return *entry* as the deadline of the block that is being entered."""
     due, outer, *rest = entry
     # Skip a block that ended under a call which then restored it: it stands there until the next block starts.
-    deadline = BlockDeadline((due, standing_entry(outer), *rest))
+    deadline = BlockDeadline((due, effective_entry(outer), *rest))
     deadline.holder = holder_of_block()
     return deadline
 
@@ -35,7 +35,7 @@ def end_block(deadlines: ThreadDeadlines, entry: Entry) -> None:
     entry.is_over = True
     entry.holder = None
     if deadlines is deadlines_here():
-        deadlines.innermost = standing_entry(deadlines.innermost)
+        deadlines.innermost = effective_entry(deadlines.innermost)
 
 
 def holder_of_block() -> FrameType | None:

@@ -20,10 +20,10 @@ from ..._platform.atomic import uncollected
 from ..._platform.unpatched import get_ident, get_native_id, local, native
 
 if TYPE_CHECKING:
-    from .cancels import Cancel
+    from .callbacks import DeadlineCallback
     from .pending_interrupt import PendingInterrupt
 
-    class Heir(Protocol):
+    class DependentDeadline(Protocol):
         """A deadline of this thread, as it counts for a call that the thread offloaded."""
 
         entry: Entry
@@ -48,7 +48,7 @@ class BlockDeadline(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room fo
     """The deadline of a block; it may end at any place in its chain, as generators leave their blocks at any time."""
 
     is_over = False
-    is_ruling = False
+    is_binding = False
     """Whether detached calls that are made in the block end with it (rule D4)."""
     holder: FrameType | None = None
     """The frame of the block; it may be suspended, and resume on another thread."""
@@ -63,15 +63,15 @@ class BlockDeadline(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room fo
         return is_resumable and uncollected(partial(getattr, holder, "f_back")) is None
 
 
-class HandedOn(tuple[Any, ...]):
+class BindingMark(tuple[Any, ...]):
     """An entry which marks that the deadline around it ends detached calls; it interrupts nothing itself."""
 
     __slots__ = ()
 
 
-def handed_on(entry: Entry) -> Entry:
+def binding_mark(entry: Entry) -> Entry:
     """Return the entry which records that detached calls that are made from now on end with *entry* (rule D4)."""
-    return HandedOn((entry[0], entry, "it stands for the deadline around it"))
+    return BindingMark((entry[0], entry, "it stands for the deadline around it"))
 
 
 HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -105,9 +105,9 @@ class ThreadDeadlines:
         """The deadline that could not interrupt the thread at once, if there is one; only the watchdog uses it."""
         self.seen_blocked: tuple[int, int] | None = None
         """The frame and instruction at which the thread was seen to be blocked."""
-        self.heirs: dict[Heir, None] = {}
+        self.dependents: dict[DependentDeadline, None] = {}
         """The deadlines of this thread that count for offloaded calls, as long as those calls are under way."""
-        self.cancels: dict[Cancel, None] = {}
+        self.callbacks: dict[DeadlineCallback, None] = {}
         """The calls to make when a deadline passes, of the ``on_deadline`` blocks that were not left yet."""
         self.called: Entry = None
         """The last deadline at which one of these calls was made."""
@@ -210,7 +210,7 @@ def chain(deadlines: ThreadDeadlines) -> Iterator[Entry]:
         entry = entry[1]
 
 
-def standing_entry(entry: Entry) -> Entry:
+def effective_entry(entry: Entry) -> Entry:
     """Return the nearest entry that is not over: *entry*, or an entry around it."""
     while (type(entry) is BlockDeadline and entry.is_over) or (type(entry) is list and not entry[2]):
         entry = entry[1]
@@ -237,7 +237,7 @@ def is_open(deadlines: ThreadDeadlines, entry: Entry) -> bool:
     return any(other is entry for other in unmasked(deadlines))
 
 
-def stands(deadlines: ThreadDeadlines, entry: Entry) -> bool:
+def is_in_chain(deadlines: ThreadDeadlines, entry: Entry) -> bool:
     """Return whether *entry* itself stands in the chain, held back or not."""
     return any(other is entry for other in chain(deadlines))
 

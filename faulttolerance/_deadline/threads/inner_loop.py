@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..._platform.atomic import stack_of, variables_of
 from ..._platform.loop_callback import to_its_end
-from .cancels import make_due_first
+from .callbacks import call_due_and_wait
 from .chain import Depth, Entry, ThreadDeadlines, deadlines_here, depth, due, is_open, prune
 from .safe_point import Stack, frames_of_call
 
@@ -25,7 +25,7 @@ class InnerLoop(NamedTuple):
     is_idle: bool
     """Whether the loop waits or is about to wait, and runs no task or callback."""
 
-    def tell(self, deadlines: ThreadDeadlines, entry: Entry) -> None:
+    def schedule_cancel(self, deadlines: ThreadDeadlines, entry: Entry) -> None:
         """Schedule the cancellation of the loop's main task, on the loop's thread, for *entry*."""
         variables = variables_of(self.frame)
         try:
@@ -56,8 +56,8 @@ def end_loop(now: float) -> bool:
     loop = find_loop(stack_of(sys._getframe()), depth(deadlines, entry)) if entry is not None else None
     if loop is None:
         return False
-    make_due_first(deadlines, now)
-    loop.tell(deadlines, entry)
+    call_due_and_wait(deadlines, now)
+    loop.schedule_cancel(deadlines, entry)
     return True
 
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from types import CodeType
 
-TAKES = "takes"
+ACQUIRES = "takes"
 """The place may acquire something that would not be released."""
-GIVES = "gives"
+RELEASES = "gives"
 """The place may release something, or nothing is known about it."""
 ENDS = "ends"
 """The end of a ``with`` block, after which nothing is left to release."""
@@ -29,8 +29,8 @@ SKIPS = "skips"
 RETURNS = "returns"
 """The function may return, and then the result depends on its caller."""
 
-_TAKING = frozenset({"__aenter__", "__enter__", "acquire"})
-ACQUIRE_RELEASE = _TAKING | {"__aexit__", "__exit__", "release"}
+_ACQUIRING = frozenset({"__aenter__", "__enter__", "acquire"})
+ACQUIRE_RELEASE = _ACQUIRING | {"__aexit__", "__exit__", "release"}
 """The names of functions that acquire or release something."""
 
 _BLOCKING = frozenset(
@@ -55,10 +55,10 @@ _BLOCKING = frozenset(
     }
 )
 """Calls that wait for the network or the clock, and acquire nothing: sockets, selectors, sleeps."""
-_FORESIGHT = 200
+_MAX_INSTRUCTIONS_AHEAD = 200
 """The largest number of instructions that are examined."""
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
-_TAKING_STEPS = ("BEFORE_ASYNC_WITH", "BEFORE_WITH", "LOAD_SPECIAL")
+_ACQUIRING_STEPS = ("BEFORE_ASYNC_WITH", "BEFORE_WITH", "LOAD_SPECIAL")
 _BOUNDARIES = re.compile("JUMP|POP_JUMP|POP_TOP|RERAISE|RESUME|RETURN|STORE_|YIELD_VALUE|FOR_ITER|SEND")
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
 _JUMPS_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
@@ -90,17 +90,17 @@ class _Instructions:
     def acquire_release(self, number: int) -> str | None:
         """Return the kind of this instruction if it acquires or releases something, judged by names; else ``None``."""
         name = self.steps[number].opname
-        if name in _TAKING_STEPS:
-            return TAKES
+        if name in _ACQUIRING_STEPS:
+            return ACQUIRES
         if name == "WITH_EXCEPT_START":
-            return GIVES
+            return RELEASES
         if name not in _CALLS:
             return None
         if self._ends_block(number):
             return ENDS
         kind = None
         for step in reversed(self.steps[max(0, number - 60) : number]):
-            if kind is TAKES or _BOUNDARIES.match(step.opname):
+            if kind is ACQUIRES or _BOUNDARIES.match(step.opname):
                 break
             kind = _named_acquire_release(step) or kind
         return kind
@@ -218,14 +218,14 @@ class _Instructions:
         step = self.steps[number]
         name = step.opname
         if name.startswith(("RAISE", "RERAISE", "WITH_EXCEPT_START")):
-            return GIVES
+            return RELEASES
         if name.startswith(("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE")):
             return RETURNS
         if self.jumps_out(number):
             return SKIPS
         kind = _named_acquire_release(step) or (self.acquire_release(number) if name in _CALLS else None)
         if kind is not None:
-            return GIVES if kind is ENDS else kind
+            return RELEASES if kind is ENDS else kind
         # Conservative: the resumption after a ``yield`` and a conditional jump need not be checked.
         is_sure = name == "JUMP_BACKWARD" or (name in _CALLS and name != "PRECALL")
         if not (is_sure and self.is_checked(number)):
@@ -236,13 +236,13 @@ class _Instructions:
 def _named_acquire_release(step: dis.Instruction) -> str | None:
     """Return ``TAKES`` or ``GIVES`` if this instruction loads a name of ``ACQUIRE_RELEASE``, else ``None``."""
     if step.opname == "LOAD_SPECIAL":
-        return TAKES
+        return ACQUIRES
     if not step.opname.startswith(_LOADS):
         return None
     names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-    if any(name in _TAKING for name in names):
-        return TAKES
-    return GIVES if any(name in ACQUIRE_RELEASE for name in names) else None
+    if any(name in _ACQUIRING for name in names):
+        return ACQUIRES
+    return RELEASES if any(name in ACQUIRE_RELEASE for name in names) else None
 
 
 @lru_cache(64)
@@ -264,7 +264,7 @@ def calls_of(code: CodeType) -> Iterator[tuple[int, str, set[object]]]:
 @lru_cache(1024)
 def acquire_release_at(code: CodeType, offset: int) -> str | None:
     """Return ``TAKES``, ``GIVES`` or ``ENDS`` if the instruction at *offset* is such a call, judged by the names."""
-    if offset < 0 or not _opname(code, offset).startswith((*_CALLS, *_TAKING_STEPS, "WITH_EXCEPT_START")):
+    if offset < 0 or not _opname(code, offset).startswith((*_CALLS, *_ACQUIRING_STEPS, "WITH_EXCEPT_START")):
         return None
     instructions = _instructions(code)
     return instructions.acquire_release(instructions.at(offset))
@@ -322,7 +322,7 @@ def handles_failure(code: CodeType, offset: int) -> bool:
 def ahead(code: CodeType, offset: int) -> frozenset[str]:
     """Return the effects that may come before the next place of an exception; nothing: all paths are harmless."""
     if offset < 0:
-        return frozenset({GIVES})
+        return frozenset({RELEASES})
     instructions = _instructions(code)
     outcomes: set[str] = set()
     pending = instructions.successors(instructions.at(offset))
@@ -332,8 +332,8 @@ def ahead(code: CodeType, offset: int) -> frozenset[str]:
         if number in seen:
             continue
         seen.add(number)
-        if len(seen) > _FORESIGHT or number >= len(instructions.steps):
-            return frozenset({*outcomes, GIVES})
+        if len(seen) > _MAX_INSTRUCTIONS_AHEAD or number >= len(instructions.steps):
+            return frozenset({*outcomes, RELEASES})
         outcome = instructions.outcome(number)
         if outcome is None:
             pending += instructions.successors(number)

@@ -28,7 +28,7 @@ from .chain import (
     this_thread,
 )
 from .pending_interrupt import OTHER_GREENLETS, OURS, PendingInterrupt
-from .safe_point import place, reason_unsafe
+from .safe_point import position, reason_unsafe
 from .sleeper import sleeper_in
 from .watchdog import watchdog
 
@@ -49,9 +49,9 @@ class MainThread:
     def __init__(self) -> None:
         self.signum = _DEFAULT_SIGNAL
         """The signal that interrupts blocking calls of the main thread; ``None``: no signal does."""
-        self.is_deaf = False
+        self.misses_signals = False
         """Whether the main thread notices signals only in blocking calls."""
-        self.is_blind = False
+        self.lacks_activity = False
         """Whether the system does not report the activity of the main thread."""
         self._installed: int | None = None
         self._activity: Activity | None = None
@@ -77,18 +77,20 @@ class MainThread:
 
     def activity(self, deadlines: ThreadDeadlines) -> Activity | None:
         """Return the activity of the main thread; ``None`` if the system does not report it."""
-        if self._activity is None and not self.is_blind:
+        if self._activity is None and not self.lacks_activity:
             try:
                 self._activity = Activity(deadlines.ident)
             except (ImportError, AttributeError, OSError):
-                self.is_blind = True
+                self.lacks_activity = True
         return self._activity
 
-    def begin_anew(self) -> None:
+    def restart_in_child(self) -> None:
         """Reset the state for another main thread, in the child of a fork."""
         # CPython 3.13 continues to notify the previous main thread of signals.
-        self.is_deaf = HAS_GIL and sys.version_info >= (3, 13) and (self.is_deaf or get_ident() != native.main_ident)
-        self.is_blind = False
+        self.misses_signals = (
+            HAS_GIL and sys.version_info >= (3, 13) and (self.misses_signals or get_ident() != native.main_ident)
+        )
+        self.lacks_activity = False
         if self._activity is not None:
             self._activity.close()
             self._activity = None
@@ -147,9 +149,9 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
         if pending is not None:
             pending.why = OTHER_GREENLETS
         return
-    blocked = seen_blocked is not None and seen_blocked == place(frame)
+    blocked = seen_blocked is not None and seen_blocked == position(frame)
     late_by = lateness(deadlines, entry, native.monotonic())
-    layers, blind = depth(deadlines, entry), main_thread.is_blind or not HAS_GIL
+    layers, blind = depth(deadlines, entry), main_thread.lacks_activity or not HAS_GIL
     stack = stack_of(frame)
     why = reason_unsafe(stack, late_by, exact=True, asleep=True, blocked=blocked, blind=blind, depth=layers)
     if why == OURS and not HAS_GIL:
@@ -162,8 +164,8 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     if why is None:
         raise interruption_for(deadlines, entry)
     if pending is not None:
-        pending.refuse(why)
-        pending.refused_at = place(frame)
+        pending.record_reason(why)
+        pending.refused_at = position(frame)
         pending.send_at = -inf  # this signal was not lost, so the next need not wait
 
 

@@ -48,13 +48,13 @@ class PendingInterrupt:
         """Whether the thread was elsewhere at the previous look, or has returned to the same place."""
         self.why: str | None = None
         """The last reason why the thread was not interrupted, or an earlier reason that reveals more."""
-        self.sighting: object = None
+        self.location: object = None
         """The place of the body at the first look, with a text for messages."""
         self.seen_at: float | None = None
         """The moment of the first look, which may be late on a busy machine."""
         self.refused_at: Position = (0, 0)
         """The position at which the handler of the signal last rejected the interruption."""
-        self.has_told_loop = False
+        self.has_cancelled_loop = False
         """Whether the loop that runs in the call was cancelled."""
         self.signals = 0
         self.send_at = -inf
@@ -75,7 +75,7 @@ class PendingInterrupt:
             self.looks = 1
             self._wait = _LOOK_AGAIN
 
-    def refuse(self, why: str | None) -> None:
+    def record_reason(self, why: str | None) -> None:
         """Record why the thread was not interrupted; ``None``: there was no reason at that moment.
 
         ``OURS`` reveals the least, because a call is in the library's code whenever it starts or ends.
@@ -83,10 +83,10 @@ class PendingInterrupt:
         if why is not None and (why != OURS or self.why is None):
             self.why = why
 
-    def look_again_at(self, late_by: float) -> float:
+    def next_check_at(self, late_by: float) -> float:
         """Return the moment of the next look."""
         return native.monotonic() + (self._wait if late_by > 1.0 else min(self._wait, _LOOK_OFTEN))
 
-    def presses(self, late_by: float) -> bool:
+    def needs_more_switches(self, late_by: float) -> bool:
         """Return whether to switch threads more often, so that looks see the thread in more places."""
         return self.has_moved and _LOOK_OFTEN < late_by < _PRESSED_FOR

@@ -20,20 +20,20 @@ TIMED_ATTEMPT = 3
 """As ``ATTEMPT``, under a deadline of the running thread."""
 
 _roles: dict[CodeType, int] = {}
-_ROOM = __name__.rpartition(".")[0] + "."
-_PACKAGE = _ROOM.partition("._deadline.")[0]
+_FOLDER = __name__.rpartition(".")[0] + "."
+_PACKAGE = _FOLDER.partition("._deadline.")[0]
 _INSIDE = f"{_PACKAGE}."
 
 
 def register(role: int) -> Callable[[F], F]:
     """Return a decorator that registers *role* for a function and all with the same code; the highest role counts."""
 
-    def note(function: F) -> F:
+    def mark(function: F) -> F:
         code = cast("FunctionType", function).__code__
         _roles[code] = max(role, _roles.get(code, 0))
         return function
 
-    return note
+    return mark
 
 
 def is_ours(frame: FrameType) -> bool:
@@ -42,9 +42,9 @@ def is_ours(frame: FrameType) -> bool:
     return name.startswith(_INSIDE) or name == _PACKAGE
 
 
-def looks_at_threads(frame: FrameType) -> bool:
+def examines_threads(frame: FrameType) -> bool:
     """Return whether *frame* runs code that examines where a thread stands, or prepares that."""
-    return module_of(frame).startswith(_ROOM)
+    return module_of(frame).startswith(_FOLDER)
 
 
 def is_attempt(frame: FrameType) -> bool:
@@ -59,10 +59,10 @@ def is_timed_attempt(frame: FrameType) -> bool:
 
 def has_deadline(frame: FrameType) -> bool:
     """Return whether *frame* has started a deadline, and now calls the guarded function under it."""
-    return is_timed_attempt(frame) and calls_what_is_guarded(frame)
+    return is_timed_attempt(frame) and calls_guarded_function(frame)
 
 
-def calls_what_is_guarded(frame: FrameType) -> bool:
+def calls_guarded_function(frame: FrameType) -> bool:
     """Return whether *frame* is in the call of the guarded function."""
     return is_ours(frame) and frame.f_code in _roles and frame.f_lasti in _spreading_calls(frame.f_code)
 

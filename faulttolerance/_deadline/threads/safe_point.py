@@ -23,11 +23,11 @@ from .application import is_application, is_exempt, is_standard
 from .chain import BlockDeadline, Depth
 from .instructions import (
     ACQUIRE_RELEASE,
+    ACQUIRES,
     ENDS,
-    GIVES,
+    RELEASES,
     RETURNS,
     SKIPS,
-    TAKES,
     USES,
     acquire_release_at,
     ahead,
@@ -39,7 +39,7 @@ from .instructions import (
     uses_result_at,
 )
 from .pending_interrupt import OURS
-from .roles import calls_what_is_guarded, has_deadline, is_attempt, is_ours, is_timed_attempt, looks_at_threads
+from .roles import calls_guarded_function, examines_threads, has_deadline, is_attempt, is_ours, is_timed_attempt
 from .sleeper import is_in_condition_wait, sleeps_in_condition_wait
 
 Stack: TypeAlias = tuple[FrameType, ...]
@@ -48,9 +48,9 @@ Stack: TypeAlias = tuple[FrameType, ...]
 IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised at its place; otherwise it is raised at the next possible place."""
 
-_PUTTING_BACK = frozenset({"__exit__", "_acquire_restore", "release"})
+_RESTORING = frozenset({"__exit__", "_acquire_restore", "release"})
 """Functions that may wait themselves, but must run in everything that follows an exception."""
-_GIVING_BACK = frozenset({"__aexit__", "__exit__", "aclose", "close", "putconn", "release"})
+_RELEASING = frozenset({"__aexit__", "__exit__", "aclose", "close", "putconn", "release"})
 """Functions of installed code that release something; their callers no longer refer to it."""
 _PATIENCE = 1.0
 """Seconds for which a call that acquires or releases something holds back an interruption."""
@@ -60,7 +60,7 @@ _LONG_PATIENCE = 3.0
 _THREAD_START = threading.Thread.start.__code__
 
 
-def place(frame: FrameType) -> tuple[int, int]:
+def position(frame: FrameType) -> tuple[int, int]:
     """Return the place of a thread; it changes when the thread moves."""
     return id(frame), frame.f_lasti
 
@@ -72,7 +72,7 @@ def reason_unsafe(
     exact: bool,
     asleep: bool = False,
     blocked: bool = False,
-    standing: bool = False,
+    stuck: bool = False,
     blind: bool = False,
     depth: Depth = 1,
 ) -> str | None:
@@ -84,7 +84,7 @@ def reason_unsafe(
         exact: Whether the exception is raised at this place; otherwise at the next possible place.
         asleep: Whether the thread has stood there for a while.
         blocked: Whether the thread waits in a call that the exception ends.
-        standing: Whether the thread does not continue by itself, and so may stay there for ever.
+        stuck: Whether the thread does not continue by itself, and so may stay there for ever.
         blind: Whether it is unknown if the thread is *blocked*, which it may well be.
         depth: The extent of the call whose deadline has passed.
     """
@@ -94,7 +94,7 @@ def reason_unsafe(
     waits = blocked
     if is_ours(frame):
         # If the guarded function is written in C, the innermost frame is the frame that calls it.
-        if not (blocked and calls_what_is_guarded(frame)):
+        if not (blocked and calls_guarded_function(frame)):
             return OURS
     elif is_in_condition_wait(frame):
         # The thread sleeps where a ``finally`` restores everything; the ``finally`` itself must not be interrupted.
@@ -102,56 +102,56 @@ def reason_unsafe(
         if not (waits and sleeps_in_condition_wait(frame)) or _starts_thread(stack):
             return f"it was in {_name_of(frame)}"
     elif blocked:
-        if frame.f_code.co_name in _PUTTING_BACK:
+        if frame.f_code.co_name in _RESTORING:
             return f"it was in {_name_of(frame)}"
     elif not is_application(frame):
         if not (blocks_at(frame.f_code, frame.f_lasti) and (exact or asleep)):
             return f"it was in {_name_of(frame)}"
     else:
-        is_patient = late_by < (_PATIENCE if standing else _LONG_PATIENCE)
-        why = _reason_here(stack, is_patient, standing, exact, blind)
+        is_patient = late_by < (_PATIENCE if stuck else _LONG_PATIENCE)
+        why = _reason_here(stack, is_patient, stuck, exact, blind)
         if why is not None:
             return why
-    if late_by < (_PATIENCE if standing or waits else _LONG_PATIENCE):
+    if late_by < (_PATIENCE if stuck or waits else _LONG_PATIENCE):
         step = _acquire_release_on_the_way(stack, depth, waits)
         if step is not None:
             return f"it was acquiring or releasing something in {_name_of(step)}"
     for step in frames_of_call(stack, depth):
         if is_exempt(step):
             return f"it was in {_name_of(step)}, or in what that called"
-        if _gives_back(step, is_patient=late_by < _PATIENCE):
+        if _releases(step, is_patient=late_by < _PATIENCE):
             return f"it was giving something back in {_name_of(step)}"
     return _reason_on_the_way(stack)
 
 
-def _gives_back(frame: FrameType, *, is_patient: bool) -> bool:
+def _releases(frame: FrameType, *, is_patient: bool) -> bool:
     """Return whether *frame* releases something in installed code, or handles a failure there while *is_patient*.
 
     The standard library does not count: its releasing code may wait for others for ever, as a pool of threads does.
     """
     code = frame.f_code
-    if not (code.co_name in _GIVING_BACK or (is_patient and handles_failure(code, frame.f_lasti))):
+    if not (code.co_name in _RELEASING or (is_patient and handles_failure(code, frame.f_lasti))):
         return False
     return not (is_ours(frame) or is_standard(frame) or is_application(frame))
 
 
-def _reason_here(stack: Stack, is_patient: bool, standing: bool, exact: bool, blind: bool) -> str | None:
+def _reason_here(stack: Stack, is_patient: bool, stuck: bool, exact: bool, blind: bool) -> str | None:
     """Return why the innermost frame may not be interrupted; some reasons count only while *is_patient*."""
     frame = stack[0]
     code, offset = frame.f_code, frame.f_lasti
     kind = acquire_release_at(code, offset)
     # After an acquiring call the exception would come before any code holds the acquired object, which is lost.
-    if (kind is TAKES and not blind) or (kind is not None and is_patient and not (exact and kind is ENDS)):
+    if (kind is ACQUIRES and not blind) or (kind is not None and is_patient and not (exact and kind is ENDS)):
         return f"it was acquiring or releasing something in {_name_of(frame)}"
     if jumps_out(code, offset):
         return f"it was at the end of a loop in {_name_of(frame)}, where an exception skips the block around it"
     if exact and (is_checked(code, offset) or blind):
-        # A standing thread waits for a call, whose result would be lost; the next place is better.
-        if uses_result_at(code, offset) and (is_patient or standing) and not blind:
+        # A stuck thread waits for a call, whose result would be lost; the next place is better.
+        if uses_result_at(code, offset) and (is_patient or stuck) and not blind:
             return f"it was about to use what a call returned in {_name_of(frame)}"
     else:
-        coming = _coming(stack)
-        if coming in (TAKES, SKIPS) or (coming is GIVES and is_patient) or (coming is USES and is_patient):
+        coming = _effect_ahead(stack)
+        if coming in (ACQUIRES, SKIPS) or (coming is RELEASES and is_patient) or (coming is USES and is_patient):
             return f"it was about to acquire or release something in {_name_of(frame)}"
     return None
 
@@ -221,7 +221,7 @@ def _reason_on_the_way(stack: Stack) -> str | None:
         if not number:
             continue
         if is_ours(step):
-            if looks_at_threads(step):
+            if examines_threads(step):
                 return OURS  # the signal's handler examines the stack that it interrupted
             guarded = True
         elif not guarded and not may_call(code, step.f_lasti):
@@ -240,18 +240,18 @@ def _name_of(frame: FrameType) -> str:
     return f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
 
 
-def _coming(stack: Stack) -> str | None:
+def _effect_ahead(stack: Stack) -> str | None:
     """Return the effect that may come before the next place of an exception; ``None`` if all effects are harmless."""
     for step, caller in zip(stack[:10], (*stack[1:11], None), strict=False):
         ways = ahead(step.f_code, step.f_lasti)
-        for one in (TAKES, SKIPS, GIVES, USES):
+        for one in (ACQUIRES, SKIPS, RELEASES, USES):
             if one in ways:
                 return one
         if RETURNS not in ways:
             return None
         # The function may return to its caller before the next check.
-        if caller is None or is_attempt(caller) or calls_what_is_guarded(caller):
+        if caller is None or is_attempt(caller) or calls_guarded_function(caller):
             return None
         if is_ours(caller) or not is_application(caller):
-            return GIVES
-    return GIVES
+            return RELEASES
+    return RELEASES

@@ -44,7 +44,7 @@ class Watchdog:
         self.look: Callable[[], float] = lambda: inf
         """Examines the deadlines of all threads, and returns the moment of the next look."""
         self.is_paused = False
-        self.is_pressed = False
+        self.switches_often = False
         """Whether a look at a moving thread found no safe point in this round."""
         self.forks: list[None] = []
         """The forks that are under way; nothing is watched meanwhile."""
@@ -60,7 +60,7 @@ class Watchdog:
         self._native_id = 0
         self._handle: Any = None
         self.timers = Timers(self.rouse)
-        self.is_pressed = False
+        self.switches_often = False
         self.busy = None
         self.next = -inf if self.is_paused else inf
 
@@ -153,8 +153,8 @@ class Watchdog:
     def _rest(self, seconds: float) -> None:
         """Sleep for *seconds* or until a wake-up; shorten the switch interval if a moving thread had no safe point."""
         usual = often = sys.getswitchinterval()
-        if self.is_pressed:
-            self.is_pressed = False
+        if self.switches_often:
+            self.switches_often = False
             sys.setswitchinterval(min(usual, _SWITCH_OFTEN))
             often = sys.getswitchinterval()
         self._sleep.acquire(timeout=max(0.0, min(seconds, _LONGEST_SLEEP)))
@@ -195,12 +195,12 @@ class Watchdog:
                 return
             native.sleep(0.0001)
 
-    def begin_again(self) -> None:
+    def restart_in_parent(self) -> None:
         """Continue in the parent of a fork."""
         if not self.forks:
             self._look_around()
 
-    def begin_anew(self) -> None:
+    def restart_in_child(self) -> None:
         """Continue in the child of a fork; the watchdog's timers are gone."""
         self.forks.clear()
         self._renew()

@@ -28,23 +28,23 @@ class Limiter:
         self.bulkhead = bulkhead
         self._detached = detached
 
-    def hear(self, elapsed: float, end: End) -> None:
+    def record(self, elapsed: float, end: End) -> None:
         """Record an attempt that has just ended; see ``Listener``."""
         adaptive = self.bulkhead.adaptive
         if adaptive is None:  # a reload has switched it off meanwhile
             return
-        lesson = self.bulkhead.learn(
+        change = self.bulkhead.adapt(
             elapsed,
             is_success=end is SUCCEEDED,
             is_sample=end is not OTHERWISE,
             keeps_permit=end is TIMED_OUT and self._detached,
         )
-        if lesson is None:
+        if change is None:
             return
-        is_told = lesson.is_lowered and lesson.new != lesson.old
+        is_told = change.is_lowered and change.new != change.old
         if is_told and sinks.wanted[LimitChanged](None):
-            sinks.tell(LimitChanged(self._name, lesson.old, lesson.new))
-        if lesson.is_hopeless and self._name not in _warned:
+            sinks.tell(LimitChanged(self._name, change.old, change.new))
+        if change.is_target_unreachable and self._name not in _warned:
             _warned.add(self._name)
             log(
                 WARNING,

@@ -61,7 +61,7 @@ class ListenedPolicies(BoundPolicies):
                 end = OTHERWISE
             elapsed = record.ended - (record.running_since or record.began)
             for listener in self._listeners:
-                listener.hear(elapsed, end)
+                listener.record(elapsed, end)
         return failure
 
     def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
@@ -103,14 +103,14 @@ class AdaptivelyTimed(ListenedPolicies):
 class _Told(list[float]):
     """A list of durations of calls that succeed at once: it counts each call, notifies the listeners and keeps none."""
 
-    __slots__ = ("_bulkhead", "_counted", "_counters", "_hear", "_held", "_others")
+    __slots__ = ("_bulkhead", "_counted", "_counters", "_held", "_others", "_record")
 
     def __init__(self, counters: Counters | None, limiter: Limiter | None, listeners: tuple[Listener, ...]) -> None:
         self._counters = counters
         self._counted: list[float] = [] if counters is None else counters.first_try_durations
         self._bulkhead = None if limiter is None else limiter.bulkhead
         self._held = {} if limiter is None else limiter.bulkhead.held
-        self._hear, *others = (one.hear for one in (limiter, *listeners) if one is not None)
+        self._record, *others = (one.record for one in (limiter, *listeners) if one is not None)
         self._others = tuple(others)
 
     def append(self, seconds: float, /) -> None:
@@ -122,17 +122,17 @@ class _Told(list[float]):
             bulkhead is None
             or (adaptive := bulkhead.adaptive) is None
             or seconds > adaptive.latency
-            or (others := len(self._held)) >= adaptive.quiet
+            or (others := len(self._held)) >= adaptive.quiet_below
         ):
-            self._hear(seconds, SUCCEEDED)
+            self._record(seconds, SUCCEEDED)
         else:  # no effect on a limit: a further function call would cost as much as all the rest
-            later = adaptive.later
-            later.append(others)
-            if len(later) >= _AT_ONCE:
+            uncounted = adaptive.uncounted
+            uncounted.append(others)
+            if len(uncounted) >= _AT_ONCE:
                 bulkhead.count()
         if self._others:
-            for hear in self._others:
-                hear(seconds, SUCCEEDED)
+            for record in self._others:
+                record(seconds, SUCCEEDED)
 
     def _fold(self) -> None:
         if self._counters is None:

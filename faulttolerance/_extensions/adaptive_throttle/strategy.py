@@ -245,7 +245,7 @@ class AdaptiveThrottle:
                 self._arrivals = {tier: old.over(window / _BUCKETS, now) for tier, old in self._arrivals.items()}
             self._review_locked(now)
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""
         self._lock = threading.RLock()
 

@@ -115,12 +115,12 @@ class Coalescing:
                     refuse_unhashable(self._name, key)
                     raise
                 if met is not None:
-                    turn = environment.turn()
+                    turn = environment.new_wait()
                     seat.wake = turn.wake
                     if not join(flight, seat, own):
                         return await call(args, kwargs)
                     if not (seat.leads or seat.is_over):
-                        await turn.comes
+                        await turn.awaitable
                     if not seat.leads:
                         return _shared(seat)
                 assert seat.flight is not None

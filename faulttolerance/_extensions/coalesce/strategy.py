@@ -184,7 +184,7 @@ class Flights:
         """Return the number of flights under way."""
         return Condition(f"{len(self)} under way")
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Remove the calls of other threads than *ident* in the child of a fork: they do not go on there."""
         Flights._lock = threading.RLock()
         for flight in list(self._by_key.values()):

@@ -203,9 +203,9 @@ def _path(name: str, limit: float, of_task: bool) -> GuardedCall:
         if limit:
             refuse_late(name)
             if of_task:
-                current.get().rule()
+                current.get().bind()
             else:
-                deadlines_here().innermost.is_ruling = True
+                deadlines_here().innermost.is_binding = True
         block: Any = run_block(method, course)
         return (yield from block)
 

@@ -15,13 +15,13 @@ from ..._call.settle import NO_GATE, BoundPolicies
 from ..._deadline.attempt_record import AttemptRecord
 from ..._deadline.clock import clock
 from ..._deadline.interruption import remaining
-from ..._deadline.task import current, standing
+from ..._deadline.task import current, effective_deadline
 from ..._deadline.threads.chain import (
+    BindingMark,
     BlockDeadline,
-    HandedOn,
     ThreadDeadlines,
+    binding_mark,
     deadlines_here,
-    handed_on,
     this_thread,
     uncovered,
 )
@@ -75,7 +75,7 @@ class UnderDeadline:
             deadlines = deadlines_here()
             own = deadlines.innermost
             try:
-                deadlines.innermost = handed_on(own)
+                deadlines.innermost = binding_mark(own)
                 return call(args, kwargs)
             finally:
                 deadlines.innermost = own
@@ -83,7 +83,7 @@ class UnderDeadline:
         async def awaited(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             assert environment is not None
             refuse_late(self._name)
-            timer = await environment.hand_on_deadline()
+            timer = await environment.bind_detached_calls()
             try:
                 return await call(args, kwargs)
             finally:
@@ -106,7 +106,7 @@ def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> Guarded
 
     def asking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
-        if (deadlines.innermost is not None or current.get().counts is not None) and _is_late(deadlines):
+        if (deadlines.innermost is not None or current.get().effective is not None) and _is_late(deadlines):
             return _refuse_awaited(name) if asynchronous else _refuse(name)
         return call(args, kwargs)
 
@@ -117,14 +117,14 @@ def _is_late(deadlines: ThreadDeadlines) -> bool:
     """Return whether a ``deadline`` has passed that would interrupt code that starts now."""
     now = clock.monotonic()
     for entry in uncovered(deadlines):
-        is_ruling = type(entry) is HandedOn or (type(entry) is BlockDeadline and entry.is_ruling)
-        if is_ruling and entry[0] <= now and not (type(entry) is BlockDeadline and entry.is_at_rest):
+        is_binding = type(entry) is BindingMark or (type(entry) is BlockDeadline and entry.is_binding)
+        if is_binding and entry[0] <= now and not (type(entry) is BlockDeadline and entry.is_at_rest):
             return True
-    deadline = standing(current.get())
+    deadline = effective_deadline(current.get())
     while deadline is not None:
-        if deadline.is_ruling and deadline.when <= now and not deadline.is_held:
+        if deadline.is_binding and deadline.when <= now and not deadline.is_held:
             return True
-        deadline = standing(deadline.previous)
+        deadline = effective_deadline(deadline.previous)
     return False
 
 

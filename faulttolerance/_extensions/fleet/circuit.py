@@ -13,18 +13,18 @@ from typing import Any, Final, NamedTuple
 
 from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN, CircuitEra
-from ..._strategy.gate import Era, GateAround
+from ..._strategy.gate import Era, GateWrapper
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
-from .protocol import ABSENT, CircuitRecord, Link, OpenCircuit, Question, TakePlace, Tell
+from .protocol import ABSENT, CircuitRecord, Link, OnResponse, OpenRequest, ProbeRequest, Request
 
-__all__ = ["SharedCircuit"]
+__all__ = ["FleetCircuit"]
 
-_LEASE: Final = 1.0
-_LONGEST_LEASE: Final = 30.0
+_LEASE_SECONDS: Final = 1.0
+_LONGEST_LEASE_SECONDS: Final = 30.0
 """The seconds for which an unused place is requested; the rarer the calls here, the longer."""
-_PROBE: Final = 60.0
+_PROBE_SECONDS: Final = 60.0
 """The seconds for which a probe keeps its place if the circuit has no delay."""
-_PAUSE: Final = 0.02
+_RETRY_SECONDS: Final = 0.02
 """The seconds after which a refused place is requested again."""
 
 
@@ -41,11 +41,11 @@ class _Lease(NamedTuple):
 _NO_LEASE: Final = _Lease("", -inf, 0.0)
 
 
-class SharedCircuit(GateAround):
-    """A circuit breaker that follows the fleet's circuit and gets its probes from it. A closed one sends no questions.
+class FleetCircuit(GateWrapper):
+    """A circuit breaker that follows the fleet's circuit, which admits its probes. A closed circuit sends no requests.
 
-    The thread that receives an answer first passes it to ``follow``, and then to the question's own callback. No
-    question is asked while a lock is held.
+    The thread that receives an answer first passes it to ``follow``, and then to the request's own callback. No
+    request is sent while a lock is held.
 
     Args:
         key: The name of the circuit in the fleet.
@@ -56,8 +56,8 @@ class SharedCircuit(GateAround):
     """
 
     __slots__ = (
-        "__weakref__", "_asks_until", "_deliver", "_is_joined", "_is_reset", "_lease", "_link",
-        "_new_holder", "_older", "_pause_until", "_probes", "_record", "_refused_at", "_written", "key",
+        "__weakref__", "_deliver", "_is_joined", "_is_reset", "_lease", "_link", "_new_holder", "_older_version",
+        "_pause_until", "_pending_until", "_probes", "_record", "_refused_at", "_written_state", "key",
     )  # fmt: skip
 
     _gate: CircuitBreaker
@@ -77,80 +77,80 @@ class SharedCircuit(GateAround):
         self._deliver = deliver
         # The breaker's lock guards all attributes below.
         self._record = ABSENT  # the last record that was followed
-        self._older = 0
+        self._older_version = 0
         self._is_joined = self._is_reset = False
-        self._written: CircuitEra | None = None  # the stay in the open state that the fleet knows
+        self._written_state: CircuitEra | None = None  # the stay in the open state that the fleet knows
         self._lease = _NO_LEASE
         self._probes: dict[Hashable, str] = {}  # the holders of their places
-        self._refused_at = self._pause_until = self._asks_until = -inf
+        self._refused_at = self._pause_until = self._pending_until = -inf
 
     # The state of the fleet's circuit
 
     def follow(self, record: CircuitRecord | None, now: float) -> None:
         """Apply the fleet's *record* to the breaker; ``None`` means that the fleet is lost, so the breaker decides."""
-        asked: tuple[Question | None, Tell] = None, _ignore
+        to_send: tuple[Request | None, OnResponse] = None, _ignore
         with self._gate.lock:
             if record is None:
-                self._leave_locked()
+                self._detach_locked()
             else:
-                asked = self._follow_locked(record, now)
+                to_send = self._follow_locked(record, now)
         if self._gate.transitions:
             self._deliver(self._gate)
-        question, tell = asked
-        if question is not None:
-            self._link.ask_about(self, question, tell)
+        request, on_response = to_send
+        if request is not None:
+            self._link.send_for(self, request, on_response)
 
-    def _follow_locked(self, record: CircuitRecord, now: float) -> tuple[Question | None, Tell]:
+    def _follow_locked(self, record: CircuitRecord, now: float) -> tuple[Request | None, OnResponse]:
         known, is_back = self._record, not self._is_joined
         self._is_joined = True
         # Answers may arrive out of order; a server that lost its data returns the lower version again and again.
-        if 0 < record.version < known.version and record.version != self._older and not is_back:
-            self._older = record.version
+        if 0 < record.version < known.version and record.version != self._older_version and not is_back:
+            self._older_version = record.version
             return None, _ignore
-        self._older = 0
-        is_news = record.version != known.version
-        if not record.version or (record.state == CLOSED and (not is_news or (is_back and not known.version))):
+        self._older_version = 0
+        is_new = record.version != known.version
+        if not record.version or (record.state == CLOSED and (not is_new or (is_back and not known.version))):
             self._record = record if record.version else known
-            return self._opening_locked(now), _ignore
+            return self._open_request_locked(now), _ignore
         state = HALF_OPEN if record.state == OPEN and not record.wait else record.state
         is_reset, is_alike = self._is_reset, self._gate.state.name == state == HALF_OPEN
-        if is_news or (is_back and not is_reset and not is_alike):
+        if is_new or (is_back and not is_reset and not is_alike):
             self._gate.follow(state, record.wait / 1e6, record.reopened, record.reason, now)
-        if is_news:  # only now: after an interruption above, the record is followed next time
-            self._forget_locked()
+        if is_new:  # only now: after an interruption above, the record is followed next time
+            self._clear_places_locked()
             self._record = record
         holder, until, ends = self._lease
-        if now < until < min(now, ends - _LONGEST_LEASE) + _LONGEST_LEASE / 2:
-            return self._wish_locked(holder, ends, now)
+        if now < until < min(now, ends - _LONGEST_LEASE_SECONDS) + _LONGEST_LEASE_SECONDS / 2:
+            return self._request_place_locked(holder, ends, now)
         return None, _ignore
 
-    def _leave_locked(self) -> None:
+    def _detach_locked(self) -> None:
         if self._is_joined:
             # A reset holds until the fleet's circuit moves, even if the fleet is lost in between.
             self._is_reset = self._record.state != CLOSED and self._gate.state.is_closed
         self._is_joined = False
-        self._lease, self._asks_until = _NO_LEASE, -inf
+        self._lease, self._pending_until = _NO_LEASE, -inf
 
-    def _forget_locked(self) -> None:
+    def _clear_places_locked(self) -> None:
         """Remove the places of another version of the circuit."""
         self._lease = _NO_LEASE
         self._probes.clear()
         self._refused_at = self._pause_until = -inf
 
-    def keep_only(self) -> None:
+    def reset_after_fork(self) -> None:
         """Remove places and answers of the parent process, in the child of a fork."""
-        self._leave_locked()
-        self._forget_locked()
+        self._detach_locked()
+        self._clear_places_locked()
 
-    def _opening_locked(self, now: float) -> OpenCircuit | None:
-        """Return the question that writes the open circuit to the fleet; ``None`` if it is not open, or forced."""
+    def _open_request_locked(self, now: float) -> OpenRequest | None:
+        """Return the request that writes the open circuit to the fleet; ``None`` if it is not open, or forced."""
         era: Any = self._gate.state
         if era.is_closed or era.is_forced:
             return None
-        self._written = era
-        last, left = self._gate.last_failure, _micros(max(0.0, era.until - now))
+        self._written_state = era
+        last, left = self._gate.last_failure, _microseconds(max(0.0, era.until - now))
         reason = f"{'a probe' if era.reopened else 'calls'} failed{f', last {last}' if last else ''}"
-        return OpenCircuit(self.key, self._record.version, left, era.reopened, reason)
+        return OpenRequest(self.key, self._record.version, left, era.reopened, reason)
 
     # Calls
 
@@ -159,90 +159,90 @@ class SharedCircuit(GateAround):
         """The state of the breaker."""
         return self._gate.state
 
-    def admit(self, me: Hashable, ident: int, now: float) -> Era:
-        """Admit the attempt *me* if there is a place in the fleet; else request a place, for the next attempt.
+    def admit(self, attempt_id: Hashable, ident: int, now: float) -> Era:
+        """Admit the attempt *attempt_id* if there is a place in the fleet; else request a place, for the next attempt.
 
         Raises:
             CircuitBreakerOpenException: If there is no place.
         """
         breaker = self._gate
         probe: Era | None = None
-        question: TakePlace | None = None
-        tell: Tell = _ignore
+        request: ProbeRequest | None = None
+        on_response: OnResponse = _ignore
         with breaker.lock:
             era = breaker.state
             if not self._is_joined or era.is_closed or era.is_forced or now < era.until:
-                return breaker.admit(me, ident, now)
+                return breaker.admit(attempt_id, ident, now)
             holder, until, _ = self._lease
             if now < until:
                 self._lease = _NO_LEASE
-                self._probes[me] = holder
-                probe = breaker.admit_probe(me, ident, now)
-                question = self._place(holder, "start", breaker.delay or _PROBE)
-            elif now >= max(self._pause_until, self._asks_until):
+                self._probes[attempt_id] = holder
+                probe = breaker.admit_probe(attempt_id, ident, now)
+                request = self._probe_request(holder, "start", breaker.delay or _PROBE_SECONDS)
+            elif now >= max(self._pause_until, self._pending_until):
                 # Without this, processes with rare calls would take the place from each other before a call could use
                 # it.
                 rarity = 2 * (now - self._refused_at) if self._refused_at > -inf else 0.0
-                question, tell = self._wish_locked(self._new_holder(), now + rarity, now)
+                request, on_response = self._request_place_locked(self._new_holder(), now + rarity, now)
             self._refused_at = now
-        is_asked = question is None or self._link.ask_about(self, question, tell)
+        is_sent = request is None or self._link.send_for(self, request, on_response)
         if probe is not None:
             return probe
-        if not is_asked:
-            return breaker.admit(me, ident, now)
+        if not is_sent:
+            return breaker.admit(attempt_id, ident, now)
         if holder and now < self._lease.until:  # the lease ran out, and the answer came at once
-            return self.admit(me, ident, now)
+            return self.admit(attempt_id, ident, now)
         raise breaker.refusal(max(0.0, self._pause_until - now))
 
-    def _wish_locked(self, holder: str, ends: float, now: float) -> tuple[TakePlace, Tell]:
-        """Return the question for a new place, or to keep the held place, and the callback for its answer."""
+    def _request_place_locked(self, holder: str, ends: float, now: float) -> tuple[ProbeRequest, OnResponse]:
+        """Return the request for a new place, or to keep the held place, and the callback for its answer."""
         patience, self._lease = self._link.patience, _NO_LEASE  # unused until the answer arrives
-        length = max(min(ends - now, _LONGEST_LEASE), _LEASE, 4 * patience)
-        self._asks_until = now + max(_LEASE, 2 * patience)  # for a question that a signal kept from being sent
+        length = max(min(ends - now, _LONGEST_LEASE_SECONDS), _LEASE_SECONDS, 4 * patience)
+        self._pending_until = now + max(_LEASE_SECONDS, 2 * patience)  # a signal may have kept it from being sent
         until = now + length - min(2 * patience, length / 2)  # allows for the time of the transfer
 
-        def tell(answer: CircuitRecord | None) -> None:
+        def on_response(response: CircuitRecord | None) -> None:
             with self._gate.lock:
-                self._asks_until = -inf
-                if answer is None or answer.version != self._record.version:
+                self._pending_until = -inf
+                if response is None or response.version != self._record.version:
                     return
-                if answer.is_granted:
+                if response.is_granted:
                     self._lease = _Lease(holder, until, ends)
                 else:
-                    self._pause_until = now + max(answer.wait / 1e6, _PAUSE)
+                    self._pause_until = now + max(response.wait / 1e6, _RETRY_SECONDS)
 
-        return self._place(holder, "wish", length), tell
+        return self._probe_request(holder, "wish", length), on_response
 
-    def _place(self, holder: str, step: Any, length: float = 0.0) -> TakePlace:
+    def _probe_request(self, holder: str, step: Any, length: float = 0.0) -> ProbeRequest:
         places, version = self._gate.success_threshold, self._record.version
-        return TakePlace(self.key, version, holder, places, _micros(length), step)
+        return ProbeRequest(self.key, version, holder, places, _microseconds(length), step)
 
-    def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Settle the attempt *me* that *era* admitted, and write to the fleet if the circuit moves."""
+    def settle(self, era: Era, attempt_id: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+        """Settle the attempt *attempt_id* that *era* admitted, and write to the fleet if the circuit moves."""
         breaker = self._gate
-        breaker.settle(era, me, verdict, now, failure)
+        breaker.settle(era, attempt_id, verdict, now, failure)
         if not self._probes and (not era.is_closed or breaker.state is era):
             return
-        question: Question | None = None
+        request: Request | None = None
         with breaker.lock:
-            holder = self._probes.get(me)
+            holder = self._probes.get(attempt_id)
             if holder is not None:
                 if verdict is FAILURE and breaker.state.name == OPEN:
                     self._lease = _NO_LEASE
-                    question = self._opening_locked(now)
-                question = question or self._place(holder, "success" if verdict is SUCCESS else "end")
-            elif era.is_closed and breaker.state not in (era, self._written) and self._record.state == CLOSED:
-                question = self._opening_locked(now)
-        if question is not None:
-            self._link.ask_about(self, question, _ignore)
-        self._probes.pop(me, None)  # only now: an interruption above lets it be settled again
+                    request = self._open_request_locked(now)
+                request = request or self._probe_request(holder, "success" if verdict is SUCCESS else "end")
+            elif era.is_closed and breaker.state not in (era, self._written_state) and self._record.state == CLOSED:
+                request = self._open_request_locked(now)
+        if request is not None:
+            self._link.send_for(self, request, _ignore)
+        self._probes.pop(attempt_id, None)  # only now: an interruption above lets it be settled again
 
     def is_idle(self, now: float) -> bool:
         """Return whether the circuit holds no place in the fleet and requests none."""
-        return not self._probes and now >= max(self._lease.until, self._asks_until)
+        return not self._probes and now >= max(self._lease.until, self._pending_until)
 
 
-def _micros(seconds: float) -> int:
+def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 

@@ -5,7 +5,7 @@ and its answer wakes the waiting call. If no answer comes within the patience, a
 process decides alone, by its part of the limit. A late answer counts for a call that still waits. Without a fleet, the
 limit is the limit of the process.
 
-Calls that may wait queue in the line of the local limit. Only its first call asks again; the others are woken one by
+Calls that may wait stand in the queue of the local limit. Only its first call asks again; the others are woken one by
 one as the calls before them leave.
 """
 
@@ -14,52 +14,52 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..._strategy.rate_limit import GRACE, NOBODY, Place, RateLimit, ticks, wait_for
-from .protocol import Link, TakeTurn
-from .share import Part
+from ..._strategy.rate_limit import GRACE, NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
+from .protocol import Link, TurnRequest
+from .share import LocalShare
 
-__all__ = ["FleetPlace", "FleetRateLimit"]
+__all__ = ["FleetRateLimit", "FleetTurnWaiter"]
 
-_NOT_ASKED: Final = -1
-_OUT: Final = -2
-"""The answer to a question that is still under way."""
+_NOT_REQUESTED: Final = -1
+_PENDING: Final = -2
+"""The answer to a request that is still under way."""
 
-_AT_ONCE: Final = 1e-9
+_NO_TIME: Final = 1e-9
 """The seconds after which a call asks again that has already waited for its answer: time has passed."""
 
 _MICROSECOND: Final = 1000
 """In nanoseconds."""
 _ROUNDING: Final = 5e-7
-_APART: Final = 3 * _MICROSECOND
+_ROUNDED_UP: Final = 3 * _MICROSECOND
 """The fleet may round a moment up to whole microseconds, so its turn may be due later by so much."""
-_LOOKS_EACH: Final = 1.0
-"""The seconds between checks, by the first call of the line, whether a fleet has appeared or gone before its turn."""
+_CHECK_SECONDS: Final = 1.0
+"""The seconds between checks, by the first call of the queue, whether a fleet has appeared or gone before its turn."""
 
 
-class FleetPlace(Place):
-    """The place of a call that may also have a question under way."""
+class FleetTurnWaiter(TurnWaiter):
+    """The waiter of a call that may also have a request under way."""
 
-    __slots__ = ("answer", "asked_at", "asks", "gives_up_at", "patience", "was_prompt")
+    __slots__ = ("asked_at", "gives_up_at", "owner", "patience", "response", "was_prompt")
 
-    asks: FleetRateLimit
+    owner: FleetRateLimit
     asked_at: float
     gives_up_at: float
 
     def __init__(self, ident: int, wake: Callable[[], object], may_block: bool = False) -> None:
         super().__init__(ident, wake, may_block)
-        self.answer: int | None = _NOT_ASKED
+        self.response: int | None = _NOT_REQUESTED
         """The microseconds until there may be room; ``None`` if the fleet is lost."""
         self.patience = 0.0
         self.was_prompt = False
-        """Whether the call joined the line while the fleet was prompt."""
+        """Whether the call joined the queue while the fleet was prompt."""
 
-    def tell(self, answer: Any) -> None:
+    def on_response(self, response: Any) -> None:
         """Record the answer of the fleet, on any thread, and wake the waiting call."""
-        if self.answer != _OUT:
+        if self.response != _PENDING:
             return
-        if answer == 0:
-            self.asks.count(self.asked_at)
-        self.answer = answer
+        if response == 0:
+            self.owner.count(self.asked_at)
+        self.response = response
         try:
             self.wake()
         except RuntimeError:
@@ -67,29 +67,29 @@ class FleetPlace(Place):
 
 
 class FleetRateLimit:
-    """The requests to a fleet for the turns of one guarded function, or of one of its keys.
+    """The requests to a fleet for turns of one guarded function, or of one of its keys.
 
     Args:
         limit: The limit of this process.
-        part: The part of the limit that this process has while it decides alone.
+        share: The part of the limit that this process has while it decides alone.
         key: The name of the limit in the fleet.
         link: The way to the fleet.
         may_wait: Whether calls queue for their turn, as long as *limit* allows.
     """
 
-    __slots__ = ("_key", "_known", "_limit", "_link", "_may_wait", "_part")
+    __slots__ = ("_key", "_known", "_limit", "_link", "_may_wait", "_share")
 
-    place = FleetPlace
+    waiter_type = FleetTurnWaiter
 
-    def __init__(self, limit: RateLimit, part: Part, key: str, link: Link, *, may_wait: bool) -> None:
+    def __init__(self, limit: RateLimit, share: LocalShare, key: str, link: Link, *, may_wait: bool) -> None:
         self._limit = limit
-        self._part = part
+        self._share = share
         self._key = key
         self._link = link
         self._may_wait = may_wait
-        self._known: tuple[object, Any] = None, None  # the last requested window, and its question
+        self._known: tuple[object, Any] = None, None  # the last requested window, and its request
 
-    def ask(self, place: FleetPlace, now: float) -> float:
+    def request_turn(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Admit a call and return 0.0, or return the seconds after which it must ask again unless it is woken earlier.
 
         A caller that does not ask again, for any reason, calls ``leave``.
@@ -97,33 +97,33 @@ class FleetRateLimit:
         Raises:
             RateLimitException: If the call is refused, or its turn would come after the longest wait.
         """
-        answer, limit, link = place.answer, self._limit, self._link
-        if answer == _NOT_ASKED:
+        response, limit, link = waiter.response, self._limit, self._link
+        if response == _NOT_REQUESTED:
             if not limit.follows_fleet or not link.processes:
-                return self._decide_locally(place, now)
-            if wait := self._look(place, now):
+                return self._decide_locally(waiter, now)
+            if wait := self._check_window(waiter, now):
                 return wait
-            place.asks, place.asked_at, place.answer = self, now, _OUT
-            place.patience = patience = link.patience
-            place.gives_up_at = now + patience
-            if place.may_block and link.is_prompt and link.ask_here(self._question(), place.tell):
-                if place.answer == _OUT:
-                    return _AT_ONCE
-            elif not (link.is_prompt and link.ask(self._question(), place.tell)):
-                place.answer = None
-            answer = place.answer
-        if answer == _OUT:
-            if (wait := place.gives_up_at - now) > 0.0:
+            waiter.owner, waiter.asked_at, waiter.response = self, now, _PENDING
+            waiter.patience = patience = link.patience
+            waiter.gives_up_at = now + patience
+            if waiter.may_block and link.is_prompt and link.send_here(self._request(), waiter.on_response):
+                if waiter.response == _PENDING:
+                    return _NO_TIME
+            elif not (link.is_prompt and link.send(self._request(), waiter.on_response)):
+                waiter.response = None
+            response = waiter.response
+        if response == _PENDING:
+            if (wait := waiter.gives_up_at - now) > 0.0:
                 return wait
-            return self._decide_alone(place, now)
-        place.answer = _NOT_ASKED
-        if answer is None:
-            return self._decide_alone(place, now)
-        if answer:
-            self._part.full_until = due = ticks(place.asked_at) + answer * _MICROSECOND
-            return self._line_up(place, now, due, answer / 1e6)
-        if place.until is not None:
-            limit.leave(place, now)
+            return self._decide_alone(waiter, now)
+        waiter.response = _NOT_REQUESTED
+        if response is None:
+            return self._decide_alone(waiter, now)
+        if response:
+            self._share.full_until = due = ticks(waiter.asked_at) + response * _MICROSECOND
+            return self._enqueue(waiter, now, due, response / 1e6)
+        if waiter.until is not None:
+            limit.leave(waiter, now)
         return 0.0
 
     def count(self, at: float) -> None:
@@ -131,13 +131,13 @@ class FleetRateLimit:
         limit, at = self._limit, at - _ROUNDING  # no later than in the fleet, which rounds moments
         with limit.lock:
             limit.count(at)
-            self._part.take_locked(limit, self._link.processes or 1, at)
+            self._share.take_locked(limit, self._link.processes or 1, at)
 
-    def leave(self, place: FleetPlace, now: float) -> None:
-        """Release the turn, or leave the line if it was not taken; any number of calls."""
-        self._limit.leave(place, now)
+    def leave(self, waiter: FleetTurnWaiter, now: float) -> None:
+        """Release the turn, or leave the queue if it was not taken; any number of calls."""
+        self._limit.leave(waiter, now)
 
-    def cut_short(self, place: FleetPlace, now: float, seconds: float, left: float) -> float:
+    def cut_short(self, waiter: FleetTurnWaiter, now: float, seconds: float, left: float) -> float:
         """Return the seconds to wait, instead of *seconds*, for a call whose nearest deadline is *left* seconds away.
 
         The call waits for an answer until that deadline; a missing answer by then does not mean that the fleet is slow.
@@ -145,112 +145,116 @@ class FleetRateLimit:
         Raises:
             RateLimitException: If the call would wait for its turn in vain.
         """
-        if place.answer == _OUT and now < place.gives_up_at:
-            place.gives_up_at = now + left
+        if waiter.response == _PENDING and now < waiter.gives_up_at:
+            waiter.gives_up_at = now + left
             if left > 0.0:
                 return left
-        if place.answer != _NOT_ASKED:  # the answer may have come just now
-            seconds = self.ask(place, now)
+        if waiter.response != _NOT_REQUESTED:  # the answer may have come just now
+            seconds = self.request_turn(waiter, now)
             if not seconds:
                 return 0.0
-        return self._limit.cut_short(place, now, seconds, left)
+        return self._limit.cut_short(waiter, now, seconds, left)
 
-    def _decide_locally(self, place: FleetPlace, now: float) -> float:
+    def _decide_locally(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Admit a call by the limit of this process, without a fleet."""
         limit = self._limit
-        place.is_patient = None
+        waiter.awaits_fleet_turn = None
         if self._may_wait:
-            return limit.ask(place, now)
+            return limit.request_turn(waiter, now)
         limit.admit(now)
         return 0.0
 
-    def _decide_alone(self, place: FleetPlace, now: float) -> float:
+    def _decide_alone(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Admit a call by the part of this process, or queue it for its turn; an answer may still come."""
         limit, processes = self._limit, self._link.processes
         if limit.waiting:
-            self._drop_overdue(place, now)
+            self._remove_overdue(waiter, now)
         with limit.lock:
-            due, is_first = ticks(now), not limit.ahead_of_locked(place)
+            due, is_first = ticks(now), not limit.count_before_locked(waiter)
             if is_first:
-                due = self._part.take_locked(limit, processes or 1, now)
+                due = self._share.take_locked(limit, processes or 1, now)
             is_through = is_first and due <= ticks(now)
             if is_through:
                 limit.count(now)
         if not is_through:
-            return self._line_up(place, now, due)
-        place.answer = _NOT_ASKED
-        if place.until is not None:
-            limit.leave(place, now)
+            return self._enqueue(waiter, now, due)
+        waiter.response = _NOT_REQUESTED
+        if waiter.until is not None:
+            limit.leave(waiter, now)
         return 0.0
 
-    def _question(self) -> TakeTurn:
+    def _request(self) -> TurnRequest:
         limit = self._limit
         window = limit.window
-        known, question = self._known
+        known, request = self._known
         if known is not window:
             length, spacing = -(-window.length // _MICROSECOND), -(-limit.spacing // _MICROSECOND)
             burst = getattr(window, "burst", 1)
-            question = TakeTurn(self._key, limit.kind, window.limit, length, burst, spacing)
-            self._known = window, question
-        return question  # type: ignore[no-any-return]
+            request = TurnRequest(self._key, limit.kind, window.limit, length, burst, spacing)
+            self._known = window, request
+        return request  # type: ignore[no-any-return]
 
-    def _look(self, place: FleetPlace, now: float) -> float:
+    def _check_window(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Return 0.0 if the fleet must be asked, else the seconds to wait before that."""
         limit = self._limit
         if limit.waiting:
-            self._drop_overdue(place, now)
+            self._remove_overdue(waiter, now)
         with limit.lock:
             moment = due = ticks(now)
             if limit.kind != "fixed":  # fixed windows start at other moments in the fleet
                 due = limit.due_locked(moment) if limit.spacing else limit.window.due(moment)
             elif limit.spacing and limit.last is not None:
                 due = ticks(limit.last) + limit.spacing
-            if limit.waiting.first in (None, place):
-                if place.is_patient and place.asks_at > moment and place.was_prompt == self._link.is_prompt:
-                    due = place.asks_at  # it was woken too early
+            if limit.waiting.first in (None, waiter):
+                if (
+                    waiter.awaits_fleet_turn
+                    and waiter.next_request_at > moment
+                    and waiter.was_prompt == self._link.is_prompt
+                ):
+                    due = waiter.next_request_at  # it was woken too early
                 if due <= moment:
                     return 0.0
-        return self._line_up(place, now, due)
+        return self._enqueue(waiter, now, due)
 
-    def _drop_overdue(self, place: FleetPlace, now: float) -> None:
+    def _remove_overdue(self, waiter: FleetTurnWaiter, now: float) -> None:
         """Remove first calls that never ask, for example after their loop was closed, so that no call waits for one."""
         limit, waiting = self._limit, self._limit.waiting
         latest = ticks(now) - GRACE - ticks(self._link.patience)
         with limit.lock:
-            while (first := waiting.first) is not None and first is not place and first.asks_at < latest:
+            while (first := waiting.first) is not None and first is not waiter and first.next_request_at < latest:
                 waiting.pop(first, None)
-        limit.leave(NOBODY, now)
+        limit.leave(NO_WAITER, now)
 
-    def _line_up(self, place: FleetPlace, now: float, due: int, told: float = 0.0) -> float:
-        """Queue *place* for its turn, which comes at *due* if it is the first, and return the seconds to wait.
+    def _enqueue(self, waiter: FleetTurnWaiter, now: float, due: int, expected_wait: float = 0.0) -> float:
+        """Queue *waiter* for its turn, which comes at *due* if it is the first, and return the seconds to wait.
 
         Raises:
-            RateLimitException: If it may not wait so long; the fleet expects room in *told* seconds.
+            RateLimitException: If it may not wait so long; the fleet expects room in *expected_wait* seconds.
         """
         limit = self._limit
         with limit.lock:
-            moment, waiting, ahead = ticks(now), limit.waiting, limit.ahead_of_locked(place)
-            until = place.until
+            moment, waiting, ahead = ticks(now), limit.waiting, limit.count_before_locked(waiter)
+            until = waiter.until
             if until is None:
-                until = moment + (limit.max_wait + _APART if self._may_wait else 0)
+                until = moment + (limit.max_wait + _ROUNDED_UP if self._may_wait else 0)
             if ahead:
                 due = max(due, self._turn_behind_locked(ahead))
             due = max(due, moment + 1)
             if due <= until:
-                is_new = place.until is None or ahead == len(waiting)
-                place.until, place.is_patient, place.was_prompt = until, not ahead, self._link.is_prompt
+                is_new = waiter.until is None or ahead == len(waiting)
+                waiter.until, waiter.awaits_fleet_turn, waiter.was_prompt = until, not ahead, self._link.is_prompt
                 if is_new:
-                    waiting.add(place)
+                    waiting.add(waiter)
                 # A call that is not the first is woken when it becomes the first; it also checks by itself, in case the
                 # first never leaves.
-                place.asks_at = min(until, moment + (1 + ahead) * GRACE) if ahead else due
-                wait = wait_for(now, place.asks_at)
-                return wait if ahead else min(wait, _LOOKS_EACH)
-        if place.until is not None:
-            limit.leave(place, now)
-        if not told:  # at most the time that a window started now would take
-            due = max(due, min(due + _APART, moment + max(limit.window.length, limit.spacing)))
-        raise limit.refusal(max(told, wait_for(now, due)))
+                waiter.next_request_at = min(until, moment + (1 + ahead) * GRACE) if ahead else due
+                wait = wait_for(now, waiter.next_request_at)
+                return wait if ahead else min(wait, _CHECK_SECONDS)
+        if waiter.until is not None:
+            limit.leave(waiter, now)
+        if not expected_wait:  # at most the time that a window started now would take
+            due = max(due, min(due + _ROUNDED_UP, moment + max(limit.window.length, limit.spacing)))
+        raise limit.refusal(max(expected_wait, wait_for(now, due)))
 
     def _turn_behind_locked(self, ahead: int) -> int:
         """Return the moment before which a call behind *ahead* others has no turn."""
@@ -266,4 +270,4 @@ class FleetRateLimit:
             later = ahead // value * length
         first = limit.waiting.first
         assert first is not None  # there are *ahead* others
-        return first.asks_at + later
+        return first.next_request_at + later

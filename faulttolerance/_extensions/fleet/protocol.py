@@ -1,4 +1,4 @@
-"""The questions of a process to a fleet, and the answers: the vocabulary of guards, the lane and a server.
+"""The requests of a process to a fleet, and the responses: the vocabulary of guards, the link and a server.
 
 Durations are whole microseconds of the server's clock. A moment of one machine means nothing on another machine. So
 only durations are transferred, each counted from the moment at which the server answers.
@@ -13,20 +13,20 @@ from ..._strategy.rate_limit import WindowKind
 
 __all__ = [
     "ABSENT",
-    "FOREIGN",
-    "Answer",
+    "FOREIGN_KEY",
     "CallSession",
     "CircuitRecord",
     "Fleet",
     "Link",
-    "OpenCircuit",
-    "Poll",
-    "Polled",
-    "Question",
+    "OnResponse",
+    "OpenRequest",
+    "PollRequest",
+    "PollResponse",
+    "ProbeRequest",
+    "Request",
+    "Response",
     "Session",
-    "TakePlace",
-    "TakeTurn",
-    "Tell",
+    "TurnRequest",
     "trial_of",
 ]
 
@@ -45,14 +45,14 @@ class CircuitRecord(NamedTuple):
     reason: str = ""
     """The reason why it opened, for people."""
     is_granted: bool = False
-    """Whether the place that ``TakePlace`` requested is granted."""
+    """Whether the place that ``ProbeRequest`` requested is granted."""
 
 
 ABSENT = CircuitRecord(0, "closed")
 """The record of a circuit that the fleet does not know."""
 
 
-class TakeTurn(NamedTuple):
+class TurnRequest(NamedTuple):
     """A request for a turn under a rate limit. The answer: 0 if it is taken, else the time until there may be room."""
 
     key: str
@@ -65,7 +65,7 @@ class TakeTurn(NamedTuple):
     """The shortest time between two turns."""
 
 
-class Poll(NamedTuple):
+class PollRequest(NamedTuple):
     """A sign of life of *process* for *length*, and a request for the namespace's state. The answer: ``Polled``."""
 
     process: str
@@ -73,7 +73,7 @@ class Poll(NamedTuple):
     length: int
 
 
-class Polled(NamedTuple):
+class PollResponse(NamedTuple):
     """The state of a namespace."""
 
     processes: int
@@ -82,7 +82,7 @@ class Polled(NamedTuple):
     """The circuits, by key."""
 
 
-class OpenCircuit(NamedTuple):
+class OpenRequest(NamedTuple):
     """A request to open a circuit for *delay*, if *seen* is still its version. The answer: ``CircuitRecord``.
 
     The circuit is opened too if the server has no record of it any more: the server was emptied.
@@ -95,7 +95,7 @@ class OpenCircuit(NamedTuple):
     reason: str
 
 
-class TakePlace(NamedTuple):
+class ProbeRequest(NamedTuple):
     """One *step* with the place of a probe. The answer: ``CircuitRecord``.
 
     The step affects only an open circuit of this *version*, after its delay. There are as many places as probes have to
@@ -118,27 +118,27 @@ class TakePlace(NamedTuple):
     step: Literal["wish", "start", "end", "success"] = "wish"
 
 
-Question: TypeAlias = TakeTurn | Poll | OpenCircuit | TakePlace
-Answer: TypeAlias = int | Polled | CircuitRecord
-Tell: TypeAlias = Callable[[Any], object]
-"""Receives the answer to a question, on any thread and without a lock; ``None`` means that the fleet is lost."""
+Request: TypeAlias = TurnRequest | PollRequest | OpenRequest | ProbeRequest
+Response: TypeAlias = int | PollResponse | CircuitRecord
+OnResponse: TypeAlias = Callable[[Any], object]
+"""Receives the answer to a request, on any thread and without a lock; ``None`` means that the fleet is lost."""
 
 
-FOREIGN = -1
-"""The answer to ``TakeTurn`` if the server has a value of another type under its key: the limit cannot be shared."""
-_NO_PLACE = TakePlace("", 0, "", 1, 0, "end")
+FOREIGN_KEY = -1
+"""The answer to ``TurnRequest`` if the server has a value of another type under its key: the limit cannot be shared."""
+_NO_PLACE = ProbeRequest("", 0, "", 1, 0, "end")
 
 
-def trial_of(question: Question) -> Question:
-    """Return a question without any effect that a server answers only if it would answer *question*."""
-    return question._replace(key="") if isinstance(question, TakeTurn) else _NO_PLACE
+def trial_of(request: Request) -> Request:
+    """Return a request without any effect that a server answers only if it would answer *request*."""
+    return request._replace(key="") if isinstance(request, TurnRequest) else _NO_PLACE
 
 
 class Session(Protocol):
     """A connection of one process, used by one thread at a time."""
 
-    def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Send all questions at once; return the answers in their order. Any exception means that the fleet is lost."""
+    def exchange(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """Send all requests at once; return the answers in their order. Any exception means that the fleet is lost."""
         ...
 
     def close(self) -> None:
@@ -149,12 +149,12 @@ class Session(Protocol):
 class CallSession(Session, Protocol):
     """A session in which a call can ask by itself, and stop waiting before the answer comes."""
 
-    def send(self, question: TakeTurn) -> None:
-        """Send *question* alone; the session has exchanged questions before."""
+    def send(self, request: TurnRequest) -> None:
+        """Send *request* alone; the session has exchanged requests before."""
         ...
 
     def receive(self, seconds: float | None) -> int | None:
-        """Return the answer to the question that was sent, or ``None`` if it has not come within *seconds*.
+        """Return the answer to the request that was sent, or ``None`` if it has not come within *seconds*.
 
         Without *seconds* the wait is as long as in an exchange.
 
@@ -190,14 +190,14 @@ class Fleet(Protocol):
     def connect(self, changed: Callable[[], object] | None = None) -> Session:
         """Return a session; it connects at its first use, and again after it was broken.
 
-        A fleet that answers at once calls *changed* on any thread when something moved without a question, until the
+        A fleet that answers at once calls *changed* on any thread when something moved without a request, until the
         session is closed. Other fleets are polled, and never call it.
         """
         ...
 
 
 class Link(Protocol):
-    """The way from guards to the fleet; the lane implements it."""
+    """The way from guards to the fleet; the link implements it."""
 
     @property
     def patience(self) -> float:
@@ -214,18 +214,18 @@ class Link(Protocol):
         """The number of processes at the last read; 0 without a fleet."""
         ...
 
-    def ask(self, question: Question, tell: Tell) -> bool:
-        """Send *question* soon, and pass the answer to *tell*; return false, without a call of it, to decide alone."""
+    def send(self, request: Request, on_response: OnResponse) -> bool:
+        """Send *request* soon, and pass the answer to *on_response*; return false to decide alone."""
         ...
 
-    def ask_about(self, circuit: Any, question: Question, tell: Tell) -> bool:
-        """Send *question* soon; its answer is passed to *circuit*, then to *tell*; false: the guard decides alone."""
+    def send_for(self, circuit: Any, request: Request, on_response: OnResponse) -> bool:
+        """Send *request* soon; its answer is passed to *circuit*, then to *on_response*; false: decide alone."""
         ...
 
-    def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
-        """Send *question* on this thread and pass the answer to *tell*; return false, without a call, if impossible.
+    def send_here(self, request: TurnRequest, on_response: OnResponse) -> bool:
+        """Send *request* on this thread and pass the answer to *on_response*; return false if impossible.
 
-        Returns when the answer has come, or when the patience or a deadline of the call has passed; then *tell* is
-        called later.
+        Returns when the answer has come, or when the patience or a deadline of the call has passed; then *on_response*
+        is called later.
         """
         ...

@@ -14,10 +14,10 @@ from .metric import FLEET_UP
 from .policy import FleetWide
 
 
-def _member_of(name: str, *_: object) -> Any:
-    from .layer import Member
+def _fleet_state(name: str, *_: object) -> Any:
+    from .layer import FleetState
 
-    return Member(name)
+    return FleetState(name)
 
 
 def _name_of_key(name: str, key: Hashable) -> str:
@@ -44,17 +44,17 @@ def _gate(gate: Gate, policy: Policy, binding: Binding) -> Gate:
 def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
     if FleetWide not in binding.policies or not binding.is_obeyed(RateLimit):
         return limit, may_wait
+    from .fleet_link import fleet_link
     from .limit import FleetRateLimit
-    from .link import lane
 
-    member = binding.strategies.get(FleetWide)
-    return FleetRateLimit(limit, member.part, member.key, lane, may_wait=may_wait), True  # calls wait for answers
+    state = binding.strategies.get(FleetWide)
+    return FleetRateLimit(limit, state.share, state.key, fleet_link, may_wait=may_wait), True  # calls wait for answers
 
 
 def _condition(is_obeyed: bool) -> Condition:
-    from .link import lane
+    from .fleet_link import fleet_link
 
-    return Condition(lane.words if is_obeyed else "local: what it would share is switched off or observed")
+    return Condition(fleet_link.description if is_obeyed else "local: what it would share is switched off or observed")
 
 
 def _faults(chosen: Any) -> list[Fault]:
@@ -73,33 +73,33 @@ def _use(chosen: Any) -> None:
     use_fleet(chosen)
 
 
-def _strangers() -> Iterable[str]:
-    from .link import lane
+def _open_elsewhere() -> Iterable[str]:
+    from .fleet_link import fleet_link
 
-    return lane.strangers()
+    return fleet_link.open_elsewhere()
 
 
-def _complaint() -> str:
-    from .link import lane
+def _problem() -> str:
+    from .fleet_link import fleet_link
 
-    return lane.complaint
+    return fleet_link.problem
 
 
 def _is_at_work() -> bool:
-    from .link import lane
+    from .fleet_link import fleet_link
 
-    return lane.is_asking
+    return fleet_link.has_pending_requests
 
 
 def _reset() -> None:
-    from .link import lane
+    from .fleet_link import fleet_link
 
-    lane.forget()
+    fleet_link.reset()
 
 
 FLEET_WIDE = Row(
     FleetWide,
-    memory=Memory(_member_of, lambda member, _: member, is_last=True, name_of_key=_name_of_key),
+    memory=Memory(_fleet_state, lambda state, _: state, is_last=True, name_of_key=_name_of_key),
     modifies=CircuitBreaker,
     or_else=RateLimit,
     gate=_gate,
@@ -107,8 +107,8 @@ FLEET_WIDE = Row(
     metrics=(FLEET_UP,),
     condition=_condition,
     setting=ProcessSetting("fleet", _faults, _use),
-    strangers=_strangers,
-    complaint=_complaint,
+    open_elsewhere=_open_elsewhere,
+    problem=_problem,
     is_at_work=_is_at_work,
     reset=_reset,
 )

@@ -1,18 +1,18 @@
-"""The part of a fleet's rate limit that one of its processes uses while it decides alone (rule F5).
+"""The share of a fleet's rate limit that one of its processes uses while it decides alone (rule F5).
 
-It also counts the turns that the fleet grants to the process. So a process that has just used its part has nothing left
-when the fleet is silent for a moment, and all processes together keep the limit.
+It also counts the turns that the fleet grants to the process. So a process that has just used its share has nothing
+left when the fleet is silent for a moment, and all processes together keep the limit.
 """
 
 from __future__ import annotations
 
 from ..._strategy.rate_limit import RateLimit, ticks
 
-__all__ = ["Part"]
+__all__ = ["LocalShare"]
 
 
-class Part:
-    """The part of a limit for one of several processes; guarded by the lock of the whole limit."""
+class LocalShare:
+    """The share of a limit for one of several processes; guarded by the lock of the whole limit."""
 
     __slots__ = ("_known", "_limit", "full_until")
 
@@ -36,8 +36,8 @@ class Part:
         return due
 
 
-def _resized(part: RateLimit | None, whole: RateLimit, processes: int, now: float) -> RateLimit:
-    """Return the limit of the *part*, resized with its counts, or new if there was none."""
+def _resized(share: RateLimit | None, whole: RateLimit, processes: int, now: float) -> RateLimit:
+    """Return the limit of the *share*, resized with its counts, or new if there was none."""
     window, spacing = whole.window, whole.spacing * processes / 1e9
     value, length, burst = window.limit, window.length / 1e9, -(-getattr(window, "burst", 1) // processes)
     if whole.kind == "smooth" or value < processes:
@@ -45,7 +45,7 @@ def _resized(part: RateLimit | None, whole: RateLimit, processes: int, now: floa
         value, length = (value, length) if whole.kind == "smooth" else (1, length / value)
     else:
         value //= processes
-    if part is None:
+    if share is None:
         return RateLimit("", value, length, spacing, whole.kind, 0.0, burst)
-    part.reconfigure(value, length, spacing, whole.kind, now, 0.0, burst)
-    return part
+    share.reconfigure(value, length, spacing, whole.kind, now, 0.0, burst)
+    return share

@@ -19,7 +19,7 @@ from ..._deadline.interruption import remaining
 from ..._event import HedgeSent, sinks
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment, StoppedIteration
-from ..._execution.race import Entry, entry as own_entry
+from ..._execution.race import RaceAttempt, current_attempt
 from ..._metrics.catalogue import advanced
 from ..._metrics.counters import FOLD, Counters
 from ..._platform.event_loop import refuse_trio
@@ -102,13 +102,13 @@ class Hedging:
 
     def _raced(self, call: GuardedCall, environment: Environment) -> GuardedCall:
         # The path of a hedge has the same function, and the same policies.
-        begin, other = environment.begin, self._inside(may_wait=False)
+        begin, other = environment.start_child, self._inside(may_wait=False)
 
         async def raced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             race = self._begin()
             runs: dict[int, Run] = {}
             try:
-                entry, begun = partial(own_entry.set, Entry(race, 0)), partial(runs.__setitem__, 0)
+                entry, begun = partial(current_attempt.set, RaceAttempt(race, 0)), partial(runs.__setitem__, 0)
                 await begin(partial(call, args, kwargs), entry, begun, race.ring)
                 while True:
                     if (winner := self._look(race, runs)) is not None:
@@ -123,12 +123,12 @@ class Hedging:
                             if is_paid:
                                 race.paid.add(number)
                             entry, begun = (
-                                partial(own_entry.set, Entry(race, number)),
+                                partial(current_attempt.set, RaceAttempt(race, number)),
                                 partial(runs.__setitem__, number),
                             )
                             await begin(partial(other, args, kwargs), entry, begun, race.ring)
                         continue
-                    turn = environment.turn()
+                    turn = environment.new_wait()
                     race.wake = turn.wake
                     if any(run.done() for run in runs.values()):
                         continue  # it ended before it could wake the race
@@ -136,12 +136,12 @@ class Hedging:
                     try:
                         if race.due < inf:
                             timer = environment.call_later(race.due - now, race.ring)
-                        await turn.comes
+                        await turn.awaitable
                     except GeneratorExit:
                         raise
                     except BaseException:
                         race.end()
-                        await environment.end(runs.values())
+                        await environment.end_children(runs.values())
                         raise
                     finally:
                         if timer is not None:
@@ -241,7 +241,7 @@ def announced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _announce(name: str) -> None:
-    entry: Any = own_entry.get()
+    entry: Any = current_attempt.get()
     if entry is not None:
         entry.race.sent[entry.number] = None
         if sinks.wanted[HedgeSent](None):
@@ -250,7 +250,7 @@ def _announce(name: str) -> None:
 
 def _leave(race: Race, runs: dict[int, Run], environment: Environment) -> None:
     race.end()
-    environment.leave(list(runs.values()))
+    environment.cancel_children(list(runs.values()))
 
 
 def racing(binding: Binding) -> Hedging:

@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from ..._strategy.condition import Condition
-from ..._strategy.gate import Era, Gate, GateAround
+from ..._strategy.gate import Era, Gate, GateWrapper
 from ..._strategy.latencies import EVERY, Latencies
 from ..._strategy.retry_budget import RetryBudget
 from ..._strategy.verdict import NEUTRAL, Verdict
@@ -87,10 +87,10 @@ class Hedge:
         """Return whether the state can be removed without a long refusal of calls: always."""
         return True
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Keep the statistic in the child of a fork."""
-        self._latencies.keep_only(ident)
-        self.budget.keep_only(ident)
+        self._latencies.reset_after_fork(ident)
+        self.budget.reset_after_fork(ident)
 
 
 class Race:
@@ -222,7 +222,7 @@ def _note(failure: BaseException, ours: list[_Note], owner: int) -> None:
         pass
 
 
-class DeafGate(GateAround):
+class DeafGate(GateWrapper):
     """A circuit breaker or an adaptive throttle that ignores the outcomes of attempts that have lost (rule H5).
 
     Args:

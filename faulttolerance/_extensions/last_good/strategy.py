@@ -61,7 +61,7 @@ class LastResults:
         """Return true: everything may be removed, as the least recently used result may be at any time."""
         return True
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Keep everything in the child of a fork: no result belongs to a thread."""
 
     def _use(self, key: Hashable) -> None:

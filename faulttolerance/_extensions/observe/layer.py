@@ -57,7 +57,7 @@ def timed(
         elapsed = clock.monotonic() - began
         is_late = elapsed >= allowed
         if limit is not None:
-            limit.hear(min(elapsed, allowed), TIMED_OUT if is_late else SUCCEEDED if is_success else OTHERWISE)
+            limit.record(min(elapsed, allowed), TIMED_OUT if is_late else SUCCEEDED if is_success else OTHERWISE)
         if is_late:
             tell()
 

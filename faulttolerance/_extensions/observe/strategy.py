@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
-from ..._strategy.gate import Era, Gate, GateAround, Tell
-from ..._strategy.rate_limit import Place, RateLimit
+from ..._strategy.gate import Era, Gate, GateWrapper, Tell
+from ..._strategy.rate_limit import RateLimit, TurnWaiter
 from ..._strategy.unqueued import UnqueuedBulkhead
 from ..._strategy.verdict import Verdict
 from ...exceptions import RefusedException
@@ -31,7 +31,7 @@ _LET_BY: Final = _era(is_closed=True)
 """Stands for the era of an attempt that the gate would have refused: its outcome is not reported to the gate."""
 
 
-class ObservedGate(GateAround):
+class ObservedGate(GateWrapper):
     """A circuit breaker or an adaptive throttle that admits everything."""
 
     __slots__ = ("_tell",)
@@ -72,7 +72,9 @@ class ObservedRateLimit:
     def __init__(self, limit: RateLimit, tell: Tell) -> None:
         self._limit = limit
         self._tell = tell
-        self._waiting: deque[tuple[float, Place]] = deque()  # guarded by _lock: the moment of each turn, and its place
+        self._waiting: deque[tuple[float, TurnWaiter]] = (
+            deque()
+        )  # guarded by _lock: the moment of each turn, and its place
         self._lock = threading.RLock()
 
     def admit(self, now: float) -> None:
@@ -82,13 +84,13 @@ class ObservedRateLimit:
             while self._waiting and self._waiting[0][0] <= now:
                 at, place = self._waiting.popleft()
                 refused += self._is_refused_locked(place, at)
-            refused += self._is_refused_locked(Place(0, _nobody), now)
+            refused += self._is_refused_locked(TurnWaiter(0, _nobody), now)
         for _ in range(refused):
             self._tell()
 
-    def _is_refused_locked(self, place: Place, now: float) -> bool:
+    def _is_refused_locked(self, place: TurnWaiter, now: float) -> bool:
         try:
-            if wait := self._limit.ask(place, now):
+            if wait := self._limit.request_turn(place, now):
                 self._waiting.append((now + wait, place))
         except RefusedException:
             return True

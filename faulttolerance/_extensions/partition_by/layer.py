@@ -126,7 +126,7 @@ class Partitioning:
             partition.strategies = Strategies.of(made)
         breaker, shared = partition.strategies.get(CircuitBreaker), self._state.circuit_breaker
         if breaker is not None and shared is not None:
-            breaker.be_forced_as(shared, now)
+            breaker.copy_force(shared, now)
 
     def _take_over(self, gone: list[Partition], now: float) -> None:
         """Add the counts of removed partitions to those of the shared circuit breaker."""
@@ -134,4 +134,4 @@ class Partitioning:
         for partition in gone:
             breaker = partition.strategies.get(CircuitBreaker)
             if shared is not None and breaker is not None:
-                shared.count_on(breaker, now)
+                shared.continue_counts(breaker, now)

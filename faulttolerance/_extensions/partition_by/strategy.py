@@ -194,14 +194,14 @@ class Partitions:
         """Allow the next call that needs a place to check many partitions, at any time."""
         self._looked = float("-inf")
 
-    def keep_only(self, ident: int) -> None:
+    def reset_after_fork(self, ident: int) -> None:
         """Release the resources of all threads except *ident*, in the child of a fork, where these do not exist."""
         self.lock = threading.RLock()
         self.shared = 0
         for partition in self:
             partition.pin = Pin()  # frames of other threads stay for ever; the forking call has its own references
             for strategy in filter(None, partition.strategies):
-                strategy.keep_only(ident)
+                strategy.reset_after_fork(ident)
 
     def _find(self, key: Hashable, hashed: int) -> Partition | None:
         partition = self._by_hash.get(hashed)

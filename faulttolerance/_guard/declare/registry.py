@@ -115,7 +115,7 @@ def meet_strangers() -> None:
     from ..._call.order import ORDER
 
     for row in ORDER:
-        for key in row.strangers() if row.strangers is not None else ():
+        for key in row.open_elsewhere() if row.open_elsewhere is not None else ():
             for resolver in resolvers():
                 try:
                     resolver.resolve_breaker(key)
@@ -305,7 +305,7 @@ def _close(reference: ref[Any]) -> None:
 def _in_child() -> None:
     for state in every_state():
         try:
-            state.keep_only(get_ident())
+            state.reset_after_fork(get_ident())
         except Exception as error:  # noqa: BLE001  # the others must still be put in order
             tell_of_trouble(state.name, "it holds what threads of the parent held, for dropping that failed", error)
     ledger.begin_anew()

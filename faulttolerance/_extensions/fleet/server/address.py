@@ -42,10 +42,10 @@ class Address(NamedTuple):
             return f"unix://{self.hosts[0][0]}"
         if self.kind != "plain":
             scheme += f"+{self.kind}"
-        parts = [",".join(map(spelled, self.hosts)), self.service, str(self.settings.get("db") or "")]
+        parts = [",".join(map(format_host, self.hosts)), self.service, str(self.settings.get("db") or "")]
         return f"{scheme}://{'/'.join(filter(None, parts))}"
 
-    def hidden(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Replace passwords in *text* by stars."""
         for settings in (self.settings, self.sentinel_settings):
             if password := settings.get("password"):
@@ -53,7 +53,7 @@ class Address(NamedTuple):
         return text
 
 
-def spelled(host: Host) -> str:
+def format_host(host: Host) -> str:
     """Return *host* as in a URL."""
     name, port = host
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
@@ -72,7 +72,7 @@ def address_of_url(url: str) -> Address:
     base, _, kind = parts.scheme.partition("+")
     if base not in ("redis", "rediss", "unix") or kind not in ("", "sentinel", "cluster") or (base == "unix" and kind):
         raise ValueError("has another scheme")
-    settings, sentinel_settings = _options(parts.query)
+    settings, sentinel_settings = _parse_options(parts.query)
     user, _, hosts = parts.netloc.rpartition("@")
     name, _, password = user.partition(":")
     settings |= {key: unquote(value) for key, value in (("username", name), ("password", password)) if value}
@@ -87,10 +87,10 @@ def address_of_url(url: str) -> Address:
         if not service:
             raise ValueError("has no name of a service after its hosts")
     if path.strip("/"):
-        settings["db"] = _database(path.strip("/"))
+        settings["db"] = _parse_database(path.strip("/"))
     if kind == "cluster" and settings.get("db"):
         raise ValueError("has the number of a database, of which a cluster has one")
-    found = tuple(_host(one, _DEFAULT_PORTS.get(kind, 6379)) for one in hosts.split(","))
+    found = tuple(_parse_host(one, _DEFAULT_PORTS.get(kind, 6379)) for one in hosts.split(","))
     if not kind and len(found) > 1:
         raise ValueError("has several hosts")
     return Address(kind or "plain", base == "rediss", found, settings, service, sentinel_settings)
@@ -106,20 +106,20 @@ def address_of_client(client: Any) -> Address:
     if nodes is not None:
         settings = client.get_connection_kwargs()
         hosts = _hosts([*nodes.startup_nodes.values(), *client.get_nodes()])
-        return Address("cluster", _encrypts(settings), hosts, _of_connection(settings))
+        return Address("cluster", _is_encrypted(settings), hosts, _connection_settings(settings))
     pool = client.connection_pool
     if pool.connection_class.__module__.partition(".")[0] != "redis":
         raise ValueError("has connections of another kind")
     settings = pool.connection_kwargs
-    is_encrypted = _encrypts({**settings, "connection_class": pool.connection_class})
-    kept = _of_connection(settings)
+    is_encrypted = _is_encrypted({**settings, "connection_class": pool.connection_class})
+    kept = _connection_settings(settings)
     sentinels = getattr(pool, "sentinel_manager", None)
     if sentinels is not None:
         if not pool.is_master:
             raise ValueError("is a client of replicas")
-        asked = [one.connection_pool.connection_kwargs for one in sentinels.sentinels]
-        hosts = tuple((one.get("host", "localhost"), int(one.get("port", 26379))) for one in asked)
-        first = _of_connection(asked[0])
+        sentinel_settings = [one.connection_pool.connection_kwargs for one in sentinels.sentinels]
+        hosts = tuple((one.get("host", "localhost"), int(one.get("port", 26379))) for one in sentinel_settings)
+        first = _connection_settings(sentinel_settings[0])
         return Address("sentinel", is_encrypted, hosts, kept, pool.service_name, first)
     if "path" in settings:
         return Address("unix", is_encrypted=False, hosts=((settings["path"], 0),), settings=kept)
@@ -131,11 +131,11 @@ def _hosts(nodes: Iterable[Any]) -> tuple[Host, ...]:
     return tuple(dict.fromkeys((str(node.host), int(node.port)) for node in nodes))
 
 
-def _encrypts(settings: Settings) -> bool:
+def _is_encrypted(settings: Settings) -> bool:
     return bool(settings.get("ssl")) or "SSL" in getattr(settings.get("connection_class"), "__name__", "")
 
 
-def _of_connection(settings: Settings) -> dict[str, Any]:
+def _connection_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings of identity and encryption: the fleet has its own time-outs, retries and decoding."""
     wanted = ("username", "password", "credential_provider", "db", "client_name", "socket_keepalive_options")
     return {
@@ -145,30 +145,30 @@ def _of_connection(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _options(query: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parse_options(query: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse the query of a URL into settings of connections and of connections to sentinels."""
-    given: dict[str, Any] = dict(parse_qsl(query))
+    options: dict[str, Any] = dict(parse_qsl(query))
     sentinel = {
         name.removeprefix("sentinel_"): value
-        for name, value in given.items()
+        for name, value in options.items()
         if name in ("sentinel_username", "sentinel_password")
     }
-    if "db" in given:
-        given["db"] = _database(given["db"])
-    settings = _of_connection({**given, "socket_keepalive_options": None, "credential_provider": None})
+    if "db" in options:
+        options["db"] = _parse_database(options["db"])
+    settings = _connection_settings({**options, "socket_keepalive_options": None, "credential_provider": None})
     for name, value in settings.items():
         if name in ("ssl_check_hostname", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled"):
             settings[name] = _FLAGS.get(str(value).lower(), value)
     return settings, sentinel
 
 
-def _database(text: str) -> int:
+def _parse_database(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ValueError("has no number where that of a database belongs")
     return int(text)
 
 
-def _host(text: str, default_port: int) -> Host:
+def _parse_host(text: str, default_port: int) -> Host:
     name, port = text, ""
     if text.startswith("["):
         name, _, port = text[1:].partition("]")

@@ -1,6 +1,6 @@
 -- The circuits of a fleet, and who is there: the twin of circuits.py and of Memory's answer to Poll.
 -- KEYS: a hash of all circuits, and one of the moments at which processes were there.
--- ARGV: "poll", the process, and for how long it is there; or "open" or "place", and the values of that question.
+-- ARGV: "poll", the process, and for how long it is there; or "open" or "place", and the values of that request.
 -- A circuit is told as version, state, wait, times reopened, reason, and whether a place was given.
 -- "poll" gives how many processes there are, and then the name of each circuit and the circuit.
 local time = redis.call('TIME')

@@ -1,4 +1,4 @@
-"""One circuit of the fleet, and its transitions by questions: the twin of ``circuit.lua``.
+"""One circuit of the fleet, and its transitions by requests: the twin of ``circuit.lua``.
 
 All moments and lengths are whole microseconds. If the server's clock was set back, all moments move back with it.
 """
@@ -8,9 +8,9 @@ All moments and lengths are whole microseconds. If the server's clock was set ba
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ..protocol import ABSENT, CircuitRecord, OpenCircuit, TakePlace
+from ..protocol import ABSENT, CircuitRecord, OpenRequest, ProbeRequest
 
-__all__ = ["Circuit", "ask_circuit", "current", "moved", "record_of"]
+__all__ = ["Circuit", "answer_circuit", "current_circuit", "record_of", "transitioned"]
 
 _IS_KEPT: Final = 3_600_000_000
 """The time after which an unused circuit is removed, from the moment when it grants places, or was closed."""
@@ -34,7 +34,7 @@ class Circuit(NamedTuple):
     """The ends of the places, by holder."""
 
 
-def current(circuit: Circuit | None, now: int) -> Circuit | None:
+def current_circuit(circuit: Circuit | None, now: int) -> Circuit | None:
     """Return the state of *circuit* at *now*; ``None`` if it has expired."""
     if circuit is None:
         return None
@@ -52,34 +52,34 @@ def record_of(circuit: Circuit | None, now: int, is_granted: bool = False) -> Ci
     return CircuitRecord(version, "open" if is_open else "closed", max(0, until - now), reopened, reason, is_granted)
 
 
-def moved(before: int, now: int, delay: int | None = None, reopened: int = 0, reason: str = "") -> Circuit:
+def transitioned(before: int, now: int, delay: int | None = None, reopened: int = 0, reason: str = "") -> Circuit:
     """Return a circuit that just opened for *delay*, or closed for ``None``; *before* is its previous version."""
     version = max(now, before + 1)
     return Circuit(version, now, now) if delay is None else Circuit(version, now, now + delay, True, reopened, reason)
 
 
-def ask_circuit(
-    circuit: Circuit | None, asked: OpenCircuit | TakePlace, now: int
+def answer_circuit(
+    circuit: Circuit | None, request: OpenRequest | ProbeRequest, now: int
 ) -> tuple[Circuit | None, CircuitRecord]:
     """Return the new record of *circuit*, and the answer."""
-    circuit, is_granted = current(circuit, now), False
-    if isinstance(asked, OpenCircuit):
-        if circuit is None or circuit.version == asked.seen:
-            circuit = moved(asked.seen, now, asked.delay, asked.reopened, asked.reason)
-    elif circuit is not None and circuit.version == asked.version and circuit.is_open and circuit.until <= now:
-        successes, wanted = circuit.successes + (asked.step == "success"), circuit.wanted
+    circuit, is_granted = current_circuit(circuit, now), False
+    if isinstance(request, OpenRequest):
+        if circuit is None or circuit.version == request.seen:
+            circuit = transitioned(request.seen, now, request.delay, request.reopened, request.reason)
+    elif circuit is not None and circuit.version == request.version and circuit.is_open and circuit.until <= now:
+        successes, wanted = circuit.successes + (request.step == "success"), circuit.wanted
         places = {one: until for one, until in circuit.places.items() if until > now}
-        is_held = places.pop(asked.holder, None) is not None
-        if asked.step == "wish" and is_held and 0 < wanted < asked.length:
+        is_held = places.pop(request.holder, None) is not None
+        if request.step == "wish" and is_held and 0 < wanted < request.length:
             wanted = 0
-        elif asked.step in ("wish", "start"):
-            is_granted = successes + len(places) < asked.places
+        elif request.step in ("wish", "start"):
+            is_granted = successes + len(places) < request.places
             if is_granted:
-                places[asked.holder] = now + asked.length
+                places[request.holder] = now + request.length
                 wanted = wanted if is_held else 0
             else:
-                wanted = min(wanted or asked.length, asked.length)
+                wanted = min(wanted or request.length, request.length)
         circuit = circuit._replace(at=now, successes=successes, wanted=wanted, places=places)
-        if successes >= asked.places:
-            circuit, is_granted = moved(circuit.version, now), False
+        if successes >= request.places:
+            circuit, is_granted = transitioned(circuit.version, now), False
     return circuit, record_of(circuit, now, is_granted)

@@ -5,35 +5,35 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from ..protocol import Answer, Poll, Polled, Question, TakeTurn
-from .circuits import Circuit, ask_circuit, current, moved, record_of
-from .windows import Counted, take_turn
+from ..protocol import PollRequest, PollResponse, Request, Response, TurnRequest
+from .circuits import Circuit, answer_circuit, current_circuit, record_of, transitioned
+from .windows import WindowState, take_turn
 
-__all__ = ["Memory"]
+__all__ = ["MemoryServer"]
 
 
-class Memory:
+class MemoryServer:
     """The data of one namespace. Any thread may ask it, with the time in whole microseconds."""
 
     def __init__(self) -> None:
         # Reentrant: a signal handler or a finalizer may call a guarded function while its thread is in here.
         self._lock = threading.RLock()
         self._circuits: dict[str, Circuit] = {}
-        self._windows: dict[tuple[str, str], Counted] = {}
+        self._windows: dict[tuple[str, str], WindowState] = {}
         self._processes: dict[str, int] = {}
 
-    def exchange(self, questions: Sequence[Question], now: int) -> list[Answer]:
-        """Answer all questions in their order, as one step."""
+    def exchange(self, requests: Sequence[Request], now: int) -> list[Response]:
+        """Answer all requests in their order, as one step."""
         with self._lock:
-            return [self._answer_locked(question, now) for question in questions]
+            return [self._respond_locked(request, now) for request in requests]
 
-    def move(self, key: str, now: int, delay: int | None, reason: str = "") -> None:
+    def set_circuit(self, key: str, now: int, delay: int | None, reason: str = "") -> None:
         """Open a circuit for *delay*, or close it for ``None``, in any state."""
         with self._lock:
             before = self._circuits.get(key)
-            self._circuits[key] = moved(0 if before is None else before.version, now, delay, reason=reason)
+            self._circuits[key] = transitioned(0 if before is None else before.version, now, delay, reason=reason)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Remove all data."""
         with self._lock:
             self._circuits.clear()
@@ -44,22 +44,22 @@ class Memory:
         """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""
         self._lock = threading.RLock()
 
-    def _answer_locked(self, question: Question, now: int) -> Answer:
-        if isinstance(question, TakeTurn):
-            place = (question.kind, question.key)
-            counted, wait = take_turn(self._windows.get(place), question, now)
-            if counted is not None:
-                self._windows[place] = counted
+    def _respond_locked(self, request: Request, now: int) -> Response:
+        if isinstance(request, TurnRequest):
+            place = (request.kind, request.key)
+            state, wait = take_turn(self._windows.get(place), request, now)
+            if state is not None:
+                self._windows[place] = state
             return wait
-        if isinstance(question, Poll):
-            processes = {**self._processes, question.process: now}
-            self._processes = {one: at for one, at in processes.items() if now - question.length < at <= now}
-            circuits = {key: current(circuit, now) for key, circuit in self._circuits.items()}
+        if isinstance(request, PollRequest):
+            processes = {**self._processes, request.process: now}
+            self._processes = {one: at for one, at in processes.items() if now - request.length < at <= now}
+            circuits = {key: current_circuit(circuit, now) for key, circuit in self._circuits.items()}
             self._circuits = {key: circuit for key, circuit in circuits.items() if circuit is not None}
-            return Polled(len(self._processes), {key: record_of(one, now) for key, one in self._circuits.items()})
-        circuit, answer = ask_circuit(self._circuits.get(question.key), question, now)
+            return PollResponse(len(self._processes), {key: record_of(one, now) for key, one in self._circuits.items()})
+        circuit, response = answer_circuit(self._circuits.get(request.key), request, now)
         if circuit is not None:
-            self._circuits[question.key] = circuit
+            self._circuits[request.key] = circuit
         else:
-            self._circuits.pop(question.key, None)
-        return answer
+            self._circuits.pop(request.key, None)
+        return response

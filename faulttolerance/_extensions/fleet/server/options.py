@@ -11,7 +11,7 @@ from ...._policy.unit import ChronoUnit, seconds
 from ...._shown import shown
 from ....exceptions import Fault, FaultToleranceDefinitionException
 
-__all__ = ["checked"]
+__all__ = ["check_options"]
 
 _LONGEST_NAMESPACE: Final = 200
 _KINDS: Final = {
@@ -31,7 +31,7 @@ _KINDS: Final = {
 }
 
 
-def checked(fleet: str, faults: Iterable[Fault] = (), **values: object) -> dict[str, Any]:
+def check_options(fleet: str, faults: Iterable[Fault] = (), **values: object) -> dict[str, Any]:
     """Return *values* in the form in which they are used, durations in seconds.
 
     Args:
@@ -42,18 +42,18 @@ def checked(fleet: str, faults: Iterable[Fault] = (), **values: object) -> dict[
     Raises:
         FaultToleranceDefinitionException: If anything is wrong; it contains all faults.
     """
-    found, used = [*faults], dict[str, Any]()
+    faults_found, used = [*faults], dict[str, Any]()
     for name, value in values.items():
         kind, where = _KINDS[name], f"{fleet}({name})"
         if not kind.accepts(value):
-            found.append(Fault(where, kind.problem(value), value, kind.allowed))
+            faults_found.append(Fault(where, kind.problem(value), value, kind.allowed))
             continue
         used[name] = value
         if kind.name == "duration":
             warn_of_bare_number(where, kind, value)
             used[name] = seconds(kind.normalised(value), ChronoUnit.MILLIS)
             if used[name] <= 0.0:
-                found.append(Fault(where, f"is {shown(value)}", value, kind.allowed))
-    if found:
-        raise FaultToleranceDefinitionException(*found)
+                faults_found.append(Fault(where, f"is {shown(value)}", value, kind.allowed))
+    if faults_found:
+        raise FaultToleranceDefinitionException(*faults_found)
     return used

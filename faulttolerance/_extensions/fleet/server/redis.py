@@ -14,9 +14,9 @@ from ...._policy.unit import ChronoUnit, spelled as spelled_duration
 from ...._shown import install, shown, told
 from ....exceptions import Fault, FaultToleranceDefinitionException
 from ....typing import Duration
-from ..protocol import FOREIGN, Answer, Question, TakeTurn
-from .address import ALLOWED, Address, Host, address_of_client, address_of_url, spelled
-from .options import checked
+from ..protocol import FOREIGN_KEY, Request, Response, TurnRequest
+from .address import ALLOWED, Address, Host, address_of_client, address_of_url, format_host
+from .options import check_options
 from .scripts import answer_of, command_of, script_of
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisFleet"]
 
-_CONNECTS_WITHIN: Final = 1.0
-_SILENCE: Final = 0.5
+_CONNECT_TIMEOUT: Final = 1.0
+_SOCKET_TIMEOUT: Final = 0.5
 """In seconds; no call waits so long. A server with a shorter pause is not lost."""
-_ROUNDS: Final = 5
-"""The maximum number of times that a question is sent: the server may lack its script, or name another node."""
+_MAX_ROUND_TRIPS: Final = 5
+"""The maximum number of times that a request is sent: the server may lack its script, or name another node."""
 
 
 class RedisFleet:
@@ -68,7 +68,7 @@ class RedisFleet:
             address = _address(url_or_client)
         except FaultToleranceDefinitionException as error:
             faults += error.faults
-        values = checked("RedisFleet", faults, namespace=namespace, poll=poll, patience=patience)
+        values = check_options("RedisFleet", faults, namespace=namespace, poll=poll, patience=patience)
         assert address is not None
         self.namespace: str = values["namespace"]
         self.poll: float = values["poll"]
@@ -77,12 +77,12 @@ class RedisFleet:
 
     def __repr__(self) -> str:
         durations = {"poll": (self.poll, 1.0), "patience": (self.patience, 0.05)}
-        said = [
+        parts = [
             f", {name}={spelled_duration(value, ChronoUnit.SECONDS)!r}"
             for name, (value, default) in durations.items()
             if value != default
         ]
-        return f"RedisFleet({str(self._address)!r}, namespace={self.namespace!r}{''.join(said)})"
+        return f"RedisFleet({str(self._address)!r}, namespace={self.namespace!r}{''.join(parts)})"
 
     def connect(self, changed: Callable[[], object] | None = None) -> RedisSession:
         """Return a session, which connects at its first use; *changed* is never called."""
@@ -100,8 +100,8 @@ class RedisSession:
         self._connection: Any = None
         self._pid = os.getpid()
 
-    def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Send all questions at once, and return the answers.
+    def exchange(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """Send all requests at once, and return the answers.
 
         Raises:
             ConnectionError: If there is no answer, or an error of the server; the message contains no passwords.
@@ -109,18 +109,18 @@ class RedisSession:
         try:
             if self._pid != os.getpid():  # in a child, the connection belongs to the parent
                 self._pid, self._connection = os.getpid(), None
-            return self._answers(questions)
+            return self._responses(requests)
         except BaseException as error:  # noqa: BLE001  # after any error, this connection is not used again
             self.close()
             self._hosts.rotate(-1)
-            raise self._lost(error) from None
+            raise self._redacted(error) from None
 
-    def send(self, question: TakeTurn) -> None:
-        """Send *question* alone."""
-        self._connection.send_packed_command([command_of(question, self._namespace)], check_health=False)
+    def send(self, request: TurnRequest) -> None:
+        """Send *request* alone."""
+        self._connection.send_packed_command([command_of(request, self._namespace)], check_health=False)
 
     def receive(self, seconds: float | None) -> int | None:
-        """Return the answer to the question that was sent, or ``None`` if it has not come within *seconds*.
+        """Return the answer to the request that was sent, or ``None`` if it has not come within *seconds*.
 
         Raises:
             ConnectionError: If there will be no answer, or an error of the server; the message contains no passwords.
@@ -131,8 +131,8 @@ class RedisSession:
             return int(self._connection.read_response())
         except Exception as error:  # noqa: BLE001  # after any error, this connection is not used again
             if _is_foreign(error):
-                return FOREIGN
-            raise self._lost(error) from None
+                return FOREIGN_KEY
+            raise self._redacted(error) from None
 
     def close(self) -> None:
         """Close the connection."""
@@ -140,50 +140,50 @@ class RedisSession:
         if connection is not None:
             connection.disconnect()
 
-    def _lost(self, error: BaseException) -> BaseException:
+    def _redacted(self, error: BaseException) -> BaseException:
         """Return *error* in the form to raise: without passwords, but unchanged if it is control flow."""
         if not isinstance(error, Exception):
             return error
-        return ConnectionError(self._address.hidden(f"{self._address}: {told(error)}"))
+        return ConnectionError(self._address.redact(f"{self._address}: {told(error)}"))
 
-    def _answers(self, questions: Sequence[Question]) -> list[Answer]:
+    def _responses(self, requests: Sequence[Request]) -> list[Response]:
         from redis.exceptions import MovedError, NoScriptError
 
-        answers: dict[int, Answer] = {}
-        waiting = [*range(len(questions))]
+        responses: dict[int, Response] = {}
+        waiting = [*range(len(requests))]
         with_text = False
-        for _ in range(_ROUNDS):
-            replies = self._replies([questions[place] for place in waiting], with_text)
+        for _ in range(_MAX_ROUND_TRIPS):
+            replies = self._replies([requests[place] for place in waiting], with_text)
             again, moved = [], ""
             for place, reply in zip(waiting, replies, strict=True):
                 if not isinstance(reply, Exception):
-                    answers[place] = answer_of(questions[place], reply)
+                    responses[place] = answer_of(requests[place], reply)
                 elif isinstance(reply, NoScriptError):
                     again.append(place)
                 elif isinstance(reply, MovedError) or str(reply).startswith("MOVED "):
                     again.append(place)
                     moved = str(reply)
-                elif isinstance(questions[place], TakeTurn) and _is_foreign(reply):
-                    answers[place] = FOREIGN
+                elif isinstance(requests[place], TurnRequest) and _is_foreign(reply):
+                    responses[place] = FOREIGN_KEY
                 else:
                     raise reply
             if not again:
-                return [answers[place] for place in range(len(questions))]
+                return [responses[place] for place in range(len(requests))]
             waiting, with_text = again, not moved
             if moved:
-                self._follow(moved)
+                self._redirect(moved)
         raise ConnectionError("the server sends every question elsewhere")
 
-    def _replies(self, questions: Sequence[Question], with_text: bool) -> list[Any]:
-        """Send *questions*, each script *with_text* at its first use; return the replies, including errors."""
+    def _replies(self, requests: Sequence[Request], with_text: bool) -> list[Any]:
+        """Send *requests*, each script *with_text* at its first use; return the replies, including errors."""
         from redis.exceptions import ResponseError
 
         commands: list[bytes] = []
-        said: set[str] = set()
-        for question in questions:
-            is_told = with_text and script_of(question) not in said
-            said.add(script_of(question))
-            commands.append(command_of(question, self._namespace, with_text=is_told))
+        sent_scripts: set[str] = set()
+        for request in requests:
+            with_source = with_text and script_of(request) not in sent_scripts
+            sent_scripts.add(script_of(request))
+            commands.append(command_of(request, self._namespace, with_text=with_source))
         connection = self._connected()
         connection.send_packed_command([b"".join(commands)], check_health=False)
         replies: list[Any] = []
@@ -208,7 +208,7 @@ class RedisSession:
         connection.connect()
         return connection
 
-    def _follow(self, moved: str) -> None:
+    def _redirect(self, moved: str) -> None:
         """Connect to the node that a reply such as ``MOVED 3999 10.0.0.1:6379`` names."""
         name, _, port = moved.split()[-1].rpartition(":")
         host = (name or self._hosts[0][0], int(port))
@@ -236,7 +236,7 @@ class RedisSession:
                     master.disconnect()
                     raise ConnectionError("names a server that has become a replica")
             except Exception as error:  # noqa: BLE001  # the next sentinel may know better
-                failures.append(f"{spelled(sentinel)}: {told(error)}")
+                failures.append(f"{format_host(sentinel)}: {told(error)}")
             else:
                 return master
         raise ConnectionError(f"no sentinel leads to a server: {'; '.join(failures)}")
@@ -265,8 +265,8 @@ def connection_to(address: Address, host: Host, patience: float, *, is_sentinel:
     settings: dict[str, Any] = {
         **(address.sentinel_settings if is_sentinel else address.settings),
         "protocol": 2,  # sufficient, and the only one of version 5
-        "socket_timeout": max(_SILENCE, 2 * patience),
-        "socket_connect_timeout": max(patience, _CONNECTS_WITHIN),
+        "socket_timeout": max(_SOCKET_TIMEOUT, 2 * patience),
+        "socket_connect_timeout": max(patience, _CONNECT_TIMEOUT),
     }
     if address.kind == "unix":
         kind: Any = UnixDomainSocketConnection
@@ -275,11 +275,11 @@ def connection_to(address: Address, host: Host, patience: float, *, is_sentinel:
     return kind(host=host[0], port=host[1], socket_keepalive=True, **settings)
 
 
-def _address(given: object) -> Address:
+def _address(url_or_client: object) -> Address:
     """Return the address of the server.
 
     Raises:
-        FaultToleranceDefinitionException: If *given* contains no address, or redis-py is missing.
+        FaultToleranceDefinitionException: If *url_or_client* contains no address, or redis-py is missing.
     """
     where = "RedisFleet(url_or_client)"
     try:
@@ -288,16 +288,16 @@ def _address(given: object) -> Address:
     except ImportError:
         fault = Fault("RedisFleet", "needs redis-py, which is not installed", None, install("redis"))
         raise FaultToleranceDefinitionException(fault) from None
-    if isinstance(given, str):
-        got = f"{given.partition('://')[0]}://..." if "://" in given else "a text without ://"
+    if isinstance(url_or_client, str):
+        got = f"{url_or_client.partition('://')[0]}://..." if "://" in url_or_client else "a text without ://"
     else:
-        got = f"a {type(given).__module__}.{type(given).__qualname__}"
+        got = f"a {type(url_or_client).__module__}.{type(url_or_client).__qualname__}"
     try:
-        if isinstance(given, str):
-            address = address_of_url(given)
-        elif isinstance(given, (redis.Redis, redis.RedisCluster)):
-            address = address_of_client(given)
-        elif isinstance(given, (redis.asyncio.Redis, redis.asyncio.RedisCluster)):
+        if isinstance(url_or_client, str):
+            address = address_of_url(url_or_client)
+        elif isinstance(url_or_client, (redis.Redis, redis.RedisCluster)):
+            address = address_of_client(url_or_client)
+        elif isinstance(url_or_client, (redis.asyncio.Redis, redis.asyncio.RedisCluster)):
             raise ValueError("is a client of asyncio, which belongs to one event loop")
         else:
             raise ValueError("is no client of redis-py")

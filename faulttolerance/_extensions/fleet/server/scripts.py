@@ -1,4 +1,4 @@
-"""The encoding of questions as calls of server scripts, and the decoding of their replies."""
+"""The encoding of requests as calls of server scripts, and the decoding of their replies."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
-from ..protocol import Answer, CircuitRecord, OpenCircuit, Poll, Polled, Question, TakePlace, TakeTurn
+from ..protocol import (
+    CircuitRecord,
+    OpenRequest,
+    PollRequest,
+    PollResponse,
+    ProbeRequest,
+    Request,
+    Response,
+    TurnRequest,
+)
 
 __all__ = ["Script", "answer_of", "command_of", "script_of"]
 
 _LARGEST: Final = 4 * 10**15
 """The longest duration for a server, 126 years; its numbers are exact up to more than twice that."""
-_NAMES: Final[dict[type, str]] = {Poll: "poll", OpenCircuit: "open", TakePlace: "place"}
+_NAMES: Final[dict[type, str]] = {PollRequest: "poll", OpenRequest: "open", ProbeRequest: "place"}
 
 
 class Script(NamedTuple):
@@ -30,43 +39,43 @@ def script(name: str) -> Script:
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def script_of(question: Question) -> str:
-    """Return the name of the script that answers *question*."""
-    return "turn" if isinstance(question, TakeTurn) else "circuit"
+def script_of(request: Request) -> str:
+    """Return the name of the script that answers *request*."""
+    return "turn" if isinstance(request, TurnRequest) else "circuit"
 
 
-@lru_cache(maxsize=1024, typed=True)  # each call of a method asks the same question
-def command_of(question: Question, namespace: str, *, with_text: bool = False) -> bytes:
-    """Return the bytes to send for *question*; *with_text* includes the text of the script."""
-    found = script(script_of(question))
+@lru_cache(maxsize=1024, typed=True)  # each call of a method asks the same request
+def command_of(request: Request, namespace: str, *, with_text: bool = False) -> bytes:
+    """Return the bytes to send for *request*; *with_text* includes the text of the script."""
+    found = script(script_of(request))
     start = ("EVAL", found.text) if with_text else ("EVALSHA", found.digest)
-    return _packed(*start, *_arguments(question, namespace))
+    return _encode_command(*start, *_arguments(request, namespace))
 
 
-def _arguments(question: Question, namespace: str) -> tuple[object, ...]:
+def _arguments(request: Request, namespace: str) -> tuple[object, ...]:
     """Return the number of keys of the script, the keys, and its arguments.
 
     All keys of a namespace have one hash tag, so that they are on one node of a cluster.
     """
     tag = f"{{faulttolerance:{namespace}}}"
-    if isinstance(question, TakeTurn):
-        key, kind, *values = question
+    if isinstance(request, TurnRequest):
+        key, kind, *values = request
         return 1, f"{tag}:{kind}:{key}", kind, *values
-    return 2, f"{tag}:circuits", f"{tag}:processes", _NAMES[type(question)], *question
+    return 2, f"{tag}:circuits", f"{tag}:processes", _NAMES[type(request)], *request
 
 
-def _packed(*parts: object) -> bytes:
-    written = [_bytes(part) for part in parts]
-    return b"".join((b"*%d\r\n" % len(written), *(b"$%d\r\n%b\r\n" % (len(part), part) for part in written)))
+def _encode_command(*parts: object) -> bytes:
+    encoded = [_bytes(part) for part in parts]
+    return b"".join((b"*%d\r\n" % len(encoded), *(b"$%d\r\n%b\r\n" % (len(part), part) for part in encoded)))
 
 
-def answer_of(question: Question, reply: Any) -> Answer:
-    """Return the answer to *question* in the script's *reply*."""
-    if isinstance(question, TakeTurn):
+def answer_of(request: Request, reply: Any) -> Response:
+    """Return the answer to *request* in the script's *reply*."""
+    if isinstance(request, TurnRequest):
         return int(reply)
-    if isinstance(question, Poll):
+    if isinstance(request, PollRequest):
         circuits = {_text(reply[at]): _record(*reply[at + 1 : at + 7]) for at in range(1, len(reply), 7)}
-        return Polled(int(reply[0]), circuits)
+        return PollResponse(int(reply[0]), circuits)
     return _record(*reply)
 
 

@@ -11,7 +11,8 @@ from ..._platform.fork import at_fork
 from ..._platform.unpatched import native
 from .activity import cpu_of
 from .async_exception import can_send, find_sender, send
-from .cancels import are_under_way, make_due
+from .body_location import locate_body
+from .callbacks import are_running, call_due
 from .chain import (
     HAS_GIL,
     Depth,
@@ -21,8 +22,8 @@ from .chain import (
     depth,
     due,
     forget_other_threads,
+    is_in_chain,
     lateness,
-    stands,
     this_thread,
     unmasked,
 )
@@ -30,8 +31,7 @@ from .inner_loop import find_loop
 from .instructions import callee_at, may_call
 from .main_thread import main_thread
 from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
-from .safe_point import IS_EXACT, Stack, cleans_up, is_of_call, place, reason_unsafe
-from .sighting import sight
+from .safe_point import IS_EXACT, Stack, cleans_up, is_of_call, position, reason_unsafe
 from .sleeper import sleeper_in
 from .watchdog import watchdog
 
@@ -41,43 +41,43 @@ _SOON = 0.0005
 """Seconds until the next look at a thread whose ``on_deadline`` functions run first."""
 
 
-def look_at_threads() -> float:
+def check_threads() -> float:
     """Interrupt every thread with a passed deadline that is at a safe point; return the moment of the next look."""
     soonest = inf
     threads = deadlines_of_threads()
     for deadlines in threads:
-        if deadlines.cancels and not watchdog.is_paused:
-            make_due(deadlines, native.monotonic(), on_watchdog=True)  # first: an interrupted thread leaves the block
+        if deadlines.callbacks and not watchdog.is_paused:
+            call_due(deadlines, native.monotonic(), on_watchdog=True)  # first: an interrupted thread leaves the block
     for deadlines in threads:
         if not HAS_GIL:
             deadlines.order.clear()
         if deadlines.innermost is not None:
-            if not (deadlines.is_main and main_thread.owns_signal()) or main_thread.is_deaf:
+            if not (deadlines.is_main and main_thread.owns_signal()) or main_thread.misses_signals:
                 find_sender()
-            soonest = min(soonest, _look_at(deadlines))
+            soonest = min(soonest, _check_thread(deadlines))
     return soonest
 
 
-def _look_at(deadlines: ThreadDeadlines) -> float:
+def _check_thread(deadlines: ThreadDeadlines) -> float:
     now = native.monotonic()
     soonest = inf
     if not watchdog.is_paused:
         soonest = min((entry[0] for entry in unmasked(deadlines) if entry[0] > now), default=inf)
     if deadlines.requested:
-        soonest = min(soonest, _forget_requests(deadlines, now))
+        soonest = min(soonest, _remove_requests(deadlines, now))
     entry = due(deadlines, -inf if watchdog.is_paused else now)
     if entry is not None:
         soonest = min(soonest, _interrupt_when_safe(deadlines, entry, now))
     return soonest
 
 
-def _forget_requests(deadlines: ThreadDeadlines, now: float) -> float:
+def _remove_requests(deadlines: ThreadDeadlines, now: float) -> float:
     """Remove requests that were met, or whose call is over or has not started within 1 s; return the next look."""
     soonest = inf
     for key, (entry, since) in list(deadlines.requested.items()):
         if key in deadlines.sent:
             deadlines.requested.pop(key, None)
-        elif not stands(deadlines, entry):
+        elif not is_in_chain(deadlines, entry):
             if now - since > 1.0:
                 deadlines.requested.pop(key, None)
             else:
@@ -95,25 +95,25 @@ def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -
     in_flight, pending = deadlines.in_flight, deadlines.pending_interrupt
     if in_flight is not None and (id(in_flight) in deadlines.sent or not by_signal):
         return inf  # under way, or about to be withdrawn
-    if by_signal and main_thread.is_deaf and pending is not None and pending.send_at > now:
+    if by_signal and main_thread.misses_signals and pending is not None and pending.send_at > now:
         by_signal = False  # a signal was sent, and ends a wait; nothing else notices it
     if not (by_signal or can_send()):
         return inf
     if pending is None or pending.entry is not entry:
         pending = deadlines.pending_interrupt = PendingInterrupt(entry)
     late_by = lateness(deadlines, entry, now)
-    if deadlines.cancels and are_under_way(deadlines, late_by):
+    if deadlines.callbacks and are_running(deadlines, late_by):
         return now + _SOON
     if not HAS_GIL:
         # The frames of a thread that runs at this moment must not be read; the handler reads those of its thread.
         pending.look(pending.refused_at, 0.0, now)
         if pending.send_at <= now:
             main_thread.send(deadlines, pending)
-        return pending.look_again_at(late_by)
+        return pending.next_check_at(late_by)
     frame = frames_of_threads().get(deadlines.ident)
     if frame is not None and _interrupt(deadlines, pending, stack_of(frame), late_by, by_signal):
         return inf
-    return pending.look_again_at(late_by)
+    return pending.next_check_at(late_by)
 
 
 def _interrupt(
@@ -126,21 +126,21 @@ def _interrupt(
         return False
     layers = depth(deadlines, entry)
     if pending.seen_at is None:
-        pending.sighting, pending.seen_at = sight(stack, layers), native.monotonic()
+        pending.location, pending.seen_at = locate_body(stack, layers), native.monotonic()
     loop = find_loop(stack, layers)
     if loop is not None:
-        if not pending.has_told_loop:
-            pending.has_told_loop = True
-            loop.tell(deadlines, entry)
+        if not pending.has_cancelled_loop:
+            pending.has_cancelled_loop = True
+            loop.schedule_cancel(deadlines, entry)
         if loop.is_idle and late_by < 1.0:
             return False  # the loop is about to end by itself
-    if _aim(deadlines, pending, stack, late_by, layers, by_signal):
+    if _send_if_safe(deadlines, pending, stack, late_by, layers, by_signal):
         return True
-    watchdog.is_pressed = watchdog.is_pressed or pending.presses(late_by)
+    watchdog.switches_often = watchdog.switches_often or pending.needs_more_switches(late_by)
     return False
 
 
-def _aim(
+def _send_if_safe(
     deadlines: ThreadDeadlines, pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth, by_signal: bool
 ) -> bool:
     """Send the thread the exception or the signal if that is safe; return whether the exception was sent."""
@@ -148,7 +148,7 @@ def _aim(
     activity = main_thread.activity(deadlines) if by_signal and pending.why is not None else None
     sleeper = sleeper_in(frame)
     cpu = activity.cpu() if activity is not None else cpu_of(deadlines.native_id)
-    pending.look(place(frame), cpu, now)
+    pending.look(position(frame), cpu, now)
     is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
     # A thread that woke up by itself may only wait for the interpreter, and would be hit at the end of its wait.
     may_be_awake = not (by_signal or IS_EXACT) and sleeper is not None and sleeper.is_timed
@@ -157,11 +157,11 @@ def _aim(
         late_by,
         exact=by_signal or IS_EXACT,
         asleep=is_still and cpu > 0.0 if may_be_awake else pending.looks > 1,
-        standing=is_still and not by_signal,
-        blind=by_signal and main_thread.is_blind,
+        stuck=is_still and not by_signal,
+        blind=by_signal and main_thread.lacks_activity,
         depth=layers,
     )
-    pending.refuse(why)
+    pending.record_reason(why)
     if not by_signal:
         is_patient = now - (pending.seen_at or now) < _PATIENCE_WITH_CALLS
         if is_patient and sleeper is None and _may_end_by_itself(pending, stack, layers):
@@ -169,8 +169,8 @@ def _aim(
         return why is None and send(deadlines, pending, frame, sleeper)
     if pending.send_at > now:
         return False
-    is_deaf = why is None and _misses_signals(pending, stack, late_by, layers)
-    if is_deaf and send(deadlines, pending, frame, sleeper):
+    misses_signals = why is None and _needs_exception(pending, stack, late_by, layers)
+    if misses_signals and send(deadlines, pending, frame, sleeper):
         return True
     if why is None or pending.has_moved:
         # A moving thread is elsewhere by the time that it notices; the handler checks that place.
@@ -198,7 +198,7 @@ def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -
     return cleans_up(stack, layers)
 
 
-def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth) -> bool:
+def _needs_exception(pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth) -> bool:
     """Return whether to send the main thread an exception instead, which it notices where it stands, or soon.
 
     A signal is noticed at the next place where the thread checks for signals. If that place is in code that is never
@@ -212,19 +212,19 @@ def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, lay
     return can_send()
 
 
-def _begin_anew() -> None:
+def _restart_in_child() -> None:
     """Continue in the child of a fork: the deadlines of the forking thread still hold, all others are gone."""
-    main_thread.begin_anew()
+    main_thread.restart_in_child()
     forget_other_threads()
-    for cancel in this_thread.deadlines.cancels:
-        cancel.forget_other_threads()
+    for callback in this_thread.deadlines.callbacks:
+        callback.forget_other_threads()
     if this_thread.deadlines.innermost is not None:
         main_thread.install_handler(this_thread.deadlines)
-    watchdog.begin_anew()
+    watchdog.restart_in_child()
 
 
-watchdog.look = look_at_threads
+watchdog.look = check_threads
 # C code counts the forks, because no signal's handler raises in it. Hooks run in reverse order before a fork only.
 at_fork(parent=watchdog.forks.pop)
-at_fork(before=watchdog.stop, parent=watchdog.begin_again, child=_begin_anew)
+at_fork(before=watchdog.stop, parent=watchdog.restart_in_parent, child=_restart_in_child)
 at_fork(before=partial(watchdog.forks.append, None))

@@ -1,4 +1,4 @@
-"""The strands of a simulated run, the threads on which they run, and their waits."""
+"""The threads of a simulated run, the workers on which they run, and their waits."""
 
 from __future__ import annotations
 
@@ -9,64 +9,64 @@ from contextvars import Context
 from typing import TYPE_CHECKING
 
 from .._deadline.threads.chain import ThreadDeadlines, this_thread
-from .lines import Trace
+from .line_tracer import Trace
 
 if TYPE_CHECKING:
     from .simulated_loop import SimulatedLoop
-    from .simulated_run import Run
+    from .simulated_run import SimulatedRun
 
 
-class Thread:
-    """A thread that runs one strand after the other."""
+class WorkerThread:
+    """A thread of the system that runs simulated threads, one after the other."""
 
     def __init__(self, trace: Trace | None) -> None:
         self._trace = trace
-        self._strand: Strand | None = None
+        self._served: SimulatedThread | None = None
         self.gate = threading.Lock()
         self.gate.acquire()
         self.is_idle = True
         self._thread = threading.Thread(target=self._work, name="simulated", daemon=True)
         self._thread.start()
 
-    def serve(self, strand: Strand) -> None:
-        """Run *strand* as soon as its turn comes."""
-        self._strand = strand
+    def serve(self, thread: SimulatedThread) -> None:
+        """Run *thread* as soon as its turn comes."""
+        self._served = thread
         self.is_idle = False
 
     def end(self) -> None:
-        """End the thread, which is idle."""
-        self._strand = None
+        """End the worker, which is idle."""
+        self._served = None
         self.gate.release()
 
     def _work(self) -> None:
         while True:
             self.gate.acquire()
-            strand, self._strand = self._strand, None
-            if strand is None:
+            thread, self._served = self._served, None
+            if thread is None:
                 return
-            self.run(strand)
-            del strand
+            self.run(thread)
+            del thread
 
-    def run(self, strand: Strand) -> None:
-        """Run *strand* on the calling thread, which has the turn."""
-        strand.ident = threading.get_ident()
-        this_thread.deadlines = strand.deadlines = type(this_thread.deadlines)()
+    def run(self, thread: SimulatedThread) -> None:
+        """Run *thread* on the calling worker, which has the turn."""
+        thread.ident = threading.get_ident()
+        this_thread.deadlines = thread.deadlines = type(this_thread.deadlines)()
         before = sys.gettrace()  # a debugger's, or that of coverage
         if self._trace is not None:
             sys.settrace(self._trace)
         try:
-            if not strand.run.is_abandoned:
-                strand.context.run(strand.work)
+            if not thread.run.is_abandoned:
+                thread.context.run(thread.work)
         except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
-            strand.run.fail(error)
+            thread.run.fail(error)
         finally:
-            strand.forget()  # while it has the turn: finalizers are the program's, too
+            thread.forget()  # while it has the turn: finalizers are the program's, too
             sys.settrace(before)
             self.is_idle = True
-            strand.run.end(strand)
+            thread.run.end(thread)
 
 
-class Strand:
+class SimulatedThread:
     """A part of the run that goes on by itself: a caller, a timer's callback, a job of the pool, a loop."""
 
     ident = 0
@@ -77,7 +77,7 @@ class Strand:
     is_over = False
     is_unwound = False
 
-    def __init__(self, run: Run, name: str, work: Callable[[], object], context: Context) -> None:
+    def __init__(self, run: SimulatedRun, name: str, work: Callable[[], object], context: Context) -> None:
         self.run = run
         self.name = name
         self.work = work
@@ -87,7 +87,7 @@ class Strand:
         self.next_stop = run.schedule.next_stop(name, 0)
         self.ended = threading.Lock()
         self.ended.acquire()
-        self.thread: Thread
+        self.worker: WorkerThread
 
     def forget(self) -> None:
         """Release the work and its context."""
@@ -98,33 +98,33 @@ def _nothing() -> None:
     pass
 
 
-class Wait:
-    """A strand's wait for a moment, or for another strand that wakes it."""
+class SimulatedWait:
+    """A thread's wait for a moment, or for another thread that wakes it."""
 
-    __slots__ = ("_strand",)
+    __slots__ = ("_thread",)
 
-    def __init__(self, strand: Strand) -> None:
-        self._strand: Strand | None = strand
+    def __init__(self, thread: SimulatedThread) -> None:
+        self._thread: SimulatedThread | None = thread
 
-    def come(self) -> None:
-        """End the wait, so that the strand goes on when its turn comes; a second call does nothing."""
-        strand, self._strand = self._strand, None
-        if strand is not None:
-            strand.run.ready[strand] = None
+    def fire(self) -> None:
+        """End the wait, so that the thread goes on when its turn comes; a second call does nothing."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.run.ready[thread] = None
 
-    release = come
+    release = fire
     """The name under which ``threading.Condition`` calls it."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the strand goes on."""
-        return self._strand is None
+        """Whether the thread goes on."""
+        return self._thread is None
 
 
 class SimulatedTimer:
-    """A callback that is due at a moment, in a strand of its own."""
+    """A callback that is due at a moment, in a thread of its own."""
 
-    def __init__(self, run: Run, owner: str, callback: Callable[[], object]) -> None:
+    def __init__(self, run: SimulatedRun, owner: str, callback: Callable[[], object]) -> None:
         self._run = run
         self._owner = owner
         self._callback: Callable[[], object] | None = callback
@@ -138,10 +138,10 @@ class SimulatedTimer:
         """Whether it has begun or was cancelled."""
         return self._callback is None
 
-    def come(self) -> None:
-        """Start a strand for the callback, which runs when its turn comes."""
+    def fire(self) -> None:
+        """Start a thread for the callback, which runs when its turn comes."""
         if self._callback is not None:
-            self._run.strand(self._owner, self._call, Context())
+            self._run.start_thread(self._owner, self._call, Context())
 
     def _call(self) -> None:
         callback, self._callback = self._callback, None

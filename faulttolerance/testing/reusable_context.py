@@ -15,7 +15,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Passing(Generic[T]):
+class ReusableContext(Generic[T]):
     """A context manager that may be entered again, also while it is entered, and is a decorator.
 
     Args:

@@ -18,31 +18,31 @@ from ..._platform.loop_callback import take
 from ..._platform.unpatched import allows_watching, native, start_and_await, threads_are_real
 from .chain import Entry, ThreadDeadlines
 
-_SECONDS_TO_BEGIN = 0.05
+_START_SECONDS = 0.05
 """Seconds for which a block that is left waits for the start of the call before it starts the call itself."""
 
 
-_PATIENCE = 1.0
+_PATIENCE_SECONDS = 1.0
 """Seconds for which an interruption waits for the end of the calls; the end of their block always waits."""
 _FAILED = "what on_deadline called failed: %r"
 
 
-class Cancel:
+class DeadlineCallback:
     """One call that is made when a deadline passes, unless its block was left before."""
 
-    __slots__ = ("_ended", "_function", "_owner", "_unbegun", "entry", "holds", "is_over", "when")
+    __slots__ = ("_ended", "_function", "_owner", "_start_token", "entry", "is_effective", "is_over", "when")
 
     def __init__(self, function: Callable[[], object], lock: Any) -> None:
         self._function = function
         self._owner: dict[None, object] = {}
-        self._unbegun: list[None] = [None]
+        self._start_token: list[None] = [None]
         self._ended = lock
         self._ended.acquire()
         self.is_over = False
         """Whether the call was made and has returned."""
         self.when = 0.0
         """The moment at which the deadline passes."""
-        self.holds: Callable[[], bool] = bool
+        self.is_effective: Callable[[], bool] = bool
         """Returns whether the deadline still counts and nothing holds it back."""
         self.entry: Entry = None
         """The deadline, if it is a deadline of the thread."""
@@ -52,9 +52,9 @@ class Cancel:
         token = object()
         return self._owner.setdefault(None, token) is token
 
-    def make(self) -> None:
+    def call(self) -> None:
         """Make the claimed call, at most once; control flow propagates, every other failure is logged."""
-        if not take(self._unbegun):
+        if not take(self._start_token):
             return
         try:
             result = self._function()
@@ -67,60 +67,60 @@ class Cancel:
             self.is_over = True
             self._ended.release()
 
-    def drop(self) -> None:
+    def revoke(self) -> None:
         """Make the call impossible, or wait for the end of a call that is under way; each step may be repeated."""
         if self._owner.setdefault(None, self) is not self:
             self.wait()
 
     @property
-    def is_under_way(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the call is running or was claimed."""
         return self._owner.get(None, self) is not self and not self.is_over
 
     def wait(self) -> None:
         """Wait for the end of a call that is under way."""
         while not self.is_over:
-            if not self._ended.acquire(timeout=_SECONDS_TO_BEGIN) and self._unbegun:
-                make_aside([self])  # the claiming thread was interrupted, or is in the parent process
+            if not self._ended.acquire(timeout=_START_SECONDS) and self._start_token:
+                call_on_thread([self])  # the claiming thread was interrupted, or is in the parent process
 
     def forget_other_threads(self) -> None:
         """Mark the call as over, in the child of a fork, where its thread does not exist."""
         self.is_over = True
 
 
-def make_due(deadlines: ThreadDeadlines, now: float, *, on_watchdog: bool = False) -> None:
+def call_due(deadlines: ThreadDeadlines, now: float, *, on_watchdog: bool = False) -> None:
     """Start the calls whose deadline has passed at *now* and is not held back, those of the innermost block first."""
     # A single C call copies the dict: the thread itself may be in the middle of leaving a block.
     claimed = []
-    for cancel in reversed([*deadlines.cancels]):
-        if cancel.when <= now and cancel.holds() and cancel.claim():
-            if cancel.entry is not None:
-                deadlines.called = cancel.entry
-            claimed.append(cancel)
+    for callback in reversed([*deadlines.callbacks]):
+        if callback.when <= now and callback.is_effective() and callback.claim():
+            if callback.entry is not None:
+                deadlines.called = callback.entry
+            claimed.append(callback)
     if claimed:
-        make_aside(claimed, on_watchdog=on_watchdog)
+        call_on_thread(claimed, on_watchdog=on_watchdog)
 
 
-def make_due_first(deadlines: ThreadDeadlines, now: float) -> None:
+def call_due_and_wait(deadlines: ThreadDeadlines, now: float) -> None:
     """Make the due calls for the running thread, and wait for their end."""
-    if deadlines.cancels:
-        make_due(deadlines, now)
-        for cancel in [*deadlines.cancels]:
-            if cancel.is_under_way:
-                cancel.wait()
+    if deadlines.callbacks:
+        call_due(deadlines, now)
+        for callback in [*deadlines.callbacks]:
+            if callback.is_running:
+                callback.wait()
 
 
-def are_under_way(deadlines: ThreadDeadlines, late_by: float) -> bool:
+def are_running(deadlines: ThreadDeadlines, late_by: float) -> bool:
     """Return whether calls must end before the interruption of the thread, which is *late_by* seconds late."""
-    return late_by < _PATIENCE and any(cancel.is_under_way for cancel in [*deadlines.cancels])
+    return late_by < _PATIENCE_SECONDS and any(callback.is_running for callback in [*deadlines.callbacks])
 
 
-def make_aside(claimed: list[Cancel], *, on_watchdog: bool = False) -> None:
+def call_on_thread(claimed: list[DeadlineCallback], *, on_watchdog: bool = False) -> None:
     """Make claimed calls in order on a thread of their own, or on this thread if no other thread is available.
 
     *on_watchdog*: nothing interrupts the running thread, and it has no time to wait.
     """
-    work = partial(_make_all, claimed)
+    work = partial(_call_all, claimed)
     hubs = modules.get("gevent._hub_local")
     if hubs is not None and hubs.get_hub_if_exists() is not None:
         modules["gevent"].spawn(work)  # the locks of greenlets belong to their thread, and a hub may not wait
@@ -137,9 +137,9 @@ def make_aside(claimed: list[Cancel], *, on_watchdog: bool = False) -> None:
     work()
 
 
-def _make_all(claimed: list[Cancel]) -> None:
-    for cancel in claimed:
+def _call_all(claimed: list[DeadlineCallback]) -> None:
+    for callback in claimed:
         try:
-            cancel.make()
+            callback.call()
         except BaseException as error:  # this thread has no caller that could receive it
-            log(ERROR, _FAILED, cancel, error=error)
+            log(ERROR, _FAILED, callback, error=error)

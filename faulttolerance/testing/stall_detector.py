@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-_LONG = 1.0
+_LONG_SECONDS = 1.0
 """Real seconds."""
-_LONGEST = 10.0
+_LONGEST_SECONDS = 10.0
 """The end of all patience, also while the process computes."""
-_AT_ONCE = 0.02
+_MAX_SECONDS_PER_LOOK = 0.02
 """The most that one look counts for: where it took longer, the process was not allowed to run either."""
-_WINDOW = 0.1
+_WINDOW_SECONDS = 0.1
 """The time over which the use of the processor is measured; it is counted in steps of up to 10 ms."""
-_BUSY = 0.2
+_BUSY_FRACTION = 0.2
 """The part of a window that must have been computed if anything went on in it."""
 
 
-class Patience:
+class StallDetector:
     """The real time for which virtual time has not moved.
 
     Args:
@@ -34,32 +34,32 @@ class Patience:
     def count(self) -> None:
         """Record that somebody has looked again, and time may still not move."""
         now = self._real_time()
-        passed = min(now - self._looked_at, _AT_ONCE)
+        passed = min(now - self._looked_at, _MAX_SECONDS_PER_LOOK)
         self._looked_at = now
         self._waited += passed
         if self._cpu is None:
             self._cpu = _cpu_seconds()
             return
         self._window += passed
-        if self._window >= _WINDOW:
+        if self._window >= _WINDOW_SECONDS:
             cpu = _cpu_seconds()
-            self._idle = 0.0 if cpu - self._cpu > _BUSY * self._window else self._idle + self._window
+            self._idle = 0.0 if cpu - self._cpu > _BUSY_FRACTION * self._window else self._idle + self._window
             self._window, self._cpu = 0.0, cpu
 
     @property
     def poll_seconds(self) -> float:
         """The seconds until the next look: few at first, then more."""
-        return 0.001 if self._waited < _WINDOW else 0.005
+        return 0.001 if self._waited < _WINDOW_SECONDS else 0.005
 
     @property
     def has_waited_long(self) -> bool:
         """Whether a second is over, whatever went on in it."""
-        return self._waited >= _LONG
+        return self._waited >= _LONG_SECONDS
 
     @property
-    def is_over(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether a second is over in which the process did nothing worth mentioning."""
-        return self._idle >= _LONG or self._waited >= _LONGEST
+        return self._idle >= _LONG_SECONDS or self._waited >= _LONGEST_SECONDS
 
 
 def _cpu_seconds() -> float:

@@ -14,7 +14,7 @@ from .roles import is_ours
 from .safe_point import Stack, frames_of_call
 
 
-class Sighting(NamedTuple):
+class BodyLocation(NamedTuple):
     """A place in a body, and the line of the application that led there; it keeps no frame alive."""
 
     code: CodeType
@@ -40,14 +40,14 @@ class Sighting(NamedTuple):
         return f"{self.module}.{last if last and last not in ACQUIRE_RELEASE else self.code.co_qualname}"
 
 
-def sight(stack: Stack, depth: Depth) -> Sighting | None:
+def locate_body(stack: Stack, depth: Depth) -> BodyLocation | None:
     """Return the place of the body whose extent on *stack* is *depth*; ``None`` if the body has no frame."""
     body = [step for step in frames_of_call(stack, depth) if not is_ours(step)]
     if not body:
         return None
     innermost = body[0]
     application = next((step for step in body if is_application(step)), innermost)
-    return Sighting(
+    return BodyLocation(
         innermost.f_code,
         innermost.f_lasti,
         module_of(innermost),

@@ -16,10 +16,10 @@ from .._policy import Policy
 from .._strategy.bulkhead import Bulkhead, Waiter
 from .._strategy.circuit_breaker import CLOSED, OPEN, CircuitBreaker, HalfOpen, StateName
 from .._strategy.condition import Condition
-from .._strategy.rate_limit import NOBODY, Place, RateLimit, ticks, wait_for
+from .._strategy.rate_limit import NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
 from .._strategy.retry_budget import RetryBudget
 
-__all__ = ["EXHAUSTIBLE", "become", "exhaust", "force"]
+__all__ = ["EXHAUSTIBLE", "change_class", "exhaust_strategy", "force_breaker"]
 
 
 class ExhaustedBulkhead(Bulkhead):
@@ -53,17 +53,17 @@ class ExhaustedRateLimit(RateLimit):
         """
         raise self.refusal(self.window.length / 1e9)
 
-    def ask(self, place: Place, now: float) -> float:
-        """Reject the call, however long it may wait; a call that was in the line before stays there as long as it may.
+    def request_turn(self, waiter: TurnWaiter, now: float) -> float:
+        """Reject the call, however long it may wait; a call that was in the queue before stays there as long as it may.
 
         Raises:
             RateLimitException: Otherwise, always.
         """
         with self.lock:
-            if place in self.waiting and place.until is not None and place.until > ticks(now):
-                place.asks_at = place.until
-                return wait_for(now, place.until)
-        self.leave(place, now)
+            if waiter in self.waiting and waiter.until is not None and waiter.until > ticks(now):
+                waiter.next_request_at = waiter.until
+                return wait_for(now, waiter.until)
+        self.leave(waiter, now)
         raise self.refusal(self.window.length / 1e9)
 
     def condition(self, now: float) -> Condition:
@@ -122,17 +122,17 @@ class _Layer:
     def end_locked(self) -> Any:
         """Return the value that was there before; ``None`` where it does not come back yet."""
         layers = _layers[id(self._strategy)]
-        place = layers.index(self)
-        del layers[place]
-        if place < len(layers):
-            layers[place]._found = self._found
+        index = layers.index(self)
+        del layers[index]
+        if index < len(layers):
+            layers[index]._found = self._found
             return None
         if not layers:
             del _layers[id(self._strategy)]
         return self._found
 
 
-def become(strategy: Any, kind: type) -> Callable[[], None]:
+def change_class(strategy: Any, kind: type) -> Callable[[], None]:
     """Change the class of *strategy* to *kind*; return a function that ends this."""
     with _lock:
         layer = _Layer(strategy, type(strategy))
@@ -147,17 +147,19 @@ def become(strategy: Any, kind: type) -> Callable[[], None]:
     return end
 
 
-def exhaust(strategy: Any, now: Callable[[], float]) -> Callable[[], object]:
+def exhaust_strategy(strategy: Any, now: Callable[[], float]) -> Callable[[], object]:
     """Change *strategy* so that it refuses every call; return a function that ends this."""
     kind = type(strategy)
-    end_layer = become(strategy, next((used_up for used_up in _EXHAUSTED.values() if kind in used_up.__bases__), kind))
+    end_layer = change_class(
+        strategy, next((used_up for used_up in _EXHAUSTED.values() if kind in used_up.__bases__), kind)
+    )
 
     def end() -> None:
         end_layer()
         if isinstance(strategy, Bulkhead):
             strategy.admit_waiters()  # permits may have come back meanwhile
         elif isinstance(strategy, RateLimit):
-            strategy.leave(NOBODY, now())  # the first of the line looks whether its turn has come
+            strategy.leave(NO_WAITER, now())  # the first of the queue looks whether its turn has come
 
     return end
 
@@ -166,7 +168,7 @@ _KEPT: Final = ("state", "opened_total", "message", "last_failure", "_spent", "_
 _VALUES: Final = ("delay", "request_volume_threshold", "failure_ratio", "success_threshold", "window", "max_delay")
 
 
-def force(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -> Callable[[], object]:
+def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -> Callable[[], object]:
     """Move *breaker* to *state*, and keep it open or closed; return a function that restores it.
 
     The era that was there is put aside with its window: calls that it admitted count in it when it is back.
@@ -190,12 +192,12 @@ def force(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -
             with _lock:
                 found = layer.end_locked()
             if found is not None:
-                _bring_back_locked(breaker, found, now())
+                _restore_locked(breaker, found, now())
 
     return end
 
 
-def _bring_back_locked(breaker: CircuitBreaker, found: Mapping[str, Any], now: float) -> None:
+def _restore_locked(breaker: CircuitBreaker, found: Mapping[str, Any], now: float) -> None:
     era = found["state"]
     breaker._move_locked(era, now, "as it was before it was forced")
     if isinstance(era, HalfOpen):

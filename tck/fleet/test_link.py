@@ -1,4 +1,4 @@
-"""Rules F1 and F5: one lane for a process, which is lost at once and found again by nobody but itself."""
+"""Rules F1 and F5: one link for a process, which is lost at once and found again by nobody but itself."""
 
 from __future__ import annotations
 
@@ -20,15 +20,22 @@ from faulttolerance import (
     configure,
     health,
 )
-from faulttolerance._extensions.fleet.link import lane
-from faulttolerance._extensions.fleet.protocol import CircuitRecord, OpenCircuit, Poll, Question, TakePlace, TakeTurn
+from faulttolerance._extensions.fleet.fleet_link import fleet_link
+from faulttolerance._extensions.fleet.protocol import (
+    CircuitRecord,
+    OpenRequest,
+    PollRequest,
+    ProbeRequest,
+    Request,
+    TurnRequest,
+)
 from faulttolerance.instrumentation import FleetLost, FleetRegained, set_event_sinks
 from faulttolerance.testing import MemoryFleet, reset, virtual_time
 from kit.fleet import DistantFleet, DistantSession
 from kit.waiting import wait_until
 
-TURN = TakeTurn("limit", "rolling", 1_000_000, 1_000_000, 1)
-OPEN = OpenCircuit("circuit", 0, 5_000_000, 0, "it failed")
+TURN = TurnRequest("limit", "rolling", 1_000_000, 1_000_000, 1)
+OPEN = OpenRequest("circuit", 0, 5_000_000, 0, "it failed")
 
 
 @pytest.fixture
@@ -47,7 +54,7 @@ class Circuit:
     def __init__(self, key: str = "circuit") -> None:
         self.key = key
         self.told: list[CircuitRecord | None] = []
-        lane.enroll(self)
+        fleet_link.register(self)
 
     def follow(self, record: CircuitRecord | None, now: float) -> None:
         self.told.append(record)
@@ -58,7 +65,7 @@ class Circuit:
         return self.told[-1].state if self.told and self.told[-1] is not None else None
 
 
-def ask(question: Question = TURN, seconds: float = 5.0) -> Any:
+def ask(question: Request = TURN, seconds: float = 5.0) -> Any:
     """Ask as a call does that waits on its thread; "alone" where it is to decide alone at once."""
     told: list[Any] = []
     came = threading.Event()
@@ -67,7 +74,7 @@ def ask(question: Question = TURN, seconds: float = 5.0) -> Any:
         told.append(answer)
         came.set()
 
-    if not lane.ask(question, tell):
+    if not fleet_link.send(question, tell):
         return "alone"
     assert came.wait(seconds)
     assert len(told) == 1
@@ -78,13 +85,13 @@ def lost(fleet: DistantFleet) -> None:
     """Let the fleet fail, and one call find out."""
     fleet.failure = ConnectionError("gone")
     assert ask() in (None, "alone")
-    wait_until(lambda: not lane.is_up)
+    wait_until(lambda: not fleet_link.is_up)
 
 
 def test_an_answer_comes_by_the_lane(fleet: DistantFleet) -> None:
     assert ask() == 0
-    assert lane.is_up
-    assert lane.patience == fleet.patience
+    assert fleet_link.is_up
+    assert fleet_link.patience == fleet.patience
 
 
 def test_what_has_gathered_is_asked_at_once(fleet: DistantFleet) -> None:
@@ -92,7 +99,7 @@ def test_what_has_gathered_is_asked_at_once(fleet: DistantFleet) -> None:
     fleet.delay = 0.05
     told: list[int] = []
     for _ in range(300):
-        assert lane.ask(TURN, told.append)
+        assert fleet_link.send(TURN, told.append)
     wait_until(lambda: len(told) == 300)
 
     assert max(fleet.batches) in (127, 128)
@@ -116,7 +123,7 @@ def test_who_asks_about_a_circuit_follows_the_answer_and_the_others_the_next_pol
     one, other, stranger = Circuit(), Circuit(), Circuit("stranger")
     wait_until(lambda: None not in (one.state, other.state, stranger.state))
     told: list[Any] = []
-    assert lane.ask_about(one, OPEN, lambda answer: told.append((answer.state, one.state)))
+    assert fleet_link.send_for(one, OPEN, lambda answer: told.append((answer.state, one.state)))
     wait_until(lambda: told == [("open", "open")])
     wait_until(lambda: other.state == "open")
 
@@ -138,9 +145,9 @@ def test_a_circuit_that_comes_late_hears_what_is_known(fleet: DistantFleet) -> N
 def test_circuits_are_enrolled_as_long_as_they_live(fleet: DistantFleet) -> None:
     circuits = [Circuit(f"circuit {number}") for number in range(10)]
     del circuits
-    wait_until(lambda: not list(lane._circuits))
+    wait_until(lambda: not list(fleet_link._circuits))
 
-    assert not lane._circuits._circuits
+    assert not fleet_link._circuits._circuits
 
 
 def test_a_failing_fleet_is_lost_for_the_whole_process_at_once(fleet: DistantFleet) -> None:
@@ -148,14 +155,14 @@ def test_a_failing_fleet_is_lost_for_the_whole_process_at_once(fleet: DistantFle
     fleet.thawed.clear()
     told: list[Any] = []
     for _ in range(200):
-        assert lane.ask(TURN, told.append)
+        assert fleet_link.send(TURN, told.append)
     fleet.failure = ConnectionError("gone")
     fleet.thawed.set()
     wait_until(lambda: len(told) == 200)
 
     assert told == [None] * 200
     assert ask() == "alone"
-    assert not lane.is_up
+    assert not fleet_link.is_up
 
 
 def test_a_late_answer_counts_and_is_told_to_whoever_asked(fleet: DistantFleet) -> None:
@@ -167,12 +174,12 @@ def test_a_late_answer_counts_and_is_told_to_whoever_asked(fleet: DistantFleet) 
     fleet.silence = 60.0
     fleet.thawed.clear()
     told: list[Any] = []
-    assert lane.ask(TURN, told.append)
-    wait_until(lambda: not lane.is_prompt)
-    assert lane.is_up
+    assert fleet_link.send(TURN, told.append)
+    wait_until(lambda: not fleet_link.is_prompt)
+    assert fleet_link.is_up
     assert told == []
     fleet.thawed.set()
-    wait_until(lambda: lane.is_prompt)
+    wait_until(lambda: fleet_link.is_prompt)
 
     assert told == [0]
     assert ask() == 0
@@ -184,7 +191,7 @@ def test_a_fleet_that_is_swapped_frees_all_that_wait(fleet: DistantFleet) -> Non
     fleet.thawed.clear()
     told: list[Any] = []
     for _ in range(200):
-        assert lane.ask(TURN, told.append)
+        assert fleet_link.send(TURN, told.append)
     configure(fleet=None)
 
     assert told == [None] * 200
@@ -198,49 +205,49 @@ def test_a_fleet_that_is_swapped_frees_all_that_wait(fleet: DistantFleet) -> Non
 def test_processes_are_counted_at_each_poll(fleet: DistantFleet) -> None:
     """By rule F5: one that was not there for three polls is gone; each knows how many there are."""
     wait_until(lambda: bool(fleet.asked))
-    assert lane.processes == 1
-    other: Any = fleet.answer(Poll("other", round(3e6 * fleet.poll)))
+    assert fleet_link.processes == 1
+    other: Any = fleet.answer(PollRequest("other", round(3e6 * fleet.poll)))
     assert other.processes == 2
-    wait_until(lambda: lane.processes == 2)
-    wait_until(lambda: lane.processes == 1)
+    wait_until(lambda: fleet_link.processes == 2)
+    wait_until(lambda: fleet_link.processes == 1)
     lost(fleet)
-    assert lane.processes == 1
+    assert fleet_link.processes == 1
     configure(fleet=None)
-    assert lane.processes == 0
+    assert fleet_link.processes == 0
 
 
 @pytest.mark.parametrize("refused", [TURN, OPEN], ids=["a turn", "a circuit"])
 def test_a_fleet_that_refuses_what_calls_ask_stays_lost(
-    fleet: DistantFleet, refused: Question, monkeypatch: pytest.MonkeyPatch
+    fleet: DistantFleet, refused: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By rule F5: it is found again when it answers such questions, and not because it can be read."""
-    monkeypatch.setattr("faulttolerance._extensions.fleet.contact._LONGEST", 0.05)
+    monkeypatch.setattr("faulttolerance._extensions.fleet.health._LONGEST_PAUSE", 0.05)
     ask()
-    tried: list[Question] = []
+    tried: list[Request] = []
 
-    def refuse(question: Question) -> None:
-        if isinstance(question, (TakeTurn, TakePlace, OpenCircuit)):
+    def refuse(question: Request) -> None:
+        if isinstance(question, (TurnRequest, ProbeRequest, OpenRequest)):
             tried.append(question)
             raise PermissionError("no right")
 
     fleet.refuse = refuse
     assert ask(refused) is None
     wait_until(lambda: len(tried) > 3)
-    assert not lane.is_up
+    assert not fleet_link.is_up
     assert all(question.key == "" for question in tried[1:])
     fleet.refuse = lambda _: None
-    wait_until(lambda: lane.is_up)
+    wait_until(lambda: fleet_link.is_up)
 
     before = len(fleet.asked)
     wait_until(lambda: len(fleet.asked) > before + 4)
-    assert {type(question) for question in fleet.asked[before:]} == {Poll}
+    assert {type(question) for question in fleet.asked[before:]} == {PollRequest}
 
 
 def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(
     fleet: DistantFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where names are looked up in vain; no call had to find that out. It is found again."""
-    monkeypatch.setattr("faulttolerance._extensions.fleet.remote._CONNECTING_SECONDS", 0.2)
+    monkeypatch.setattr("faulttolerance._extensions.fleet.server_link._CONNECTING_SECONDS", 0.2)
     goes_on = threading.Event()
 
     class Hanging(DistantFleet):
@@ -250,11 +257,11 @@ def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(
 
     configure(fleet=Hanging(poll=3600.0))
     try:
-        assert lane.is_up
-        wait_until(lambda: not lane.is_up, seconds=10)
+        assert fleet_link.is_up
+        wait_until(lambda: not fleet_link.is_up, seconds=10)
     finally:
         goes_on.set()
-    wait_until(lambda: lane.is_up)
+    wait_until(lambda: fleet_link.is_up)
 
 
 @pytest.mark.parametrize("answers", [[], ["no mapping"], [3, 4, 5]], ids=str)
@@ -265,8 +272,8 @@ def test_a_fleet_that_says_what_nobody_understands_is_lost(
     ask()
     with monkeypatch.context() as patch:
         patch.setattr(DistantSession, "exchange", lambda *_: answers)
-        wait_until(lambda: not lane.is_up)
-    wait_until(lambda: lane.is_up)
+        wait_until(lambda: not fleet_link.is_up)
+    wait_until(lambda: fleet_link.is_up)
 
     assert ask() == 0
 
@@ -279,7 +286,7 @@ def test_a_lost_fleet_is_asked_by_the_lane_and_holds_again(fleet: DistantFleet) 
     fleet.failure = None
     fleet.answer(OPEN)
     assert ask() == "alone"
-    wait_until(lambda: lane.is_up, seconds=3)
+    wait_until(lambda: fleet_link.is_up, seconds=3)
 
     wait_until(lambda: circuit.state == "open")
     assert ask() == 0
@@ -315,7 +322,7 @@ def test_a_sink_that_hangs_holds_up_no_answer(fleet: DistantFleet) -> None:
     lost(fleet)
     fleet.failure = None
     try:
-        wait_until(lambda: lane.is_up)
+        wait_until(lambda: fleet_link.is_up)
         assert ask() == 0
     finally:
         goes_on.set()
@@ -332,11 +339,11 @@ def test_people_are_told_in_words(fleet: DistantFleet, caplog: pytest.LogCapture
     fleet = DistantFleet("words")  # of the one before, a test before may still be told
     configure(fleet=fleet)
     ask()
-    assert lane.words == "shared in 'words'"
+    assert fleet_link.description == "shared in 'words'"
     assert health().status == "up"
     lost(fleet)
-    assert lane.words.startswith("local: the fleet 'words' is lost since ")
-    assert lane.words.endswith(", because of ConnectionError: gone")
+    assert fleet_link.description.startswith("local: the fleet 'words' is lost since ")
+    assert fleet_link.description.endswith(", because of ConnectionError: gone")
     assert health().status == "degraded"
     fleet.failure = None
     wait_until(lambda: len(said()) == 2)
@@ -355,14 +362,14 @@ def test_a_fleet_can_be_swapped_while_calls_wait(fleet: DistantFleet) -> None:
     fleet.patience = 60.0
     fleet.thawed.clear()
     told: list[Any] = []
-    assert lane.ask(TURN, told.append)
+    assert fleet_link.send(TURN, told.append)
     other = DistantFleet("other")
     circuit = Circuit()
     configure(fleet=other)
 
     assert told == [None]
     assert ask() == 0
-    assert lane.words == "shared in 'other'"
+    assert fleet_link.description == "shared in 'other'"
     wait_until(lambda: circuit.state == "closed")
     fleet.thawed.set()
     configure(fleet=None)
@@ -389,14 +396,14 @@ def test_what_is_not_given_stays(fleet: DistantFleet) -> None:
 
     assert ask() == 0
     configure(fleet=None)
-    assert lane.words == "local: no fleet is configured"
-    assert not lane.is_up
+    assert fleet_link.description == "local: no fleet is configured"
+    assert not fleet_link.is_up
 
 
 def test_reset_ends_the_fleet(fleet: DistantFleet) -> None:
     reset()
 
-    assert lane.fleet is None
+    assert fleet_link.fleet is None
 
 
 @pytest.mark.parametrize(
@@ -410,7 +417,7 @@ def test_what_is_no_fleet_is_a_definition_error(value: Any) -> None:
     assert "configure(fleet) is a " in str(caught.value)
     assert "RedisFleet" in str(caught.value)
     assert "secret" not in repr(caught.value)
-    assert lane.fleet is None
+    assert fleet_link.fleet is None
 
 
 def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
@@ -422,7 +429,7 @@ def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
     told: list[Any] = []
 
     assert circuit.state == "closed"
-    assert lane.ask(TURN, told.append)
+    assert fleet_link.send(TURN, told.append)
     assert told == [0]
     memory.open("circuit", 5_000)
     assert circuit.state == "open"
@@ -440,7 +447,7 @@ def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
 def test_whoever_is_told_may_ask_again(fleet: DistantFleet) -> None:
     """From where it is told: nothing is locked there."""
     told: list[Any] = []
-    assert lane.ask(TURN, lambda _: lane.ask(TURN, told.append))
+    assert fleet_link.send(TURN, lambda _: fleet_link.send(TURN, told.append))
     wait_until(lambda: told == [0])
 
 
@@ -449,17 +456,17 @@ def test_one_that_fails_when_it_is_told_harms_nobody(fleet: DistantFleet, caplog
         raise RuntimeError("Event loop is closed")
 
     told: list[Any] = []
-    assert lane.ask(TURN, fail)
-    assert lane.ask(TURN, told.append)
+    assert fleet_link.send(TURN, fail)
+    assert fleet_link.send(TURN, told.append)
     wait_until(lambda: told == [0])
 
 
 def test_the_gauge_says_whether_it_answers(fleet: DistantFleet) -> None:
-    assert list(lane.read()) == [(("distant",), 1.0)]
+    assert list(fleet_link.read()) == [(("distant",), 1.0)]
     lost(fleet)
-    assert list(lane.read()) == [(("distant",), 0.0)]
+    assert list(fleet_link.read()) == [(("distant",), 0.0)]
     configure(fleet=None)
-    assert list(lane.read()) == []
+    assert list(fleet_link.read()) == []
 
 
 @pytest.mark.parametrize("metrics", [True, False], ids=["on", "off"])
@@ -535,7 +542,7 @@ def test_calls_that_are_cancelled_while_they_ask_leave_the_others_alone(fleet: D
 
     assert results[1::2] == [*range(1, 100, 2)]
     assert {type(result) for result in results[::2]} == {asyncio.CancelledError}
-    assert lane.is_up
+    assert fleet_link.is_up
 
 
 def test_no_call_pays_for_a_server_that_is_gone(fleet: DistantFleet) -> None:
@@ -563,4 +570,4 @@ def test_a_virtual_clock_does_not_hold_the_lane(fleet: DistantFleet) -> None:
         guard = Guard(rate_limit=RateLimit(value=1_000), fleet_wide=FleetWide(), name="virtual")
         guard.call(int)
         guard.close()
-        assert lane.is_up
+        assert fleet_link.is_up

@@ -1,4 +1,4 @@
-"""One lane under many threads and tasks, and a fleet that comes and goes: each is told once, or nothing if it left."""
+"""One link under many threads and tasks, and a fleet that comes and goes: each is told once, or nothing if it left."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import configure
-from faulttolerance._extensions.fleet.link import lane
-from faulttolerance._extensions.fleet.protocol import TakeTurn
-from faulttolerance._extensions.fleet.remote import ThreadLine
+from faulttolerance._extensions.fleet.fleet_link import fleet_link
+from faulttolerance._extensions.fleet.protocol import TurnRequest
+from faulttolerance._extensions.fleet.server_link import ThreadedLink
 from faulttolerance.testing import reset
 from kit.crowd import press
 from kit.fleet import DistantFleet
@@ -27,7 +27,7 @@ from kit.waiting import wait_until
 pytestmark = pytest.mark.stress
 
 SECONDS = 4.0
-TURN = TakeTurn("limit", "rolling", 1_000_000_000, 1_000_000, 1)
+TURN = TurnRequest("limit", "rolling", 1_000_000_000, 1_000_000, 1)
 
 
 class Asker:
@@ -59,7 +59,7 @@ class Askers:
         while time.monotonic() < end:
             asker, came = Asker(), threading.Event()
             asker.came = came.set
-            if not lane.ask(TURN, asker):
+            if not fleet_link.send(TURN, asker):
                 self.alone.append(None)
                 time.sleep(dice.random() * 0.01)
             elif came.wait(5):
@@ -73,7 +73,7 @@ class Askers:
         asker, loop = Asker(), asyncio.get_running_loop()
         came = loop.create_future()
         asker.came = lambda: loop.call_soon_threadsafe(lambda: came.done() or came.set_result(None))
-        if not lane.ask(TURN, asker):
+        if not fleet_link.send(TURN, asker):
             self.alone.append(None)
             return
         try:
@@ -86,15 +86,15 @@ class Askers:
 
 def give_up() -> None:
     """Lose the fleet on this thread, as the watchdog does where connecting takes too long."""
-    line = lane._line
-    if isinstance(line, ThreadLine):
-        line._give_up()
+    link = fleet_link._link
+    if isinstance(link, ThreadedLink):
+        link._give_up()
 
 
 @pytest.fixture
 def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistantFleet]:
     """A fleet that is asked again soon after it was lost."""
-    monkeypatch.setattr("faulttolerance._extensions.fleet.contact._SHORTEST", 0.05)
+    monkeypatch.setattr("faulttolerance._extensions.fleet.health._SHORTEST_PAUSE", 0.05)
     fleet = DistantFleet(patience=0.3)
     configure(fleet=fleet)
     yield fleet
@@ -153,7 +153,7 @@ def test_handlers_and_finalizers_ask_while_their_thread_does(fleet: DistantFleet
     asked: list[None] = []
 
     def ask() -> None:
-        if lane.ask(TURN, told.append):
+        if fleet_link.send(TURN, told.append):
             asked.append(None)
 
     class Last:
@@ -190,7 +190,7 @@ def test_forks_lose_no_question(fleet: DistantFleet) -> None:
         while not over.is_set():
             asker, came = Asker(), threading.Event()
             asker.came = came.set
-            if lane.ask(TURN, asker):
+            if fleet_link.send(TURN, asker):
                 assert came.wait(10)
                 askers.stayed.append(asker)
 
@@ -205,7 +205,7 @@ def test_forks_lose_no_question(fleet: DistantFleet) -> None:
                 asker = Asker()
                 came = threading.Event()
                 asker.came = came.set
-                status = 0 if lane.ask(TURN, asker) and came.wait(10) else 2
+                status = 0 if fleet_link.send(TURN, asker) and came.wait(10) else 2
             os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     over.set()
@@ -214,4 +214,4 @@ def test_forks_lose_no_question(fleet: DistantFleet) -> None:
 
     assert not [one for one in threads if one.is_alive()]
     assert {tuple(asker.told) for asker in askers.stayed} == {(0,)}
-    assert lane.is_up
+    assert fleet_link.is_up

@@ -10,9 +10,9 @@ from weakref import ref
 from ..._deadline.gevent import hub_here
 from ..._log import ERROR, log
 from ..._platform.unpatched import native, threads_are_real
-from .protocol import CallSession, Question, Session, TakeTurn
+from .protocol import CallSession, Request, Session, TurnRequest
 
-__all__ = ["LentSession", "Sent", "close"]
+__all__ = ["SentRequest", "SessionPool", "close"]
 
 _UNUSED_SECONDS = 30.0
 """The seconds after which an unused session is closed: a router on the way may have dropped its connection."""
@@ -20,42 +20,42 @@ _AGAIN_SECONDS = 5.0
 """The seconds after which a session is tried again, if the server has refused one."""
 
 
-class Sent(NamedTuple):
-    """A question that a call has sent, and whose answer the thread of the fleet must receive."""
+class SentRequest(NamedTuple):
+    """A request that a call has sent, and whose answer the thread of the fleet must receive."""
 
-    question: TakeTurn
+    request: TurnRequest
     session: CallSession
     at: float
     """The time when it was sent."""
 
 
-class LentSession:
+class SessionPool:
     """At most one session. The caller that takes it owns it until the caller puts it back.
 
-    A caller that is interrupted in between never puts it back. So no answer is assigned to another question, and no
+    A caller that is interrupted in between never puts it back. So no answer is assigned to another request, and no
     lock stays held. The reference is weak, so another session is created once the lost session is collected.
     """
 
-    __slots__ = ("_idle", "_newest", "_tries_at", "_used_at", "is_wanted")
+    __slots__ = ("_idle", "_newest", "_retry_at", "_used_at", "is_wanted")
 
     def __init__(self) -> None:
         self._idle: list[CallSession] = []
         self._newest: Callable[[], CallSession | None] = _nothing
-        self._tries_at = inf
+        self._retry_at = inf
         self._used_at = 0.0
         self.is_wanted = False
         """Whether a call has missed the session."""
 
     def allow(self, is_allowed: bool) -> None:
         """Allow or forbid a session from now on. Greenlets wait on hubs of their own, so they share no connection."""
-        self._tries_at = native.monotonic() if is_allowed and threads_are_real() else inf
+        self._retry_at = native.monotonic() if is_allowed and threads_are_real() else inf
 
     @property
-    def is_out(self) -> bool:
+    def is_in_use(self) -> bool:
         """Whether a call uses the session."""
         return self._newest() is not None and not self._idle
 
-    def take(self) -> CallSession | None:
+    def acquire(self) -> CallSession | None:
         """Return the session, which the caller owns from now on; ``None`` if it is not available."""
         if hub_here() is not None:
             return None
@@ -65,7 +65,7 @@ class LentSession:
             self.is_wanted = True
             return None
 
-    def put_back(self, session: CallSession) -> None:
+    def release(self, session: CallSession) -> None:
         """Offer *session* to the next call, unless it was ended in between."""
         if session is self._newest():
             self._used_at = native.monotonic()
@@ -73,39 +73,39 @@ class LentSession:
         else:
             close(session)
 
-    def drop(self, session: CallSession) -> None:
+    def discard(self, session: CallSession) -> None:
         """Close *session*, which is broken or may still receive an answer."""
         if session is self._newest():
             self._newest, self.is_wanted = _nothing, True
         close(session)
 
-    def is_due(self) -> bool:
+    def needs_session(self) -> bool:
         """Return whether another session must be created now."""
-        return self.is_wanted and self._newest() is None and native.monotonic() >= self._tries_at
+        return self.is_wanted and self._newest() is None and native.monotonic() >= self._retry_at
 
-    def make(self, connect: Callable[[], Session], first: Question) -> None:
-        """Create a session, and ask the *first* question in it to prove that it works."""
+    def create(self, connect: Callable[[], Session], first: Request) -> None:
+        """Create a session, and ask the *first* request in it to prove that it works."""
         self.is_wanted = False
         session = connect()
         if not isinstance(session, CallSession):
-            self._tries_at = inf
+            self._retry_at = inf
             close(session)
             return
         try:
             session.exchange([first])
         except Exception:  # for example no free connections; the thread's session serves too
-            self._tries_at = native.monotonic() + _AGAIN_SECONDS
+            self._retry_at = native.monotonic() + _AGAIN_SECONDS
             close(session)
         else:
             self._newest = ref(session)
-            self.put_back(session)
+            self.release(session)
 
-    def end_unused(self) -> None:
+    def close_unused(self) -> None:
         """Close the session if no call has used it for long."""
         if self._idle and self._used_at + _UNUSED_SECONDS < native.monotonic():
-            self.end()
+            self.close_session()
 
-    def end(self) -> None:
+    def close_session(self) -> None:
         """Close the session, even while a call uses it."""
         session, self._newest = self._newest(), _nothing
         self._idle.clear()

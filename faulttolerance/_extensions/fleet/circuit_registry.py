@@ -9,7 +9,7 @@ from weakref import ref
 from .protocol import CircuitRecord
 
 
-class SharedCircuit(Protocol):
+class CircuitFollower(Protocol):
     """A circuit of this process that represents a circuit of the fleet."""
 
     @property
@@ -22,15 +22,15 @@ class SharedCircuit(Protocol):
         ...
 
 
-class Enrolled:
+class CircuitRegistry:
     """A set of circuits; several may have one key. Without a lock, because finalizers add and remove circuits too."""
 
     __slots__ = ("_circuits",)
 
     def __init__(self) -> None:
-        self._circuits: dict[ref[SharedCircuit], None] = {}
+        self._circuits: dict[ref[CircuitFollower], None] = {}
 
-    def add(self, circuit: SharedCircuit) -> None:
+    def add(self, circuit: CircuitFollower) -> None:
         """Add *circuit* for as long as it lives."""
         circuits = self._circuits
         circuits[ref(circuit, lambda reference: circuits.pop(reference, None))] = None
@@ -39,5 +39,5 @@ class Enrolled:
         """Remove all circuits."""
         self._circuits.clear()
 
-    def __iter__(self) -> Iterator[SharedCircuit]:
+    def __iter__(self) -> Iterator[CircuitFollower]:
         return (circuit for reference in list(self._circuits) if (circuit := reference()) is not None)

@@ -16,7 +16,7 @@ _BESIDE = (
 _OURS = "faulttolerance."
 
 
-def place(innermost: FrameType | None) -> str:
+def describe_position(innermost: FrameType | None) -> str:
     """Return where *innermost* stands: the line at which it stopped, and the application's line that led there."""
     frame = innermost
     while frame is not None and _module(frame).startswith(_BESIDE):

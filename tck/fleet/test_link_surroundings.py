@@ -1,4 +1,4 @@
-"""The lane beside greenlets, in servers that fork, in programs that end, in interpreters without threads (rule F1)."""
+"""The link beside greenlets, in servers that fork, in programs that end, in interpreters without threads (rule F1)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PREAMBLE = """
 import os, socket, sys, threading, time
 from faulttolerance import *
 from faulttolerance._deadline.clock import Alarm, clock
-from faulttolerance._extensions.fleet.link import lane
-from faulttolerance._extensions.fleet.protocol import Poll, Polled, TakeTurn
+from faulttolerance._extensions.fleet.fleet_link import fleet_link
+from faulttolerance._extensions.fleet.protocol import PollRequest, PollResponse, TurnRequest
 
-TURN = TakeTurn("limit", "rolling", 1_000_000, 1_000_000, 1)
+TURN = TurnRequest("limit", "rolling", 1_000_000, 1_000_000, 1)
 
 class Session:
     connection = None
@@ -40,7 +40,7 @@ class Session:
             if not answer:
                 raise ConnectionError("closed")
             missing -= len(answer)
-        return [Polled(1, {}) if isinstance(question, Poll) else 0 for question in questions]
+        return [PollResponse(1, {}) if isinstance(question, PollRequest) else 0 for question in questions]
 
     def close(self):
         if self.connection is not None:
@@ -54,9 +54,9 @@ class Fleet:
 
 def ask():
     alarm, told = Alarm(), []
-    if not lane.ask(TURN, lambda answer: (told.append(answer), alarm.ring())):
+    if not fleet_link.send(TURN, lambda answer: (told.append(answer), alarm.ring())):
         return "alone"
-    clock.sleep(lane.patience, alarm)
+    clock.sleep(fleet_link.patience, alarm)
     return told[0]
 
 def in_child(function):
@@ -126,7 +126,7 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize("greenlets", PATCHES)
 @pytest.mark.parametrize("when", ["patched-first", "configured-first"])
 def test_greenlets_ask_and_others_run_meanwhile(server: Server, greenlets: str, when: str) -> None:
-    """The lane stays a thread, and wakes greenlets on the thread of their hub; in a child, too."""
+    """The link stays a thread, and wakes greenlets on the thread of their hub; in a child, too."""
     needs(greenlets)
     server.delay = 0.01
     begin = [PATCHES[greenlets], PREAMBLE + BEGIN]
@@ -167,7 +167,7 @@ def threads():
 
 print(ask())
 print(in_child(lambda: (ask(), threads() <= 3, in_child(ask))))
-print(ask(), lane.words)
+print(ask(), fleet_link.description)
 """,
         PORT=server.port,
     )
@@ -184,10 +184,10 @@ def test_a_frozen_server_holds_up_no_fork(server: Server) -> None:
         PREAMBLE
         + BEGIN
         + """
-lane.ask(TURN, print)
+fleet_link.send(TURN, print)
 time.sleep(0.1)
 began = time.perf_counter()
-status = in_child(lambda: (lane.is_up, time.perf_counter() - began < 4))
+status = in_child(lambda: (fleet_link.is_up, time.perf_counter() - began < 4))
 print(status)
 os._exit(0)
 """,
@@ -206,9 +206,9 @@ def test_a_program_ends_while_the_server_is_frozen(server: Server, ending: str) 
         + BEGIN
         + """
 import atexit
-atexit.register(lambda: print("asked", lane.ask(TURN, lambda answer: None)))
+atexit.register(lambda: print("asked", fleet_link.send(TURN, lambda answer: None)))
 for _ in range(300):
-    lane.ask(TURN, lambda answer: None)
+    fleet_link.send(TURN, lambda answer: None)
 time.sleep(0.1)
 """
     ).replace("    return told[0]", "    return told") + ending
@@ -253,7 +253,7 @@ print("over")
 
 def test_an_isolated_interpreter_decides_alone(server: Server) -> None:
     """No thread may outlive a call there; it is said why, and the interpreter can be closed."""
-    life = PREAMBLE + BEGIN + "print(ask(), '|', lane.words.partition('because of ')[2], flush=True)\n"
+    life = PREAMBLE + BEGIN + "print(ask(), '|', fleet_link.description.partition('because of ')[2], flush=True)\n"
     program = f"""
 import sys
 if sys.version_info >= (3, 13):
@@ -276,7 +276,7 @@ print("closed")
 
 @pytest.mark.skipif("not hasattr(os, 'fork')")
 def test_workers_of_gunicorn_that_load_the_application_first(server: Server, tmp_path: Path) -> None:
-    """Each has a lane of its own, whatever was configured before it was forked."""
+    """Each has a link of its own, whatever was configured before it was forked."""
     needs("gunicorn")
     application = (
         PREAMBLE
@@ -284,7 +284,7 @@ def test_workers_of_gunicorn_that_load_the_application_first(server: Server, tmp
         + """
 def application(environ, start_response):
     start_response("200 OK", [])
-    return [f"{os.getpid()} {ask()} {lane.words}".encode()]
+    return [f"{os.getpid()} {ask()} {fleet_link.description}".encode()]
 """
     )
     options = ["--preload", "--workers=2", "--log-level=warning"]

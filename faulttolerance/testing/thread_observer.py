@@ -27,11 +27,11 @@ _AT_WORK = [row.is_at_work for row in ORDER if row.is_at_work is not None]
 STARTING = 0
 """Stands for threads that are just being started, and have no frame to look at yet, and for a server's answer."""
 
-_ROOMS = tuple(
-    f"{room.__name__}."
-    for room in (_platform, _deadline, _execution, _call, _guard, _extensions, _inspection, _control)
+_GUARD_PACKAGES = tuple(
+    f"{package.__name__}."
+    for package in (_platform, _deadline, _execution, _call, _guard, _extensions, _inspection, _control)
 )
-_BESIDE = (watchdog.__name__, future.__name__, loop_thread.__name__)
+_NOT_GUARDS = (watchdog.__name__, future.__name__, loop_thread.__name__)
 """Modules of the library that are no guard: threads that only wait for guarded calls, or serve them, run them."""
 
 _WAITS = (threading.__name__, queue.__name__, "concurrent")
@@ -44,11 +44,11 @@ _JOINS: tuple[CodeType, ...] = tuple(
 )  # the second one up to Python 3.12
 _FUTURE_WAITS = (Future.result.__code__, Future.exception.__code__)
 
-_STILL = 5
+_LOOKS_STILL = 5
 """The number of looks in a row at one place, a millisecond apart, after which a thread counts as waiting."""
 
 
-class Look(NamedTuple):
+class ThreadStates(NamedTuple):
     """The threads at one moment, by what they do."""
 
     participants: dict[int, FrameType]
@@ -57,37 +57,37 @@ class Look(NamedTuple):
     """Threads, participants or not, that do something before they next wait."""
 
 
-class Onlooker:
+class ThreadObserver:
     """An observer that tells running from waiting threads by looking at their frames again and again."""
 
     def __init__(self) -> None:
-        self._enrolled: dict[int, int] = {}
-        self._standing: dict[int, tuple[tuple[int, int], int]] = {}
+        self._registered: dict[int, int] = {}
+        self._last_positions: dict[int, tuple[tuple[int, int], int]] = {}
         """The place where each thread was last seen (frame, instruction), and the number of looks at it there."""
 
-    def enrol(self, ident: int) -> None:
+    def register(self, ident: int) -> None:
         """Register the thread as a participant wherever it is; it may be registered more than once."""
-        self._enrolled[ident] = self._enrolled.get(ident, 0) + 1
+        self._registered[ident] = self._registered.get(ident, 0) + 1
 
     def release(self, ident: int) -> None:
         """Undo one ``enrol``."""
-        self._enrolled[ident] -= 1
-        if not self._enrolled[ident]:
-            del self._enrolled[ident]
+        self._registered[ident] -= 1
+        if not self._registered[ident]:
+            del self._registered[ident]
 
     def forget_other_threads(self) -> None:
         """Remove all threads but the calling one, in a forked child."""
         ident = threading.get_ident()
-        self._enrolled = {one: times for one, times in self._enrolled.items() if one == ident}
+        self._registered = {one: times for one, times in self._registered.items() if one == ident}
 
-    def look(self, asleep: Collection[int | None], tick: bool) -> Look:
+    def observe(self, asleep: Collection[int | None], tick: bool) -> ThreadStates:
         """Return the state of every thread but those *asleep*; *tick* is true a millisecond after the last look."""
-        look = Look({}, set())
-        before, self._standing = self._standing, {}
+        states = ThreadStates({}, set())
+        before, self._last_positions = self._last_positions, {}
         parked = _parked()
         threads = {thread.ident: thread for thread in threading.enumerate()}
         if None in threads or any(is_at_work() for is_at_work in _AT_WORK):
-            look.running.add(STARTING)
+            states.running.add(STARTING)
         frames = frames_of_threads()
         for ident, frame in frames.items():
             if ident in asleep or ident in parked:
@@ -101,13 +101,13 @@ class Onlooker:
                 last = before.get(ident)
                 if last is not None and last[0] == place and not _is_runnable(threads.get(ident)):
                     looks = last[1] + tick
-                self._standing[ident] = place, looks
-                waits = looks >= _STILL
+                self._last_positions[ident] = place, looks
+                waits = looks >= _LOOKS_STILL
             if not waits:
-                look.running.add(ident)
-            if (trace.is_guarded or ident in self._enrolled) and not (waits and trace.waits_for_us):
-                look.participants[ident] = frame
-        return look
+                states.running.add(ident)
+            if (trace.is_guarded or ident in self._registered) and not (waits and trace.waits_for_us):
+                states.participants[ident] = frame
+        return states
 
 
 class _Trace:
@@ -122,8 +122,8 @@ class _Trace:
         caller = outermost = ""
         for frame in stack_of(innermost):
             module = module_of(frame)
-            is_ours = module.startswith(_ROOMS)
-            if is_ours and module not in _BESIDE:
+            is_ours = module.startswith(_GUARD_PACKAGES)
+            if is_ours and module not in _NOT_GUARDS:
                 self.is_guarded = True
             if not caller:
                 if frame.f_code in _FUTURE_WAITS:

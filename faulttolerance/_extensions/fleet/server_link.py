@@ -1,0 +1,427 @@
+"""The connection to one fleet while it is configured: its requests, and the use of its answers (rules F1, F3, F5)."""
+
+from __future__ import annotations
+
+from _queue import Empty, SimpleQueue
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+from ..._deadline.clock import chance, clock
+from ..._deadline.gevent import hub_here, make_hub_here
+from ..._deadline.interruption import remaining
+from ..._deadline.threads.watchdog import watchdog
+from ..._event import FleetLost, FleetRegained, sinks
+from ..._log import ERROR, log
+from ..._platform.background import aside
+from ..._platform.daemon import Daemon
+from ..._platform.loop_callback import take, together
+from ..._platform.unpatched import native
+from ...typing import Timer
+from .circuit_registry import CircuitFollower, CircuitRegistry
+from .health import MAX_BATCH, FleetHealth
+from .protocol import (
+    ABSENT,
+    FOREIGN_KEY,
+    CircuitRecord,
+    Fleet,
+    OnResponse,
+    PollRequest,
+    Request,
+    Session,
+    TurnRequest,
+    trial_of,
+)
+from .session_pool import SentRequest, SessionPool, close
+
+PendingRequest: TypeAlias = tuple[Request | SentRequest, OnResponse]
+
+_CONNECTING_SECONDS = 1.0
+_START_SECONDS = 1.0
+"""The time for which ``configure`` waits if greenlets take the place of threads."""
+_POLLS = 3
+"""The number of polls after which a process without a read no longer counts."""
+_STOP_SECONDS = 1.0
+"""The time for which a fork waits for an exchange to end; after it, the thread is abandoned."""
+
+
+class ServerLink:
+    """The common part of fleets that are asked on a thread, and of fleets that are asked at once.
+
+    Args:
+        fleet: The fleet.
+        circuits: The circuits that follow the fleet.
+        now: Returns the current moment.
+        process: The name of this process in the fleet.
+    """
+
+    def __init__(self, fleet: Fleet, circuits: CircuitRegistry, now: Callable[[], float], process: str) -> None:
+        self.fleet = fleet
+        self.namespace = fleet.namespace
+        self.patience = fleet.patience
+        self.processes = 1
+        """The number of processes at the last read."""
+        self.now = now
+        self.health = FleetHealth(fleet.poll, now())
+        self._circuits = circuits
+        self._poll = PollRequest(process, max(1, round(_POLLS * fleet.poll * 1e6)))
+        self._records: dict[str, CircuitRecord] = {}
+        self._read_at = 0.0
+        self._session: Session | None = None
+        self._loss_unreported: list[None] = [None]
+        """Empty while the sinks know that the fleet is lost."""
+        self._is_closed = False
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether the fleet answers within the patience, as far as is known."""
+        return self.health.is_up
+
+    @property
+    def has_pending_requests(self) -> bool:
+        """Whether a caller waits for an answer."""
+        return False
+
+    def send_here(self, request: TurnRequest, on_response: OnResponse) -> bool:
+        """Return whether *request* was sent on the running thread; if not, *on_response* is not called."""
+        return False
+
+    def abandon(self) -> None:
+        """Stop, in the child of a fork, without touching what belongs to the parent."""
+        self._is_closed = True
+        self._session = None
+
+    def shut_down(self) -> None:
+        """Stop answering: another fleet follows, or none."""
+        self._is_closed = True
+        self.health.record_loss("no longer configured", self.now(), chance())
+        apply_records(self._circuits, lambda _: None)
+
+    def initialize(self, circuit: CircuitFollower) -> None:
+        """Pass the known record to the new *circuit*; without one, the next read passes it."""
+        if self.health.is_up and self._read_at:
+            record = self._records.get(circuit.key, ABSENT)
+            passed = round((clock.monotonic() - self._read_at) * 1e6)
+            self._apply_records([circuit], lambda _: record._replace(wait=max(0, record.wait - passed)))
+
+    def open_elsewhere(self) -> list[str]:
+        """Return the keys of circuits that are open in the fleet and not present in this process."""
+        opened = [key for key, record in list(self._records.items()) if self.health.is_up and record.state == "open"]
+        known = {circuit.key for circuit in self._circuits} if opened else ()
+        return [key for key in opened if key not in known]
+
+    def _exchange(self, requests: list[Request]) -> list[Any]:
+        """Send all *requests* and return the answers; raise the errors of the session."""
+        if self._session is None:
+            self._session = self._connect()
+        responses = list(self._session.exchange(requests))
+        if len(responses) != len(requests):
+            raise ValueError(f"{len(responses)} answers to {len(requests)} questions")
+        return responses
+
+    def _connect(self) -> Session:
+        return self.fleet.connect()
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            close(session)
+
+    def _read(self, response: Any) -> None:
+        """Pass the records in *response* to the circuits."""
+        self.processes, self._records, self._read_at = response.processes, dict(response.circuits), clock.monotonic()
+        self._apply_records(self._circuits, lambda key: self._records.get(key, ABSENT))
+
+    def _apply_records(
+        self, circuits: Iterable[CircuitFollower], record_of: Callable[[str], CircuitRecord | None]
+    ) -> None:
+        if not self._is_closed:  # else the circuits already belong to another link
+            apply_records(circuits, record_of)
+
+    def _lose(self, reason: str) -> None:
+        """Record the loss of the fleet, on any thread."""
+        self.health.record_loss(reason, self.now(), chance())
+        self._report_loss()
+
+    def _report_loss(self) -> None:
+        if not self.health.is_up and not self._is_closed and take(self._loss_unreported):
+            self.aside(partial(sinks.tell, FleetLost(self.namespace, self.health.reason)))
+
+    def _regain(self) -> None:
+        seconds = self.health.record_recovery(self.now())
+        if not self._loss_unreported:
+            self.aside(partial(sinks.tell, FleetRegained(self.namespace, seconds)))
+            self._loss_unreported.append(None)
+
+    def aside(self, function: Callable[[], object]) -> None:
+        """Call *function*, which may take its time, and must not raise."""
+        aside(function)
+
+
+def apply_records(circuits: Iterable[CircuitFollower], record_of: Callable[[str], CircuitRecord | None]) -> None:
+    """Pass the fleet's records to *circuits*; ``None`` means that the fleet is lost."""
+    now = clock.monotonic()
+    for circuit in circuits:
+        try:
+            circuit.follow(record_of(circuit.key), now)
+        except Exception as error:  # the other circuits must get their records
+            log(ERROR, "a circuit of the fleet was not told", error=error)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the reason for the loss of the fleet, for people."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _notify(on_response: OnResponse, response: Any) -> None:
+    try:
+        on_response(response)
+    except Exception as error:  # such as a closed loop; the others wait for their answers
+        log(ERROR, "an answer of the fleet was not taken", error=error)
+
+
+def _fail_requests(pending: list[PendingRequest]) -> None:
+    """Notify all callers in *pending* that there is no answer."""
+    for request, on_response in pending:
+        if isinstance(request, SentRequest):
+            close(request.session)
+        _notify(on_response, None)
+
+
+def _ignore(_: object) -> None:
+    """Do nothing: no caller waits for this answer."""
+
+
+class ThreadedLink(ServerLink):
+    """A fleet that one thread asks, with many requests at once."""
+
+    def __init__(self, fleet: Fleet, circuits: CircuitRegistry) -> None:
+        super().__init__(fleet, circuits, native.monotonic, uuid4().hex)
+        # Reentrant: a signal handler or a finalizer may ask while its thread is in here.
+        self._queue: SimpleQueue[PendingRequest | None] = SimpleQueue()
+        self._outstanding: dict[int, OnResponse] = {}
+        """The callbacks for the answers under way; a thread that removes a callback calls it."""
+        self._trial_requests: dict[str, Request] = {}
+        """Additional requests to a lost fleet, by kind: such requests had failed."""
+        self._sent_at = 0.0
+        """The time when the unanswered requests were sent; 0 without such requests."""
+        self._stopping = False
+        self._is_loss_applied = False
+        self._daemon = Daemon(self._run, lambda: not self._stopping)
+        self._session_pool = SessionPool()
+        self._foreign: set[str] = set()
+        """Limits whose keys have another type in the server."""
+
+    def start(self) -> None:
+        """Start to ask, at once and beside the caller."""
+        self._stopping = False
+        self._started = started = native.allocate_lock()
+        started.acquire()
+        has_hub = make_hub_here()
+        self._session_pool.allow(not has_hub)
+        if not self._daemon.start():
+            self._lose("no thread can be started here")
+        elif has_hub:
+            started.acquire(timeout=_START_SECONDS)
+
+    def send(self, request: Request | SentRequest, on_response: OnResponse) -> bool:
+        """Send *request* with the next batch."""
+        if not self.health.is_up and not isinstance(request, SentRequest):
+            return False
+        self._queue.put((request, on_response))
+        if not self.health.is_up:
+            self._fail_outstanding()  # the thread that noticed the loss may have answered all before
+        return True
+
+    def send_here(self, request: TurnRequest, on_response: OnResponse) -> bool:
+        """Send *request* on the running thread, in the session that is lent to calls; return false if there is none.
+
+        A failure decides nothing: the request goes with the next batch, which meets the same trouble.
+        """
+        session = self._session_pool.acquire()
+        if session is None:
+            return False
+        left, at = remaining(), native.monotonic()
+        try:
+            session.send(request)
+            response = session.receive(self.patience if left is None else min(self.patience, left))
+        except BaseException as error:
+            self._session_pool.discard(session)
+            if isinstance(error, Exception):
+                return False
+            raise
+        if response is None:
+            return self.send(SentRequest(request, session, at), on_response)
+        self._session_pool.release(session)
+        _notify(on_response, self._checked(request, response))
+        return True
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether the fleet answers within the patience, as far as is known."""
+        sent_at = self._sent_at
+        return self.health.is_up and not (sent_at and native.monotonic() - sent_at > self.patience)
+
+    @property
+    def has_pending_requests(self) -> bool:
+        """Whether a caller waits for an answer."""
+        return bool(self._outstanding) or not self._queue.empty() or self._session_pool.is_in_use
+
+    def stop(self) -> bool:
+        """End the thread and its session; return whether they have ended."""
+        self._stopping = True
+        self._queue.put(None)
+        return self._daemon.is_here or self._daemon.join(_STOP_SECONDS)
+
+    def shut_down(self) -> None:
+        """Stop answering. An exchange under way ends by itself."""
+        self._stopping = True
+        super().shut_down()
+        self._fail_outstanding()
+
+    def _fail_outstanding(self) -> None:
+        """Notify all waiting callers that the fleet is lost."""
+        with together():
+            with suppress(KeyError):
+                while True:
+                    _notify(self._outstanding.popitem()[1], None)
+            _fail_requests(self._collect(0.0, self._queue.qsize()))
+        self._queue.put(None)  # the previous wake-up of the thread may just have been removed
+
+    # The thread of the link
+
+    def _run(self) -> None:
+        try:
+            make_hub_here()
+            if self._started.locked():
+                self._started.release()
+            while not self._stopping:
+                try:
+                    self._run_once(
+                        self._collect(max(0.0, self.health.next_read_at - native.monotonic()), MAX_BATCH - 1)
+                    )
+                    if self._session_pool.needs_session() and self.health.is_up and not self._stopping:
+                        self._fill_pool()
+                except BaseException as error:  # for example a malformed answer; no other code here handles it
+                    log(ERROR, "what the fleet said was not understood", error=error)
+                    self._fail(error, self.health.is_up)
+        finally:
+            self._close()
+            hub = hub_here()
+            if hub is not None:
+                hub.destroy(destroy_loop=True)  # gevent's patched sockets created it
+
+    def _collect(self, seconds: float, at_most: int) -> list[PendingRequest]:
+        """Return the requests, at most *at_most*; wait at most *seconds* for the first."""
+        collected: list[PendingRequest | None] = []
+        with suppress(Empty):
+            collected.append(self._queue.get(timeout=seconds))
+            while len(collected) < at_most:
+                collected.append(self._queue.get_nowait())
+        return [pending for pending in collected if pending is not None]
+
+    def _run_once(self, pending: list[PendingRequest]) -> None:
+        health = self.health
+        was_up = health.is_up
+        if not was_up:
+            _fail_requests(pending)
+            pending = []
+        reads = health.next_read_at <= native.monotonic()
+        if reads:
+            pending += [(request, _ignore) for request in (self._poll, *self._trial_requests.values())]
+        if pending:
+            self._send_all(pending, was_up, reads)
+        if not health.is_up:
+            self._report_loss()
+            if not self._is_loss_applied:
+                self._is_loss_applied = True
+                self._apply_records(self._circuits, lambda _: None)
+
+    def _send_all(self, pending: list[PendingRequest], was_up: bool, reads: bool) -> None:
+        health = self.health
+        outstanding = self._outstanding = {index: on_response for index, (_, on_response) in enumerate(pending)}
+        if was_up and not health.is_up:
+            self._fail_outstanding()  # a thread that gave up just now may not have seen these
+            return
+        sent = [request.at for request, _ in pending if isinstance(request, SentRequest)]
+        requests = [request.request if isinstance(request, SentRequest) else request for request, _ in pending]
+        timer = self._start_connect_timer() if was_up and self._session is None else None
+        self._sent_at = min(sent, default=native.monotonic())
+        try:
+            responses = self._responses(pending)
+        except BaseException as error:  # any error means that there is no answer
+            self._trial_requests |= {getattr(request, "kind", ""): trial_of(request) for request in requests}
+            self._fail(error, was_up)
+            return
+        finally:
+            self._sent_at = 0.0
+            if timer is not None:
+                timer.cancel()
+        if self._is_closed or health.is_up != was_up:
+            return  # a thread gave up in between: all callers were notified
+        if not was_up:
+            self._regain()
+            self._is_loss_applied = False
+            self._trial_requests = {}
+        if reads:
+            health.record_read(native.monotonic(), chance())
+            self._session_pool.close_unused()
+        with together():
+            for index, response in enumerate(responses):
+                if requests[index] is self._poll:
+                    self._read(response)
+                on_response = outstanding.pop(index, None)
+                if on_response is not None:
+                    _notify(on_response, self._checked(requests[index], response))
+
+    def _checked(self, request: Request, response: Any) -> Any:
+        """Return *response*; ``None`` for a foreign key although the fleet is well, which is logged once per limit."""
+        if response != FOREIGN_KEY or not isinstance(request, TurnRequest):
+            return response
+        if request.key not in self._foreign:
+            self._foreign.add(request.key)
+            words = "the limit %r is not shared: its key in the fleet %r has another type; delete or rename that key"
+            log(ERROR, words, request.key, self.namespace)
+        return None
+
+    def _responses(self, pending: list[PendingRequest]) -> list[Any]:
+        """Return the answers to *pending*, including the requests that calls have sent before."""
+        requests = [request for request, _ in pending if not isinstance(request, SentRequest)]
+        responses = iter(self._exchange(requests) if requests else ())
+        return [self._receive(one) if isinstance(one, SentRequest) else next(responses) for one, _ in pending]
+
+    def _receive(self, sent: SentRequest) -> int | None:
+        response = sent.session.receive(None)
+        self._session_pool.release(sent.session)
+        return response
+
+    def _fill_pool(self) -> None:
+        """Create a session for calls. It may take as long as any other session."""
+        timer, self._sent_at = self._start_connect_timer(), native.monotonic()
+        try:
+            self._session_pool.create(self._connect, self._poll)
+        finally:
+            self._sent_at = 0.0
+            timer.cancel()
+
+    def _close(self) -> None:
+        self._session_pool.close_session()  # even while a call uses it
+        super()._close()
+
+    def _fail(self, error: BaseException, was_up: bool) -> None:
+        self._close()
+        if was_up:
+            self._lose(reason_of(error))
+        else:
+            self.health.record_miss(reason_of(error), native.monotonic(), chance())
+        self._fail_outstanding()
+
+    def _start_connect_timer(self) -> Timer:
+        """Return a timer that abandons the fleet if connecting takes too long, as in a failing look-up of names."""
+        return watchdog.call_at(native.monotonic() + max(self.patience, _CONNECTING_SECONDS), self._give_up)
+
+    def _give_up(self) -> None:
+        self._lose("no connection in time")
+        self._fail_outstanding()  # on this thread: the link's own thread hangs
