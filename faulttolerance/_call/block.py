@@ -1,7 +1,7 @@
 """Blocks of code as guarded functions: ``with guard.attempt()``, ``for attempt in guard.attempts()``.
 
-The whole call is one coroutine of ``attempt`` and ``follow``, which stops where it would call the function. The block
-runs there, and its end resumes the coroutine. Every decision is the same as in other calls.
+The whole call is one coroutine of ``attempt`` and ``continue_call``, which stops where it would call the function. The
+block runs there, and its end resumes the coroutine. Every decision is the same as in other calls.
 
 A signal handler may raise at the very beginning of any Python function, before its first instruction. Therefore the
 exit of a block is no Python function but ``max``, which is C code. It sends each argument of ``__exit__`` to the
@@ -22,8 +22,8 @@ from .._deadline.threads.instructions import goes_round
 from .._deadline.threads.roles import is_ours
 from .._execution.caller_thread import GuardedCall, pause
 from .._execution.environment import StoppedIteration
-from .follow import LEFT
-from .settle import BoundPolicies
+from .bound_policies import BoundPolicies
+from .continuation import LOOP_LEFT
 
 __all__ = ["Attempt", "Attempts", "BlockingEnvironment", "PlainBlock", "run_block", "single", "stop_between_attempts"]
 
@@ -47,7 +47,7 @@ def run_block(method: object, course: _Course) -> Generator[int, BaseException |
             raise StoppedIteration.of(error)
     finally:
         del error  # it refers to this frame
-    return LEFT if course.has_left() else None
+    return LOOP_LEFT if course.has_left() else None
 
 
 def stop_between_attempts(policies: BoundPolicies) -> None:

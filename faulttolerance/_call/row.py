@@ -16,7 +16,7 @@ from .._strategy.gate import Gate, Tell
 from ..exceptions import Fault, RefusedException
 
 if TYPE_CHECKING:
-    from .settle import BoundPolicies
+    from .bound_policies import BoundPolicies
 
 Policies = Mapping[type[Policy], Policy]
 

@@ -34,10 +34,10 @@ from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_l
 from .._strategy.retry_after import RetryAfter
 from .._strategy.unqueued import UnqueuedBulkhead
 from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLimitException
+from .bound_policies import conclude_of
 from .budget import budget_of
-from .mistakes import Mistakes
+from .error_log import ErrorLog
 from .row import Binding, Body, Memory, Policies, Row, StrategyLookup
-from .settle import conclude_of
 
 
 def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
@@ -45,7 +45,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     when: Any = policies.get(RetryWhen)
     honor: Any = policies.get(HonorRetryAfter)
     asks = when is not None or honor is not None or CustomBackoff in policies
-    tell = Mistakes(name) if asks else retry.unheard
+    tell = ErrorLog(name) if asks else retry.unheard
     delay, ceiling = seconds(policy.delay, policy.delay_unit), math.inf
     if policy.jitter_kind == "decorrelated":  # three times the last delay, repeated, would grow without end
         ceiling = max(delay, seconds(ExponentialBackoff.max_delay, ChronoUnit.MILLIS))
@@ -64,8 +64,8 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     )
     # A shared retry is kept for ever, so it must contain no object of the application.
     failures: tuple[Any, ...] = (*policy.retry_on, *policy.abort_on)  # type: ignore[misc]  # tuples once they are checked
-    is_remembered = recalling_handler_in(policies.get(Fallback)) is not None
-    is_own = policy.jitter_kind != "added" or is_remembered
+    is_result_stored = recalling_handler_in(policies.get(Fallback)) is not None
+    is_own = policy.jitter_kind != "added" or is_result_stored
     if asks or growth or is_own or any(one.__module__ != "builtins" for one in failures):
         decides = retry.Retry(
             *values,
@@ -73,8 +73,8 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
             result_predicate=when and when.result,
             tell=tell,
             retry_after=honor and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, tell),
-            gives_result=when is not None and when.give == "result",
-            is_remembered=is_remembered,
+            returns_rejected_result=when is not None and when.give == "result",
+            is_result_stored=is_result_stored,
         )
     else:
         decides = retry.shared_retry(*values)
@@ -136,7 +136,7 @@ def gate_values(policy: Any, binding: Binding) -> Mapping[str, Any]:
         "deliver": binding.deliver if asked is gate else lambda _: binding.deliver(gate),
         "fail_on": () if decides_alone else policy.fail_on,
         "skip_on": policy.skip_on,
-        "fail_when": when and retry.Predicates(when.exception, when.result, "@fail_when", Mistakes(binding.name)),
+        "fail_when": when and retry.Predicates(when.exception, when.result, "@fail_when", ErrorLog(binding.name)),
     }
 
 

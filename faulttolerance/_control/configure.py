@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from .._call.budget import named_budgets
 from .._call.order import ORDER
 from .._call.state import alias_in, conditions_of
-from .._call.veto import Ask, vetoes
+from .._call.veto import VetoFunction, vetoes
 from .._config import Declared, settings
 from .._config.report import Change, Unused, collisions, nearest, unused
 from .._config.snapshot import inputs_of
@@ -322,7 +322,7 @@ def unguarded(function: F) -> F:
     return function
 
 
-def veto_retries(ask: Ask) -> Callable[[], object]:
+def veto_retries(ask: VetoFunction) -> Callable[[], object]:
     """Register *ask*, which can forbid further attempts of any guard.
 
     For example, it forbids them inside an open transaction that a retry cannot restart. *ask* is called after a failed

@@ -10,7 +10,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from .._call.block import BlockingEnvironment
-from .._call.disturbance import BODY, Disturbance
+from .._call.fault_injection import BODY, Disturbance
 from .._config import Effective
 from .._deadline.clock import clock
 from .._execution.task import BlockEnvironment

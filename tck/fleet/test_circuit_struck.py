@@ -18,7 +18,7 @@ from kit.struck import Struck, sampled, strikes
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 
-OURS = ("fleet/circuit.py", "circuit_breaker.py", "attempt.py", "_call/settle.py", "fleet/remote.py")
+OURS = ("fleet/circuit.py", "circuit_breaker.py", "attempt.py", "_call/bound_policies.py", "fleet/remote.py")
 
 
 class Down(Exception):

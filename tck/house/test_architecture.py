@@ -56,8 +56,8 @@ MOST_LINES_OF_A_FILE = 500
 
 LARGE_FUNCTIONS = {
     # One attempt under all policies, from which the policies that a function has not are cut away.
-    "_call/attempt.py attempt": (129, 151),
-    "_call/attempt.py attempt.call": (123, 140),
+    "_call/attempt.py attempt": (129, 155),
+    "_call/attempt.py attempt.call": (123, 144),
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
 
@@ -66,8 +66,8 @@ LARGE_FILES: dict[str, int] = {}
 
 CIRCLES = {
     (
-        "_call/settle",
-        "_call/follow",
+        "_call/bound_policies",
+        "_call/continuation",
     ): "settling an attempt leads to a retry or a fallback, which ask the policies",
     (
         "_guard/decorate/guard",

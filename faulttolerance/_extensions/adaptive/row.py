@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ..._call.bound_policies import BoundPolicies
 from ..._call.row import Binding, Row
-from ..._call.settle import BoundPolicies
 from ..._policy import Bulkhead, Policy, Timeout, seconds
 
 

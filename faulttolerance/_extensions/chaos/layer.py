@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..._call.disturbance import Disturbance
+from ..._call.fault_injection import Disturbance
 from ..._deadline.clock import clock
 from ..._log import WARNING, log
 from ..._metrics.catalogue import Series

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..._call.attempt import compose
 from ..._call.block import BlockingEnvironment, PlainBlock, run_block
-from ..._call.settle import conclude_of
+from ..._call.bound_policies import conclude_of
 from ..._deadline.task import current
 from ..._deadline.threads.block import holder_of_block
 from ..._deadline.threads.chain import current_greenlet, deadlines_here

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..._call.bound_policies import BoundPolicies, conclude_of
 from ..._call.row import Binding, Layer, Row
-from ..._call.settle import BoundPolicies, conclude_of
 from ..._execution.caller_thread import GuardedCall
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from ..._policy import ChronoUnit, Policy, seconds

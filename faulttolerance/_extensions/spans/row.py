@@ -9,7 +9,7 @@ from ..._call.row import Body, Row
 from ..._telemetry.connect import telemetry
 
 if TYPE_CHECKING:
-    from ..._call.settle import BoundPolicies
+    from ..._call.bound_policies import BoundPolicies
 
 
 def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
 
-from ..._call.mistakes import Mistakes
+from ..._call.error_log import ErrorLog
 from ..._call.order import MODIFIED, ROWS
 from ..._call.row import Row
 from ..._call.state import alias_in
@@ -284,7 +284,7 @@ def _declaration(function: Callable[..., Any]) -> Declaration:
 def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchronous: bool) -> Aside:
     from ..resolve.callback import side_call
 
-    mistakes = Mistakes(name) if isinstance(policy, BeforeRetry) else None
+    error_log = ErrorLog(name) if isinstance(policy, BeforeRetry) else None
 
     def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
@@ -294,7 +294,7 @@ def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchr
         # A static method has the name of a method, but no instance as first argument.
         if declaration.binding == INSTANCE and not _is_called_on(called, declaration.name, *args[:1]):
             declaration.binding = FUNCTION
-        return side_call(policy, declaration, asynchronous, mistakes=mistakes)(args, kwargs, failure, attempts)
+        return side_call(policy, declaration, asynchronous, error_log=error_log)(args, kwargs, failure, attempts)
 
     return aside
 

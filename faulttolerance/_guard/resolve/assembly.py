@@ -10,10 +10,10 @@ from weakref import ref
 
 from ..._call.attempt import attempt, compose, flags_of
 from ..._call.block import BlockingEnvironment, run_block, stop_between_attempts
-from ..._call.mistakes import Mistakes
+from ..._call.bound_policies import BoundPolicies
+from ..._call.error_log import ErrorLog
 from ..._call.order import ORDER
 from ..._call.row import Binding, Body, Layer, Row
-from ..._call.settle import BoundPolicies
 from ..._call.specialize import source_of
 from ..._call.spine import is_detached, may_queue
 from ..._call.state import State, StateDraft
@@ -94,8 +94,8 @@ def _by_policies(
     def side_call(policy: Fallback | BeforeRetry) -> Aside:
         from . import callback
 
-        mistakes = Mistakes(effective.name) if isinstance(policy, BeforeRetry) else None
-        return callback.side_call(policy, declaration, asynchronous, declared_by.get(type(policy)), mistakes)
+        error_log = ErrorLog(effective.name) if isinstance(policy, BeforeRetry) else None
+        return callback.side_call(policy, declaration, asynchronous, declared_by.get(type(policy)), error_log)
 
     call = guarded_call(
         function,
@@ -382,7 +382,7 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
             "asynchronous": binding.asynchronous,
             "detached": binding.detached and not at,
             "counts_calls": counts_calls,
-            "watches_results": not (at or is_meant),
+            "warns_of_pending_result": not (at or is_meant),
         }
         kinds = [row.policy for row in rows if row.policy is not None]
         if is_step:

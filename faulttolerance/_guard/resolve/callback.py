@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from inspect import Parameter
 from typing import Any
 
-from ..._call.mistakes import Mistakes
+from ..._call.error_log import ErrorLog
 from ..._execution.caller_thread import Aside
 from ..._policy import BeforeRetry, Fallback
 from ..._signature.annotation import ANYTHING, accepts, members, resolve
@@ -116,16 +116,16 @@ def side_call(
     declaration: Declaration,
     asynchronous: bool,
     owner: type | None = None,
-    mistakes: Mistakes | None = None,
+    error_log: ErrorLog | None = None,
 ) -> Aside:
     """Return the call of the callback of *policy*, which *owner* declares; by default the class of the function.
 
     An error of a fallback propagates, with the failure that it was called for as its context. An error before a retry
-    changes nothing; *mistakes* logs it, by default under the name of the function.
+    changes nothing; *error_log* logs it, by default under the name of the function.
     """
     owner = owner or declaration.owner
     if isinstance(policy, BeforeRetry):
-        return _BeforeRetry(policy, declaration, asynchronous, owner, mistakes or Mistakes(declaration.where))
+        return _BeforeRetry(policy, declaration, asynchronous, owner, error_log or ErrorLog(declaration.where))
     if policy.value is not None:
         assert callable(policy.value)
         return _Handler(policy.value, declaration, asynchronous)
@@ -260,13 +260,13 @@ class _Adapter:
 
 
 class _BeforeRetry(SideCall):
-    __slots__ = ("_declaration", "_lookup", "_mistakes", "_value")
+    __slots__ = ("_declaration", "_error_log", "_lookup", "_value")
 
     def __init__(
-        self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, mistakes: Mistakes
+        self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, error_log: ErrorLog
     ) -> None:
         super().__init__(asynchronous)
-        self._mistakes = mistakes
+        self._error_log = error_log
         self._declaration = declaration
         self._value = policy.value
         self._lookup = LateLookup(policy.method_name, declaration.template, owner, declaration.binding != FUNCTION)
@@ -282,5 +282,5 @@ class _BeforeRetry(SideCall):
     def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
         if not isinstance(error, Exception):
             return False
-        self._mistakes.tell("what @before_retry runs failed; the retry is made all the same", error)
+        self._error_log.log("what @before_retry runs failed; the retry is made all the same", error)
         return True
