@@ -33,7 +33,7 @@ from .._deadline.threads.block import NO_BLOCK, block_deadline, end_block
 from .._deadline.threads.chain import HAS_GIL, deadlines_here, this_thread
 from .._deadline.threads.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._deadline.threads.watchdog import watchdog
-from .._execution.caller_thread import Arguments, Aside, GuardedCall
+from .._execution.caller_thread import Arguments, Callback, GuardedCall
 from .._execution.environment import Environment
 from .._execution.turn import take_turn, take_turn_async
 from .._metrics.counters import FOLD
@@ -51,8 +51,8 @@ def compose(
     function: Callable[..., Any],
     policies: BoundPolicies,
     *,
-    fallbacks: Sequence[tuple[str, Aside]] = (),
-    before_retry: Aside | None = None,
+    fallbacks: Sequence[tuple[str, Callback]] = (),
+    before_retry: Callback | None = None,
     environment: Environment | None = None,
     awaits: bool | None = True,
 ) -> GuardedCall:

@@ -12,7 +12,7 @@ from .._deadline.clock import clock
 from .._deadline.interruption import remaining
 from .._deadline.task import NO_DEADLINE
 from .._event import Recovered, Rejected, TimedOut, sinks
-from .._execution.caller_thread import Arguments, Aside, comes_later, lives_on, warn_of_outcome
+from .._execution.caller_thread import Arguments, Callback, comes_later, lives_on, warn_of_outcome
 from .._execution.environment import Attempt, Environment, StoppedIteration
 from .._metrics.catalogue import Interned, Series, advanced, call_series
 from .._metrics.counters import FOLD, Counters
@@ -88,7 +88,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "skip_on": (),
     "slow": 0.0,
     "takes_turns": False,
-    "tell_of_budget": None,
+    "on_budget_refusal": None,
     "checked_result_type": None,
     "warns_of_pending_result": True,
 }
@@ -109,14 +109,14 @@ class BoundPolicies:
     name: str
     fallback_on: Exceptions | None
     no_fallback_on: Exceptions
-    fallbacks: Sequence[tuple[str, Aside]]
+    fallbacks: Sequence[tuple[str, Callback]]
     """The functions whose result replaces a final failure, each under its name, in the order of their calls."""
     retry: Retry | None
-    before_retry: Aside | None
+    before_retry: Callback | None
     """The code of the application that runs before each retry."""
     budget: RetryBudget | None
     """The budget that pays for retries."""
-    tell_of_budget: Tell | None
+    on_budget_refusal: Tell | None
     """Called for each retry that an exhausted budget would refuse, if the budget is only observed."""
     gate: Gate | None
     """The circuit breaker, or the policy in its place."""

@@ -50,12 +50,12 @@ def budget_of(_: object, policy: RetryBudget, __: object) -> retry_budget.RetryB
     return named_budgets.of(policy) if policy.name else retry_budget.RetryBudget(policy.ratio, policy.burst)
 
 
-def take(budget: Any, tell: Tell | None, counters: Counters | None, kind: str) -> bool | None:
+def take(budget: Any, on_refusal: Tell | None, counters: Counters | None, kind: str) -> bool | None:
     """Charge a retry or a hedge to the budget, and count it.
 
     Args:
         budget: The budget.
-        tell: Called for each refusal of a budget that is only observed (rule X7).
+        on_refusal: Called for each refusal of a budget that is only observed (rule X7).
         counters: The counters of the method; ``None`` without metrics.
         kind: ``retry`` or ``hedge``.
 
@@ -64,10 +64,10 @@ def take(budget: Any, tell: Tell | None, counters: Counters | None, kind: str) -
         observed.
     """
     is_paid = budget.take()
-    is_granted = is_paid or tell is not None
+    is_granted = is_paid or on_refusal is not None
     if counters is not None:
         counters.add(advanced((("RetryBudget", f"{kind} {'granted' if is_granted else 'exhausted'}"),)))
-    if tell is not None and not is_paid:
-        tell()
+    if on_refusal is not None and not is_paid:
+        on_refusal()
         return None
     return is_paid  # type: ignore[no-any-return]

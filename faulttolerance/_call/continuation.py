@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from .._deadline.clock import clock
 from .._deadline.interruption import remaining
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
-from .._execution.caller_thread import Arguments, Aside, pause
+from .._execution.caller_thread import Arguments, Callback, pause
 from .._execution.environment import InItsContext, StoppedIteration
 from .._log import WARNING, log
 from .._metrics.counters import FOLD
@@ -375,7 +375,7 @@ def _decision(retry: Retry, call: CallRecord, failure: BaseException, elapsed: f
 
 def _is_paid(policies: BoundPolicies, call: CallRecord) -> bool:
     """Return whether the retry budget pays for the next attempt; also true if the budget is only observed."""
-    is_paid = take(policies.budget, policies.tell_of_budget, policies.counters, "retry")
+    is_paid = take(policies.budget, policies.on_budget_refusal, policies.counters, "retry")
     if is_paid:
         call.paid_for = call.attempts + 1
     return is_paid is not False
@@ -435,8 +435,8 @@ async def _apply_fallbacks_async(
 
 
 def _next_fallback(
-    policies: BoundPolicies, call: CallRecord, failure: BaseException, fallbacks: Iterator[tuple[str, Aside]]
-) -> tuple[str, Aside] | None:
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, fallbacks: Iterator[tuple[str, Callback]]
+) -> tuple[str, Callback] | None:
     """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
     fallback = next(fallbacks, None) if applies else None
@@ -491,6 +491,6 @@ def count_failed_call(
     policies.end_call(call, False)
 
 
-def _accepts(fallback: Aside, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
+def _accepts(fallback: Callback, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
     accepts = getattr(fallback, "accepts", None)
     return accepts is None or accepts(args, kwargs, failure)

@@ -10,13 +10,13 @@ from .._deadline.clock import clock
 from .._deadline.threads.roles import CALLER, register
 from .._execution.environment import Environment
 
-__all__ = ["BODY", "Disturbance"]
+__all__ = ["BODY", "FaultInjection"]
 
 BODY: Any = object()
 """The result if the body provides it."""
 
 
-class Disturbance:
+class FaultInjection:
     """Faults and delays for attempts, each attempt with the same probability.
 
     Args:
@@ -25,7 +25,7 @@ class Disturbance:
         result: The result of an attempt instead of running its body; ``BODY`` to run it. Not used for blocks.
         rate: The probability that an attempt is disturbed, from 0 to 1.
         chance: Returns numbers in [0, 1).
-        tell: Called with ``"latency"`` or ``"error"`` for each disturbance of an attempt.
+        tell: Called with ``"latency"`` or ``"error"`` for each fault_injection of an attempt.
     """
 
     __slots__ = ("_chance", "_failure", "_rate", "_result", "_seconds", "_tell")

@@ -15,7 +15,7 @@ from .._platform.swap import Swap
 from .._policy import CircuitBreaker, CircuitBreakerName, Policy, RetryBudget
 from .._strategy import circuit_breaker as circuits
 from .._strategy.condition import Condition, in_use
-from .order import MEMORIES, ORDER, Strategies
+from .order import ORDER, STRATEGY_FACTORIES, Strategies
 from .row import Policies
 
 _NO_STRATEGIES = Strategies()
@@ -78,7 +78,7 @@ class State:
                 kind = type(policy)
                 for strategies in (self.strategies, *self.strategies.nested()):
                     if (strategy := strategies.get(kind)) is not None:
-                        MEMORIES[kind].renew(strategy, policy)
+                        STRATEGY_FACTORIES[kind].renew(strategy, policy)
             self._followed = policies
 
     def conditions(self) -> dict[type[Policy], Condition]:
@@ -121,8 +121,8 @@ def conditions_of(state: State | None, values: Iterable[Effective]) -> dict[type
     modes = {type(value.policy): value.observed for value in values if value.enabled}
     for row in ORDER:
         if row.condition is not None and row.policy in modes:
-            is_obeyed = any(modes.get(kind) is False for kind in (row.modifies, row.or_else) if kind is not None)
-            found[row.policy] = row.condition(is_obeyed)
+            is_enforced = any(modes.get(kind) is False for kind in (row.modifies, row.or_else) if kind is not None)
+            found[row.policy] = row.condition(is_enforced)
     return found
 
 
@@ -145,11 +145,11 @@ class StateDraft:
         self._ledger = entered
         self.strategies, self._counters, self._meter = self._before
         made = self.strategies.by_policy()
-        for kind, memory in MEMORIES.items():
+        for kind, factory in STRATEGY_FACTORIES.items():
             if kind not in policies or kind in made:
                 continue
-            if memory.is_needed is None or memory.is_needed(policies[kind], detached):
-                strategy = memory.make(state.name, policies[kind], self.strategies)
+            if factory.is_needed is None or factory.is_needed(policies[kind], detached):
+                strategy = factory.make(state.name, policies[kind], self.strategies)
                 if strategy is not None:
                     made[kind] = strategy
                     self.strategies = Strategies.of(made)
@@ -186,11 +186,11 @@ class StateDraft:
         for name in ("strategies", "_counters", "_meter"):
             swap.attribute(state, name, getattr(self, name))
         swap.attribute(state, "alias", alias_in(policies) or state.alias)
-        remembering = tuple(policies[kind] for kind in MEMORIES if kind in policies)
+        stateful = tuple(policies[kind] for kind in STRATEGY_FACTORIES if kind in policies)
         # New strategies have their values already, unless others share them.
         if state.strategies is _NO_STRATEGIES and RetryBudget not in policies:
-            swap.attribute(state, "_followed", remembering)
-        swap.attribute(state, "policies", remembering)
+            swap.attribute(state, "_followed", stateful)
+        swap.attribute(state, "policies", stateful)
         for counters in self._counters:
             if counters not in state._counters:
                 self._ledger.enter(counters, swap)

@@ -130,7 +130,7 @@ def guards(name: str | None = None) -> Iterator[GuardedMethod]:
     Args:
         name: The name of the wanted guards, by default of all guards. The other guards are not resolved then.
     """
-    registry.meet_strangers()
+    registry.resolve_remote_circuits()
     for resolver, cls, effective in every_effective(name):
         if effective.declared:
             yield GuardedMethod(resolver, cls, effective)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
-from .._call.spine import is_detached
+from .._call.core import is_detached
 from .._call.state import conditions_of
 from .._config import Declared, Effective, parameter_keys, settings
 from .._guard.declare.declaration import FUNCTION, Declaration, declaration_of, unbound
@@ -193,8 +193,8 @@ def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str
 def _variable(parameter: Parameter, declared: Declared) -> str:
     """Return the environment variable with the narrowest reach; empty if no variable would change the value."""
     keys, snapshot = parameter_keys(declared, parameter.name), settings.basis.snapshot
-    is_obeyed = keys and (snapshot is None or snapshot.obeys_variable(keys[0]))
-    return keys[0].variable if is_obeyed else ""
+    is_effective = keys and (snapshot is None or snapshot.obeys_variable(keys[0]))
+    return keys[0].variable if is_effective else ""
 
 
 def _shown(value: Any) -> str:

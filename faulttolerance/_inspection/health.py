@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias
 
 from .._call.order import ORDER
-from .._guard.declare.registry import every_state, meet_strangers, resolvers
+from .._guard.declare.registry import every_state, resolve_remote_circuits, resolvers
 from .._log import WARNING, log
 from .._record import Record
 from .._shown import one_or_several, shown
@@ -31,8 +31,8 @@ class LastReload:
         from datetime import UTC, datetime
 
         words = f"{'failed' if problem else 'succeeded'} at {datetime.now(UTC).isoformat(timespec='seconds')}"
-        complaint = f"the last reload {words}, because of {problem}; all stayed as it was" if problem else ""
-        self.outcome = (words, complaint)
+        impairment = f"the last reload {words}, because of {problem}; all stayed as it was" if problem else ""
+        self.outcome = (words, impairment)
 
     forget = __init__
 
@@ -85,7 +85,7 @@ def health(critical: Iterable[str] | str = ()) -> Health:
         raise FaultToleranceDefinitionException(Fault("health(critical)", f"is {shown(wrong[0])}", wrong[0], allowed))
     _tell_of_strangers(patterns)
     reasons: dict[str, bool] = {}
-    meet_strangers()
+    resolve_remote_circuits()
     for state in every_state():
         is_critical = any(fnmatchcase(name, pattern) for name in (state.name, state.alias) for pattern in patterns)
         for policy, condition in state.conditions().items():
@@ -93,11 +93,11 @@ def health(critical: Iterable[str] | str = ()) -> Health:
                 reason = f"{state.name}: {policy.annotation} is {condition.words}"
                 reasons[reason] = condition.is_down and is_critical
     for row in ORDER:
-        if row.complaint is not None and (complaint := row.complaint()):
-            reasons[complaint] = False
-    reload, complaint = last_reload.outcome
-    if complaint:
-        reasons[complaint] = False
+        if row.impairment is not None and (impairment := row.impairment()):
+            reasons[impairment] = False
+    reload, impairment = last_reload.outcome
+    if impairment:
+        reasons[impairment] = False
     status: Status = "down" if any(reasons.values()) else "degraded" if reasons else "up"
     return Health(status, tuple(sorted(reasons)), reload)
 

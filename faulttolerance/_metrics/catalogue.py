@@ -213,7 +213,7 @@ _RATE_LIMIT = (
         {"passed": ("permitted",), "refused": ("rejected",)},
     ),
 )
-_SPINE = (
+_CORE = (
     PolicyMetrics(Fallback),
     PolicyMetrics(Retry, "false valueReturned", _RETRY),
     PolicyMetrics(Timeout, "passed", _TIMEOUT),
@@ -237,7 +237,7 @@ Fact = tuple[str, str]
 
 
 class _Catalogue(NamedTuple):
-    """The metrics of the spine, and those of extensions."""
+    """The metrics of the core, and those of extensions."""
 
     table: tuple[PolicyMetrics, ...]
     others: tuple[Metric, ...]
@@ -249,7 +249,7 @@ class _Catalogue(NamedTuple):
 @cache
 def _catalogue() -> _Catalogue:
     every_row = rows()
-    table = (*_SPINE, *(row.series for row in every_row if row.series is not None))
+    table = (*_CORE, *(row.series for row in every_row if row.series is not None))
     series = {
         (row.policy.annotation, fact): metric.series(values)
         for row in table

@@ -36,13 +36,13 @@ class Callee:
         function: Any callable; ``written`` is its signature, or ``None`` if it has none.
         owner: The class from which it is seen.
         home: The class that defines it; by default the class in whose body it was written.
-        takes_itself: Whether its first parameter is its instance or class, which does not count as a parameter.
+        takes_self: Whether its first parameter is its instance or class, which does not count as a parameter.
     """
 
     __slots__ = ("function", "is_settled", "parameters", "returned", "returned_text", "scope", "written")
 
     def __init__(
-        self, function: Callable[..., Any], owner: type | None = None, home: type | None = None, *, takes_itself: bool
+        self, function: Callable[..., Any], owner: type | None = None, home: type | None = None, *, takes_self: bool
     ) -> None:
         if home is None and owner is not None:
             home = home_of(function, owner)
@@ -54,16 +54,16 @@ class Callee:
         self.returned = ANYTHING
         self.returned_text = "another"
         if self.written is not None:
-            self.parameters = _parameters_of(self.written, takes_itself)
+            self.parameters = _parameters_of(self.written, takes_self)
             self.returned = resolve(self.written.return_annotation, self.scope)
             self.returned_text = display(self.written.return_annotation)
         self.is_settled = is_resolved(self.returned)
         """Whether a later comparison of the result would give the same answer."""
 
 
-def _parameters_of(signature: inspect.Signature, takes_itself: bool) -> dict[int | str, Parameter]:
+def _parameters_of(signature: inspect.Signature, takes_self: bool) -> dict[int | str, Parameter]:
     parameters = list(signature.parameters.values())
-    if takes_itself and parameters and parameters[0].kind is not Parameter.VAR_POSITIONAL:
+    if takes_self and parameters and parameters[0].kind is not Parameter.VAR_POSITIONAL:
         del parameters[0]
     stars: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
     by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

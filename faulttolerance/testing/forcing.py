@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from .._call.order import MEMORIES, Strategies
+from .._call.order import STRATEGY_FACTORIES, Strategies
 from .._call.state import State
 from .._deadline.clock import clock
 from .._guard.resolve.circuit_breakers import deliver_transitions
@@ -189,8 +189,8 @@ class _Grip:
             return
         in_force = {type(policy): policy for policy in state.policies}
         made = partition.strategies.by_policy()
-        for kind, memory in MEMORIES.items():
-            if kind in self._kinds and kind in in_force and memory.is_per_key:
-                made[kind] = made.get(kind) or memory.make(state.name, in_force[kind], Strategies.of(made))
+        for kind, factory in STRATEGY_FACTORIES.items():
+            if kind in self._kinds and kind in in_force and factory.is_per_key:
+                made[kind] = made.get(kind) or factory.make(state.name, in_force[kind], Strategies.of(made))
                 self.take(made[kind])
         partition.strategies = Strategies.of(made)

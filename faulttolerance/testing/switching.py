@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from .._call.continuation import RetryDelays
-from .._call.spine import is_detached
+from .._call.core import is_detached
 from .._config import Effective
 from .._guard.resolve.transaction import overridden
 from .._policy import Retry, parameters

@@ -17,7 +17,7 @@ def _listener(kinds: frozenset[type[Policy]], binding: Binding) -> Callable[...,
         from .limit_listener import Limiter
 
         limiter = Limiter(binding.name, binding.strategies.get(Bulkhead), detached=binding.detached)
-    if isinstance(timeout, Timeout) and timeout.adaptive and timeout.value and binding.is_obeyed(Timeout):
+    if isinstance(timeout, Timeout) and timeout.adaptive and timeout.value and binding.is_enforced(Timeout):
         time_limit = binding.strategies.get(Timeout).adaptive(seconds(timeout.value, timeout.unit))
     if limiter is None and time_limit is None:
         return None

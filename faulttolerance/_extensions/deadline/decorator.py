@@ -106,8 +106,8 @@ class WholeCall(Decorator):
         prepared = self._prepared.get((get_ident(), is_awaited))
         block = prepared.pop() if prepared else self._block(is_awaited)
         try:
-            block.course = _course()
-            self._entered.setdefault(block.course, []).append(block)
+            block.owner = _course()
+            self._entered.setdefault(block.owner, []).append(block)
             block.enter()
         except BaseException:
             block.steps.close()
@@ -172,10 +172,10 @@ class WholeCall(Decorator):
 
     def _forget(self, block: PlainBlock) -> None:
         """Remove *block*, which has ended; each step may run twice."""
-        blocks = self._entered.get(block.course, [])
+        blocks = self._entered.get(block.owner, [])
         blocks[:] = [other for other in blocks if other is not block and not other.is_over]
         if not blocks:
-            self._entered.pop(block.course, None)
+            self._entered.pop(block.owner, None)
 
 
 def _course() -> object:

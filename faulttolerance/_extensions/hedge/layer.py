@@ -263,8 +263,8 @@ def racing(binding: Binding) -> Hedging:
         _payment(hedges, binding),
         _shortest_timeout(binding.policies.get(policies.Timeout)),
         binding.counters_of(policy.Hedge),
-        binding.tell_of(policy.Hedge),
-        binding.inside,
+        binding.on_refusal_of(policy.Hedge),
+        binding.build_inner,
     )
 
 
@@ -281,15 +281,15 @@ def _payment(hedges: Hedge, binding: Binding) -> Payment:
     if policies.RetryBudget not in binding.policies:
         own = hedges.budget
         return Payment(own.take, own.give_back, own.succeed)
-    budget, tell = binding.strategies.get(policies.RetryBudget), binding.tell_of(policies.RetryBudget)
+    budget, tell = binding.strategies.get(policies.RetryBudget), binding.on_refusal_of(policies.RetryBudget)
     # An observed policy starts no hedge, and counts none.
-    counters = binding.counters_of(policies.RetryBudget) if binding.tell_of(policy.Hedge) is None else None
+    counters = binding.counters_of(policies.RetryBudget) if binding.on_refusal_of(policy.Hedge) is None else None
     return Payment(lambda: take(budget, tell, counters, "hedge"), budget.give_back)
 
 
 def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:
     """Return the check whether every gate and bulkhead would admit a hedge, if they are enforced (rule H2)."""
-    obeyed = [binding.strategies.get(kind) for kind in binding.policies if binding.is_obeyed(kind)]
+    obeyed = [binding.strategies.get(kind) for kind in binding.policies if binding.is_enforced(kind)]
     limiting = [strategy.has_room_to_spare for strategy in obeyed if hasattr(strategy, "has_room_to_spare")]
     circuits = [strategy for strategy in obeyed if isinstance(strategy, CircuitBreaker)]
     return lambda now: all(circuit.state.is_closed for circuit in circuits) and all(room(now) for room in limiting)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..._call.row import Body, Row
+from ..._call.row import AttemptBinding, Row
 from ..._telemetry.connect import telemetry
 
 if TYPE_CHECKING:
     from ..._call.bound_policies import BoundPolicies
 
 
-def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
+def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
     if not telemetry.makes_spans:
         return function
     from .layer import Spans

@@ -9,7 +9,7 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from ..._call.spine import is_detached
+from ..._call.core import is_detached
 from ..._policy import Policy
 from ..._signature.kind import is_coroutine_function, own_attribute
 from ..._signature.naming import class_name, qualified_name_of

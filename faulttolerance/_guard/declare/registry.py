@@ -110,12 +110,12 @@ def renew_memos(renew: Callable[[AnyResolver, Any], Any]) -> list[Any]:
     return memos
 
 
-def meet_strangers() -> None:
+def resolve_remote_circuits() -> None:
     """Resolve the circuits that other processes have opened, and whose methods have not been called here yet."""
     from ..._call.order import ORDER
 
     for row in ORDER:
-        for key in row.strangers() if row.strangers is not None else ():
+        for key in row.remote_circuits() if row.remote_circuits is not None else ():
             for resolver in resolvers():
                 try:
                     resolver.resolve_breaker(key)

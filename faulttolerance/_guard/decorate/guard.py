@@ -9,9 +9,9 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary, ref
 
-from ..._call.block import Attempt, Attempts, single
+from ..._call.block import Attempt, Attempts, single_attempt
+from ..._call.core import is_detached
 from ..._call.order import ROWS
-from ..._call.spine import is_detached
 from ..._config import Declared
 from ..._platform.event_loop import running_loop
 from ..._platform.frames import module_of
@@ -184,7 +184,7 @@ class Guard:
             FaultToleranceDefinitionException: If a policy needs a result or arguments, as a fallback does: a block has
                 neither.
         """
-        return single(self._resolver.blocks(retries=False), self.attempt)
+        return single_attempt(self._resolver.blocks(retries=False), self.attempt)
 
     def attempts(self) -> Attempts:
         """Guard a block of code that is repeated: ``for attempt in guard.attempts():``, in it ``with attempt:``.

@@ -13,7 +13,7 @@ from ..._call.row import Row
 from ..._call.state import alias_in
 from ..._config import Declared, State as Configuration, carried, settings
 from ..._deadline.threads.roles import CALLER, register
-from ..._execution.caller_thread import Aside, GuardedCall
+from ..._execution.caller_thread import Callback, GuardedCall
 from ..._platform.swap import Swap
 from ..._policy import BeforeRetry, CircuitBreaker, Fallback, Policy, Retry, recalling_handler_in
 from ...exceptions import Fault, FaultToleranceDefinitionException
@@ -23,7 +23,7 @@ from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_na
 from ..declare.place import Place
 from ..resolve.assembly import block_call, guarded_call
 from ..resolve.awaitable import call_awaited
-from ..resolve.effective import EffectivePolicies, companions_of, mismatches
+from ..resolve.effective import EffectivePolicies, call_wrappers_of, mismatches
 from ..resolve.resolver import Draft, Resolver
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ class GuardResolver(Resolver):
         subject = (self, None)
         declared = carried(self.declared, basis.snapshot)
         values, faults = settings.resolve(declared, self.name, basis, subject)
-        switches, companions = settings.switches_under(basis), companions_of(basis, subject)
+        switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
         effective = EffectivePolicies(
-            self.name, call_given, declared, values, switches=switches, line=self._line, companions=companions
+            self.name, call_given, declared, values, switches=switches, line=self._line, call_wrappers=call_wrappers
         )
         return effective, faults
 
@@ -191,7 +191,7 @@ def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
         return block_call(
             effective,
             draft.state,
-            side_call=lambda policy: _side_call(policy, draft.effective.name, function, asynchronous),
+            bind_callback=lambda policy: _bind_callback(policy, draft.effective.name, function, asynchronous),
             asynchronous=asynchronous,
         )
     is_caller, detached = function in _CALLERS, function is call_detached
@@ -199,7 +199,7 @@ def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
         function,
         draft.effective,
         draft.state,
-        side_call=lambda policy: _side_call(policy, draft.effective.name, function, asynchronous),
+        bind_callback=lambda policy: _bind_callback(policy, draft.effective.name, function, asynchronous),
         asynchronous=asynchronous,
         detached=detached,
         on_threads=detached,
@@ -281,12 +281,12 @@ def _declaration(function: Callable[..., Any]) -> Declaration:
     return Declaration(function, {}, FUNCTION if function in _CALLERS else binding_by_name(function))
 
 
-def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchronous: bool) -> Aside:
-    from ..resolve.callback import side_call
+def _bind_callback(policy: Fallback | BeforeRetry, name: str, function: Any, asynchronous: bool) -> Callback:
+    from ..resolve.callback import bind_callback
 
     error_log = ErrorLog(name) if isinstance(policy, BeforeRetry) else None
 
-    def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+    def callback(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
         if isinstance(function, BlockForm):
             called, args = args[0], ()
@@ -294,9 +294,9 @@ def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchr
         # A static method has the name of a method, but no instance as first argument.
         if declaration.binding == INSTANCE and not _is_called_on(called, declaration.name, *args[:1]):
             declaration.binding = FUNCTION
-        return side_call(policy, declaration, asynchronous, error_log=error_log)(args, kwargs, failure, attempts)
+        return bind_callback(policy, declaration, asynchronous, error_log=error_log)(args, kwargs, failure, attempts)
 
-    return aside
+    return callback
 
 
 def _is_called_on(function: Any, name: str, first: object = None) -> bool:

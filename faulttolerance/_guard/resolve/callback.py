@@ -8,7 +8,7 @@ from inspect import Parameter
 from typing import Any
 
 from ..._call.error_log import ErrorLog
-from ..._execution.caller_thread import Aside
+from ..._execution.caller_thread import Callback
 from ..._policy import BeforeRetry, Fallback
 from ..._signature.annotation import ANYTHING, accepts, members, resolve
 from ..._signature.compatibility import Callee, allowed_parameters, extra_parameters
@@ -37,7 +37,7 @@ def as_seen(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Callable[.
     return (method, None, args) if declaration.binding == FUNCTION or not args else (method, args[0], args[1:])
 
 
-class SideCall(ABC):
+class BoundCallback(ABC):
     """Code of the application beside a call: it handles all its errors, including those of an awaitable result."""
 
     __slots__ = ("_asynchronous",)
@@ -111,13 +111,13 @@ class _Awaited(Coroutine[Any, Any, Any]):
         raise StopIteration
 
 
-def side_call(
+def bind_callback(
     policy: Fallback | BeforeRetry,
     declaration: Declaration,
     asynchronous: bool,
     owner: type | None = None,
     error_log: ErrorLog | None = None,
-) -> Aside:
+) -> Callback:
     """Return the call of the callback of *policy*, which *owner* declares; by default the class of the function.
 
     An error of a fallback propagates, with the failure that it was called for as its context. An error before a retry
@@ -132,7 +132,7 @@ def side_call(
     return _Method(policy.fallback_method, declaration, asynchronous, owner)
 
 
-class _Fallback(SideCall):
+class _Fallback(BoundCallback):
     __slots__ = ("_declaration",)
 
     def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
@@ -221,8 +221,8 @@ class _Adapter:
     def __init__(self, method: Callable[..., Any], declaration: Declaration, owner: type | None) -> None:
         self.function = weakly(getattr(method, "__func__", method))
         self._is_bound = declaration.binding != FUNCTION
-        guarded = Callee(declaration.template, owner, takes_itself=self._is_bound)
-        substitute = Callee(method, owner, takes_itself=False)
+        guarded = Callee(declaration.template, owner, takes_self=self._is_bound)
+        substitute = Callee(method, owner, takes_self=False)
         extra = extra_parameters(guarded, substitute)
         if extra is None:
             name = getattr(method, "__qualname__", method)
@@ -259,7 +259,7 @@ class _Adapter:
         return (*args, failure), kwargs
 
 
-class _BeforeRetry(SideCall):
+class _BeforeRetry(BoundCallback):
     __slots__ = ("_declaration", "_error_log", "_lookup", "_value")
 
     def __init__(

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from ..declare.registry import AnyResolver
 
 
-class Companion(Protocol):
+class CallWrapper(Protocol):
     """A wrapper of attempts and calls that is no policy: an override of the configuration that changes no value."""
 
     is_innermost: bool
     """Whether it is a part of the body to the others."""
 
-    def accompanies(self, subject: object) -> bool:
+    def applies_to_calls_of(self, subject: object) -> bool:
         """Return whether it wraps calls of *subject*, a guard and the class that uses it."""
         ...
 
     def around_attempt(
         self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
     ) -> Callable[..., Any]:
-        """Return the *function* that the guard *name* calls for each attempt, wrapped by this companion.
+        """Return the *function* that the guard *name* calls for each attempt, wrapped by this wrapper.
 
         Without an *environment* the function blocks its thread.
         """
@@ -47,10 +47,10 @@ class Companion(Protocol):
         ...
 
 
-def companions_of(basis: Configuration, subject: object) -> list[Companion]:
-    """Return the companions among the overrides of *basis* that apply to *subject*, the innermost first."""
-    found: list[Any] = [override for override in basis.overrides if hasattr(override, "accompanies")]
-    return sorted((one for one in found if one.accompanies(subject)), key=lambda one: not one.is_innermost)
+def call_wrappers_of(basis: Configuration, subject: object) -> list[CallWrapper]:
+    """Return the call wrappers among the overrides of *basis* that apply to *subject*, the innermost first."""
+    found: list[Any] = [override for override in basis.overrides if hasattr(override, "applies_to_calls_of")]
+    return sorted((one for one in found if one.applies_to_calls_of(subject)), key=lambda one: not one.is_innermost)
 
 
 class EffectivePolicies(NamedTuple):
@@ -65,7 +65,7 @@ class EffectivePolicies(NamedTuple):
         declared_by: The class that declares each policy; empty for a function.
         switches: The switches of the whole application.
         line: The name in metrics if it differs: the line that several guards share.
-        companions: The companions of tests around its calls, the innermost first.
+        call_wrappers: The call wrappers of tests around its calls, the innermost first.
     """
 
     name: str
@@ -76,7 +76,7 @@ class EffectivePolicies(NamedTuple):
     declared_by: Mapping[type[Policy], type] = {}
     switches: Switches = Switches()
     line: str = ""
-    companions: Sequence[Companion] = ()
+    call_wrappers: Sequence[CallWrapper] = ()
 
     @property
     def policies(self) -> dict[type[Policy], Policy]:
@@ -117,9 +117,9 @@ def effective_policies(
     subject = (declaration.resolver, cls)
     declared = list(carried(declared, basis.snapshot))
     values, faults = settings.resolve(declared, name, basis, subject)
-    switches, companions = settings.switches_under(basis), companions_of(basis, subject)
+    switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
     effective = EffectivePolicies(
-        name, function, declared, values, interceptors, declared_by, switches, companions=companions
+        name, function, declared, values, interceptors, declared_by, switches, call_wrappers=call_wrappers
     )
     return effective, faults or (_faults(declaration, effective, cls) if is_checked else [])
 

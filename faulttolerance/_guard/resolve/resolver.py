@@ -7,7 +7,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
-from ..._call.spine import is_detached
+from ..._call.core import is_detached
 from ..._call.state import State, StateDraft, alias_in
 from ..._config import State as Configuration, settings
 from ..._execution.caller_thread import GuardedCall

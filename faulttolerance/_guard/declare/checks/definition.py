@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, partialmethod, singledispatchmethod
 from typing import Any
 
+from ...._call.core import is_detached
 from ...._call.order import ROWS
 from ...._call.row import Row
-from ...._call.spine import is_detached
 from ...._config import Declared
 from ...._policy import (  # fmt: skip
     BeforeRetry,
@@ -100,7 +100,9 @@ def class_level_faults(
         faults += _asynchronous_faults(declaration, where, cls, exemption)
     together = {**covered, **declaration.policies}
     # Without the policies that make calls asynchronous: there a method may differ from its class.
-    faults += _excluded_faults(together, where, {kind: row for kind, row in ROWS.items() if row.memory is not None})
+    faults += _excluded_faults(
+        together, where, {kind: row for kind, row in ROWS.items() if row.strategy_factory is not None}
+    )
     faults += latency_faults({kind: policy for kind, (policy, _) in covered.items()} | declaration.policies, where)
     asynchronous = declaration.is_asynchronous(together)
     for kind, (policy, home) in covered.items():

@@ -1,4 +1,4 @@
-"""The rows of the spine: the policies of the specification, and others that are part of an attempt."""
+"""The rows of the core: the policies of the specification, and others that are part of an attempt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLim
 from .bound_policies import conclude_of
 from .budget import budget_of
 from .error_log import ErrorLog
-from .row import Binding, Body, Memory, Policies, Row, StrategyLookup
+from .row import AttemptBinding, Binding, Policies, Row, StrategyFactory, StrategyLookup
 
 
 def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
@@ -98,11 +98,11 @@ def _wall_time() -> float:
     return clock.wall_time()
 
 
-_RETRY_BUDGET = Memory(budget_of, lambda budget, policy: budget.renew(policy.ratio, policy.burst))
+_RETRY_BUDGET = StrategyFactory(budget_of, lambda budget, policy: budget.renew(policy.ratio, policy.burst))
 
 
 def _retry_budget(policy: RetryBudget, binding: Binding) -> Mapping[str, Any]:
-    return {"budget": binding.strategies.get(RetryBudget), "tell_of_budget": binding.tell_of(RetryBudget)}
+    return {"budget": binding.strategies.get(RetryBudget), "on_budget_refusal": binding.on_refusal_of(RetryBudget)}
 
 
 def _breaker_values(policy: CircuitBreaker) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _breaker_values(policy: CircuitBreaker) -> dict[str, Any]:
     }
 
 
-_BREAKER = Memory(
+_BREAKER = StrategyFactory(
     lambda name, policy, _: circuit_breaker.CircuitBreaker(name, **_breaker_values(policy), chance=_chance),
     lambda breaker, policy: breaker.reconfigure(**_breaker_values(policy)),
 )
@@ -153,7 +153,7 @@ def _waiting_values(policy: RateLimit) -> tuple[float, int]:
     return seconds(policy.max_wait, ChronoUnit.MILLIS), policy.burst
 
 
-_RATE_LIMIT = Memory(
+_RATE_LIMIT = StrategyFactory(
     lambda name, policy, _: rate_limit.RateLimit(name, *_limit_values(policy), *_waiting_values(policy)),
     lambda limit, policy: limit.reconfigure(*_limit_values(policy), clock.monotonic(), *_waiting_values(policy)),
 )
@@ -167,7 +167,7 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
 
 def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
     bound: dict[str, Any] = {"seconds": seconds(policy.value, policy.unit), "interrupt": policy.interrupt}
-    if not bound["seconds"] or not binding.is_obeyed(Timeout):
+    if not bound["seconds"] or not binding.is_enforced(Timeout):
         return bound
     if binding.detached:
         return {**bound, "left_behind": binding.strategies.get(Timeout)}
@@ -180,7 +180,7 @@ def _adapt_timeout(bodies: left_behind.LeftBehind, policy: Timeout) -> left_behi
     return bodies
 
 
-_TIMEOUT = Memory(
+_TIMEOUT = StrategyFactory(
     lambda _, policy, __: _adapt_timeout(left_behind.LeftBehind(), policy),
     _adapt_timeout,
     lambda policy, detached: detached or policy.adaptive,  # 73 bytes less for every other time-out
@@ -203,7 +203,7 @@ def _now() -> float:
     return clock.monotonic()
 
 
-_BULKHEAD = Memory(_bulkhead_of, lambda permits, policy: permits.resize(*_bulkhead_values(policy)))
+_BULKHEAD = StrategyFactory(_bulkhead_of, lambda permits, policy: permits.resize(*_bulkhead_values(policy)))
 
 
 def may_queue(policies: Policies, asynchronous: bool) -> bool:
@@ -263,13 +263,13 @@ TIMEOUT = Row(Timeout, _timeout, _TIMEOUT)
 BULKHEAD = Row(Bulkhead, _bulkhead, _BULKHEAD, refusal=(BulkheadException, "a full bulkhead refuses"))
 
 
-def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
-    for companion in body.binding.companions:
-        function = companion.around_attempt(function, body.binding.name, body.environment, body.is_awaited)
+def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
+    for wrapper in body.binding.call_wrappers:
+        function = wrapper.around_attempt(function, body.binding.name, body.environment, body.is_awaited)
     return function
 
 
-COMPANIONS = Row(around_attempt=_around_attempt)
+CALL_WRAPPERS = Row(around_attempt=_around_attempt)
 """The overrides of tests, which are no policies."""
 
 
