@@ -24,9 +24,9 @@ except ImportError as error:
     raise ImportError(f"patching needs wrapt: {install('patch')}", name=error.name, path=error.path) from error
 
 from ._control import configure as control
+from ._guard.declare.creation_site import application_frames
 from ._guard.declare.declaration import declaration_of, declared_on
-from ._guard.declare.place import user_frames
-from ._guard.decorate import attach
+from ._guard.decorate import apply
 from ._guard.decorate.decorator import Decorator
 from ._guard.decorate.interceptor import Interceptor
 from ._platform.import_watch import ImportWatch
@@ -97,7 +97,7 @@ class Patch:
         self._patched: tuple[Any, Any] | None = None
         """The holder of the attribute, and its value, once it is patched."""
         self._where = f"{_name_of(target)}.{path}"
-        frame = next(user_frames(), None)
+        frame = next(application_frames(), None)
         self._source = f"patched at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
     @property
@@ -223,7 +223,7 @@ class Patch:
         decorated = self._decorated(_overridden(cls, attribute, value) if is_inherited else _as_in_a_class(value))
         if (declaration := declaration_of(decorated)) is not None:
             declaration.name = attribute
-        decorated, faults = attach.adopt_attribute(cls, attribute, decorated)
+        decorated, faults = apply.assign_owner(cls, attribute, decorated)
         if faults:
             raise FaultToleranceDefinitionException(*faults)
         return decorated
@@ -242,7 +242,7 @@ class Patch:
         try:
             decorated = self._decorated(cls)
             for heir in _heirs(cls):
-                attach.cover(heir)
+                apply.guard_methods(heir)
             control.follow_declarations()
         except BaseException:
             _take_back(changes())

@@ -28,7 +28,7 @@ class State:
     Each is created when a policy first needs it, and kept when the policy changes or is switched off.
     """
 
-    __slots__ = ("_counters", "_followed", "_meter", "alias", "name", "policies", "strategies")
+    __slots__ = ("_counters", "_meter", "_updated_for", "alias", "name", "policies", "strategies")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class State:
         """The circuit breaker, the permits, the rate window; replaced as a whole."""
         self.policies: tuple[Policy, ...] = ()
         """The policies in force whose values the strategies have, or are about to receive."""
-        self._followed: tuple[Policy, ...] | None = ()
+        self._updated_for: tuple[Policy, ...] | None = ()
         # One per set of policies: calls in flight during a change of the configuration end under the policies with
         # which they started. Their counts stay in the ledger after the state is gone.
         self._counters: tuple[Counters, ...] = ()
@@ -66,20 +66,20 @@ class State:
             return ()
         return (self.name, self.alias) if self.alias else (self.name,)
 
-    def follow(self) -> None:
+    def update_strategies(self) -> None:
         """Pass the values of ``policies`` to every strategy.
 
         A signal handler or another thread may change these meanwhile, and call this method itself. Each caller checks
         again afterwards, so the last pass happens after the last change.
         """
-        while (policies := self.policies) is not self._followed:
-            self._followed = None
+        while (policies := self.policies) is not self._updated_for:
+            self._updated_for = None
             for policy in policies:
                 kind = type(policy)
                 for strategies in (self.strategies, *self.strategies.nested()):
                     if (strategy := strategies.get(kind)) is not None:
                         STRATEGY_FACTORIES[kind].renew(strategy, policy)
-            self._followed = policies
+            self._updated_for = policies
 
     def conditions(self) -> dict[type[Policy], Condition]:
         """Return the current condition of each strategy whose policy is in force; for several keys, the worst."""
@@ -112,7 +112,7 @@ class State:
             strategy.keep_only(ident)
         for breaker in self.every_breaker():
             breaker.start_counting(clock.monotonic())
-        self.follow()  # a thread that does not exist here may have been about to
+        self.update_strategies()  # a thread that does not exist here may have been about to
 
 
 def conditions_of(state: State | None, values: Iterable[Effective]) -> dict[type[Policy], Condition]:
@@ -189,7 +189,7 @@ class StateDraft:
         stateful = tuple(policies[kind] for kind in STRATEGY_FACTORIES if kind in policies)
         # New strategies have their values already, unless others share them.
         if state.strategies is _NO_STRATEGIES and RetryBudget not in policies:
-            swap.attribute(state, "_followed", stateful)
+            swap.attribute(state, "_updated_for", stateful)
         swap.attribute(state, "policies", stateful)
         for counters in self._counters:
             if counters not in state._counters:

@@ -184,7 +184,7 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
     return Effective(policy, enabled, configured, observed), faults
 
 
-def carried(declared: Sequence[Declared], snapshot: Snapshot | None) -> Sequence[Declared]:
+def with_configured_policies(declared: Sequence[Declared], snapshot: Snapshot | None) -> Sequence[Declared]:
     """Return *declared* and, innermost, the policies that keys alone add to the guard."""
     if not declared or snapshot is None:
         return declared

@@ -18,9 +18,9 @@ from .._config.snapshot import inputs_of
 from .._guard.declare import registry
 from .._guard.declare.checks.definition import never_awaited_faults
 from .._guard.declare.declaration import exempt
-from .._guard.decorate.guard import strays
+from .._guard.decorate.guard import missing_guard_faults
 from .._guard.resolve import transaction
-from .._guard.resolve.circuit_breakers import awaited_names, forget_listeners
+from .._guard.resolve.circuit_breakers import forget_listeners, listened_names
 from .._guard.resolve.effective import EffectivePolicies, every_effective
 from .._guard.resolve.fingerprint import fingerprint, fingerprint_of
 from .._inspection.explanation import dict_of
@@ -203,7 +203,7 @@ def configure(
     made_spans = telemetry.makes_spans
     process.follow()
     if telemetry.makes_spans != made_spans:
-        transaction.replan()  # spans are created around the body, so the plans depend on the mode
+        transaction.reapply_declarations()  # spans are created around the body, so the plans depend on the mode
     return changes
 
 
@@ -294,7 +294,7 @@ def validate() -> list[Unused]:
             declared += effective.declared
             guarded.append(effective)
             faults += problems
-    faults += [*registry.budget_clashes(guarded), *strays(), *collisions(settings.snapshot, declared)]
+    faults += [*registry.budget_conflicts(guarded), *missing_guard_faults(), *collisions(settings.snapshot, declared)]
     if faults:
         raise FaultToleranceDefinitionException(*dict.fromkeys(faults))
     return [*unused(settings.snapshot, declared), *_unheard(guarded)]
@@ -307,7 +307,7 @@ def _unheard(guarded: Iterable[EffectivePolicies]) -> Iterator[Unused]:
         policies = {type(value.policy): value.policy for value in effective.values}  # even if switched off
         if CircuitBreaker in policies:
             known |= {effective.name, alias_in(policies)}
-    for name in awaited_names():
+    for name in listened_names():
         if name not in known:
             yield Unused(name, "circuit_breakers.on_state_change", nearest(name, known))
 
@@ -386,5 +386,5 @@ def configured(properties: Mapping[str, Any]) -> Iterator[None]:
 
 def follow_declarations() -> None:
     """Plan the guards that were called before again: a class may have been decorated late, or lost its decorators."""
-    if any(resolver.resolved() for resolver in registry.resolvers()):
-        transaction.replan()
+    if any(resolver.classes_with_path() for resolver in registry.resolvers()):
+        transaction.reapply_declarations()

@@ -12,7 +12,7 @@ from .._call.order import STRATEGY_FACTORIES, Strategies
 from .._call.state import State
 from .._deadline.clock import clock
 from .._guard.resolve.circuit_breakers import deliver_transitions
-from .._guard.resolve.resolver import watchers
+from .._guard.resolve.resolver import state_listeners
 from .._policy import CircuitBreaker, Policy
 from .._shown import shown
 from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN
@@ -116,12 +116,12 @@ def _imposed(where: str, target: Target, kinds: Collection[type[Policy]], impose
         raise definition_error(where, f"is given {target.name}", target.name, f"a target with {names} in force")
     grip = _Grip(target, wanted, impose)
     try:
-        watchers[grip] = grip.take_use
+        state_listeners[grip] = grip.take_use
         for state in list(target.states()):
             grip.take_all(state)
         yield
     finally:
-        watchers.pop(grip, None)
+        state_listeners.pop(grip, None)
         grip.end()
 
 

@@ -106,7 +106,7 @@ def test_new_values_reach_each_strategy_that_remembers_something() -> None:
     assert STRATEGY_FACTORIES.keys() >= old.keys()
 
     state.policies = CircuitBreaker(delay=7, request_volume_threshold=2), RateLimit(1), Bulkhead(2)
-    state.follow()
+    state.update_strategies()
 
     breaker, bulkhead = state.circuit_breaker, state.strategies.get(Bulkhead)
     assert breaker is not None

@@ -72,7 +72,7 @@ CIRCLES = {
     (
         "_guard/decorate/guard",
         "_guard/decorate/guard_resolver",
-        "_guard/decorate/port",
+        "_guard/decorate/client_proxy",
     ): "a Guard makes a resolver and ports, which keep it",
     ("_policy/elsewhere", "_policy/parameter"): "a value with a wrong name loads the names that other libraries have",
     (

@@ -15,9 +15,9 @@ from ..._signature.method import unproxied
 from ..._signature.naming import class_name
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare.checks import definition
+from ..declare.creation_site import application_frames, declaring_frame
 from ..declare.declaration import FUNCTION, Declaration, declaration_of, declared_on
-from ..declare.place import declaring_frame, user_frames
-from .attach import attach, can_be_guarded
+from .apply import apply_to, can_be_guarded
 
 
 class Decorator:
@@ -29,7 +29,7 @@ class Decorator:
         self._kind = kind
         self._values = values
         if check(kind, values, ""):
-            _faulty.decorators += ((_identity(next(user_frames(), None)), self),)
+            _faulty.decorators += ((_identity(next(application_frames(), None)), self),)
 
     def __call__(self, *targets: Any, **unexpected: Any) -> Any:
         if len(targets) != 1 or unexpected or not can_be_guarded(targets[0]):
@@ -38,7 +38,7 @@ class Decorator:
         faults = self._faults_on_class(target) if isinstance(target, type) else self._faults_on_function(target)
         if faults:
             raise FaultToleranceDefinitionException(*faults)
-        return attach(target, {self._kind: shared(self._kind._of(self._values))}, (), f"@{self._kind.annotation}")
+        return apply_to(target, {self._kind: shared(self._kind._of(self._values))}, (), f"@{self._kind.annotation}")
 
     def __repr__(self) -> str:
         return typed_call(definition.decorator_name(self._kind), self._kind, self._values)
@@ -132,7 +132,7 @@ def refuse_bare(kind: type[Policy], value: Any) -> None:
     code, and the call is on one of its lines. A lambda that is written as the argument is recognized by its name.
     """
     code = getattr(value, "__code__", None)
-    frame = next(user_frames(), None)
+    frame = next(application_frames(), None)
     if not isinstance(code, CodeType) or frame is None or value.__name__ == "<lambda>":
         return
     lines = [line for _, _, line in code.co_lines() if line is not None]

@@ -25,7 +25,7 @@ from ..._metrics.counters import Counters, Ledger
 from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, RecallingHandler, recalling_handler_in
 from ..._strategy.gate import Tell
 from ..declare.declaration import CLASS, FUNCTION, Declaration, unbound
-from .awaitable import call_awaited, is_coroutine_code, refusing
+from .awaitable import call_awaited, is_coroutine_code, with_type_error
 from .circuit_breakers import deliver_transitions
 from .effective import EffectivePolicies, is_first
 
@@ -60,7 +60,7 @@ def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Decla
             is_hidden = (first.__func__ if is_of_class and type(first) is MethodType else first) is not guard()
         else:
             is_hidden = not is_first(declaration, cls)
-        return function(*args, **kwargs) if is_hidden else declaration.resolver.anew(cls)(args, kwargs)
+        return function(*args, **kwargs) if is_hidden else declaration.resolver.renew_path(cls)(args, kwargs)
 
     return call
 
@@ -70,15 +70,15 @@ def method_call(declaration: Declaration, effective: EffectivePolicies, draft: S
     function, interceptors = effective.function, effective.interceptors
     priority = effective.switches.interceptor_priority
     if inner := [interceptor for interceptor in interceptors if interceptor.priority >= priority]:
-        intercepted = _around(unguarded_call(function), inner, declaration)
+        intercepted = _wrap_in_interceptors(unguarded_call(function), inner, declaration)
         function = lambda *args, **kwargs: intercepted(args, kwargs)  # noqa: E731
     is_guarded = bool(effective.policies or effective.call_wrappers)
     call = _by_policies(function, declaration, effective, draft) if is_guarded else unguarded_call(function)
     outer = [interceptor for interceptor in interceptors if interceptor.priority < priority]
-    return _around(call, outer, declaration)
+    return _wrap_in_interceptors(call, outer, declaration)
 
 
-def _around(call: GuardedCall, interceptors: Sequence[Any], declaration: Declaration) -> GuardedCall:
+def _wrap_in_interceptors(call: GuardedCall, interceptors: Sequence[Any], declaration: Declaration) -> GuardedCall:
     """Return *call* wrapped by *interceptors*, the lowest priority outermost."""
     for interceptor in sorted(interceptors, key=lambda interceptor: interceptor.priority)[::-1]:
         call = interceptor.around(call, declaration)
@@ -140,10 +140,10 @@ def guarded_call(
     """
     binding = _binding(effective, draft, declaration, asynchronous=asynchronous, detached=detached)
     fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
-    links = _links(fallback) if isinstance(fallback, Fallback) else ()
-    fixed = _Fixed(
+    links = _single_fallbacks(fallback) if isinstance(fallback, Fallback) else ()
+    common = _CommonParts(
         _parts(effective, binding),
-        [(_called(link), bind_callback(link) if recalling_handler_in(link) is None else None) for link in links],
+        [(_fallback_name(link), bind_callback(link) if recalling_handler_in(link) is None else None) for link in links],
         bind_callback(before_retry) if before_retry is not None else None,
         advice,
     )
@@ -152,7 +152,7 @@ def guarded_call(
     def composed(function: Callable[..., Any], environment: Environment | None, awaits: bool | None) -> GuardedCall:
         is_awaited = asynchronous and (not detached or is_coroutine_code(function))
         body = AttemptBinding(binding, None if on_threads else environment, is_awaited)
-        call = _path(fixed, _Target(function, environment, awaits, body), binding)
+        call = _path(common, _Target(function, environment, awaits, body), binding)
         for wrapper in effective.call_wrappers:
             call = wrapper.around_call(call, effective.name, environment, own)
         return call
@@ -163,13 +163,13 @@ def guarded_call(
         from ..._execution import thread as offload
 
         driver = composed(function, offload.ThreadEnvironment(), awaits)
-        return partial(offload.start, _named(driver, declaration))
+        return partial(offload.start, _set_names(driver, declaration))
     from ..._execution.task import TaskEnvironment
 
     is_certain = detached or function is call_awaited or is_coroutine_code(function)
     target = function if is_certain else partial(call_awaited, function)
     driver = composed(target, TaskEnvironment(), awaits)
-    driver = _named(driver if is_certain else refusing(effective.name, driver), declaration)
+    driver = _set_names(driver if is_certain else with_type_error(effective.name, driver), declaration)
     driver = _around_calls(driver, effective.name, asynchronous=True)
     if not detached:
         return driver
@@ -178,11 +178,11 @@ def guarded_call(
     return lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))
 
 
-def _links(policy: Fallback) -> tuple[Fallback, ...]:
+def _single_fallbacks(policy: Fallback) -> tuple[Fallback, ...]:
     return policy.links if isinstance(policy.value, tuple) else (policy,)
 
 
-def _called(policy: Fallback) -> str:
+def _fallback_name(policy: Fallback) -> str:
     """Return the name of the fallback, for people."""
     value = policy.value
     if isinstance(value, RecallingHandler):
@@ -211,13 +211,13 @@ def block_call(
 
         environment = BlockEnvironment()
     target = _Target(run_block, environment, True, AttemptBinding(binding, environment, is_awaited=True))
-    call = _path(_Fixed(_parts(effective, binding), (), hook, ""), target, binding)
+    call = _path(_CommonParts(_parts(effective, binding), (), hook, ""), target, binding)
     for wrapper in effective.call_wrappers:
         call = wrapper.around_call(call, effective.name, environment, 2)
     return _around_calls(call, effective.name, asynchronous=True)
 
 
-class _Fixed(NamedTuple):
+class _CommonParts(NamedTuple):
     """The common part of all call paths of one guarded function."""
 
     parts: Sequence[_Part]
@@ -236,7 +236,7 @@ class _Target(NamedTuple):
     body: AttemptBinding
 
 
-def _path(fixed: _Fixed, target: _Target, binding: Binding, end: int | None = None) -> GuardedCall:
+def _path(common: _CommonParts, target: _Target, binding: Binding, end: int | None = None) -> GuardedCall:
     """Return the call path through the innermost *end* parts, by default through all parts, bound by *binding*."""
     environment = target.environment
     function, call, layers = target.function, None, list[Layer]()
@@ -244,22 +244,22 @@ def _path(fixed: _Fixed, target: _Target, binding: Binding, end: int | None = No
     for row in reversed(ORDER):
         if row.around_attempt is not None and (row.policy is None or row.policy in binding.policies):
             function = row.around_attempt(function, body)
-    for place, part in enumerate(fixed.parts[:end]):
+    for place, part in enumerate(common.parts[:end]):
         if part.layer is not None:
             assert call is not None
-            layers.append(_layer_of(part.layer, fixed, target, binding, place))
+            layers.append(_layer_of(part.layer, common, target, binding, place))
             call = layers[-1](call, environment)
         if not part.is_step:
             continue
-        policies = _bound(part, binding)
+        policies = _bind(part, binding)
         policies.is_block = binding.is_block
         if call is None:
-            policies.advice = fixed.advice
+            policies.advice = common.advice
         call = compose(
-            function if call is None else _spreading(call),
+            function if call is None else _unpacking(call),
             policies,
-            fallbacks=_asked(fixed.fallbacks, layers) if policies.fallback_on is not None else (),
-            before_retry=fixed.before_retry if policies.retry is not None else None,
+            fallbacks=_complete_fallbacks(common.fallbacks, layers) if policies.fallback_on is not None else (),
+            before_retry=common.before_retry if policies.retry is not None else None,
             environment=environment,
             awaits=target.awaits if call is None else environment is not None,
         )
@@ -272,11 +272,11 @@ def _path(fixed: _Fixed, target: _Target, binding: Binding, end: int | None = No
     return call
 
 
-def _layer_of(row: Row, fixed: _Fixed, target: _Target, binding: Binding, place: int) -> Layer:
+def _layer_of(row: Row, common: _CommonParts, target: _Target, binding: Binding, place: int) -> Layer:
     """Return the layer of *row*, which wraps the parts inside *place*."""
 
     def build_inner(**changes: Any) -> GuardedCall:
-        return _path(fixed, target, binding._replace(**changes), place)
+        return _path(common, target, binding._replace(**changes), place)
 
     assert row.layer is not None
     layer = row.layer(_policy_of(row, binding), binding._replace(build_inner=build_inner))
@@ -288,13 +288,15 @@ def _policy_of(row: Row, binding: Binding) -> Policy | None:
     return binding.policies[row.policy] if row.policy is not None else None
 
 
-def _asked(fallbacks: Sequence[tuple[str, Callback | None]], layers: Sequence[Any]) -> tuple[tuple[str, Callback], ...]:
+def _complete_fallbacks(
+    fallbacks: Sequence[tuple[str, Callback | None]], layers: Sequence[Any]
+) -> tuple[tuple[str, Callback], ...]:
     """Return the fallbacks; in place of a fallback without a function, a layer among *layers* recalls a result."""
     recalls = (layer.recall() for layer in layers if hasattr(layer, "recall"))
     return tuple((name, next(recalls) if callback is None else callback) for name, callback in fallbacks)
 
 
-def _spreading(call: GuardedCall) -> Callable[..., Any]:
+def _unpacking(call: GuardedCall) -> Callable[..., Any]:
     return lambda *args, **kwargs: call(args, kwargs)
 
 
@@ -395,7 +397,7 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
     return parts
 
 
-def _bound(part: _Part, binding: Binding) -> BoundPolicies:
+def _bind(part: _Part, binding: Binding) -> BoundPolicies:
     """Return the policies of *part*, bound to the strategies of *binding*."""
     values = dict(part.fixed)
     for row in part.rows:
@@ -416,7 +418,7 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     # The state of a call that never happens: its counts are discarded.
     draft = StateDraft(State(effective.name), policies, Ledger())
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=detached)
-    bound = _bound(_parts(effective, binding)[0], binding)
+    bound = _bind(_parts(effective, binding)[0], binding)
     return source_of(attempt, flags_of(bound))
 
 
@@ -428,7 +430,7 @@ def _awaits(declaration: Declaration) -> bool | None:
     return {Outcome.FUTURE: False, Outcome.AWAITABLE: True}.get(outcome(declaration.template, declaration.owner))
 
 
-def _named(driver: Any, declaration: Declaration | None) -> Any:
+def _set_names(driver: Any, declaration: Declaration | None) -> Any:
     """Return *driver* with the function's name, for reports on tasks and on coroutines that were never awaited."""
     if declaration is not None:
         driver.__name__ = declaration.name

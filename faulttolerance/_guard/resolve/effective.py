@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..._call.order import RANK
-from ..._config import Declared, Effective, State as Configuration, Switches, carried, settings
+from ..._config import Declared, Effective, State as Configuration, Switches, settings, with_configured_policies
 from ..._execution.caller_thread import GuardedCall
 from ..._execution.environment import Environment
 from ..._log import tell_of_trouble
@@ -17,7 +17,15 @@ from ..._signature.naming import class_name, qualified_name_of
 from ...exceptions import Fault
 from ..declare import registry
 from ..declare.checks.definition import callback_faults, companion_faults, latency_faults
-from ..declare.declaration import INSTANCE, Declaration, accessors, covering, declaration_of, first_definition, unbound
+from ..declare.declaration import (
+    INSTANCE,
+    Declaration,
+    accessors,
+    class_level_for,
+    declaration_of,
+    first_definition,
+    unbound,
+)
 
 if TYPE_CHECKING:
     from ..declare.registry import AnyResolver
@@ -100,22 +108,22 @@ def effective_policies(
         declared = [Declared(policy, "method", *where) for policy in declaration.policies.values()]
         declared_by: dict[type[Policy], type] = {}
     else:
-        function, policies, owner = _followed(declaration, cls)
+        function, policies, owner = _function_for(declaration, cls)
         declared, declared_by, interceptors = [], {}, ()
         # Rule L3: a method that is called through super(), or by the name of a base class, runs unguarded.
         if is_first(declaration, cls):
-            covered, covering_interceptors = covering(cls, declaration.name, function, owner)
-            declared = list(_declared(declaration.name, cls, owner, policies, covered))
+            class_level, class_level_interceptors = class_level_for(cls, declaration.name, function, owner)
+            declared = list(_declared(declaration.name, cls, owner, policies, class_level))
             home = owner if declaration.owner is not None else home_of(declaration.template, cls)
-            declared_by = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
-            interceptors = (*covering_interceptors, *declaration.interceptors)
+            declared_by = {kind: base for kind, (_, base) in class_level.items()} | dict.fromkeys(policies, home)
+            interceptors = (*class_level_interceptors, *declaration.interceptors)
     if declaration.binding == INSTANCE:
         function = bound_when_called(function)
     if not declared and not interceptors:
         return EffectivePolicies(name, function), []
     declared.sort(key=lambda entry: RANK[type(entry.policy)])
     subject = (declaration.resolver, cls)
-    declared = list(carried(declared, basis.snapshot))
+    declared = list(with_configured_policies(declared, basis.snapshot))
     values, faults = settings.resolve(declared, name, basis, subject)
     switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
     effective = EffectivePolicies(
@@ -162,19 +170,21 @@ def _declared(
     cls: type,
     owner: type,
     policies: Mapping[type[Policy], Policy],
-    covered: Mapping[type[Policy], tuple[Policy, type]],
+    class_level: Mapping[type[Policy], tuple[Policy, type]],
 ) -> Iterator[Declared]:
     """Yield the policies on the method *name*, and those of classes that cover it, with the places for keys."""
     where = class_name(owner)
     owners = (where,) if cls is owner else tuple(dict.fromkeys((class_name(cls), where)))
     for policy in policies.values():
         yield Declared(policy, "method", where, name, owners)
-    for kind, (policy, base) in covered.items():
+    for kind, (policy, base) in class_level.items():
         if kind not in policies:
             yield Declared(policy, "class", class_name(base), name, tuple(dict.fromkeys((*owners, class_name(base)))))
 
 
-def _followed(declaration: Declaration, cls: type) -> tuple[Callable[..., Any], Mapping[type[Policy], Policy], type]:
+def _function_for(
+    declaration: Declaration, cls: type
+) -> tuple[Callable[..., Any], Mapping[type[Policy], Policy], type]:
     """Return the function that runs for *cls*, its method-level policies, and the class that defines it."""
     if declaration.function is not None:
         return declaration.function, declaration.policies, declaration.owner or cls
@@ -185,7 +195,7 @@ def _followed(declaration: Declaration, cls: type) -> tuple[Callable[..., Any], 
     value = as_method(attribute, base, declaration.name)
     function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
     inherited = declaration_of(function)
-    return (function, declaration.policies, base) if inherited is None else _followed(inherited, cls)
+    return (function, declaration.policies, base) if inherited is None else _function_for(inherited, cls)
 
 
 def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | None) -> list[Fault]:

@@ -25,13 +25,13 @@ from ..._log import tell_of_trouble
 from ..._platform.swap import Swap
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare import registry
-from ..declare.registry import Roll, clashes_of
+from ..declare.registry import GuardsInUse, name_conflicts
 from .circuit_breakers import deliver_all
 from .effective import EffectivePolicies
 from .fingerprint import follow_configuration
 
 if TYPE_CHECKING:
-    from ..declare.registry import Entry
+    from ..declare.registry import GuardChange
     from .resolver import Draft
 
 
@@ -69,7 +69,7 @@ def reconfigure(
     return changes
 
 
-def replan() -> None:
+def reapply_declarations() -> None:
     """Apply the current declarations to guards that were called before."""
     # Another object with the same content: a change in preparation elsewhere is prepared again.
     _run(lambda before: before._replace())
@@ -107,8 +107,8 @@ def _run(
             after = follow(before)
             if settings.state is not before:
                 continue  # a source has configured something
-            with Roll() as roll:
-                transaction = _Transaction(before, after, roll)
+            with GuardsInUse() as in_use:
+                transaction = _Transaction(before, after, in_use)
                 found = transaction.prepare()
                 if faults or (found and not is_lenient):
                     raise FaultToleranceDefinitionException(*found, *faults)
@@ -125,21 +125,21 @@ def forget() -> None:
         swap = Swap()
         settings.put_blank(swap)
         for resolver in registry.resolvers():
-            for cls in resolver.resolved():
+            for cls in resolver.classes_with_path():
                 resolver.drop(cls, swap)
-            if resolver.uses:
-                swap.attribute(resolver, "uses", ())
+            if resolver.class_entries:
+                swap.attribute(resolver, "class_entries", ())
         if settings.version.swap(seen, swap):
             return
 
 
 class _Transaction:
-    """The drafts of the guards of *roll* for a change of the configuration from *before* to *after*."""
+    """The drafts of the guards of *in_use* for a change of the configuration from *before* to *after*."""
 
-    def __init__(self, before: Configuration, after: Configuration, roll: Roll) -> None:
+    def __init__(self, before: Configuration, after: Configuration, in_use: GuardsInUse) -> None:
         self._before = before
         self._after = after
-        self._roll = roll
+        self._in_use = in_use
         self._found: dict[object, tuple[EffectivePolicies, list[Fault], list[Change]]] = {}
 
     @property
@@ -149,38 +149,38 @@ class _Transaction:
 
     def prepare(self) -> list[Fault]:
         """Draft the guards in use, including those that come into use meanwhile, and return the faults."""
-        due, more = self._roll.due(), True
+        due, more = self._in_use.due(), True
         while due and more:
             for former in due:
-                entry = self._roll.renewed(former)
-                draft = self._draft_apart(entry)
+                change = self._in_use.renewed(former)
+                draft = self._try_draft(change)
                 if draft is not None:
-                    draft.put(entry.swap)
+                    draft.put(change.swap)
                 else:
-                    entry.resolver.drop(entry.cls, entry.swap)
-            drafted, due = len(due), self._roll.due()
+                    change.resolver.drop(change.cls, change.swap)
+            drafted, due = len(due), self._in_use.due()
             more = len(due) < drafted  # else they come faster than drafts: each finds out when it is called
-        clashes = clashes_of([effective for effective, *_ in self._found.values()])
+        clashes = name_conflicts([effective for effective, *_ in self._found.values()])
         return list(dict.fromkeys(chain(*(found for _, found, _ in self._found.values()), clashes)))
 
-    def _draft_apart(self, entry: Entry) -> Draft | None:
+    def _try_draft(self, change: GuardChange) -> Draft | None:
         """Return the draft of a guard, or ``None`` if that fails: its next call finds out, and others still follow."""
         try:
-            return self._draft(entry)
+            return self._draft(change)
         except FaultToleranceDefinitionException:
             raise
         except Exception as error:  # noqa: BLE001
-            tell_of_trouble(registry.name_of(entry.resolver), "its next call finds what holds, for that failed", error)
+            tell_of_trouble(registry.name_of(change.resolver), "its next call finds what holds, for that failed", error)
             return None
 
-    def _draft(self, entry: Entry) -> Draft | None:
+    def _draft(self, change: GuardChange) -> Draft | None:
         if self._after.snapshot is None:  # no guard was in use when it was in force
             return None
-        resolver, cls = entry.resolver, entry.cls
+        resolver, cls = change.resolver, change.cls
         effective, faults = resolver.effective_policies(cls, self._after)
         draft = None if faults else resolver.draft(cls, effective)
         former = resolver.in_force(cls, self._before)
-        self._found[entry.key] = effective, faults, changes(effective.name, former.values, effective.values)
+        self._found[change.key] = effective, faults, changes(effective.name, former.values, effective.values)
         return draft
 
     def commit(self, put: Callable[[Swap], object] | None) -> bool:
@@ -191,11 +191,11 @@ class _Transaction:
             put(swap)
         try:
             try:
-                is_done = settings.version.force(swap, settings.holding(self._before), self._roll.stores)
+                is_done = settings.version.force(swap, settings.holding(self._before), self._in_use.stores)
             finally:
-                registry.follow_all()
+                registry.update_all_strategies()
         finally:
-            registry.follow_all()  # an exception may have come in between, for example from a signal handler
+            registry.update_all_strategies()  # an exception may have come in between, for example from a signal handler
         if is_done:
             deliver_all()
         return is_done
