@@ -104,7 +104,7 @@ def _shown(value: object) -> object:
     return escaped(value) if isinstance(value, str) and not value.isprintable() else value
 
 
-def tell_of_trouble(name: str, consequence: str, error: Exception) -> None:
+def log_guard_error(name: str, consequence: str, error: Exception) -> None:
     """Log, once for each kind of *error*, that one guard fails to answer; a query of all guards goes on."""
     trouble = name, consequence, type(error)
     if trouble not in _troubles:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._config import Effective
 from .._deadline.clock import clock
-from .._log import tell_of_trouble
+from .._log import log_guard_error
 from .._metrics.catalogue import Meter, Schema, Series, schema_of
 from .._metrics.counters import Counters, Ledger, ledger
 from .._platform.swap import Swap
@@ -86,7 +86,7 @@ class State:
         try:
             return self._conditions()
         except Exception as error:  # noqa: BLE001  # other strategies must still be asked
-            tell_of_trouble(self.name, "nobody knows how it stands, for asking it failed", error)
+            log_guard_error(self.name, "nobody knows how it stands, for asking it failed", error)
             return {type(policy): _UNKNOWN for policy in self.policies}
 
     def _conditions(self) -> dict[type[Policy], Condition]:

@@ -35,7 +35,7 @@ from .._control import configure as control
 from .._inspection import explanation
 from .._policy import parameters
 from .._policy.unit import seconds
-from .._shown import ends_the_caller, escaped, install, told
+from .._shown import ends_the_caller, error_text, escaped, install
 from ..exceptions import FaultToleranceDefinitionException
 from .lints import codes_of, doubts, unknown
 
@@ -186,7 +186,7 @@ def keys(
     """List every key that could be set, its environment variable, the value that holds, and the declared one."""
     with _apart():
         _import(modules, recursive)
-        lines = template.lines(pair for guard in control.guards() for pair in _resolved(guard))
+        lines = template.key_lines(pair for guard in control.guards() for pair in _resolved(guard))
     if how is Format.TABLE:
         rows = [(line.key.name, line.key.variable, line.value, line.default, line.allowed) for line in lines]
         _print_table(("key", "environment variable", "value", "declared", "allowed"), rows, _block_of_key)
@@ -327,7 +327,7 @@ def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
         yield annotation, "", sources.get("enabled", "decorator")
     else:
         for name, parameter in parameters(policy).items():
-            yield f"{annotation}/{parameter.key}", formatted(parameter.told(policy)) or "none", sources[name]
+            yield f"{annotation}/{parameter.key}", formatted(parameter.formatted_value(policy)) or "none", sources[name]
 
 
 # Helpers
@@ -386,7 +386,7 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
             if isinstance(refusal, FaultToleranceDefinitionException):
                 yield from map(str, refusal.faults)
                 return
-        yield f"{name} cannot be imported ({told(error)})"
+        yield f"{name} cannot be imported ({error_text(error)})"
         return
     for submodule in inside:
         if not submodule.name.endswith(".__main__"):

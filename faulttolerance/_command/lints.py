@@ -25,10 +25,10 @@ from .._policy import (
     Retry,
     RetryWhen,
     Timeout,
+    format_duration,
     in_milliseconds,
     parameters,
     seconds,
-    spelled,
 )
 from .._shown import brief, escaped, shown
 from .._signature.annotation import signature_of
@@ -271,7 +271,7 @@ def doubts(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterabl
 def codes_of(snapshot: Snapshot, keys: Iterable[Key]) -> frozenset[str]:
     """Return the codes that any of *keys* names."""
     codes = set()
-    for key in dict.fromkeys(keys) if snapshot.ignores_doubts else ():
+    for key in dict.fromkeys(keys) if snapshot.has_ignored_lints else ():
         for entry in snapshot.find_all(key):
             several = entry.value if isinstance(entry.value, (list, tuple, set)) else str(entry.value).split(",")
             codes |= {str(code).strip().upper() for code in several}
@@ -329,4 +329,4 @@ def _listed(exceptions: Any) -> str:
 
 
 def _spelled(length: float) -> str:
-    return spelled(length * 1000)
+    return format_duration(length * 1000)

@@ -13,5 +13,5 @@ from .resolution import (
     Switches as Switches,
     with_configured_policies as with_configured_policies,
 )
-from .settings import Settings as Settings, State as State, settings as settings
+from .settings import Configuration as Configuration, Settings as Settings, settings as settings
 from .snapshot import Snapshot as Snapshot

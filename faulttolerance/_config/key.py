@@ -20,7 +20,7 @@ ANNOTATIONS: Mapping[str, type[Policy]] = {
 """The policies that can be configured, by the names in their keys."""
 UNDECLARED: Any = [kind for kind in Values.__subclasses__() if kind is not Policy]
 """The policies that configuration alone declares."""
-REACHED: Mapping[str, type[Policy]] = {**ANNOTATIONS, **{kind.annotation: kind for kind in UNDECLARED}}
+CONFIGURABLE: Mapping[str, type[Policy]] = {**ANNOTATIONS, **{kind.annotation: kind for kind in UNDECLARED}}
 """All policies that keys can reach."""
 
 ENABLED = "enabled"

@@ -183,7 +183,7 @@ def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str
     by_default = [one for name, one in named.items() if sources[name] == "default"]
     for one in [*(one for one in named.values() if one not in by_default), *(by_default if all else ())]:
         now = f"; {live[one.name]}" if one.name in live else ""
-        yield f"    {one.key} = {_shown(one.told(value.policy))}  [{sources[one.name]}]{now}"
+        yield f"    {one.key} = {_shown(one.formatted_value(value.policy))}  [{sources[one.name]}]{now}"
         if variable := _variable(one, declared):
             yield f"      variable {variable}"
     if by_default and not all:
@@ -193,7 +193,7 @@ def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str
 def _variable(parameter: Parameter, declared: Declared) -> str:
     """Return the environment variable with the narrowest reach; empty if no variable would change the value."""
     keys, snapshot = parameter_keys(declared, parameter.name), settings.basis.snapshot
-    is_effective = keys and (snapshot is None or snapshot.obeys_variable(keys[0]))
+    is_effective = keys and (snapshot is None or snapshot.is_variable_effective(keys[0]))
     return keys[0].variable if is_effective else ""
 
 
@@ -235,9 +235,9 @@ def _parameters(value: Effective, declared: Declared) -> Iterator[tuple[str, dic
         yield (
             one.key,
             {
-                "value": _plain(one.told(value.policy)),
+                "value": _plain(one.formatted_value(value.policy)),
                 "source": sources[name],
-                "default": _plain(one.told(defaults)) if one.has_default else None,
+                "default": _plain(one.formatted_value(defaults)) if one.has_default else None,
                 "variable": _variable(one, declared),
             },
         )

@@ -13,7 +13,7 @@ from operator import add
 from threading import RLock
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from .._log import WARNING, log, tell_of_trouble
+from .._log import WARNING, log, log_guard_error
 from .._platform.swap import Swap
 from .catalogue import BOUNDARIES, Meter, Metric, Schema, Series
 
@@ -104,7 +104,7 @@ class Account:
                 for series, value in self.meter.read(levels=levels):
                     counts[series] = counts.get(series, 0) + value
             except Exception as error:  # noqa: BLE001  # the other metrics must still be read
-                tell_of_trouble(self.name, "some of its metrics are missing, for reading them failed", error)
+                log_guard_error(self.name, "some of its metrics are missing, for reading them failed", error)
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
         """Return the list whose entries each advance all of *series* by one."""

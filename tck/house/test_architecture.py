@@ -74,7 +74,10 @@ CIRCLES = {
         "_guard/decorate/guard_resolver",
         "_guard/decorate/client_proxy",
     ): "a Guard makes a resolver and ports, which keep it",
-    ("_policy/elsewhere", "_policy/parameter"): "a value with a wrong name loads the names that other libraries have",
+    (
+        "_policy/foreign_names",
+        "_policy/parameter",
+    ): "a value with a wrong name loads the names that other libraries have",
     (
         "_deadline/queue",
         "_deadline/attempt_record",

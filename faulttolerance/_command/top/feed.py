@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ..._deadline.clock import clock
-from ..._shown import told
+from ..._shown import error_text
 from .page import Page, page_of
 from .target import PATIENCE, Target
 
@@ -156,7 +156,7 @@ def _reason(error: Exception) -> str:
         case OSError() if error.strerror:
             return error.strerror
         case _:
-            return told(error)
+            return error_text(error)
 
 
 def _without_password(url: str) -> str:

@@ -10,7 +10,7 @@ from weakref import ref
 
 from ..._call.state import alias_in
 from ..._config import settings
-from ..._log import tell_of_trouble
+from ..._log import log_guard_error
 from ..._metrics.counters import ledger
 from ..._platform.fork import Section, at_fork
 from ..._platform.swap import Swap
@@ -21,7 +21,7 @@ from ...exceptions import Fault
 
 if TYPE_CHECKING:
     from ..._call.state import State
-    from ..._config import State as Configuration
+    from ..._config import Configuration
     from ..._policy import Policy
 
     class InForce(Protocol):
@@ -149,7 +149,7 @@ def update_all_strategies() -> None:
         try:
             state.update_strategies()
         except Exception as error:  # noqa: BLE001  # the others must still follow
-            tell_of_trouble(state.name, "it keeps values that held before, for taking new ones failed", error)
+            log_guard_error(state.name, "it keeps values that held before, for taking new ones failed", error)
 
 
 def name_conflicts(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
@@ -307,7 +307,7 @@ def _after_fork() -> None:
         try:
             state.keep_only(get_ident())
         except Exception as error:  # noqa: BLE001  # the others must still be put in order
-            tell_of_trouble(state.name, "it holds what threads of the parent held, for dropping that failed", error)
+            log_guard_error(state.name, "it holds what threads of the parent held, for dropping that failed", error)
     ledger.begin_anew()
 
 

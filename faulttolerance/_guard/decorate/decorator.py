@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ..._call.order import ROWS
-from ..._policy import Policy, check, parameters, shared, typed_call
+from ..._policy import Policy, call_source, check, parameters, shared_policy
 from ..._shown import shown
 from ..._signature.kind import is_generator_function
 from ..._signature.method import unproxied
@@ -38,10 +38,12 @@ class Decorator:
         faults = self._faults_on_class(target) if isinstance(target, type) else self._faults_on_function(target)
         if faults:
             raise FaultToleranceDefinitionException(*faults)
-        return apply_to(target, {self._kind: shared(self._kind._of(self._values))}, (), f"@{self._kind.annotation}")
+        return apply_to(
+            target, {self._kind: shared_policy(self._kind._of(self._values))}, (), f"@{self._kind.annotation}"
+        )
 
     def __repr__(self) -> str:
-        return typed_call(definition.decorator_name(self._kind), self._kind, self._values)
+        return call_source(definition.decorator_name(self._kind), self._kind, self._values)
 
     def __set_name__(self, owner: type, name: str) -> None:
         raise FaultToleranceDefinitionException(self._misplaced(f"became the attribute {class_name(owner)}.{name}"))

@@ -11,7 +11,7 @@ from ..._call.error_log import ErrorLog
 from ..._call.order import MODIFIED, ROWS
 from ..._call.row import Row
 from ..._call.state import alias_in
-from ..._config import Declared, State as Configuration, settings, with_configured_policies
+from ..._config import Configuration, Declared, settings, with_configured_policies
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Callback, GuardedCall
 from ..._platform.swap import Swap
@@ -92,7 +92,7 @@ class GuardResolver(Resolver):
     def _faults(self, effective: EffectivePolicies) -> list[Fault]:
         callers = [caller for caller in self.paths if caller in (call_blocking, *_BLOCKS)] or [call_awaited]
         found = [
-            value.traced(fault)
+            value.with_source(fault)
             for caller in callers
             for value in effective.values
             if value.enabled

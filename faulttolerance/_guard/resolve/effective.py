@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..._call.order import RANK
-from ..._config import Declared, Effective, State as Configuration, Switches, settings, with_configured_policies
+from ..._config import Configuration, Declared, Effective, Switches, settings, with_configured_policies
 from ..._execution.caller_thread import GuardedCall
 from ..._execution.environment import Environment
-from ..._log import tell_of_trouble
+from ..._log import log_guard_error
 from ..._policy import Bulkhead, Policy, Timeout
 from ..._signature.lookup import home_of
 from ..._signature.method import as_method, bound_when_called
@@ -147,7 +147,7 @@ def every_effective(name: str | None = None) -> "Iterator[tuple[AnyResolver, typ
             classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
             found = [(resolver, cls, resolver.in_force(cls)) for cls in classes]
         except Exception as error:  # noqa: BLE001  # the others must still be found
-            tell_of_trouble(registry.name_of(resolver), "it is left out, for finding what holds for it failed", error)
+            log_guard_error(registry.name_of(resolver), "it is left out, for finding what holds for it failed", error)
         else:
             yield from found
 
@@ -206,7 +206,7 @@ def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | 
         if value.enabled:
             home = effective.declared_by.get(type(value.policy))
             problems = callback_faults(value.policy, declaration, effective.name, asynchronous, home, final=True)
-            faults += map(value.traced, problems)
+            faults += map(value.with_source, problems)
     return faults + mismatches(effective)
 
 

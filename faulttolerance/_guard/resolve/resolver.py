@@ -9,7 +9,7 @@ from weakref import ref
 
 from ..._call.core import is_detached
 from ..._call.state import State, StateDraft, alias_in
-from ..._config import State as Configuration, settings
+from ..._config import Configuration, settings
 from ..._execution.caller_thread import GuardedCall
 from ..._metrics.catalogue import CONFIGURATION
 from ..._metrics.counters import ledger

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ..._config import Snapshot, State as Configuration, settings
+from ..._config import Configuration, Snapshot, settings
 from ..._config.report import Change, changes
 from ..._config.settings import Override
-from ..._log import tell_of_trouble
+from ..._log import log_guard_error
 from ..._platform.swap import Swap
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare import registry
@@ -62,10 +62,10 @@ def reconfigure(
                 snapshot = read()
             except FaultToleranceDefinitionException as error:
                 raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
-        return settings.following(snapshot, before._replace(switches=None) if renews_switches else before)
+        return settings.next_configuration(snapshot, before._replace(switches=None) if renews_switches else before)
 
     changes = _run(following, faults, put)
-    settings.tell_of_ignored_switches()
+    settings.warn_of_ignored_switches()
     return changes
 
 
@@ -91,7 +91,7 @@ def overridden(override: Override) -> Iterator[None]:
 
 def restore(configuration: Configuration) -> None:
     """Apply a former *configuration* again; guards with faults under it raise them when they are called."""
-    _run(lambda before: settings.returning(configuration), is_lenient=True)
+    _run(lambda before: settings.restored_configuration(configuration), is_lenient=True)
 
 
 def _run(
@@ -123,7 +123,7 @@ def forget() -> None:
     while True:
         seen = settings.version.current
         swap = Swap()
-        settings.put_blank(swap)
+        settings.install_blank(swap)
         for resolver in registry.resolvers():
             for cls in resolver.classes_with_path():
                 resolver.drop(cls, swap)
@@ -170,7 +170,7 @@ class _Transaction:
         except FaultToleranceDefinitionException:
             raise
         except Exception as error:  # noqa: BLE001
-            tell_of_trouble(registry.name_of(change.resolver), "its next call finds what holds, for that failed", error)
+            log_guard_error(registry.name_of(change.resolver), "its next call finds what holds, for that failed", error)
             return None
 
     def _draft(self, change: GuardChange) -> Draft | None:
@@ -186,12 +186,12 @@ class _Transaction:
     def commit(self, put: Callable[[Swap], object] | None) -> bool:
         """Commit everything by one swap; return false, without a change, if another change came first."""
         swap = Swap()
-        settings.put(self._after, swap)
+        settings.install(self._after, swap)
         if put is not None:
             put(swap)
         try:
             try:
-                is_done = settings.version.force(swap, settings.holding(self._before), self._in_use.stores)
+                is_done = settings.version.force(swap, settings.in_force_condition(self._before), self._in_use.stores)
             finally:
                 registry.update_all_strategies()
         finally:
