@@ -206,7 +206,7 @@ class Patch:
             raise self._refusal("cannot be changed", holder, "what is written in Python") from error
         change = _Change(holder, attribute, before, decorated)
         try:
-            control.follow_declarations()
+            control.reapply_declarations_in_use()
         except BaseException:
             change.take_back()
             raise
@@ -243,7 +243,7 @@ class Patch:
             decorated = self._decorated(cls)
             for heir in _heirs(cls):
                 apply.guard_methods(heir)
-            control.follow_declarations()
+            control.reapply_declarations_in_use()
         except BaseException:
             _take_back(changes())
             raise
@@ -251,7 +251,7 @@ class Patch:
             return changes()
         replaced = _Change(holder, attribute, _held(holder, attribute), decorated)
         wrapt.apply_patch(holder, attribute, decorated)
-        control.follow_declarations()
+        control.reapply_declarations_in_use()
         return [*changes(), replaced]
 
     def _decorated(self, value: Any) -> Any:
@@ -277,7 +277,7 @@ _imports = ImportWatch(once=False)
 def _take_back(changes: list[_Change]) -> None:
     while changes:
         changes.pop().take_back()
-    control.follow_declarations()
+    control.reapply_declarations_in_use()
 
 
 def _held(holder: Any, attribute: str) -> Any:

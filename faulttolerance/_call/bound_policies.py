@@ -14,7 +14,7 @@ from .._deadline.task import NO_DEADLINE
 from .._event import Recovered, Rejected, TimedOut, sinks
 from .._execution.caller_thread import Arguments, Callback, comes_later, lives_on, warn_of_outcome
 from .._execution.environment import Attempt, Environment, StoppedIteration
-from .._metrics.catalogue import Interned, Series, advanced, call_series
+from .._metrics.catalogue import Interned, Series, call_series, series_of_facts
 from .._metrics.counters import FOLD, Counters
 from .._platform.event_loop import refuse_trio
 from .._signature.kind import is_coroutine_function
@@ -324,9 +324,9 @@ class BoundPolicies:
         """
         fallback = self._fallback_label(applied=False)
         if self.retry is not None:
-            counted = [call_series(True, fallback, True, RETURNED), advanced((("Retry", "retried"),))]
+            counted = [call_series(True, fallback, True, RETURNED), series_of_facts((("Retry", "retried"),))]
         else:
-            counted = [(*advanced(((self._gate_name, "refused"),)), *call_series(False, fallback))]
+            counted = [(*series_of_facts(((self._gate_name, "refused"),)), *call_series(False, fallback))]
         self.frequent_counts = tuple(map(counters.batch, counted))
         return self.frequent_counts
 
@@ -481,4 +481,4 @@ def _series_of(
             break  # control flow ended the attempt before
         facts[name] = verdict if rank == BY_GATE else "timedOut" if rank == BY_NONE and timed_out else "passed"
     queued = facts.get("Bulkhead") == "passed" or (queued and "Bulkhead" in facts)
-    return advanced(tuple(facts.items())), "Timeout" in facts, queued, queued and admitted_by == BY_BULKHEAD
+    return series_of_facts(tuple(facts.items())), "Timeout" in facts, queued, queued and admitted_by == BY_BULKHEAD

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 from weakref import WeakValueDictionary
 
-from .._metrics.catalogue import advanced
+from .._metrics.catalogue import series_of_facts
 from .._metrics.counters import Counters
 from .._platform.fork import at_fork
 from .._policy import RetryBudget
@@ -19,9 +19,9 @@ class _Named:
 
     def __init__(self) -> None:
         self._budgets: WeakValueDictionary[str, retry_budget.RetryBudget] = WeakValueDictionary()
-        self.begin_anew()
+        self.reset_after_fork()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Replace the lock, which another thread may have held when the process forked."""
         # Reentrant: a signal handler or a finalizer may call a guarded function for the first time meanwhile.
         self._lock = threading.RLock()
@@ -42,7 +42,7 @@ class _Named:
 
 
 named_budgets = _Named()
-at_fork(child=named_budgets.begin_anew)
+at_fork(child=named_budgets.reset_after_fork)
 
 
 def budget_of(_: object, policy: RetryBudget, __: object) -> retry_budget.RetryBudget:
@@ -66,7 +66,7 @@ def take(budget: Any, on_refusal: Tell | None, counters: Counters | None, kind: 
     is_paid = budget.take()
     is_granted = is_paid or on_refusal is not None
     if counters is not None:
-        counters.add(advanced((("RetryBudget", f"{kind} {'granted' if is_granted else 'exhausted'}"),)))
+        counters.add(series_of_facts((("RetryBudget", f"{kind} {'granted' if is_granted else 'exhausted'}"),)))
     if on_refusal is not None and not is_paid:
         on_refusal()
         return None

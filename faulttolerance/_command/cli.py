@@ -37,7 +37,7 @@ from .._policy import parameters
 from .._policy.unit import seconds
 from .._shown import ends_the_caller, error_text, escaped, install
 from ..exceptions import FaultToleranceDefinitionException
-from .lints import codes_of, doubts, unknown
+from .lints import codes_of, lint, unknown
 
 _MISSING: Any = object()
 
@@ -116,19 +116,19 @@ def check(
         is_whole = _imported(modules, recursive)
         unused = _validated()
         guards = list(control.guards())
-        doubtful = sorted(set(doubts(guards, settings.snapshot, ignored)), key=lambda one: (one.where, one))
+        findings = sorted(set(lint(guards, settings.snapshot, ignored)), key=lambda one: (one.where, one))
         keys = (key for guard in guards for declared in guard._effective.declared for key in ignore_keys(declared))
         unused_codes = list(unknown(codes_of(settings.snapshot, keys)))
-    for doubt in (*unused, *unused_codes, *doubtful):
+    for doubt in (*unused, *unused_codes, *findings):
         _warn(str(doubt))
     if not is_whole:
         raise typer.Exit(1)
     if not guards:
         _warn(f"nothing is guarded in {', '.join(modules)}; --recursive imports the modules of packages, too")
         raise typer.Exit(1)
-    is_refused = strict and bool(unused or doubtful)
+    is_refused = strict and bool(unused or findings)
     result = "refused by --strict" if is_refused else "nothing wrong"
-    typer.echo(f"{result}; guards: {len(guards)}, unused keys: {len(unused)}, doubts: {len(doubtful)}")
+    typer.echo(f"{result}; guards: {len(guards)}, unused keys: {len(unused)}, doubts: {len(findings)}")
     if is_refused:
         raise typer.Exit(1)
 

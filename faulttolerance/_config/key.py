@@ -27,7 +27,7 @@ ENABLED = "enabled"
 MODE = "mode"
 """The key that enforces a policy or only observes it; policies that can be observed have it."""
 IGNORE = "Check/ignore"
-"""The key that names the codes of doubts which ``check`` must not report."""
+"""The key that names the codes of lints which ``check`` must not report."""
 SETTINGS = frozenset((ENABLED, MODE))
 """The settings of a policy beside its parameters; they are parsed without pydantic."""
 SWITCHES = (
@@ -146,7 +146,7 @@ def mode_keys(declared: Declared) -> list[Key]:
 
 
 def ignore_keys(declared: Declared) -> list[Key]:
-    """Return the keys that name doubts which ``check`` must not report for the guard."""
+    """Return the keys that name lints which ``check`` must not report for the guard."""
     return _keys_of_owners(declared, IGNORE)
 
 

@@ -155,7 +155,7 @@ class Snapshot:
                 self._index.setdefault(folded(entry.name), []).append((rank, entry))
         self._mentioned = parameters_named(self._index)
         self.has_ignored_lints = any(fold.endswith(_IGNORE) for fold in self._index)
-        """Whether a look-up of codes of doubts can find anything."""
+        """Whether a look-up of codes of lints can find anything."""
         self._concerned = frozenset(annotation for annotation, _ in self._mentioned)
 
     @property

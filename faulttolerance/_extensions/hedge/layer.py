@@ -20,7 +20,7 @@ from ..._event import HedgeSent, sinks
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment, StoppedIteration
 from ..._execution.race import Entry, entry as own_entry
-from ..._metrics.catalogue import advanced
+from ..._metrics.catalogue import series_of_facts
 from ..._metrics.counters import FOLD, Counters
 from ..._platform.event_loop import refuse_trio
 from ..._signature.kind import is_coroutine_function
@@ -86,7 +86,8 @@ class Hedging:
         self._tell = tell
         self._inside = inside
         self._batches = {
-            result: [] if counters is None else counters.batch(advanced((("Hedge", result),))) for result in RESULTS
+            result: [] if counters is None else counters.batch(series_of_facts((("Hedge", result),)))
+            for result in RESULTS
         }
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:

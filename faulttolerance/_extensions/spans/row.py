@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
-    if not telemetry.makes_spans:
+    if not telemetry.creates_spans:
         return function
     from .layer import Spans
 
@@ -23,7 +23,7 @@ def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Calla
 
 def _number_attempts(policies: BoundPolicies) -> None:
     """Pass the number of each attempt but the first to its span."""
-    if not telemetry.makes_spans or policies.retry is None:
+    if not telemetry.creates_spans or policies.retry is None:
         return
     from .layer import ATTEMPT
 

@@ -308,7 +308,7 @@ def _after_fork() -> None:
             state.keep_only(get_ident())
         except Exception as error:  # noqa: BLE001  # the others must still be put in order
             log_guard_error(state.name, "it holds what threads of the parent held, for dropping that failed", error)
-    ledger.begin_anew()
+    ledger.reset_after_fork()
 
 
 at_fork(child=_after_fork)
