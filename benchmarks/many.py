@@ -19,7 +19,7 @@ from typing import Any
 import faulttolerance as ft
 from faulttolerance._command.lints import lint
 from faulttolerance._config import settings
-from faulttolerance.web.reading import Wanted, guard_called, overview
+from faulttolerance.web.reading import GuardFilter, guard_called, overview
 
 from .memory import guarded
 
@@ -63,7 +63,7 @@ def _actions(registry: Any) -> dict[str, Callable[[], object]]:
         "`fingerprint()`": ft.fingerprint,
         "`validate()`": ft.validate,
         "`check`, without the imports": lambda: (ft.validate(), [*lint(ft.guards(), settings.snapshot)]),
-        "the status page": lambda: overview((), Wanted(limit=100)),
+        "the status page": lambda: overview((), GuardFilter(limit=100)),
         "its page of one guard": lambda: guard_called("service 7"),
         "its page of no guard": lambda: guard_called("nothing"),
         "a reload": ft.reload,
