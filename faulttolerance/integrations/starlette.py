@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import RefusedException, TimeoutException, deadline, on_deadline
 from ..typing import Duration
-from ._inbound import limit, time_left
+from ._inbound import longest_in_seconds, time_left
 from ._refusals import answer_to
 
 __all__ = ["DeadlineMiddleware", "install"]
@@ -34,7 +34,7 @@ def install(app: Starlette, *, longest: Duration | None = None) -> None:
     Raises:
         FaultToleranceDefinitionException: *longest* is no duration.
     """
-    limit("install(longest)", longest)
+    longest_in_seconds("install(longest)", longest)
     for kind in RefusedException, TimeoutException, ExceptionGroup:
         app.add_exception_handler(kind, _answer)
     app.add_middleware(DeadlineMiddleware, longest=longest)
@@ -55,7 +55,7 @@ class DeadlineMiddleware:
 
     def __init__(self, app: ASGIApp, *, longest: Duration | None = None) -> None:
         self._app = app
-        self._longest = limit("DeadlineMiddleware(longest)", longest)
+        self._longest = longest_in_seconds("DeadlineMiddleware(longest)", longest)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
