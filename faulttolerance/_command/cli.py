@@ -213,13 +213,13 @@ def top(
     try:
         from rich.console import Console
 
-        from .top import feed, screen
+        from .top import scraper, screen
     except ImportError as error:
         _warn(f"top needs {error.name}: {install('cli')}")
         raise typer.Exit(1) from None
     pause = _seconds(interval)
     try:
-        addresses = dict.fromkeys(map(feed.address, urls))
+        addresses = dict.fromkeys(map(scraper.address, urls))
     except ValueError as error:
         raise typer.BadParameter(escaped(str(error)), param_hint="URL") from None
     if isinstance(sys.stdout, TextIOWrapper):
@@ -227,7 +227,7 @@ def top(
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = int(min(_columns_at_most(), 200))
-    shown = screen.Top(feed.Feed(addresses), pause, console, typer.echo, as_json=as_json)
+    shown = screen.Top(scraper.Scraper(addresses), pause, console, typer.echo, as_json=as_json)
     try:
         if once:
             raise typer.Exit(shown.once())

@@ -19,7 +19,7 @@ _START = "process_start_time_seconds"
 _UNITS = {"total", "seconds", "nanoseconds"}
 
 
-class Page(NamedTuple):
+class Exposition(NamedTuple):
     """One answer of a process, or of several processes that answer together."""
 
     samples: dict[Sample, float]
@@ -27,7 +27,7 @@ class Page(NamedTuple):
     """The start of the process in seconds since 1970; ``None`` if the page does not contain it."""
 
 
-def page_of(text: str) -> Page:
+def parse_exposition(text: str) -> Exposition:
     """Parse *text*, in the classic format or in OpenMetrics; raise ``ValueError`` if it is neither."""
     lines = [line for line in text.splitlines() if line and not line.isspace()]
     said = [line for line in lines if not line.startswith("#")]
@@ -42,7 +42,7 @@ def page_of(text: str) -> Page:
                 start = value
             elif name.startswith(("ft_", "ft.")) and abs(value) < _ENDLESS:
                 samples[plain_name(name), frozenset(labels.items())] = value
-    return Page(samples, start)
+    return Exposition(samples, start)
 
 
 def plain_name(name: str) -> str:
