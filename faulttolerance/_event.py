@@ -216,11 +216,11 @@ class _Wanted(dict[type[Event], Question]):
         return question
 
 
-_telling: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", default=())
+_being_notified: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", default=())
 """The ids of the sinks that are being notified."""
 
 
-class Asking(Protocol):
+class TracedCall(Protocol):
     """A call that remembers the answer of the tracer."""
 
     is_untraced: bool
@@ -238,23 +238,23 @@ class Sinks:
         """The sink that adds events to spans."""
         self.is_traced: Question = bool
         """Whether *tracer* finds a recording span here. The answer takes long, and is the same throughout a call."""
-        self._ask_anew()
+        self._renew_questions()
         self._failed: set[int] = set()
         self.find: Callable[[], tuple[Sink, ...]] = tuple
         """Returns the sinks to notify if the application set none; called at the first event."""
 
-    def _ask_anew(self) -> None:
+    def _renew_questions(self) -> None:
         self.wanted = _Wanted(self)
         """A question for each kind of event, asked before an event is created: ``if sinks.wanted[Rejected](): ...``.
 
         A sink may have a method ``interest(kind, others)``. It returns a function that answers for the sink and, by
         calling *others*, for the sinks behind it, and that raises nothing. A sink without it wants every event. A
-        wrapper around all the questions would cost as much as one question. After the answer yes, ``is_heard`` is
+        wrapper around all the questions would cost as much as one question. After the answer yes, ``has_receiver`` is
         called too.
         """
         self._wanted_elsewhere = _Wanted(self, self.tracer)
 
-    def is_heard(self, kind: type[Event], call: Asking | None = None) -> bool:
+    def has_receiver(self, kind: type[Event], call: TracedCall | None = None) -> bool:
         """Return whether an event of *kind* reaches more than a tracer without a recording span.
 
         The tracer is queried once for each *call* without a recording span.
@@ -276,12 +276,12 @@ class Sinks:
     def tap(self, taps: Iterable[Sink]) -> None:
         """Notify *taps* in addition to the other sinks, in place of earlier taps."""
         self.taps = tuple(taps)
-        self._ask_anew()
+        self._renew_questions()
 
     def forget_default(self) -> None:
         """Remove the default sinks, so that the next event calls ``find`` again."""
         self._default = None
-        self._ask_anew()
+        self._renew_questions()
 
     def get(self) -> tuple[Sink, ...]:
         """Return the sinks in use."""
@@ -292,22 +292,22 @@ class Sinks:
             default = self._default = self.find()
         return default
 
-    def tell(self, event: Event, call: Asking | None = None) -> None:
+    def send(self, event: Event, call: TracedCall | None = None) -> None:
         """Notify every sink of *event*, which belongs to *call*; a failing sink is logged once and changes nothing.
 
         A sink is not notified of guarded calls that it makes itself: it would make further calls without end.
         """
-        telling = _telling.get()
+        being_notified = _being_notified.get()
         for sink in (*self.get(), *self.taps):
-            if id(sink) in telling or (call is not None and call.is_untraced and sink is self.tracer):
+            if id(sink) in being_notified or (call is not None and call.is_untraced and sink is self.tracer):
                 continue
             try:
-                _telling.set((*telling, id(sink)))
+                _being_notified.set((*being_notified, id(sink)))
                 sink(event)
             except Exception as error:  # noqa: BLE001  # application code, may not change the call
                 self._report(sink, error)
             finally:
-                _telling.set(telling)
+                _being_notified.set(being_notified)
 
     def _report(self, sink: Sink, error: Exception) -> None:
         if id(sink) not in self._failed:

@@ -30,7 +30,7 @@ from ._guard.decorate import apply
 from ._guard.decorate.decorator import Decorator
 from ._guard.decorate.interceptor import Interceptor
 from ._platform.import_watch import ImportWatch
-from ._signature.method import unproxied
+from ._signature.method import as_real_method
 from ._signature.naming import class_name
 from .exceptions import Fault, FaultToleranceDefinitionException
 
@@ -319,7 +319,7 @@ def _interceptors_on(value: Any) -> tuple[Any, ...]:
 
 def _as_in_a_class(value: Any) -> Any:
     """Return the value with which a class calls its function with the same arguments."""
-    return unproxied(value) if hasattr(type(value), "__get__") else staticmethod(value)
+    return as_real_method(value) if hasattr(type(value), "__get__") else staticmethod(value)
 
 
 def _overridden(cls: type, attribute: str, inherited: Any) -> Any:

@@ -204,11 +204,11 @@ class BoundPolicies:
         if self.counters is not None and self._counting:
             self._count_attempt(self.counters, record)
         if record.timed_out:
-            if sinks.wanted[TimedOut]() and sinks.is_heard(TimedOut, call):
-                sinks.tell(TimedOut(self.name, call.attempts, self.timeout_of(record)), call)
-        elif record.refused_by and sinks.wanted[Rejected]() and sinks.is_heard(Rejected, call):
+            if sinks.wanted[TimedOut]() and sinks.has_receiver(TimedOut, call):
+                sinks.send(TimedOut(self.name, call.attempts, self.timeout_of(record)), call)
+        elif record.refused_by and sinks.wanted[Rejected]() and sinks.has_receiver(Rejected, call):
             assert failure is not None
-            sinks.tell(Rejected(self.name, call.attempts, record.refused_by, failure), call)
+            sinks.send(Rejected(self.name, call.attempts, record.refused_by, failure), call)
         return failure
 
     def release(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
@@ -313,8 +313,8 @@ class BoundPolicies:
             if len(batch) >= FOLD:
                 self.counters.fold()
         error = gate.refusal(wait)
-        if sinks.wanted[Rejected]() and sinks.is_heard(Rejected):
-            sinks.tell(Rejected(self.name, 1, self._gate_name, error))
+        if sinks.wanted[Rejected]() and sinks.has_receiver(Rejected):
+            sinks.send(Rejected(self.name, 1, self._gate_name, error))
         return error
 
     def create_frequent_counts(self, counters: Counters) -> tuple[list[None], ...]:
@@ -426,8 +426,8 @@ class BoundPolicies:
         if succeeded and attempts > 1:
             if self.counters is not None:
                 self.frequent_counts[0].append(None)  # folded with the batch of retries, to which each such call adds
-            if sinks.wanted[Recovered]() and sinks.is_heard(Recovered, call):
-                sinks.tell(Recovered(self.name, attempts), call)
+            if sinks.wanted[Recovered]() and sinks.has_receiver(Recovered, call):
+                sinks.send(Recovered(self.name, attempts), call)
         elif self.counters is not None:
             fallback = self._fallback_label(applied)
             if self.retry is None:

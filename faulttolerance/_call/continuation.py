@@ -349,15 +349,15 @@ def _next_delay(
             if retry.is_alone and "__notes__" in failure.__dict__:
                 _log_nested_retries(policies, retry, call, failure)
             delay: float = decision  # type: ignore[assignment]
-            if sinks.wanted[RetryScheduled]() and sinks.is_heard(RetryScheduled, call):
-                sinks.tell(RetryScheduled(policies.name, attempts, delay, failure), call)
+            if sinks.wanted[RetryScheduled]() and sinks.has_receiver(RetryScheduled, call):
+                sinks.send(RetryScheduled(policies.name, attempts, delay, failure), call)
             return delay if RetryDelays.is_on else 0.0
     call.stop = decision
     call.set_cause(failure)
     if attempts > 1 or decision in _ALWAYS_NOTED or failure is call.rejection:
         call.add_note(failure, elapsed, decision, policies.name, retry.max_retries + 1)
-    if isinstance(failure, Exception) and sinks.wanted[GaveUp]() and sinks.is_heard(GaveUp, call):
-        sinks.tell(GaveUp(policies.name, attempts, elapsed, call.veto_reason or decision.value, failure), call)
+    if isinstance(failure, Exception) and sinks.wanted[GaveUp]() and sinks.has_receiver(GaveUp, call):
+        sinks.send(GaveUp(policies.name, attempts, elapsed, call.veto_reason or decision.value, failure), call)
     return None
 
 
@@ -441,8 +441,8 @@ def _next_fallback(
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
     fallback = next(fallbacks, None) if applies else None
     if fallback is not None:
-        if sinks.wanted[FallbackApplied]() and sinks.is_heard(FallbackApplied, call):
-            sinks.tell(FallbackApplied(policies.name, failure), call)
+        if sinks.wanted[FallbackApplied]() and sinks.has_receiver(FallbackApplied, call):
+            sinks.send(FallbackApplied(policies.name, failure), call)
         if call.replaced_failure is None:
             call.replaced_failure = failure
     return fallback

@@ -220,8 +220,8 @@ class Row(NamedTuple):
 
 def key_of(key: Any, binding: Binding, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
     """Return the function that computes the *key* of a call from its arguments; see ``key_function``."""
-    from .._signature.call_key import given_key_function, key_function  # it needs ``inspect``
+    from .._signature.call_key import key_function, key_function_for_any  # it needs ``inspect``
 
     if binding.template is None:
-        return given_key_function(key, binding.name, identity)
+        return key_function_for_any(key, binding.name, identity)
     return key_function(key, binding.template, takes_self=binding.takes_self, identity=identity)

@@ -26,7 +26,7 @@ _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class Target(ref[Any]):
+class IdentityReference(ref[Any]):
     """A weak reference to an object, which equals only other references to the same object."""
 
     __slots__ = ("_ident",)
@@ -50,7 +50,7 @@ class Target(ref[Any]):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, Target) and (target := self()) is not None and target is other()
+        return isinstance(other, IdentityReference) and (target := self()) is not None and target is other()
 
 
 def key_function(
@@ -62,8 +62,8 @@ def key_function(
         key: The declaration of the key; ``mismatches`` has found no fault in it.
         function: The guarded function.
         takes_self: Whether its first argument is its instance or class, which takes part by its *identity*.
-        identity: Returns the identity of the instance or class: ``id`` is enough while the call lasts, ``Target``
-            also works if the key outlives the object.
+        identity: Returns the identity of the instance or class: ``id`` is enough while the call lasts,
+            ``IdentityReference`` also works if the key outlives the object.
     """
     signature = signature_of(function)
     if signature is None:
@@ -96,7 +96,7 @@ def key_function(
     return made  # type: ignore[no-any-return]
 
 
-def given_key_function(key: Key, name: str, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
+def key_function_for_any(key: Key, name: str, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
     """Return the function that returns the key of a call of any function, which is its first argument.
 
     By default the function is part of the key; for a bound method, the function of its class is.

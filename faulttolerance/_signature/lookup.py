@@ -48,7 +48,7 @@ class LateLookup:
         self.name = name
         self._attribute = mangle(name, owner or scope)
         self._function = function
-        self._home = weakly(owner)
+        self._home = weak_reference_to(owner)
         self._takes_self = takes_self
 
     @property
@@ -108,7 +108,7 @@ def find_in_module(name: str, function: Callable[..., Any]) -> NamedFunction | N
     return NamedFunction(value, None, False, False) if callable(value) else None
 
 
-def home_of(function: Callable[..., Any], owner: type) -> type:
+def defining_class_of(function: Callable[..., Any], owner: type) -> type:
     """Return the class among *owner* and its bases in whose body *function* was written; by default *owner*."""
     behind = function_behind(function)
     written_in = (getattr(behind, "__qualname__", "").rpartition(".")[0], getattr(behind, "__module__", None))
@@ -127,7 +127,7 @@ def missing(name: str, function: Callable[..., Any], owner: type | None) -> str:
     return f"names {shown(name)}, which {place} does not define{hint}"
 
 
-def weakly(target: T | None) -> Callable[[], T | None]:
+def weak_reference_to(target: T | None) -> Callable[[], T | None]:
     """Return a weak reference to *target*: a guard outlives the classes that inherit it, and must not keep them."""
     try:
         return ref(target) if target is not None else lambda: None

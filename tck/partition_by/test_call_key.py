@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._signature.call_key import Target, key_function, mismatches, refuse_unhashable
+from faulttolerance._signature.call_key import IdentityReference, key_function, mismatches, refuse_unhashable
 
 
 class Shop:
@@ -103,8 +103,8 @@ def test_a_callable_with_other_parameters_is_refused(key: Callable[..., Any]) ->
 
 
 def test_a_key_that_outlives_its_call_does_not_keep_the_target() -> None:
-    """A key made with ``Target`` neither keeps the instance, nor equals that of one that took its place."""
-    made, shop = key_function(None, Shop.fetch, takes_self=True, identity=Target), Shop()
+    """A key made with ``IdentityReference`` neither keeps the instance, nor equals that of one that took its place."""
+    made, shop = key_function(None, Shop.fetch, takes_self=True, identity=IdentityReference), Shop()
     key, again = made(shop, "a"), made(shop, "a")
     assert {key} == {again}
 

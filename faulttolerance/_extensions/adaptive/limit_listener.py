@@ -42,8 +42,8 @@ class Limiter:
         if lesson is None:
             return
         is_told = lesson.is_lowered and lesson.new != lesson.old
-        if is_told and sinks.wanted[LimitChanged]() and sinks.is_heard(LimitChanged):
-            sinks.tell(LimitChanged(self._name, lesson.old, lesson.new))
+        if is_told and sinks.wanted[LimitChanged]() and sinks.has_receiver(LimitChanged):
+            sinks.send(LimitChanged(self._name, lesson.old, lesson.new))
         if lesson.is_hopeless and self._name not in _warned:
             _warned.add(self._name)
             log(

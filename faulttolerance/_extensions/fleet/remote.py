@@ -134,12 +134,12 @@ class Line:
 
     def _tell_of_loss(self) -> None:
         if not self.contact.is_up and not self._is_over and take(self._untold):
-            self.aside(partial(sinks.tell, FleetLost(self.namespace, self.contact.reason)))
+            self.aside(partial(sinks.send, FleetLost(self.namespace, self.contact.reason)))
 
     def _regain(self) -> None:
         seconds = self.contact.regain(self.now())
         if not self._untold:
-            self.aside(partial(sinks.tell, FleetRegained(self.namespace, seconds)))
+            self.aside(partial(sinks.send, FleetRegained(self.namespace, seconds)))
             self._untold.append(None)
 
     def aside(self, function: Callable[[], object]) -> None:

@@ -245,8 +245,8 @@ def _announce(name: str) -> None:
     entry: Any = own_entry.get()
     if entry is not None:
         entry.race.sent[entry.number] = None
-        if sinks.wanted[HedgeSent]() and sinks.is_heard(HedgeSent):
-            sinks.tell(HedgeSent(name, entry.number, clock.monotonic() - entry.race.began))
+        if sinks.wanted[HedgeSent]() and sinks.has_receiver(HedgeSent):
+            sinks.send(HedgeSent(name, entry.number, clock.monotonic() - entry.race.began))
 
 
 def _leave(race: Race, runs: dict[int, Run], environment: Environment) -> None:

@@ -28,10 +28,10 @@ def _layer(policy: Fallback, binding: Binding) -> Layer | None:
     value = _value_in(policy)
     if value is None:
         return None
-    from ..._signature.call_key import Target
+    from ..._signature.call_key import IdentityReference
     from .layer import Remembering
 
-    return Remembering(binding.name, binding.strategies.get(Fallback), key_of(value.key, binding, Target))
+    return Remembering(binding.name, binding.strategies.get(Fallback), key_of(value.key, binding, IdentityReference))
 
 
 def with_last_good(fallback: Row) -> Row:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..._policy import Policy
 from ..._signature.kind import is_generator_function, mark_coroutine_function, own_attribute
-from ..._signature.method import as_method, takes_instance_first, unproxied
+from ..._signature.method import as_method, as_real_method, takes_instance_first
 from ..._signature.naming import class_name, copy_names
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare.checks import definition
@@ -53,7 +53,7 @@ def apply_to(
     """
     if isinstance(target, type):
         return _apply_to_class(target, policies, interceptors, decorator)
-    target = unproxied(target)
+    target = as_real_method(target)
     is_bound_later = isinstance(target, (staticmethod, classmethod))
     function = target.__func__ if is_bound_later else target
     # A bound method of a guard is a separate function: it has an object, and calls the guard.

@@ -11,7 +11,7 @@ from ..._call.order import ROWS
 from ..._policy import Policy, call_source, check, parameters, shared_policy
 from ..._shown import shown
 from ..._signature.kind import is_generator_function
-from ..._signature.method import unproxied
+from ..._signature.method import as_real_method
 from ..._signature.naming import class_name
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare.checks import definition
@@ -34,7 +34,7 @@ class Decorator:
     def __call__(self, *targets: Any, **unexpected: Any) -> Any:
         if len(targets) != 1 or unexpected or not can_be_guarded(targets[0]):
             raise FaultToleranceDefinitionException(self._misplaced("was called as if it were a guarded function"))
-        target = unproxied(targets[0])
+        target = as_real_method(targets[0])
         faults = self._faults_on_class(target) if isinstance(target, type) else self._faults_on_function(target)
         if faults:
             raise FaultToleranceDefinitionException(*faults)

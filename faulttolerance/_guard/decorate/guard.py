@@ -18,7 +18,7 @@ from ..._platform.frames import module_of
 from ..._policy import CircuitBreaker, Policy, parameters
 from ..._shown import shown
 from ..._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
-from ..._signature.method import bound_when_called, unproxied
+from ..._signature.method import as_real_method, bind_at_each_call
 from ..._signature.naming import copy_names
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare.checks.definition import (
@@ -341,7 +341,7 @@ def apply_guard(name: str) -> Callable[[F], F]:
 def _decorated(
     function: F, find: Callable[[], GuardResolver], check: Callable[[Callable[..., Any], bool], None] | None = None
 ) -> F:
-    function = unproxied(function)
+    function = as_real_method(function)
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_decorated(function.__func__, find, check))  # pyright: ignore[reportReturnType]
     if faults := _target_faults(function):
@@ -350,7 +350,7 @@ def _decorated(
     if check is not None:
         check(function, asynchronous)
     if binding_by_name(function) == INSTANCE:
-        function = bound_when_called(function)  # type: ignore[assignment]
+        function = bind_at_each_call(function)  # type: ignore[assignment]
 
     # Stored here and not in the guard, which may outlive many functions that it decorated.
     known: tuple[object, Any] = ("nothing yet", None)

@@ -425,9 +425,11 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
 def _awaits(declaration: Declaration) -> bool | None:
     if declaration.is_coroutine:
         return True
-    from ..._signature.outcome import Outcome, outcome
+    from ..._signature.return_kind import ReturnKind, return_kind
 
-    return {Outcome.FUTURE: False, Outcome.AWAITABLE: True}.get(outcome(declaration.template, declaration.owner))
+    return {ReturnKind.FUTURE: False, ReturnKind.AWAITABLE: True}.get(
+        return_kind(declaration.template, declaration.owner)
+    )
 
 
 def _set_names(driver: Any, declaration: Declaration | None) -> Any:

@@ -79,9 +79,9 @@ _not_awaitable: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
 def _is_annotated_as_plain(function: FunctionType) -> bool:
     """Return whether the return annotation of *function* names no awaitable."""
     if function not in _not_awaitable:
-        from ..._signature.outcome import Outcome, outcome
+        from ..._signature.return_kind import ReturnKind, return_kind
 
-        _not_awaitable[function] = outcome(function) in (Outcome.FOREIGN, Outcome.OBJECT)
+        _not_awaitable[function] = return_kind(function) in (ReturnKind.PLAIN, ReturnKind.UNKNOWN)
     return _not_awaitable[function]
 
 

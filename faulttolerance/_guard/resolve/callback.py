@@ -12,7 +12,7 @@ from ..._execution.caller_thread import Callback
 from ..._policy import BeforeRetry, Fallback
 from ..._signature.annotation import ANYTHING, accepts, members, resolve
 from ..._signature.compatibility import Callee, allowed_parameters, extra_parameters
-from ..._signature.lookup import LateLookup, weakly
+from ..._signature.lookup import LateLookup, weak_reference_to
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ...typing import ExecutionContext
 from ..declare.declaration import FUNCTION, Declaration
@@ -221,20 +221,20 @@ class _Adapter:
     __slots__ = ("_accepted", "_classes", "_count", "_error", "_is_bound", "_signature", "function")
 
     def __init__(self, method: Callable[..., Any], declaration: Declaration, owner: type | None) -> None:
-        self.function = weakly(getattr(method, "__func__", method))
+        self.function = weak_reference_to(getattr(method, "__func__", method))
         self._is_bound = declaration.binding != FUNCTION
         guarded = Callee(declaration.template, owner, takes_self=self._is_bound)
         substitute = Callee(method, owner, takes_self=False)
         extra = extra_parameters(guarded, substitute)
         if extra is None:
             name = getattr(method, "__qualname__", method)
-            problem = f"leads to {name}, whose parameters {substitute.written} are not those of the guarded function"
+            problem = f"leads to {name}, whose parameters {substitute.signature} are not those of the guarded function"
             raise _definition_error(declaration, problem, method, allowed_parameters(guarded))
         self._error = extra[0] if extra else None
         self._accepted = resolve(extra[0].annotation, substitute.scope) if extra else ANYTHING
         heads = [member.head for member in members(self._accepted)]
         self._classes = tuple(head for head in heads if isinstance(head, type) and head is not Any)
-        self._signature = guarded.written
+        self._signature = guarded.signature
         # This number of positional arguments needs no defaults, and can be passed on unchanged.
         keys = (guarded.parameters or {}).keys() - {"**"}
         self._count = len(keys) + self._is_bound if all(isinstance(key, int) for key in keys) else -1

@@ -40,7 +40,7 @@ def deliver_transitions(breaker: CircuitBreaker) -> None:
 
 
 def _notify(breaker: CircuitBreaker, old: str, new: str, reason: str) -> None:
-    sinks.tell(StateChanged(breaker.name, old, new, reason))
+    sinks.send(StateChanged(breaker.name, old, new, reason))
     if not _listeners:
         return
     aliases = [state.alias for state, other in _every_breaker() if other is breaker and state.alias]

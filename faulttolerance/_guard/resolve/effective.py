@@ -11,8 +11,8 @@ from ..._execution.caller_thread import GuardedCall
 from ..._execution.environment import Environment
 from ..._log import log_guard_error
 from ..._policy import Bulkhead, Policy, Timeout
-from ..._signature.lookup import home_of
-from ..._signature.method import as_method, bound_when_called
+from ..._signature.lookup import defining_class_of
+from ..._signature.method import as_method, bind_at_each_call
 from ..._signature.naming import class_name, qualified_name_of
 from ...exceptions import Fault
 from ..declare import registry
@@ -114,11 +114,11 @@ def effective_policies(
         if is_first(declaration, cls):
             class_level, class_level_interceptors = class_level_for(cls, declaration.name, function, owner)
             declared = list(_declared(declaration.name, cls, owner, policies, class_level))
-            home = owner if declaration.owner is not None else home_of(declaration.template, cls)
+            home = owner if declaration.owner is not None else defining_class_of(declaration.template, cls)
             declared_by = {kind: base for kind, (_, base) in class_level.items()} | dict.fromkeys(policies, home)
             interceptors = (*class_level_interceptors, *declaration.interceptors)
     if declaration.binding == INSTANCE:
-        function = bound_when_called(function)
+        function = bind_at_each_call(function)
     if not declared and not interceptors:
         return EffectivePolicies(name, function), []
     declared.sort(key=lambda entry: RANK[type(entry.policy)])

@@ -11,7 +11,7 @@ from ...._shown import shown
 from ...._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved, signature_of
 from ...._signature.compatibility import Callee, Mismatch, accepts_arguments, kind_mismatches, mismatches
 from ...._signature.lookup import NamedFunction, find_in_class, find_in_module, mangle, missing
-from ...._signature.outcome import Outcome, outcome
+from ...._signature.return_kind import ReturnKind, return_kind
 from ....exceptions import Fault
 from ....typing import FallbackHandler
 from ..declaration import FUNCTION, INSTANCE, Declaration
@@ -71,8 +71,8 @@ def is_awaited_in_the_end(declaration: Declaration, asynchronous: bool, final: b
     """
     if asynchronous or final:
         return asynchronous
-    kind = outcome(declaration.template, declaration.owner)
-    is_certain = kind is Outcome.FOREIGN or (kind is Outcome.OBJECT and declaration.owner is not None)
+    kind = return_kind(declaration.template, declaration.owner)
+    is_certain = kind is ReturnKind.PLAIN or (kind is ReturnKind.UNKNOWN and declaration.owner is not None)
     return False if is_certain else None
 
 
@@ -133,8 +133,8 @@ class _Check:
         else:
             callee = Callee(value, takes_self=False)
         self.is_settled = self._guarded.is_settled and callee.is_settled
-        if not accepts_arguments(callee.written, arguments):
-            problem = f"{subject}, which does not take one argument: {callee.written}"
+        if not accepts_arguments(callee.signature, arguments):
+            problem = f"{subject}, which does not take one argument: {callee.signature}"
             allowed = "a handler that takes an ExecutionContext"
             takes_as_guarded = not isinstance(value, type) and not any(
                 mismatches(self._guarded, callee, self.is_awaited)
@@ -147,7 +147,7 @@ class _Check:
 def _callee_of(handler: type, handle: NamedFunction) -> Callee:
     """Return the method *handle* of a class; types that it does not annotate may come from a generic class."""
     callee = Callee(handle.function, handler, handle.home, takes_self=handle.takes_self)
-    if callee.written is not None and is_gradual(callee.returned):
+    if callee.signature is not None and is_gradual(callee.returned):
         callee.returned = (ancestry(Type(handler)).get(FallbackHandler) or (ANYTHING,))[0]
         callee.returned_text = str(callee.returned)
         callee.is_settled = callee.is_settled and is_resolved(callee.returned)

@@ -127,10 +127,10 @@ def _asynchronous_faults(
 ) -> list[Fault]:
     """Return the faults of ``@asynchronous`` on a function whose annotation excludes a result that comes later."""
     from ...._signature.annotation import display, signature_of
-    from ...._signature.outcome import Outcome, outcome
+    from ...._signature.return_kind import ReturnKind, return_kind
 
     function = declaration.template
-    if outcome(function, owner) is not Outcome.FOREIGN:
+    if return_kind(function, owner) is not ReturnKind.PLAIN:
         return []
     signature = signature_of(function)
     annotation = signature.return_annotation if signature is not None else None
@@ -148,9 +148,9 @@ def _interceptor_faults(
     functions = [interceptor.function for interceptor in interceptors if is_coroutine_function(interceptor.function)]
     if not functions or declaration.is_coroutine:
         return []
-    from ...._signature.outcome import Outcome, outcome
+    from ...._signature.return_kind import ReturnKind, return_kind
 
-    if outcome(declaration.template, owner) is Outcome.AWAITABLE:
+    if return_kind(declaration.template, owner) is ReturnKind.AWAITABLE:
         return []
     return [
         Fault(f"{where} @{getattr(function, '__name__', function)}", "is `async def`, and its callers await nothing",
