@@ -45,12 +45,12 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     when: Any = policies.get(RetryWhen)
     honor: Any = policies.get(HonorRetryAfter)
     asks = when is not None or honor is not None or CustomBackoff in policies
-    tell = ErrorLog(name) if asks else retry.unheard
+    report_error = ErrorLog(name) if asks else retry.unheard
     delay, ceiling = seconds(policy.delay, policy.delay_unit), math.inf
     if policy.jitter_kind == "decorrelated":  # three times the last delay, repeated, would grow without end
         ceiling = max(delay, seconds(ExponentialBackoff.max_delay, ChronoUnit.MILLIS))
     growth = [
-        row.back_off(policies[row.policy], delay, name, tell)
+        row.back_off(policies[row.policy], delay, name, report_error)
         for row in binding.rows
         if row.back_off and row.policy and row.policy in policies
     ]
@@ -71,8 +71,9 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
             *values,
             exception_predicate=when and when.exception,
             result_predicate=when and when.result,
-            tell=tell,
-            retry_after=honor and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, tell),
+            tell=report_error,
+            retry_after=honor
+            and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, report_error),
             returns_rejected_result=when is not None and when.give == "result",
             is_result_stored=is_result_stored,
         )
@@ -230,7 +231,7 @@ def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.B
     return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
 
 
-def _custom(policy: CustomBackoff, delay: float, name: str, tell: back_off.Mistakes) -> back_off.CustomBackOff:
+def _custom(policy: CustomBackoff, delay: float, name: str, report_error: back_off.Mistakes) -> back_off.CustomBackOff:
     return back_off.CustomBackOff(policy.value, name, delay, tell)
 
 

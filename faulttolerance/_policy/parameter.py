@@ -214,9 +214,8 @@ def shared_policy(policy: Policy) -> Policy:
     sets = (value for value in values if isinstance(value, tuple))
     if any(getattr(member, "__module__", "") != "builtins" for value in sets for member in value):
         return policy
-    return _shared_policies.setdefault(
-        (type(policy), *values, *map(type, values)), policy
-    )  # 1 and 1.0 are shown as written
+    # 1 and 1.0 are shown as written.
+    return _shared_policies.setdefault((type(policy), *values, *map(type, values)), policy)
 
 
 def check(

@@ -185,7 +185,7 @@ def _maker(where: str, error: Any) -> Failure:
 
 
 class _Injected:
-    """A fault_injection of the attempts of one target."""
+    """An injection of faults into the attempts of one target."""
 
     is_innermost = True
 
@@ -204,7 +204,7 @@ class _Injected:
     def around_attempt(
         self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
     ) -> Callable[..., Any]:
-        """Return *function* with the fault_injection around each attempt."""
+        """Return *function* with the injection of faults around each attempt."""
         is_block = isinstance(environment, (BlockingEnvironment, BlockEnvironment))
         return self._disturbance.around(function, environment, is_awaited, is_block=is_block)
 

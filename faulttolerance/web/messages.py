@@ -104,7 +104,7 @@ def redirect(status: int, location: str) -> Response:
 
 
 def format_for(request: Request) -> OutputFormat | None:
-    """Return the format of the response by the header Accept; ``None`` if the client accepts neither form.
+    """Return the format of the response by the header Accept; ``None`` if the client accepts neither.
 
     Without a preference, as from most programs, the format is JSON.
     """

@@ -29,7 +29,7 @@ class Target:
         self.trouble = ""
         """The reason why there is no answer; empty if there is an answer, or none was due yet."""
         self.answer_seconds = 0.0
-        """The seconds that the last answer answer_seconds."""
+        """The seconds that the last answer took."""
         self.is_mixed = False
         """Whether several processes answer at this address in turn, so that no two answers can be compared."""
         self.last: Scrape | None = None

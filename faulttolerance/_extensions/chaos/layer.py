@@ -42,7 +42,7 @@ def chaos_of(name: str, policy: Chaos, counters: Counters | None, series_of: Cal
         if counters is not None:
             counters.add((series_of(kind),))
 
-    return FaultInjection(failure, delay, rate=policy.rate, tell=tell)
+    return FaultInjection(failure, delay, rate=policy.rate, report=tell)
 
 
 def forget_chaos() -> None:

@@ -286,9 +286,8 @@ class MethodResolver(Resolver):
         """Yield the classes that have the method, each with its own policies and state."""
         owner = self.declaration.owner
         if owner is None and self.declaration.binding != FUNCTION:
-            yield from self.classes_with_path() or [
-                None
-            ]  # added to a class later, it is known by the classes that use it
+            # Added to a class later, it is known by the classes that use it.
+            yield from self.classes_with_path() or [None]
         else:
             yield from dict.fromkeys([owner, *_subclasses(owner), *self.classes_with_path()])
 
