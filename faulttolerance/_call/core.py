@@ -232,7 +232,7 @@ def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.B
 
 
 def _custom(policy: CustomBackoff, delay: float, name: str, report_error: back_off.Mistakes) -> back_off.CustomBackOff:
-    return back_off.CustomBackOff(policy.value, name, delay, tell)
+    return back_off.CustomBackOff(policy.value, name, delay, report_error)
 
 
 ASYNCHRONOUS = Row(Asynchronous, excludes=AsynchronousNonBlocking)

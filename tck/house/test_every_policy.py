@@ -161,7 +161,9 @@ def imports_of(tree: ast.AST) -> tuple[set[str], set[str]]:
 
 
 CALLED = [
-    one for one in POLICIES if (ROWS[one].bind or ROWS[one].memory) and one.annotation not in ("Hedge", "Asynchronous")
+    one
+    for one in POLICIES
+    if (ROWS[one].bind or ROWS[one].strategy_factory) and one.annotation not in ("Hedge", "Asynchronous")
 ]
 """Those that guard a call on its own thread."""
 
