@@ -14,7 +14,7 @@ from .._strategy import retry_budget
 from .._strategy.gate import Tell
 
 
-class _Named:
+class _NamedBudgets:
     """The budgets that have a name, as long as a guard uses them."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class _Named:
             return budget
 
 
-named_budgets = _Named()
+named_budgets = _NamedBudgets()
 at_fork(child=named_budgets.reset_after_fork)
 
 
@@ -50,7 +50,7 @@ def budget_of(_: object, policy: RetryBudget, __: object) -> retry_budget.RetryB
     return named_budgets.of(policy) if policy.name else retry_budget.RetryBudget(policy.ratio, policy.burst)
 
 
-def take(budget: Any, on_refusal: Tell | None, counters: Counters | None, kind: str) -> bool | None:
+def charge(budget: Any, on_refusal: Tell | None, counters: Counters | None, kind: str) -> bool | None:
     """Charge a retry or a hedge to the budget, and count it.
 
     Args:

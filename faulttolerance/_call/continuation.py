@@ -17,7 +17,7 @@ from .._strategy.back_off import Delays
 from .._strategy.retry import UNASKED, Answer, Retry, Stop, Told
 from .._strategy.verdict import matches
 from ..exceptions import FaultToleranceException, RefusedException
-from .budget import take
+from .budget import charge
 from .veto import veto_reason_for, vetoes
 
 if TYPE_CHECKING:
@@ -375,7 +375,7 @@ def _decision(retry: Retry, call: CallRecord, failure: BaseException, elapsed: f
 
 def _is_paid(policies: BoundPolicies, call: CallRecord) -> bool:
     """Return whether the retry budget pays for the next attempt; also true if the budget is only observed."""
-    is_paid = take(policies.budget, policies.on_budget_refusal, policies.counters, "retry")
+    is_paid = charge(policies.budget, policies.on_budget_refusal, policies.counters, "retry")
     if is_paid:
         call.paid_for = call.attempts + 1
     return is_paid is not False

@@ -175,10 +175,10 @@ def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
     return {**bound, "conclude": conclude_of(binding.asynchronous)}
 
 
-def _adapt_timeout(bodies: left_behind.LeftBehind, policy: Timeout) -> left_behind.LeftBehind:
-    if policy.adaptive or bodies.limit is not None:
-        bodies.follow(seconds(policy.value, policy.unit) if policy.adaptive else 0.0)
-    return bodies
+def _adapt_timeout(attempts: left_behind.LeftBehind, policy: Timeout) -> left_behind.LeftBehind:
+    if policy.adaptive or attempts.limit is not None:
+        attempts.follow(seconds(policy.value, policy.unit) if policy.adaptive else 0.0)
+    return attempts
 
 
 _TIMEOUT = StrategyFactory(

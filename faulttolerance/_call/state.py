@@ -127,7 +127,7 @@ def conditions_of(state: State | None, values: Iterable[Effective]) -> dict[type
 
 
 class StateDraft:
-    """A draft of a state under *policies*: it has no effect before ``put``.
+    """A draft of a state under *policies*: it has no effect before ``stage``.
 
     Args:
         state: The state, which may be new.
@@ -179,7 +179,7 @@ class StateDraft:
         """Whether the state has not changed since this draft was created."""
         return all(map(is_, self._before, _parts(self.state)))
 
-    def put(self, swap: Swap) -> None:
+    def stage(self, swap: Swap) -> None:
         """Replace the state by this draft, together with the other stores of *swap*."""
         state, policies = self.state, self._policies
         # Policies are stored after the objects that they use: without the GIL, others see the stores one after another.

@@ -40,7 +40,7 @@ class ProcessArguments(NamedTuple):
             faults += setting.faults(value)
         return faults
 
-    def put(self, swap: Swap) -> None:
+    def stage(self, swap: Swap) -> None:
         """Store the arguments, together with the other stores of *swap*."""
         if self.max_threads is not None:
             from .._execution.pool import pool

@@ -261,7 +261,7 @@ def test_looking_at_annotations_imports_nothing() -> None:
 
     done = python(program)
 
-    assert done.stdout.split() == ["FUTURE", "FOREIGN", "False", "False"]
+    assert done.stdout.split() == ["FUTURE", "PLAIN", "False", "False"]
 
 
 def meant(annotation: object, scope: Scope | None = None) -> Type:

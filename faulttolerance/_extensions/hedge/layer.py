@@ -13,7 +13,7 @@ from sys import modules
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import _policy as policies
-from ..._call.budget import take
+from ..._call.budget import charge
 from ..._deadline.clock import clock
 from ..._deadline.interruption import remaining
 from ..._event import HedgeSent, sinks
@@ -285,7 +285,7 @@ def _payment(hedges: Hedge, binding: Binding) -> Payment:
     budget, tell = binding.strategies.get(policies.RetryBudget), binding.on_refusal_of(policies.RetryBudget)
     # An observed policy starts no hedge, and counts none.
     counters = binding.counters_of(policies.RetryBudget) if binding.on_refusal_of(policy.Hedge) is None else None
-    return Payment(lambda: take(budget, tell, counters, "hedge"), budget.give_back)
+    return Payment(lambda: charge(budget, tell, counters, "hedge"), budget.give_back)
 
 
 def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:

@@ -103,26 +103,26 @@ def proxy_of(client: Any, guard: Guard, methods: str | Iterable[str] | None) -> 
 
 
 def _faults(client: Any, guard: Guard, patterns: tuple[Any, ...]) -> Iterator[Fault]:
-    where, known = f"Guard {guard.name}.port(methods)", _names(client)
+    where, known = f"Guard {guard.name}.port(methods)", _method_names(client)
     if not patterns:
         yield Fault(where, "names nothing", patterns, "names of methods or patterns, as 'get_*'; None for all")
     for pattern in patterns:
         if not isinstance(pattern, str):
             yield Fault(where, f"is {shown(pattern)}", pattern, "names of methods or patterns, as 'get_*'")
-        elif not any(fnmatchcase(name, pattern) for name in known) and not _is_made_up(client, pattern):
+        elif not any(fnmatchcase(name, pattern) for name in known) and not _is_created_on_access(client, pattern):
             near = get_close_matches(pattern, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             allowed = f"names or patterns of public methods of {type(client).__qualname__} that return once"
             yield Fault(where, f"is {shown(pattern)}, which matches nothing{hint}", pattern, allowed)
 
 
-def _names(client: Any) -> list[str]:
+def _method_names(client: Any) -> list[str]:
     """Return the names of the methods of *client* that can be guarded, without running its code."""
     found = ((name, getattr_static(client, name, None)) for name in dir(client))
     return [name for name, value in found if _is_guarded(name, getattr(value, "__func__", value))]
 
 
-def _is_made_up(client: Any, name: str) -> bool:
+def _is_created_on_access(client: Any, name: str) -> bool:
     """Return whether *client* creates a method of this *name* on access, as proxies of servers do."""
     missing = object()
     is_unknown = name.isidentifier() and getattr_static(client, name, missing) is missing

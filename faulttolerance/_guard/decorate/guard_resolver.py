@@ -107,7 +107,7 @@ class GuardResolver(Resolver):
             draft.calls[caller] = _assembled(caller, draft, _is_awaited(caller))
         return draft
 
-    def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
+    def stage(self, cls: type | None, draft: Draft, swap: Swap) -> None:
         """Replace the call paths by those of *draft*, together with the other stores of *swap*."""
         paths = dict(self.paths) if draft.effective is self.effective else {}
         paths |= {caller: call for caller, call in draft.calls.items() if caller in (*_CALLERS, *_BLOCKS)}
@@ -171,7 +171,7 @@ class GuardResolver(Resolver):
                 if function is not None:
                     self.check(function, asynchronous, effective)
                     draft.calls[function] = _assembled(function, draft, asynchronous)
-                if draft.put_in_force(basis):
+                if draft.try_commit(basis):
                     return draft
 
     def check(self, function: Any, asynchronous: bool, effective: EffectivePolicies | None = None) -> None:

@@ -103,7 +103,7 @@ class Resolver:
 
 
 class Draft:
-    """The draft of a guard for one class: it has no effect before ``put``."""
+    """The draft of a guard for one class: it has no effect before ``stage``."""
 
     __slots__ = ("_cls", "_entry", "_resolver", "calls", "effective", "state")
 
@@ -124,17 +124,17 @@ class Draft:
         is_known = entry is None or entry is self._entry  # not ``==``, for which all references to a class are equal
         return is_known and self._entry.state in (None, state.state) and state.is_current
 
-    def put(self, swap: Swap) -> None:
+    def stage(self, swap: Swap) -> None:
         """Replace the guard by this draft, together with the other stores of *swap*."""
         resolver, entry = self._resolver, self._entry
         if self.effective.policies or entry.state is not None:
-            self.state.put(swap)
+            self.state.stage(swap)
             swap.attribute(entry, "state", self.state.state)
         if all(other is not entry for other in resolver.class_entries):
             swap.attribute(resolver, "class_entries", (*resolver.class_entries, entry))
-        resolver.put(self._cls, self, swap)
+        resolver.stage(self._cls, self, swap)
 
-    def put_in_force(self, basis: Configuration) -> bool:
+    def try_commit(self, basis: Configuration) -> bool:
         """Apply only this draft; return false if anything has changed since *basis* was read."""
         while True:
             seen = settings.version.current
@@ -145,7 +145,7 @@ class Draft:
                     return False  # the others may already follow a configuration of meanwhile
                 raise FaultToleranceDefinitionException(*clashes)
             swap = Swap()
-            self.put(swap)
+            self.stage(swap)
             registry.notify_changes(self._resolver, self._cls, swap)
             try:
                 is_done = settings.version.swap(seen, swap)
@@ -202,7 +202,7 @@ class MethodResolver(Resolver):
                 effective, faults = self.effective_policies(cls, basis)
                 if faults:
                     raise FaultToleranceDefinitionException(*faults)
-                self.draft(cls, effective).put_in_force(basis)
+                self.draft(cls, effective).try_commit(basis)
             return call
 
     def create_state(self, cls: type | None) -> None:
@@ -243,7 +243,7 @@ class MethodResolver(Resolver):
             draft.calls[cls] = method_call(declaration, effective, draft.state)
         return draft
 
-    def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
+    def stage(self, cls: type | None, draft: Draft, swap: Swap) -> None:
         """Replace the call path for *cls* by that of *draft*, together with the other stores of *swap*."""
         if _is_home(cls, self.declaration):
             swap.attribute(self, "call", draft.calls[cls])

@@ -39,7 +39,7 @@ def reconfigure(
     read: Callable[[], Snapshot],
     *,
     faults: Sequence[Fault] = (),
-    put: Callable[[Swap], object] | None = None,
+    stage: Callable[[Swap], object] | None = None,
     renews_switches: bool = False,
 ) -> list[Change]:
     """Apply the configuration from *read* to every guard, or change nothing.
@@ -47,7 +47,7 @@ def reconfigure(
     Args:
         read: Reads the configuration; called again if another configuration was put in force meanwhile.
         faults: The faults found so far.
-        put: Adds further stores that must happen together with these.
+        stage: Adds further stores that must happen together with these.
         renews_switches: Whether the global switches are read again, too.
 
     Raises:
@@ -64,7 +64,7 @@ def reconfigure(
                 raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
         return settings.next_configuration(snapshot, before._replace(switches=None) if renews_switches else before)
 
-    changes = _run(following, faults, put)
+    changes = _run(following, faults, stage)
     settings.warn_of_ignored_switches()
     return changes
 
@@ -97,7 +97,7 @@ def restore(configuration: Configuration) -> None:
 def _run(
     follow: Callable[[Configuration], Configuration],
     faults: Sequence[Fault] = (),
-    put: Callable[[Swap], object] | None = None,
+    stage: Callable[[Swap], object] | None = None,
     *,
     is_lenient: bool = False,
 ) -> list[Change]:
@@ -112,7 +112,7 @@ def _run(
                 found = transaction.prepare()
                 if faults or (found and not is_lenient):
                     raise FaultToleranceDefinitionException(*found, *faults)
-                is_done = transaction.commit(put)
+                is_done = transaction.commit(stage)
             if is_done:
                 follow_configuration()
                 return transaction.changes
@@ -155,7 +155,7 @@ class _Transaction:
                 change = self._in_use.renewed(former)
                 draft = self._try_draft(change)
                 if draft is not None:
-                    draft.put(change.swap)
+                    draft.stage(change.swap)
                 else:
                     change.resolver.drop(change.cls, change.swap)
             drafted, due = len(due), self._in_use.due()
@@ -183,12 +183,12 @@ class _Transaction:
         self._found[change.key] = effective, faults, changes(effective.name, former.values, effective.values)
         return draft
 
-    def commit(self, put: Callable[[Swap], object] | None) -> bool:
+    def commit(self, stage: Callable[[Swap], object] | None) -> bool:
         """Commit everything by one swap; return false, without a change, if another change came first."""
         swap = Swap()
         settings.install(self._after, swap)
-        if put is not None:
-            put(swap)
+        if stage is not None:
+            stage(swap)
         try:
             try:
                 is_done = settings.version.force(swap, settings.in_force_condition(self._before), self._in_use.stores)
