@@ -30,13 +30,13 @@ class Exposition(NamedTuple):
 def parse_exposition(text: str) -> Exposition:
     """Parse *text*, in the classic format or in OpenMetrics; raise ``ValueError`` if it is neither."""
     lines = [line for line in text.splitlines() if line and not line.isspace()]
-    said = [line for line in lines if not line.startswith("#")]
-    ours = [_EXEMPLAR.sub(r"\1", line) for line in said if _OURS.match(line)]
-    started = [line for line in said if line.startswith(_START)]
+    sample_lines = [line for line in lines if not line.startswith("#")]
+    ours = [_EXEMPLAR.sub(r"\1", line) for line in sample_lines if _OURS.match(line)]
+    started = [line for line in sample_lines if line.startswith(_START)]
     samples: dict[Sample, float] = {}
     start = None
     # The first line is parsed too: it fails on a page that is no page of metrics. Lines of other series are skipped.
-    for family in text_string_to_metric_families("\n".join([*dict.fromkeys([*said[:1], *started, *ours]), ""])):
+    for family in text_string_to_metric_families("\n".join([*dict.fromkeys([*sample_lines[:1], *started, *ours]), ""])):
         for name, labels, value, *_ in family.samples:
             if name == _START and not labels:
                 start = value

@@ -87,15 +87,15 @@ def details(stats: GuardStats) -> str:
     refused = [
         f"{kind.replace('_', ' ')} {format_number(rate)}" for kind in REFUSALS if (rate := stats.rates.get(kind))
     ]
-    said = [f"refused by {', '.join(refused)}"] if refused else []
+    parts = [f"refused by {', '.join(refused)}"] if refused else []
     for kind, words in (("observed", "only observed"), ("chaos", "chaos"), ("hedges", "hedges"), ("shared", "shared")):
         if rate := stats.rates.get(kind):
-            said.append(f"{words} {format_number(rate)}")
+            parts.append(f"{words} {format_number(rate)}")
     if left := stats.levels.get("abandoned"):
-        said.append(f"{left:.0f} left behind")
+        parts.append(f"{left:.0f} left behind")
     if openings := stats.rates.get("openings"):
-        said.append(f"opened {format_number(openings)}")
-    return "; ".join(said)
+        parts.append(f"opened {format_number(openings)}")
+    return "; ".join(parts)
 
 
 def _throttled(stats: GuardStats) -> str:
@@ -156,10 +156,10 @@ def _head(targets: Sequence[Target], all_stats: Sequence[GuardStats], now: float
     numbers = f"{len(here)} of {len(targets)} answer, {len(all_stats)} guards, "
     yield Text.assemble(("top", "bold"), "  ", numbers, (f"{failing} failing", "bold red" if failing else ""))
     for target in targets:
-        word, colour, said = _trouble(target, now)
+        word, colour, reason = _trouble(target, now)
         if word:
-            room = max(NARROWEST, width - len(word) - cell_len(said) - GAP)
-            yield Text.assemble((word, colour), "  ", shortened(_name(target.url), room), said)
+            room = max(NARROWEST, width - len(word) - cell_len(reason) - GAP)
+            yield Text.assemble((word, colour), "  ", shortened(_name(target.url), room), reason)
     for fleet in fleets(targets):
         colour = "bold red" if fleet.alone else "green"
         alone = f", {fleet.alone} alone" if fleet.alone else ""
@@ -217,10 +217,10 @@ def _columns(all_stats: Sequence[GuardStats], width: int, longest: int) -> Itera
 
 
 def _cell(column: Column, stats: GuardStats) -> Text:
-    said = column.cell(stats)
+    text = column.cell(stats)
     if column.cell is circuit:
-        return Text(said, CIRCUITS.get(said.partition(" ")[0], ""))
-    return _cut(Text(said, "dim" if said in ("0", "0 %") else column.colour), column.width)
+        return Text(text, CIRCUITS.get(text.partition(" ")[0], ""))
+    return _cut(Text(text, "dim" if text in ("0", "0 %") else column.colour), column.width)
 
 
 def shortened(name: str, width: int) -> str:

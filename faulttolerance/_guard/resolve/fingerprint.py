@@ -87,8 +87,8 @@ def _digest(guards: Iterable[str]) -> str:
     from hashlib import sha256
 
     # A set: the guards of one line that exist already depend on earlier calls.
-    told = {"guards": sorted(set(guards)), "switches": _switches()._asdict()}
-    return sha256(_json(told).encode()).hexdigest()[:16]
+    content = {"guards": sorted(set(guards)), "switches": _switches()._asdict()}
+    return sha256(_json(content).encode()).hexdigest()[:16]
 
 
 def _canonical(effective: EffectivePolicies) -> str:
