@@ -17,9 +17,9 @@ from time import process_time
 from typing import Any
 
 import faulttolerance as ft
-from faulttolerance._command.lints import doubts
+from faulttolerance._command.lints import lint
 from faulttolerance._config import settings
-from faulttolerance.web.reading import Wanted, guard_called, overview
+from faulttolerance.web.reading import GuardFilter, guard_called, overview
 
 from .memory import guarded
 
@@ -62,8 +62,8 @@ def _actions(registry: Any) -> dict[str, Callable[[], object]]:
         "`guards(name)`": lambda: [*ft.guards("service 7")],
         "`fingerprint()`": ft.fingerprint,
         "`validate()`": ft.validate,
-        "`check`, without the imports": lambda: (ft.validate(), [*doubts(ft.guards(), settings.snapshot)]),
-        "the status page": lambda: overview((), Wanted(limit=100)),
+        "`check`, without the imports": lambda: (ft.validate(), [*lint(ft.guards(), settings.snapshot)]),
+        "the status page": lambda: overview((), GuardFilter(limit=100)),
         "its page of one guard": lambda: guard_called("service 7"),
         "its page of no guard": lambda: guard_called("nothing"),
         "a reload": ft.reload,

@@ -190,16 +190,16 @@ Event: TypeAlias = (
 Sink: TypeAlias = Callable[[Event], object]
 
 
-class Asking(Protocol):
+class TracedCall(Protocol):
     """A call that remembers the answer of the tracer."""
 
     is_untraced: bool
 
 
-Question: TypeAlias = Callable[[Asking | None], bool]
+Question: TypeAlias = Callable[[TracedCall | None], bool]
 
 
-def nobody(call: Asking | None) -> bool:
+def nobody(call: TracedCall | None) -> bool:
     """Return that no sink wants an event of *call*."""
     return False
 
@@ -226,7 +226,7 @@ class _Wanted(dict[type[Event], Question]):
         return question
 
 
-_telling: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", default=())
+_being_notified: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", default=())
 """The ids of the sinks that are being notified."""
 
 
@@ -240,12 +240,12 @@ class Sinks:
         self._default: tuple[Sink, ...] | None = None
         self.tracer: Sink | None = None
         """The sink that adds events to spans, and returns whether a span records."""
-        self._ask_anew()
+        self._renew_questions()
         self._failed: set[int] = set()
         self.find: Callable[[], tuple[Sink, ...]] = tuple
         """Returns the sinks to notify if the application set none; called at the first event."""
 
-    def _ask_anew(self) -> None:
+    def _renew_questions(self) -> None:
         self.wanted = _Wanted(self)
         """A question for each kind of event, asked before one is created: ``if sinks.wanted[Rejected](call): ...``.
 
@@ -265,12 +265,12 @@ class Sinks:
     def tap(self, taps: Iterable[Sink]) -> None:
         """Notify *taps* in addition to the other sinks, in place of earlier taps."""
         self.taps = tuple(taps)
-        self._ask_anew()
+        self._renew_questions()
 
     def forget_default(self) -> None:
         """Remove the default sinks, so that the next event calls ``find`` again."""
         self._default = None
-        self._ask_anew()
+        self._renew_questions()
 
     def get(self) -> tuple[Sink, ...]:
         """Return the sinks in use."""
@@ -281,24 +281,24 @@ class Sinks:
             default = self._default = self.find()
         return default
 
-    def tell(self, event: Event, call: Asking | None = None) -> None:
+    def send(self, event: Event, call: TracedCall | None = None) -> None:
         """Notify every sink of *event*, which belongs to *call*; a failing sink is logged once and changes nothing.
 
         A sink is not notified of guarded calls that it makes itself: it would make further calls without end.
         """
-        telling = _telling.get()
+        being_notified = _being_notified.get()
         for sink in (*self.get(), *self.taps):
-            if id(sink) in telling or (call is not None and call.is_untraced and sink is self.tracer):
+            if id(sink) in being_notified or (call is not None and call.is_untraced and sink is self.tracer):
                 continue
             try:
-                _telling.set((*telling, id(sink)))
+                _being_notified.set((*being_notified, id(sink)))
                 answer = sink(event)
                 if call is not None and sink is self.tracer:
                     call.is_untraced = not answer
             except Exception as error:  # noqa: BLE001  # application code, may not change the call
                 self._report(sink, error)
             finally:
-                _telling.set(telling)
+                _being_notified.set(being_notified)
 
     def _report(self, sink: Sink, error: Exception) -> None:
         if id(sink) not in self._failed:

@@ -25,7 +25,7 @@ DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
 _is_logging: ContextVar[bool] = ContextVar("faulttolerance_is_logging", default=False)
 _failed: set[type[Exception]] = set()
-_troubles: set[tuple[str, str, type[Exception]]] = set()
+_logged_errors: set[tuple[str, str, type[Exception]]] = set()
 
 
 @cache
@@ -86,7 +86,7 @@ def log(
     """
     try:
         ours = logger()
-        if not ours.isEnabledFor(level) or _is_logging.get() or _handles_our_words():
+        if not ours.isEnabledFor(level) or _is_logging.get() or _is_in_own_handler():
             return
         try:
             _is_logging.set(True)  # inside try: a signal handler may raise as soon as set() returns
@@ -95,7 +95,7 @@ def log(
         finally:
             _is_logging.set(False)
     except Exception as failure:  # noqa: BLE001  # application code in handlers
-        _say_once(failure)
+        _print_once(failure)
 
 
 def _shown(value: object) -> object:
@@ -105,15 +105,15 @@ def _shown(value: object) -> object:
     return escaped(value) if isinstance(value, str) and not value.isprintable() else value
 
 
-def tell_of_trouble(name: str, consequence: str, error: Exception) -> None:
+def log_guard_error(name: str, consequence: str, error: Exception) -> None:
     """Log, once for each kind of *error*, that one guard fails to answer; a query of all guards goes on."""
     trouble = name, consequence, type(error)
-    if trouble not in _troubles:
-        _troubles.add(trouble)
+    if trouble not in _logged_errors:
+        _logged_errors.add(trouble)
         log(ERROR, "%s: %s", name, consequence, error=error)
 
 
-def _handles_our_words() -> bool:
+def _is_in_own_handler() -> bool:
     """Return whether a handler of our own record led here, maybe on a thread of its own, behind a queue."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
@@ -126,7 +126,7 @@ def _handles_our_words() -> bool:
 _HANDLING = frozenset({"emit", "handle"})
 
 
-def _say_once(failure: Exception) -> None:
+def _print_once(failure: Exception) -> None:
     """Print the error of a handler to standard error, as ``logging`` does for most errors; each class once."""
     import logging
 

@@ -44,7 +44,7 @@ def install(extra: str) -> str:
     return f'pip install "faulttolerance[{extra}]"'
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Format *error* with its class, on one line."""
     try:
         text = " ".join(str(error).split())

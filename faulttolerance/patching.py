@@ -24,13 +24,13 @@ except ImportError as error:
     raise ImportError(f"patching needs wrapt: {install('patch')}", name=error.name, path=error.path) from error
 
 from ._control import configure as control
+from ._guard.declare.creation_site import application_frames
 from ._guard.declare.declaration import declaration_of, declared_on
-from ._guard.declare.place import user_frames
-from ._guard.decorate import attach
+from ._guard.decorate import apply
 from ._guard.decorate.decorator import Decorator
 from ._guard.decorate.interceptor import Interceptor
 from ._platform.import_watch import ImportWatch
-from ._signature.method import unproxied
+from ._signature.method import as_real_method
 from ._signature.naming import class_name
 from .exceptions import Fault, FaultToleranceDefinitionException
 
@@ -97,7 +97,7 @@ class Patch:
         self._patched: tuple[Any, Any] | None = None
         """The holder of the attribute, and its value, once it is patched."""
         self._where = f"{_name_of(target)}.{path}"
-        frame = next(user_frames(), None)
+        frame = next(application_frames(), None)
         self._source = f"patched at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
     @property
@@ -206,7 +206,7 @@ class Patch:
             raise self._refusal("cannot be changed", holder, "what is written in Python") from error
         change = _Change(holder, attribute, before, decorated)
         try:
-            control.follow_declarations()
+            control.reapply_declarations_in_use()
         except BaseException:
             change.take_back()
             raise
@@ -223,7 +223,7 @@ class Patch:
         decorated = self._decorated(_overridden(cls, attribute, value) if is_inherited else _as_in_a_class(value))
         if (declaration := declaration_of(decorated)) is not None:
             declaration.name = attribute
-        decorated, faults = attach.adopt_attribute(cls, attribute, decorated)
+        decorated, faults = apply.assign_owner(cls, attribute, decorated)
         if faults:
             raise FaultToleranceDefinitionException(*faults)
         return decorated
@@ -242,8 +242,8 @@ class Patch:
         try:
             decorated = self._decorated(cls)
             for heir in _heirs(cls):
-                attach.cover(heir)
-            control.follow_declarations()
+                apply.guard_methods(heir)
+            control.reapply_declarations_in_use()
         except BaseException:
             _take_back(changes())
             raise
@@ -251,7 +251,7 @@ class Patch:
             return changes()
         replaced = _Change(holder, attribute, _held(holder, attribute), decorated)
         wrapt.apply_patch(holder, attribute, decorated)
-        control.follow_declarations()
+        control.reapply_declarations_in_use()
         return [*changes(), replaced]
 
     def _decorated(self, value: Any) -> Any:
@@ -277,7 +277,7 @@ _imports = ImportWatch(once=False)
 def _take_back(changes: list[_Change]) -> None:
     while changes:
         changes.pop().take_back()
-    control.follow_declarations()
+    control.reapply_declarations_in_use()
 
 
 def _held(holder: Any, attribute: str) -> Any:
@@ -319,7 +319,7 @@ def _interceptors_on(value: Any) -> tuple[Any, ...]:
 
 def _as_in_a_class(value: Any) -> Any:
     """Return the value with which a class calls its function with the same arguments."""
-    return unproxied(value) if hasattr(type(value), "__get__") else staticmethod(value)
+    return as_real_method(value) if hasattr(type(value), "__get__") else staticmethod(value)
 
 
 def _overridden(cls: type, attribute: str, inherited: Any) -> Any:

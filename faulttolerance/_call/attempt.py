@@ -8,7 +8,7 @@ order of the decorators:
 ``attempt`` is the part of that nesting that each attempt passes, from the circuit breaker to the method and back, for
 every combination of policies, for synchronous and asynchronous calls. ``specialize`` removes the parts that the flags
 exclude, once for each combination, and the assertions for type checkers. A call whose first attempt succeeds has ended
-then. ``follow`` does all other work after an attempt, and requests further attempts.
+then. ``continue_call`` does all other work after an attempt, and requests further attempts.
 
 PYTEST_DONT_REWRITE: pytest rewrites the assertions of plug-ins, and the text that is cut must be the text that runs.
 """
@@ -33,15 +33,15 @@ from .._deadline.threads.block import NO_BLOCK, block_deadline, end_block
 from .._deadline.threads.chain import HAS_GIL, deadlines_here, this_thread
 from .._deadline.threads.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._deadline.threads.watchdog import watchdog
-from .._execution.caller_thread import Arguments, Aside, GuardedCall
+from .._execution.caller_thread import Arguments, Callback, GuardedCall
 from .._execution.environment import Environment
 from .._execution.turn import take_turn, take_turn_async
 from .._metrics.counters import FOLD
 from .._platform.unpatched import get_ident
 from .._strategy.gate import NOT_ADMITTED
 from .._strategy.verdict import SUCCESS
-from .follow import CallRecord, fail, follow, follow_async
-from .settle import BULK, NO_GATE, RATE, BoundPolicies
+from .bound_policies import BY_BULKHEAD, BY_NONE, BY_RATE_LIMIT, BoundPolicies
+from .continuation import CallRecord, continue_call, continue_call_async, count_failed_call
 from .specialize import Flags, specializable, specialized
 
 __all__ = ["attempt", "compose", "flags_of"]
@@ -51,8 +51,8 @@ def compose(
     function: Callable[..., Any],
     policies: BoundPolicies,
     *,
-    fallbacks: Sequence[tuple[str, Aside]] = (),
-    before_retry: Aside | None = None,
+    fallbacks: Sequence[tuple[str, Callback]] = (),
+    before_retry: Callback | None = None,
     environment: Environment | None = None,
     awaits: bool | None = True,
 ) -> GuardedCall:
@@ -68,7 +68,7 @@ def compose(
             by the result.
     """
     policies.fallbacks, policies.before_retry, policies.environment = fallbacks, before_retry, environment
-    policies.is_followed = policies.detached or policies.retry is not None or bool(fallbacks)
+    policies.has_continuation = policies.detached or policies.retry is not None or bool(fallbacks)
     call = specialized(attempt, flags_of(policies))(function, policies, environment, awaits)
     policies.attempt = ref(call)
     return call  # type: ignore[no-any-return]
@@ -148,7 +148,7 @@ new_permit: Callable[[], object] = count().__next__ if HAS_GIL else object
 
 @specializable
 def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks, awaits: bool | None) -> Any:
-    """Return a function that makes one attempt; a first attempt that does not simply succeed goes on in ``follow``."""
+    """Return a function that makes one attempt; unless the first one succeeds, ``continue_call`` follows."""
     if DEADLINE and ASYNC:
         begin_deadline = environment.begin_deadline
     if BULKHEAD:
@@ -161,9 +161,9 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             policies.refuse_trio()
         began = clock.monotonic() if CLOCKED else 0.0  # names of held resources: bound before any is acquired
         if RATE_LIMIT:
-            asked, passed = began, NO_GATE
+            requested, admitted_by = began, BY_NONE
         elif BULKHEAD:
-            passed = NO_GATE
+            admitted_by = BY_NONE
         if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
             permit: object = new_permit() if BULKHEAD else None
         if DEADLINE:
@@ -176,22 +176,22 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
         if BULKHEAD or DETACHED:
             record: AttemptRecord = AttemptRecord() if DETACHED else None  # type: ignore[assignment]  # not needed yet
         if GATE:
-            era = state = policies.gate.state
+            gate_state = state = policies.gate.state
             if not state.is_closed:
-                era = NOT_ADMITTED
+                gate_state = NOT_ADMITTED
                 # Refusing must be cheap: nothing is held yet, and if nothing follows a failure, no more work is needed.
-                if not policies.is_followed and (wait := state.until - (began or clock.monotonic())) > 0.0:
-                    raise policies.refused(policies.gate, wait)
+                if not policies.has_continuation and (wait := state.until - (began or clock.monotonic())) > 0.0:
+                    raise policies.report_refusal(policies.gate, wait)
         try:  # the way in, outermost first
             if GATE and not state.is_closed:
-                era = policies.gate.admit(permit := permit or object(), get_ident(), began or clock.monotonic())
+                gate_state = policies.gate.admit(permit := permit or object(), get_ident(), began or clock.monotonic())
             if RATE_LIMIT:
                 limit = policies.rate_limit
                 if policies.takes_turns:
                     began = await take_turn_async(limit, environment) if ASYNC else take_turn(limit)
                 else:
                     limit.admit(began)
-                passed = RATE
+                admitted_by = BY_RATE_LIMIT
             if DEADLINE:
                 due = began + policies.seconds
                 if ASYNC:
@@ -212,9 +212,9 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     if admission is not None:
                         record.queued = True
                         record.running_since = await admission if ASYNC else admission.wait()
-                passed = BULK
+                admitted_by = BY_BULKHEAD
             if DETACHED:
-                result = await environment.attempt(policies.job(record, began, function, args, kwargs, awaits))
+                result = await environment.attempt(policies.new_attempt(record, began, function, args, kwargs, awaits))
             elif ASYNC or BLOCK:
                 result = await (function(*args, **kwargs) if kwargs else function(*args))
             else:
@@ -239,10 +239,12 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 and not (DEADLINE and (ended >= due or (deadline.state if ASYNC else deadlines.in_flight)))  # pyright: ignore[reportOperatorIssue]
                 and not (BULKHEAD and record is not None)
                 and progress is None
-                and (ASYNC or type(result) is policies.usual or policies.is_over(result))
+                and (ASYNC or type(result) is policies.checked_result_type or policies.is_final_result(result))
             ):
-                if GATE and not era.is_clean:
-                    policies.gate.settle(era, permit, SUCCESS, ended if DEADLINE or BULKHEAD else clock.monotonic())
+                if GATE and not gate_state.is_clean:
+                    policies.gate.settle(
+                        gate_state, permit, SUCCESS, ended if DEADLINE or BULKHEAD else clock.monotonic()
+                    )
                     if policies.gate.transitions:
                         policies.deliver(policies.gate)
                 if BUDGET and policies.budget.missing:
@@ -273,26 +275,28 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     settle(deadlines, entry) if DEADLINE and deadlines.in_flight is not None else get_ident()
                 except Interrupted as interrupted:
                     failure = interrupted
-            asked = asked if RATE_LIMIT else began
+            requested = requested if RATE_LIMIT else began
             if progress is None:
-                progress, progress.began, progress.attempts = CallRecord(), asked, 1
+                progress, progress.began, progress.attempts = CallRecord(), requested, 1
             if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
                 record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
-                record.asked, record.began, record.passed = asked, began, passed if RATE_LIMIT or BULKHEAD else NO_GATE
-                record.permit, record.era = permit if GATE or BULKHEAD else None, era if GATE else NOT_ADMITTED
+                record.requested, record.began = requested, began
+                record.admitted_by = admitted_by if RATE_LIMIT or BULKHEAD else BY_NONE
+                record.permit = permit if GATE or BULKHEAD else None
+                record.gate_state = gate_state if GATE else NOT_ADMITTED
                 record.deadline = deadline if DEADLINE and ASYNC else NO_DEADLINE
                 record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)
                 if JUDGED and policies.fail_when is not None:
-                    ended_by = policies.consult(record, failure, result)
-                    failure = await ended_by if ASYNC else ended_by
-                failure, permit = policies.settle(record, failure, progress), None  # no resource is held any more
+                    evaluated = policies.release_and_evaluate(record, failure, result)
+                    failure = await evaluated if ASYNC else evaluated
+                failure, permit = policies.end_attempt(record, failure, progress), None  # no resource is held any more
             if progress.attempts > 1:
                 return failure, result
             if ASYNC or BLOCK:
-                return await follow_async(policies, failure, result, progress, args, kwargs)
-            return follow(policies, failure, result, progress, args, kwargs)
+                return await continue_call_async(policies, failure, result, progress, args, kwargs)
+            return continue_call(policies, failure, result, progress, args, kwargs)
         except BaseException as error:
-            fail(policies, error, progress, args, kwargs, permit if GATE or BULKHEAD else None)
+            count_failed_call(policies, error, progress, args, kwargs, permit if GATE or BULKHEAD else None)
             raise
         finally:
             del failure  # its traceback holds this frame

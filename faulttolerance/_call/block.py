@@ -1,7 +1,7 @@
 """Blocks of code as guarded functions: ``with guard.attempt()``, ``for attempt in guard.attempts()``.
 
-The whole call is one coroutine of ``attempt`` and ``follow``, which stops where it would call the function. The block
-runs there, and its end resumes the coroutine. Every decision is the same as in other calls.
+The whole call is one coroutine of ``attempt`` and ``continue_call``, which stops where it would call the function. The
+block runs there, and its end resumes the coroutine. Every decision is the same as in other calls.
 
 A signal handler may raise at the very beginning of any Python function, before its first instruction. Therefore the
 exit of a block is no Python function but ``max``, which is C code. It sends each argument of ``__exit__`` to the
@@ -22,32 +22,40 @@ from .._deadline.threads.instructions import goes_round
 from .._deadline.threads.roles import is_ours
 from .._execution.caller_thread import GuardedCall, pause
 from .._execution.environment import StoppedIteration
-from .follow import LEFT
-from .settle import BoundPolicies
+from .bound_policies import BoundPolicies
+from .continuation import LOOP_LEFT
 
-__all__ = ["Attempt", "Attempts", "BlockingEnvironment", "PlainBlock", "run_block", "single", "stop_between_attempts"]
+__all__ = [
+    "Attempt",
+    "Attempts",
+    "BlockingEnvironment",
+    "PlainBlock",
+    "run_block",
+    "single_attempt",
+    "stop_between_attempts",
+]
 
-_ON, _AGAIN, _IN = 0, 1, 2
+_CONTINUE, _NEXT_BLOCK, _BLOCK_START = 0, 1, 2
 """The stops of a call, in the order of ``max``: nothing to report, another block follows, a block is about to start."""
 
-Find = Callable[[bool], GuardedCall]
+FindPath = Callable[[bool], GuardedCall]
 """Returns the call path; its argument is whether the block belongs to a coroutine."""
 
 
-def _nobody() -> None:
+def _no_attempt() -> None:
     pass
 
 
 @coroutine
-def run_block(method: object, course: _Course) -> Generator[int, BaseException | None, object]:
+def run_block(method: object, call: _BlockCall) -> Generator[int, BaseException | None, object]:
     """Stand for the guarded function: stop until the block has ended, and raise its exception."""
-    error = yield _IN
+    error = yield _BLOCK_START
     try:
         if error is not None:
             raise StoppedIteration.of(error)
     finally:
         del error  # it refers to this frame
-    return LEFT if course.has_left() else None
+    return LOOP_LEFT if call.has_left() else None
 
 
 def stop_between_attempts(policies: BoundPolicies) -> None:
@@ -65,7 +73,7 @@ def stop_between_attempts(policies: BoundPolicies) -> None:
 
 @coroutine
 def _stop() -> Generator[int, Any, None]:
-    yield _AGAIN
+    yield _NEXT_BLOCK
 
 
 class BlockingEnvironment:
@@ -82,7 +90,7 @@ class BlockingEnvironment:
         return function(*args)
 
 
-class _Course:
+class _BlockCall:
     """The progress of one call from its first block to its last; it starts when the first block is entered."""
 
     def __init__(self) -> None:
@@ -93,7 +101,7 @@ class _Course:
         """Whether the latest attempt has not ended yet, and perhaps has not been entered."""
         self.is_awaited: bool | None = None
         """Whether the blocks belong to a coroutine; ``None`` before the first block is entered."""
-        self.attempt: Callable[[], Attempt | PlainBlock | None] = _nobody
+        self.attempt: Callable[[], Attempt | PlainBlock | None] = _no_attempt
         """Returns the attempt whose block runs, by a weak reference, because it refers to this object."""
         self.asked: tuple[FrameType, int] | None = None
         """The frame and instruction at which a loop requested the latest attempt."""
@@ -109,7 +117,7 @@ class _Course:
             step = step.f_back
         return step is not frame or not goes_round(frame.f_code, frame.f_lasti, loop)
 
-    def run(self, find: Find, method: object, awaited: bool) -> Generator[Any, Any, None]:
+    def run(self, find: FindPath, method: object, awaited: bool) -> Generator[Any, Any, None]:
         """Yield at each stop of the call, for blocks of a coroutine if *awaited*, for others otherwise."""
         call: Coroutine[Any, Any, Any] = find(awaited)((method, self), {})
         step: Callable[[Any], Any] = call.send
@@ -123,7 +131,7 @@ class _Course:
                     if call.cr_frame is not None:  # type: ignore[attr-defined]
                         step, given = call.throw, failure  # a signal handler raised it here
                         continue
-                    self.is_over, met = True, _ON
+                    self.is_over, met = True, _CONTINUE
                     if not (isinstance(failure, StopIteration) or self._is_own(failure)):
                         raise
                 try:
@@ -131,10 +139,10 @@ class _Course:
                     if hands_over:
                         # The attempt is settled. The code after it may wait, which ``max`` cannot.
                         hands_over = False
-                        yield _ON
-                    if met is _IN:
+                        yield _CONTINUE
+                    if met is _BLOCK_START:
                         hands_over = awaited
-                        given = yield from self._left()
+                        given = yield from self._wait_for_exit()
                     else:
                         given = yield met
                 except BaseException as error:
@@ -145,41 +153,41 @@ class _Course:
             self._error = self._trace = None
             call.close()
 
-    def _left(self) -> Generator[int, Any, BaseException | None]:
+    def _wait_for_exit(self) -> Generator[int, Any, BaseException | None]:
         """Wait for the end of the block, and receive from ``max`` its argument and those of ``__exit__``."""
-        struck: BaseException | None = None
+        raised_meanwhile: BaseException | None = None
         error: BaseException | None = None
         trace: TracebackType | None = None
         try:
             # An exception of a signal handler is kept until all is received; not in a loop, whose jumps it may hit.
             try:
-                yield _IN
+                yield _BLOCK_START
             except GeneratorExit:
                 raise
             except BaseException as raised:  # noqa: BLE001
-                struck = raised
+                raised_meanwhile = raised
             try:
-                yield _ON
+                yield _CONTINUE
             except BaseException as raised:  # noqa: BLE001
-                struck = raised
+                raised_meanwhile = raised
             try:
-                error = yield _ON
+                error = yield _CONTINUE
             except BaseException as raised:  # noqa: BLE001
-                struck = raised
+                raised_meanwhile = raised
             try:
-                trace = yield _ON
+                trace = yield _CONTINUE
             except BaseException as raised:  # noqa: BLE001
-                struck = raised
-            if struck is not None:
-                raise struck
+                raised_meanwhile = raised
+            if raised_meanwhile is not None:
+                raise raised_meanwhile
             self._error, self._trace = error, trace
             return error
         finally:
             self.is_open = False
-            del error, trace, struck  # they refer to this frame
+            del error, trace, raised_meanwhile  # they refer to this frame
             attempt = self.attempt()
             if attempt is not None:
-                attempt.let_go()
+                attempt.release()
 
     def _is_own(self, failure: BaseException) -> bool:
         """Return whether *failure* is the block's own exception, which then propagates with its original traceback."""
@@ -197,17 +205,17 @@ class _Exit(property):
         return self.__get__(attempt, type(attempt))(*error)
 
 
-class _Ways:
-    """The two ways to enter the blocks of a call, with or without ``async``, each with the generator of its steps.
+class _EntryModes:
+    """The two modes to enter the blocks of a call, with or without ``async``, each with the generator of its steps.
 
     The call has no reference to this object: when the application drops the object, the call ends at once.
     """
 
-    __slots__ = ("_steps", "course")
+    __slots__ = ("_steps", "call")
 
-    def __init__(self, find: Find, method: object) -> None:
-        self.course = _Course()
-        self._steps = [self.course.run(find, method, awaited) for awaited in (False, True)]  # one of them never starts
+    def __init__(self, find: FindPath, method: object) -> None:
+        self.call = _BlockCall()
+        self._steps = [self.call.run(find, method, awaited) for awaited in (False, True)]  # one of them never starts
 
     def steps(self, *, awaited: bool) -> Generator[Any, Any, None]:
         """Return the generator of the steps for one way of entering blocks."""
@@ -215,9 +223,9 @@ class _Ways:
 
     def begin(self, *, awaited: bool) -> Generator[Any, Any, None]:
         """Return the generator of the steps, and fix the way of entering for this block and all later ones."""
-        if self.course.is_awaited is (not awaited):
+        if self.call.is_awaited is (not awaited):
             raise RuntimeError("the blocks of one loop are entered by `with`, or all of them by `async with`")
-        self.course.is_awaited = awaited
+        self.call.is_awaited = awaited
         return self._steps[awaited]
 
 
@@ -229,17 +237,17 @@ class Attempt:
             if a retry follows, it starts at once, and the block is entered with its number.
     """
 
-    __slots__ = ("__weakref__", "_is_entered", "_ways", "number")
+    __slots__ = ("__weakref__", "_is_entered", "_modes", "number")
 
-    def __init__(self, ways: _Ways) -> None:
-        self.number = ways.course.number
+    def __init__(self, modes: _EntryModes) -> None:
+        self.number = modes.call.number
         self._is_entered = False
-        self._ways: _Ways | None = ways
+        self._modes: _EntryModes | None = modes
 
     def __enter__(self) -> Self:
         steps = self._begin(awaited=False)
         try:
-            _go_inside(steps)
+            _advance_to_block(steps)
             self._enter()
             return self
         except BaseException:
@@ -250,10 +258,10 @@ class Attempt:
         await _Wait(self._begin(awaited=True), self._enter)
         return self
 
-    def _of_call(self) -> _Ways:
-        if self._ways is None:
+    def _of_call(self) -> _EntryModes:
+        if self._modes is None:
             raise RuntimeError("an attempt is made once; ask the guard for another one")
-        return self._ways
+        return self._modes
 
     def _begin(self, *, awaited: bool) -> Generator[Any, Any, None]:
         if self._is_entered:
@@ -262,13 +270,13 @@ class Attempt:
         return self._of_call().begin(awaited=awaited)
 
     def _enter(self) -> None:
-        course = self._of_call().course
-        self.number = course.number
-        course.attempt = ref(self)
+        call = self._of_call().call
+        self.number = call.number
+        call.attempt = ref(self)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """End the attempt, which cannot be entered any more."""
-        self._ways = None
+        self._modes = None
 
     if TYPE_CHECKING:
 
@@ -311,11 +319,11 @@ class _Wait:
         try:
             while True:
                 met = step(given)
-                if met is _IN and self._entered is not None:
+                if met is _BLOCK_START and self._entered is not None:
                     self._entered()
                     return True
                 if type(met) is int and self._entered is None:
-                    return met is _AGAIN
+                    return met is _NEXT_BLOCK
                 step, given = self._steps.send, None
                 if type(met) is not int:
                     try:
@@ -330,22 +338,22 @@ class _Wait:
 class Attempts:
     """The attempts of a guard, each as a block, for ``for`` and ``async for``; each loop is one call."""
 
-    def __init__(self, find: Find, method: object) -> None:
+    def __init__(self, find: FindPath, method: object) -> None:
         self._find = find
         self._method = method
 
     def __iter__(self) -> Iterator[Attempt]:
-        return _Loop(_Ways(self._find, self._method))
+        return _Loop(_EntryModes(self._find, self._method))
 
     def __aiter__(self) -> AsyncIterator[Attempt]:
-        return _Loop(_Ways(self._find, self._method))
+        return _Loop(_EntryModes(self._find, self._method))
 
 
 class _Loop:
     """One loop over the attempts of a call. It never waits: the entry and the exit of blocks do."""
 
-    def __init__(self, ways: _Ways) -> None:
-        self._ways = ways
+    def __init__(self, modes: _EntryModes) -> None:
+        self._modes = modes
         self._latest: Attempt | None = None
 
     def __iter__(self) -> Self:
@@ -367,22 +375,22 @@ class _Loop:
         return attempt
 
     def _next(self, asking: FrameType) -> Attempt | None:
-        latest, course = self._latest, self._ways.course
-        course.asked = asking, asking.f_lasti
-        if course.is_over:
+        latest, call = self._latest, self._modes.call
+        call.asked = asking, asking.f_lasti
+        if call.is_over:
             return None
-        if latest is not None and course.is_open:
+        if latest is not None and call.is_open:
             raise RuntimeError(
                 f"attempt {latest.number} is not over: what is to be attempted stands in a block, `with attempt:`"
             )
-        course.is_open = True
-        self._latest = Attempt(self._ways)
+        call.is_open = True
+        self._latest = Attempt(self._modes)
         return self._latest
 
 
-def _go_inside(steps: Generator[Any, Any, None]) -> None:
+def _advance_to_block(steps: Generator[Any, Any, None]) -> None:
     """Advance the call to the stop at which a block may start."""
-    while next(steps) != _IN:
+    while next(steps) != _BLOCK_START:
         pass
 
 
@@ -391,36 +399,36 @@ class PlainBlock:
 
     Args:
         find: Returns the call path.
-        let_go: Called with this object when the block has ended.
+        release: Called with this object when the block has ended.
     """
 
-    __slots__ = ("__weakref__", "_course", "_let_go", "course", "has_begun", "steps")
+    __slots__ = ("__weakref__", "_call", "_release", "has_begun", "owner", "steps")
 
-    def __init__(self, find: Find, let_go: Callable[[PlainBlock], object]) -> None:
-        self._course = _Course()
-        self._course.attempt = ref(self)
-        self._let_go = let_go
-        self.steps = self._course.run(find, None, awaited=False)
+    def __init__(self, find: FindPath, release: Callable[[PlainBlock], object]) -> None:
+        self._call = _BlockCall()
+        self._call.attempt = ref(self)
+        self._release = release
+        self.steps = self._call.run(find, None, awaited=False)
         """The generator to which ``max`` sends the arguments of ``__exit__``, after the entry."""
         self.has_begun = False
-        self.course: object = None
+        self.owner: object = None
         """The object that enters and leaves a series of blocks, including this block."""
 
     def enter(self) -> None:
         """Advance the call to the start of the block."""
         self.has_begun = True
-        _go_inside(self.steps)
+        _advance_to_block(self.steps)
 
     @property
     def is_over(self) -> bool:
         """Whether the block has ended."""
-        return self._course.is_over
+        return self._call.is_over
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Notify the owner that the block has ended."""
-        self._let_go(self)
+        self._release(self)
 
 
-def single(find: Find, method: object) -> Attempt:
+def single_attempt(find: FindPath, method: object) -> Attempt:
     """Return the only attempt of a call."""
-    return Attempt(_Ways(find, method))
+    return Attempt(_EntryModes(find, method))

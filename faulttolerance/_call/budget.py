@@ -6,7 +6,7 @@ import threading
 from typing import Any
 from weakref import WeakValueDictionary
 
-from .._metrics.catalogue import advanced
+from .._metrics.catalogue import series_of_facts
 from .._metrics.counters import Counters
 from .._platform.fork import at_fork
 from .._policy import RetryBudget
@@ -14,14 +14,14 @@ from .._strategy import retry_budget
 from .._strategy.gate import Tell
 
 
-class _Named:
+class _NamedBudgets:
     """The budgets that have a name, as long as a guard uses them."""
 
     def __init__(self) -> None:
         self._budgets: WeakValueDictionary[str, retry_budget.RetryBudget] = WeakValueDictionary()
-        self.begin_anew()
+        self.reset_after_fork()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Replace the lock, which another thread may have held when the process forked."""
         # Reentrant: a signal handler or a finalizer may call a guarded function for the first time meanwhile.
         self._lock = threading.RLock()
@@ -41,8 +41,8 @@ class _Named:
             return budget
 
 
-named_budgets = _Named()
-at_fork(child=named_budgets.begin_anew)
+named_budgets = _NamedBudgets()
+at_fork(child=named_budgets.reset_after_fork)
 
 
 def budget_of(_: object, policy: RetryBudget, __: object) -> retry_budget.RetryBudget:
@@ -50,12 +50,12 @@ def budget_of(_: object, policy: RetryBudget, __: object) -> retry_budget.RetryB
     return named_budgets.of(policy) if policy.name else retry_budget.RetryBudget(policy.ratio, policy.burst)
 
 
-def take(budget: Any, tell: Tell | None, counters: Counters | None, kind: str) -> bool | None:
+def charge(budget: Any, on_refusal: Tell | None, counters: Counters | None, kind: str) -> bool | None:
     """Charge a retry or a hedge to the budget, and count it.
 
     Args:
         budget: The budget.
-        tell: Called for each refusal of a budget that is only observed (rule X7).
+        on_refusal: Called for each refusal of a budget that is only observed (rule X7).
         counters: The counters of the method; ``None`` without metrics.
         kind: ``retry`` or ``hedge``.
 
@@ -64,10 +64,10 @@ def take(budget: Any, tell: Tell | None, counters: Counters | None, kind: str) -
         observed.
     """
     is_paid = budget.take()
-    is_granted = is_paid or tell is not None
+    is_granted = is_paid or on_refusal is not None
     if counters is not None:
-        counters.add(advanced((("RetryBudget", f"{kind} {'granted' if is_granted else 'exhausted'}"),)))
-    if tell is not None and not is_paid:
-        tell()
+        counters.add(series_of_facts((("RetryBudget", f"{kind} {'granted' if is_granted else 'exhausted'}"),)))
+    if on_refusal is not None and not is_paid:
+        on_refusal()
         return None
     return is_paid  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._policy import Bulkhead, CircuitBreaker, Policy, RetryBudget, Timeout
 from .._policy.rows import rows
-from .row import Memory, Row
+from .row import Row, StrategyFactory
 
 ORDER: tuple[Row, ...] = rows()
 """The rows of all policies and extensions, outermost first."""
@@ -28,20 +28,22 @@ RANK: Mapping[type[Policy], int] = {policy: rank for rank, policy in enumerate(R
 MODIFIED: Mapping[type[Policy], type[Policy]] = {kind: row.modifies for kind, row in ROWS.items() if row.modifies}
 """The policies that have no effect alone, each with the policy that it modifies."""
 
-MEMORIES: Mapping[type[Policy], Memory] = dict(
+STRATEGY_FACTORIES: Mapping[type[Policy], StrategyFactory] = dict(
     sorted(
-        ((kind, row.memory) for kind, row in ROWS.items() if row.memory is not None), key=lambda pair: pair[1].is_last
+        ((kind, row.strategy_factory) for kind, row in ROWS.items() if row.strategy_factory is not None),
+        key=lambda pair: pair[1].is_last,
     )
 )
 _FREQUENT = (CircuitBreaker, Timeout, Bulkhead)
 _PLACES: Mapping[type[Policy], int] = {
-    policy: place for place, policy in enumerate(sorted(MEMORIES, key=lambda policy: policy not in _FREQUENT))
+    policy: place for place, policy in enumerate(sorted(STRATEGY_FACTORIES, key=lambda policy: policy not in _FREQUENT))
 }
-_NESTING = [(kind, memory.nested) for kind, memory in MEMORIES.items() if memory.nested is not None]
+_NESTING = [(kind, factory.nested) for kind, factory in STRATEGY_FACTORIES.items() if factory.nested is not None]
 
 
 class Strategies(tuple[Any, ...]):
-    """The strategies of a guard that have state: one for each row with a memory, or ``None`` while it does not exist.
+    """The strategies of a guard that have state: one for each row with a strategy factory, or ``None`` while it does
+    not exist.
 
     Most methods have few strategies. A tuple takes a third of the memory of a dictionary, and ends behind the last
     existing strategy. Therefore the strategies that most methods have come first (``_PLACES``).
@@ -55,8 +57,8 @@ class Strategies(tuple[Any, ...]):
         return self[place] if place < len(self) else None
 
     def by_policy(self) -> dict[type[Policy], Any]:
-        """Return the existing strategies by their policies, in the order of ``MEMORIES``."""
-        return {policy: strategy for policy in MEMORIES if (strategy := self.get(policy)) is not None}
+        """Return the existing strategies by their policies, in the order of ``STRATEGY_FACTORIES``."""
+        return {policy: strategy for policy in STRATEGY_FACTORIES if (strategy := self.get(policy)) is not None}
 
     @classmethod
     def of(cls, by_policy: Mapping[type[Policy], Any]) -> Strategies:

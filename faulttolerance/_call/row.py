@@ -16,7 +16,7 @@ from .._strategy.gate import Gate, Tell
 from ..exceptions import Fault, RefusedException
 
 if TYPE_CHECKING:
-    from .settle import BoundPolicies
+    from .bound_policies import BoundPolicies
 
 Policies = Mapping[type[Policy], Policy]
 
@@ -29,7 +29,7 @@ class StrategyLookup(Protocol):
         ...
 
 
-def _no_path(**changes: Any) -> GuardedCall:
+def _no_inner_call(**changes: Any) -> GuardedCall:
     raise AssertionError("only a layer has a call path inside it")
 
 
@@ -46,7 +46,7 @@ class Binding(NamedTuple):
     """Delivers the transitions of a circuit breaker to listeners and sinks."""
     template: Callable[..., Any] | None = None
     """The function whose parameters a call has; ``None`` if the function is passed to each call."""
-    takes_itself: bool = False
+    takes_self: bool = False
     """Whether the first argument of a call is the instance or class of the method."""
     counters_of: Callable[..., Counters | None] = lambda *kinds, counts_calls=False: None
     """Returns the counters of policies of some kinds; ``None`` if nothing is counted."""
@@ -54,7 +54,7 @@ class Binding(NamedTuple):
     """Returns the counters of the series of a schema; ``None`` if nothing is counted."""
     is_block: bool = False
     """Whether a call is a block of code, which has no layer."""
-    tell_of: Callable[[type[Policy]], Tell | None] = lambda kind: None
+    on_refusal_of: Callable[[type[Policy]], Tell | None] = lambda kind: None
     """Returns the function to call for refusals of an observed policy; ``None`` if the policy is enforced."""
     may_wait: bool = True
     """Whether attempts on this call path may wait for a turn or a permit; hedges never do."""
@@ -62,16 +62,16 @@ class Binding(NamedTuple):
     """The rows of all policies and extensions, outermost first."""
     state: Any = None
     """The state of the guarded function."""
-    metered_as: str = ""
+    metrics_name: str = ""
     """The method in metrics; several guards of one line share it."""
-    companions: Sequence[Any] = ()
+    call_wrappers: Sequence[Any] = ()
     """The overrides of tests that wrap attempts and calls, the innermost first."""
-    inside: Callable[..., GuardedCall] = _no_path
+    build_inner: Callable[..., GuardedCall] = _no_inner_call
     """Builds the call path of everything that a layer wraps, with other values of some fields of this binding."""
 
-    def is_obeyed(self, kind: type[Policy]) -> bool:
+    def is_enforced(self, kind: type[Policy]) -> bool:
         """Return whether a policy of *kind* is in force, and not only observed."""
-        return kind in self.policies and self.tell_of(kind) is None
+        return kind in self.policies and self.on_refusal_of(kind) is None
 
     def decorated_gate(self, gate: Gate, policy: Policy) -> Gate:
         """Return the *gate* of *policy* after the decorations of all rows, innermost first."""
@@ -95,7 +95,7 @@ class Binding(NamedTuple):
         return permits
 
 
-class Body(NamedTuple):
+class AttemptBinding(NamedTuple):
     """The surroundings of the function that each attempt calls."""
 
     binding: Binding
@@ -113,7 +113,7 @@ class Layer(Protocol):
         ...
 
 
-class Memory(NamedTuple):
+class StrategyFactory(NamedTuple):
     """A factory for the stateful strategy of a policy, which also renews its values."""
 
     make: Callable[[str, Any, StrategyLookup], Any]
@@ -152,7 +152,7 @@ class Row(NamedTuple):
     """``None`` for an extension that only decorates the objects of other rows."""
     bind: Callable[[Any, Binding], Mapping[str, Any]] | None = None
     """Returns the values of ``BoundPolicies`` that the policy determines, by name; ``None`` without any."""
-    memory: Memory | None = None
+    strategy_factory: StrategyFactory | None = None
     modifies: type[Policy] | None = None
     """The policy without which this policy has no effect."""
     or_else: type[Policy] | None = None
@@ -181,13 +181,13 @@ class Row(NamedTuple):
     """Decorates a rate limit; takes and returns whether calls may wait for a turn."""
     permits: Callable[[Any, bool, Binding], Any] | None = None
     """Decorates a bulkhead; takes whether calls may queue."""
-    around_attempt: Callable[[Callable[..., Any], Body], Callable[..., Any]] | None = None
+    around_attempt: Callable[[Callable[..., Any], AttemptBinding], Callable[..., Any]] | None = None
     """Wraps the function that each attempt calls; returns it unchanged if there is nothing to do."""
     composed: Callable[[BoundPolicies], object] | None = None
     """Called with policies after their attempt was composed."""
     listener: Callable[[frozenset[type[Policy]], Binding], Callable[..., BoundPolicies] | None] | None = None
     """Returns the class that binds policies of some kinds and listens to attempts; ``None`` for the usual class."""
-    entrance: Callable[[GuardedCall, str, bool], GuardedCall] | None = None
+    around_call: Callable[[GuardedCall, str, bool], GuardedCall] | None = None
     """Wraps the whole call of a guard; its arguments include the name and whether it is asynchronous."""
     observer: Callable[[str, type[Policy], Counters | None], Tell] | None = None
     """Returns the function to call for each refusal of an observed policy of some kind."""
@@ -217,7 +217,7 @@ class Row(NamedTuple):
     """The exception of a refusal, and who refuses, in words."""
     exhausted: Callable[[], type] | None = None
     """Returns the class of the strategy while a test lets it refuse every call; ``None``: tests cannot."""
-    is_at_work: Callable[[], bool] | None = None
+    is_busy: Callable[[], bool] | None = None
     """Returns whether a thread of the extension is about to do something; virtual time waits for it."""
     problem: Callable[[], str] | None = None
     """Returns the impairment of the whole process; empty without one."""
@@ -234,8 +234,8 @@ class Row(NamedTuple):
 
 def key_of(key: Any, binding: Binding, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
     """Return the function that computes the *key* of a call from its arguments; see ``key_function``."""
-    from .._signature.call_key import given_key_function, key_function  # it needs ``inspect``
+    from .._signature.call_key import key_function, key_function_for_any  # it needs ``inspect``
 
     if binding.template is None:
-        return given_key_function(key, binding.name, identity)
-    return key_function(key, binding.template, takes_itself=binding.takes_itself, identity=identity)
+        return key_function_for_any(key, binding.name, identity)
+    return key_function(key, binding.template, takes_self=binding.takes_self, identity=identity)

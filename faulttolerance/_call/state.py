@@ -8,14 +8,14 @@ from typing import Any
 
 from .._config import Effective
 from .._deadline.clock import clock
-from .._log import tell_of_trouble
+from .._log import log_guard_error
 from .._metrics.catalogue import Meter, Schema, Series, schema_of
 from .._metrics.counters import Counters, Ledger, ledger
 from .._platform.swap import Swap
 from .._policy import CircuitBreaker, CircuitBreakerName, Policy, RetryBudget
 from .._strategy import circuit_breaker as circuits
 from .._strategy.condition import Condition, in_use
-from .order import MEMORIES, ORDER, Strategies
+from .order import ORDER, STRATEGY_FACTORIES, Strategies
 from .row import Policies
 
 _NO_STRATEGIES = Strategies()
@@ -28,7 +28,7 @@ class State:
     Each is created when a policy first needs it, and kept when the policy changes or is switched off.
     """
 
-    __slots__ = ("_counters", "_followed", "_meter", "alias", "name", "policies", "strategies")
+    __slots__ = ("_counters", "_meter", "_updated_for", "alias", "name", "policies", "strategies")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class State:
         """The circuit breaker, the permits, the rate window; replaced as a whole."""
         self.policies: tuple[Policy, ...] = ()
         """The policies in force whose values the strategies have, or are about to receive."""
-        self._followed: tuple[Policy, ...] | None = ()
+        self._updated_for: tuple[Policy, ...] | None = ()
         # One per set of policies: calls in flight during a change of the configuration end under the policies with
         # which they started. Their counts stay in the ledger after the state is gone.
         self._counters: tuple[Counters, ...] = ()
@@ -66,27 +66,27 @@ class State:
             return ()
         return (self.name, self.alias) if self.alias else (self.name,)
 
-    def follow(self) -> None:
+    def update_strategies(self) -> None:
         """Pass the values of ``policies`` to every strategy.
 
         A signal handler or another thread may change these meanwhile, and call this method itself. Each caller checks
         again afterwards, so the last pass happens after the last change.
         """
-        while (policies := self.policies) is not self._followed:
-            self._followed = None
+        while (policies := self.policies) is not self._updated_for:
+            self._updated_for = None
             for policy in policies:
                 kind = type(policy)
                 for strategies in (self.strategies, *self.strategies.nested()):
                     if (strategy := strategies.get(kind)) is not None:
-                        MEMORIES[kind].renew(strategy, policy)
-            self._followed = policies
+                        STRATEGY_FACTORIES[kind].renew(strategy, policy)
+            self._updated_for = policies
 
     def conditions(self) -> dict[type[Policy], Condition]:
         """Return the current condition of each strategy whose policy is in force; for several keys, the worst."""
         try:
             return self._conditions()
         except Exception as error:  # noqa: BLE001  # other strategies must still be asked
-            tell_of_trouble(self.name, "nobody knows how it stands, for asking it failed", error)
+            log_guard_error(self.name, "nobody knows how it stands, for asking it failed", error)
             return {type(policy): _UNKNOWN for policy in self.policies}
 
     def _conditions(self) -> dict[type[Policy], Condition]:
@@ -112,7 +112,7 @@ class State:
             strategy.reset_after_fork(ident)
         for breaker in self.every_breaker():
             breaker.start_counting(clock.monotonic())
-        self.follow()  # a thread that does not exist here may have been about to
+        self.update_strategies()  # a thread that does not exist here may have been about to
 
 
 def conditions_of(state: State | None, values: Iterable[Effective]) -> dict[type[Policy], Condition]:
@@ -121,13 +121,13 @@ def conditions_of(state: State | None, values: Iterable[Effective]) -> dict[type
     modes = {type(value.policy): value.observed for value in values if value.enabled}
     for row in ORDER:
         if row.condition is not None and row.policy in modes:
-            is_obeyed = any(modes.get(kind) is False for kind in (row.modifies, row.or_else) if kind is not None)
-            found[row.policy] = row.condition(is_obeyed)
+            is_enforced = any(modes.get(kind) is False for kind in (row.modifies, row.or_else) if kind is not None)
+            found[row.policy] = row.condition(is_enforced)
     return found
 
 
 class StateDraft:
-    """A draft of a state under *policies*: it has no effect before ``put``.
+    """A draft of a state under *policies*: it has no effect before ``stage``.
 
     Args:
         state: The state, which may be new.
@@ -145,11 +145,11 @@ class StateDraft:
         self._ledger = entered
         self.strategies, self._counters, self._meter = self._before
         made = self.strategies.by_policy()
-        for kind, memory in MEMORIES.items():
+        for kind, factory in STRATEGY_FACTORIES.items():
             if kind not in policies or kind in made:
                 continue
-            if memory.is_needed is None or memory.is_needed(policies[kind], detached):
-                strategy = memory.make(state.name, policies[kind], self.strategies)
+            if factory.is_needed is None or factory.is_needed(policies[kind], detached):
+                strategy = factory.make(state.name, policies[kind], self.strategies)
                 if strategy is not None:
                     made[kind] = strategy
                     self.strategies = Strategies.of(made)
@@ -179,18 +179,18 @@ class StateDraft:
         """Whether the state has not changed since this draft was created."""
         return all(map(is_, self._before, _parts(self.state)))
 
-    def put(self, swap: Swap) -> None:
+    def stage(self, swap: Swap) -> None:
         """Replace the state by this draft, together with the other stores of *swap*."""
         state, policies = self.state, self._policies
         # Policies are stored after the objects that they use: without the GIL, others see the stores one after another.
         for name in ("strategies", "_counters", "_meter"):
             swap.attribute(state, name, getattr(self, name))
         swap.attribute(state, "alias", alias_in(policies) or state.alias)
-        remembering = tuple(policies[kind] for kind in MEMORIES if kind in policies)
+        stateful = tuple(policies[kind] for kind in STRATEGY_FACTORIES if kind in policies)
         # New strategies have their values already, unless others share them.
         if state.strategies is _NO_STRATEGIES and RetryBudget not in policies:
-            swap.attribute(state, "_followed", remembering)
-        swap.attribute(state, "policies", remembering)
+            swap.attribute(state, "_updated_for", stateful)
+        swap.attribute(state, "policies", stateful)
         for counters in self._counters:
             if counters not in state._counters:
                 self._ledger.enter(counters, swap)

@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 from .._log import WARNING, log
 
-__all__ = ["Ask", "objection_to", "vetoes"]
+__all__ = ["VetoFunction", "veto_reason_for", "vetoes"]
 
-Ask = Callable[[BaseException], str | None]
+VetoFunction = Callable[[BaseException], str | None]
 """Takes the failure, and returns the reason against a further attempt now, or ``None``."""
 
-vetoes: dict[object, Ask] = {}
+vetoes: dict[object, VetoFunction] = {}
 """The functions to call, in the order of their registration, each under its own key."""
 
-_told: set[object] = set()
+_logged: set[object] = set()
 """The keys of the functions whose errors have been logged."""
 
 
-def objection_to(name: str, failure: BaseException) -> str:
+def veto_reason_for(name: str, failure: BaseException) -> str:
     """Return the first reason against another attempt of the guard *name* after *failure*, or an empty string."""
     try:
         for key, ask in [*vetoes.items()]:
@@ -27,8 +27,8 @@ def objection_to(name: str, failure: BaseException) -> str:
                 if reason is not None and not isinstance(reason, str):
                     raise TypeError(f"gave {reason!r}; allowed: the reason as text, or None")
             except Exception as error:  # noqa: BLE001  # its error must not replace the failure of the call
-                if key not in _told:
-                    _told.add(key)
+                if key not in _logged:
+                    _logged.add(key)
                     log(WARNING, "%s: an error in %r, which was asked for a veto", name, ask, error=error)
             else:
                 if reason:

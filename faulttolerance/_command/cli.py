@@ -35,9 +35,9 @@ from .._control import configure as control
 from .._inspection import explanation
 from .._policy import parameters
 from .._policy.unit import seconds
-from .._shown import ends_the_caller, escaped, install, told
+from .._shown import ends_the_caller, error_text, escaped, install
 from ..exceptions import FaultToleranceDefinitionException
-from .lints import codes_of, doubts, unknown
+from .lints import codes_of, lint, unknown
 
 _MISSING: Any = object()
 
@@ -116,19 +116,19 @@ def check(
         is_whole = _imported(modules, recursive)
         unused = _validated()
         guards = list(control.guards())
-        doubtful = sorted(set(doubts(guards, settings.snapshot, ignored)), key=lambda one: (one.where, one))
+        findings = sorted(set(lint(guards, settings.snapshot, ignored)), key=lambda one: (one.where, one))
         keys = (key for guard in guards for declared in guard._effective.declared for key in ignore_keys(declared))
         unused_codes = list(unknown(codes_of(settings.snapshot, keys)))
-    for doubt in (*unused, *unused_codes, *doubtful):
+    for doubt in (*unused, *unused_codes, *findings):
         _warn(str(doubt))
     if not is_whole:
         raise typer.Exit(1)
     if not guards:
         _warn(f"nothing is guarded in {', '.join(modules)}; --recursive imports the modules of packages, too")
         raise typer.Exit(1)
-    is_refused = strict and bool(unused or doubtful)
+    is_refused = strict and bool(unused or findings)
     result = "refused by --strict" if is_refused else "nothing wrong"
-    typer.echo(f"{result}; guards: {len(guards)}, unused keys: {len(unused)}, doubts: {len(doubtful)}")
+    typer.echo(f"{result}; guards: {len(guards)}, unused keys: {len(unused)}, doubts: {len(findings)}")
     if is_refused:
         raise typer.Exit(1)
 
@@ -186,7 +186,7 @@ def keys(
     """List every key that could be set, its environment variable, the value that holds, and the declared one."""
     with _apart():
         _import(modules, recursive)
-        lines = template.lines(pair for guard in control.guards() for pair in _resolved(guard))
+        lines = template.key_lines(pair for guard in control.guards() for pair in _resolved(guard))
     if how is Format.TABLE:
         rows = [(line.key.name, line.key.variable, line.value, line.default, line.allowed) for line in lines]
         _print_table(("key", "environment variable", "value", "declared", "allowed"), rows, _block_of_key)
@@ -213,13 +213,13 @@ def top(
     try:
         from rich.console import Console
 
-        from .top import feed, screen
+        from .top import scraper, screen
     except ImportError as error:
         _warn(f"top needs {error.name}: {install('cli')}")
         raise typer.Exit(1) from None
     pause = _seconds(interval)
     try:
-        addresses = dict.fromkeys(map(feed.address, urls))
+        addresses = dict.fromkeys(map(scraper.address, urls))
     except ValueError as error:
         raise typer.BadParameter(escaped(str(error)), param_hint="URL") from None
     if isinstance(sys.stdout, TextIOWrapper):
@@ -227,7 +227,7 @@ def top(
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = int(min(_columns_at_most(), 200))
-    shown = screen.Top(feed.Feed(addresses), pause, console, typer.echo, as_json=as_json)
+    shown = screen.Top(scraper.Scraper(addresses), pause, console, typer.echo, as_json=as_json)
     try:
         if once:
             raise typer.Exit(shown.once())
@@ -327,7 +327,7 @@ def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
         yield annotation, "", sources.get("enabled", "decorator")
     else:
         for name, parameter in parameters(policy).items():
-            yield f"{annotation}/{parameter.key}", formatted(parameter.told(policy)) or "none", sources[name]
+            yield f"{annotation}/{parameter.key}", formatted(parameter.formatted_value(policy)) or "none", sources[name]
 
 
 # Helpers
@@ -386,7 +386,7 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
             if isinstance(refusal, FaultToleranceDefinitionException):
                 yield from map(str, refusal.faults)
                 return
-        yield f"{name} cannot be imported ({told(error)})"
+        yield f"{name} cannot be imported ({error_text(error)})"
         return
     for submodule in inside:
         if not submodule.name.endswith(".__main__"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from .._call.order import ROWS
 from .._config import Key, Snapshot, ignore_keys
 from .._guard.decorate.guard import decorated_functions
-from .._inspection.explanation import layers
+from .._inspection.explanation import explanations_of
 from .._policy import (
     Bulkhead,
     ChronoUnit,
@@ -25,10 +25,10 @@ from .._policy import (
     Retry,
     RetryWhen,
     Timeout,
+    format_duration,
     in_milliseconds,
     parameters,
     seconds,
-    spelled,
 )
 from .._shown import brief, escaped, shown
 from .._signature.annotation import signature_of
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .._control.configure import GuardedMethod
 
 Policies = Mapping[type[Policy], Any]
-Said = Iterator[str]
+Findings = Iterator[str]
 """The parameter, as in ``@Retry(retry_on)``, the reason for the doubt, and a remedy."""
 
 _SHORT = 0.01
@@ -53,13 +53,13 @@ _CONTEXT = ("context", "ctx")
 """The usual names of a handler's parameter that takes the context."""
 
 
-class Doubt(NamedTuple):
+class LintFinding(NamedTuple):
     """A definition that is seldom intended.
 
     Args:
-        code: The code that switches the doubt off.
+        code: The code that switches the lint off.
         where: The guarded function, or the guard.
-        what: The text that a lint yields, see ``Said``.
+        what: The text that a lint yields, see ``Findings``.
     """
 
     code: str
@@ -70,7 +70,7 @@ class Doubt(NamedTuple):
         return escaped(f"{self.where} {self.what} [{self.code}]")
 
 
-def _uncounted(policies: Policies) -> Said:
+def _uncounted(policies: Policies) -> Findings:
     """Specification, circuitbreaker: any exception that ``failOn`` does not name is a success."""
     breaker, when = policies.get(CircuitBreaker), policies.get(FailWhen)
     if breaker is None or (when is not None and when.exception is not None):
@@ -88,7 +88,7 @@ def _uncounted(policies: Policies) -> Said:
             )
 
 
-def _bare(policies: Policies) -> Said:
+def _bare(policies: Policies) -> Findings:
     retry = _retry_by_sets(policies)
     if retry is not None and retry.retry_on == (Exception,) and not retry.abort_on:
         yield (
@@ -97,7 +97,7 @@ def _bare(policies: Policies) -> Said:
         )
 
 
-def _not_retried(policies: Policies) -> Said:
+def _not_retried(policies: Policies) -> Findings:
     retry = _retry_by_sets(policies)
     if retry is None or not _is_at_work(policies.get(Timeout)):
         return
@@ -108,7 +108,7 @@ def _not_retried(policies: Policies) -> Said:
         )
 
 
-def _scattered(policies: Policies) -> Said:
+def _scattered(policies: Policies) -> Findings:
     retry: Any = policies.get(Retry)
     if not _retries(retry) or retry.jitter_kind != "added":
         return
@@ -120,7 +120,7 @@ def _scattered(policies: Policies) -> Said:
         )
 
 
-def _hasty(policies: Policies) -> Said:
+def _hasty(policies: Policies) -> Findings:
     timeout: Any = policies.get(Timeout)
     if _is_at_work(timeout) and (limit := seconds(timeout.value, timeout.unit)) < _SHORT:
         yield (
@@ -129,7 +129,7 @@ def _hasty(policies: Policies) -> Said:
         )
 
 
-def _impatient(policies: Policies) -> Said:
+def _impatient(policies: Policies) -> Findings:
     breaker, timeout = policies.get(CircuitBreaker), cast("Any", policies.get(Timeout))
     if breaker is None or not _is_at_work(timeout):
         return
@@ -141,7 +141,7 @@ def _impatient(policies: Policies) -> Said:
         )
 
 
-def _swallows(policies: Policies) -> Said:
+def _swallows(policies: Policies) -> Findings:
     fallback = policies.get(Fallback)
     if fallback is None or any(_names(mistake, fallback.skip_on) for mistake in _MISTAKES):
         return
@@ -153,17 +153,17 @@ def _swallows(policies: Policies) -> Said:
         )
 
 
-def _as_if_seconds(policies: Policies) -> Said:
+def _as_if_seconds(policies: Policies) -> Findings:
     for kind, policy in policies.items():
         if kind is Timeout or (kind is Retry and not _retries(policy)):
-            continue  # FT005 doubts every short time-out
+            continue  # FT005 reports every short time-out
         for name, parameter in parameters(kind).items():
             value, unit = getattr(policy, name), parameter.kind.unit
             if parameter.kind.looks_like_seconds(value, getattr(policy, unit) if unit else ChronoUnit.MILLIS):
                 yield f"@{kind.__name__}({name}) {in_milliseconds(value)}"
 
 
-def _stunted(policies: Policies) -> Said:
+def _stunted(policies: Policies) -> Findings:
     retry, exponential = policies.get(Retry), cast("Any", policies.get(ExponentialBackoff))
     growth = exponential or policies.get(FibonacciBackoff)
     if growth is None or not _retries(retry) or seconds(cast("Any", retry).delay, cast("Any", retry).delay_unit):
@@ -175,8 +175,8 @@ def _stunted(policies: Policies) -> Said:
         )
 
 
-def _mistaken(policies: Policies, method: object) -> Said:
-    """Doubt a handler that gets the context of the call but is written for the arguments of the guarded function."""
+def _mistaken(policies: Policies, method: object) -> Findings:
+    """Report a handler that gets the context of the call but is written for the arguments of the guarded function."""
     fallback = policies.get(Fallback)
     if fallback is None or not isinstance(method, FunctionType):
         return
@@ -196,7 +196,7 @@ def _parameters_of(function: FunctionType) -> list[str]:
     return [*signature.parameters] if signature is not None else []
 
 
-def _blaming(policies: Policies) -> Said:
+def _blaming(policies: Policies) -> Findings:
     when = policies.get(FailWhen)
     if when is not None and when.exception is not None:
         return
@@ -212,7 +212,7 @@ def _blaming(policies: Policies) -> Said:
             )
 
 
-def _insistent(policies: Policies) -> Said:
+def _insistent(policies: Policies) -> Findings:
     retry = _retry_by_sets(policies)
     if retry is None:
         return
@@ -231,7 +231,7 @@ def _insistent(policies: Policies) -> Said:
 _REFUSALS = [(kind, *row.refusal) for kind, row in ROWS.items() if row.refusal is not None]
 
 
-LINTS: Mapping[str, Callable[[Policies], Said]] = {
+LINTS: Mapping[str, Callable[[Policies], Findings]] = {
     "FT001": _uncounted,
     "FT002": _bare,
     "FT003": _not_retried,
@@ -249,8 +249,8 @@ _NESTED, _MISTAKEN = "FT007", "FT011"
 CODES = (*sorted([*LINTS, _NESTED, _MISTAKEN]),)
 
 
-def doubts(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterable[str] = ()) -> Iterator[Doubt]:
-    """Yield the doubts about *guards*, except for codes that are *ignored* here or by a key ``Check/ignore``."""
+def lint(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterable[str] = ()) -> Iterator[LintFinding]:
+    """Yield the findings about *guards*, except for codes that are *ignored* here or by a key ``Check/ignore``."""
     everywhere = frozenset(ignored)
     for guard in guards:
         effective = guard._effective
@@ -258,9 +258,9 @@ def doubts(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterabl
         silent = everywhere | codes_of(snapshot, keys)
         policies = {type(policy): policy for policy in guard.policies}
         for code in set(LINTS) - silent:
-            yield from (Doubt(code, guard.name, said) for said in LINTS[code](policies))
+            yield from (LintFinding(code, guard.name, text) for text in LINTS[code](policies))
         if _MISTAKEN not in silent:
-            yield from (Doubt(_MISTAKEN, guard.name, said) for said in _mistaken(policies, guard.method))
+            yield from (LintFinding(_MISTAKEN, guard.name, text) for text in _mistaken(policies, guard.method))
         if _NESTED not in silent:
             yield from _nested(guard.method, guard._cls)
     if _NESTED not in everywhere:
@@ -271,7 +271,7 @@ def doubts(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterabl
 def codes_of(snapshot: Snapshot, keys: Iterable[Key]) -> frozenset[str]:
     """Return the codes that any of *keys* names."""
     codes = set()
-    for key in dict.fromkeys(keys) if snapshot.ignores_doubts else ():
+    for key in dict.fromkeys(keys) if snapshot.has_ignored_lints else ():
         for entry in snapshot.find_all(key):
             several = entry.value if isinstance(entry.value, (list, tuple, set)) else str(entry.value).split(",")
             codes |= {str(code).strip().upper() for code in several}
@@ -284,12 +284,12 @@ def unknown(codes: Iterable[str]) -> Iterator[str]:
         yield f"no doubt has the code {brief(shown(code))}; there are {', '.join(CODES)}"
 
 
-def _nested(function: Any, cls: type | None) -> Iterator[Doubt]:
-    """Yield a doubt for each guard that retries around another guard that retries."""
-    retrying = [part for part in layers(function, cls) if _retries(part.effective.policies.get(Retry))]
+def _nested(function: Any, cls: type | None) -> Iterator[LintFinding]:
+    """Yield a finding for each guard that retries around another guard that retries."""
+    retrying = [part for part in explanations_of(function, cls) if _retries(part.effective.policies.get(Retry))]
     for outer, inner in pairwise(retrying):
         attempts = [_attempts(part.effective.policies[Retry]) for part in (outer, inner)]
-        yield Doubt(
+        yield LintFinding(
             _NESTED,
             outer.title,
             f"@Retry(max_retries) stands above another: each of {attempts[0]} attempts is up to {attempts[1]} of the"
@@ -329,4 +329,4 @@ def _listed(exceptions: Any) -> str:
 
 
 def _spelled(length: float) -> str:
-    return spelled(length * 1000)
+    return format_duration(length * 1000)

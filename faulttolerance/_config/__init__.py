@@ -8,6 +8,10 @@ from .key import (
     mode_keys as mode_keys,
     parameter_keys as parameter_keys,
 )
-from .resolution import Effective as Effective, Switches as Switches, carried as carried
-from .settings import Settings as Settings, State as State, settings as settings
+from .resolution import (
+    Effective as Effective,
+    Switches as Switches,
+    with_configured_policies as with_configured_policies,
+)
+from .settings import Configuration as Configuration, Settings as Settings, settings as settings
 from .snapshot import Snapshot as Snapshot

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from .._cause import CausedBy
-from .._policy import spelled
+from .._policy import format_duration
 
 
 def formatted(value: Any) -> str:
@@ -19,7 +19,7 @@ def formatted(value: Any) -> str:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, timedelta):
-        return spelled(value)
+        return format_duration(value)
     if isinstance(value, (tuple, list, set, frozenset)):
         return ",".join(map(formatted, value))
     if isinstance(value, CausedBy):

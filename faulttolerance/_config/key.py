@@ -20,14 +20,14 @@ ANNOTATIONS: Mapping[str, type[Policy]] = {
 """The policies that can be configured, by the names in their keys."""
 UNDECLARED: Any = [kind for kind in Values.__subclasses__() if kind is not Policy]
 """The policies that configuration alone declares."""
-REACHED: Mapping[str, type[Policy]] = {**ANNOTATIONS, **{kind.annotation: kind for kind in UNDECLARED}}
+CONFIGURABLE: Mapping[str, type[Policy]] = {**ANNOTATIONS, **{kind.annotation: kind for kind in UNDECLARED}}
 """All policies that keys can reach."""
 
 ENABLED = "enabled"
 MODE = "mode"
 """The key that enforces a policy or only observes it; policies that can be observed have it."""
 IGNORE = "Check/ignore"
-"""The key that names the codes of doubts which ``check`` must not report."""
+"""The key that names the codes of lints which ``check`` must not report."""
 SETTINGS = frozenset((ENABLED, MODE))
 """The settings of a policy beside its parameters; they are parsed without pydantic."""
 SWITCHES = (
@@ -146,7 +146,7 @@ def mode_keys(declared: Declared) -> list[Key]:
 
 
 def ignore_keys(declared: Declared) -> list[Key]:
-    """Return the keys that name doubts which ``check`` must not report for the guard."""
+    """Return the keys that name lints which ``check`` must not report for the guard."""
     return _keys_of_owners(declared, IGNORE)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from .._shown import ends_the_caller, install, shown, told
+from .._shown import ends_the_caller, error_text, install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .file_format import PARSERS
 from .key import CONFIG_VARIABLE
@@ -41,7 +41,7 @@ def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
             # Each parser and each foreign source raises exceptions of its own.
             if ends_the_caller(error):
                 raise
-            faults.append(Fault(where, f"cannot be read ({told(error)})", None, "", source))
+            faults.append(Fault(where, f"cannot be read ({error_text(error)})", None, "", source))
 
     for file in inputs.files:
         collect(partial(_file, *file), file.name, "named by configure(files=...)")

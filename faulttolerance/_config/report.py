@@ -11,10 +11,10 @@ from .._policy import parameters
 from .._shown import brief, escaped, shown
 from ..exceptions import Fault
 from .key import (
+    CONFIGURABLE,
     ENABLED,
     MODE,
     PREFIX,
-    REACHED,
     SWITCHES,
     Declared,
     Key,
@@ -92,7 +92,7 @@ def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
     In files and variables that other programs share, only keys that look like keys of this library are reported.
     """
     declared = list(declared)
-    ignoring = (key for one in declared for key in ignore_keys(one)) if snapshot.ignores_doubts else ()
+    ignoring = (key for one in declared for key in ignore_keys(one)) if snapshot.has_ignored_lints else ()
     used = {
         (entry.name, entry.place)
         for key in (*keys(declared, snapshot.mentions).values(), *ignoring, *map(switch_key, SWITCHES))
@@ -104,7 +104,7 @@ def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
         for entry in source.entries
         if (entry.name, entry.place) not in used
     ]
-    names = _Names(keys(declared).values() if left else ())
+    names = _KnownNames(keys(declared).values() if left else ())
     return [
         Unused(entry.name, entry.place, names.nearest(entry.name, source.is_environment))
         for source, entry in left
@@ -157,7 +157,7 @@ def _paired(before: Sequence[Effective], after: Sequence[Effective]) -> Iterator
 _MODES = {False: "enforce", True: "observe"}
 
 
-class _Names:
+class _KnownNames:
     """All known spellings, arranged for guesses: the path before the annotation, and the rest."""
 
     def __init__(self, known: Iterable[Key]) -> None:
@@ -173,14 +173,14 @@ class _Names:
     def _owners(self) -> tuple[str, ...]:
         """The beginnings of variables for a known class and annotation, folded."""
         paths = {folded(path) for paths in self._paths.values() for path in paths} - {""}
-        return tuple(path + annotation.upper() for path in paths for annotation in REACHED)
+        return tuple(path + annotation.upper() for path in paths for annotation in CONFIGURABLE)
 
     def are_like(self, source: Source, entry: Entry) -> bool:
         """Return whether an unused key is likely meant for this library."""
         if not source.is_shared or looks_like_a_switch(entry.name):
             return True
         if "/" in entry.name:
-            return bool(_closest(_split(entry.name)[1].partition("/")[0], REACHED, 0.8))
+            return bool(_closest(_split(entry.name)[1].partition("/")[0], CONFIGURABLE, 0.8))
         return source.is_environment and (
             entry.name.startswith(PREFIX)
             or folded(entry.name).startswith(self._owners)

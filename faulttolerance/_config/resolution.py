@@ -11,7 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .._log import tell_of_trouble
+from .._log import log_guard_error
 from .._policy import DEFAULT_PLACE, Fallback, Policy, check, parameters
 from .._shown import install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
@@ -136,7 +136,7 @@ class Effective:
         }
         return {**declared, **self.configured}
 
-    def traced(self, fault: Fault) -> Fault:
+    def with_source(self, fault: Fault) -> Fault:
         """Return *fault* with the source of the configured value, if its parameter is configured."""
         name = fault.where.rpartition("(")[2].removesuffix(")")
         return fault._replace(source=self.configured[name]) if name in self.configured else fault
@@ -180,11 +180,11 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
         # A variable set for all processes of a machine must not fail the calls of a process that allows no chaos.
         enabled = False
         words = f"there is no {annotation.lower()}"
-        tell_of_trouble(refused[0].where, words, FaultToleranceDefinitionException(*refused))
+        log_guard_error(refused[0].where, words, FaultToleranceDefinitionException(*refused))
     return Effective(policy, enabled, configured, observed), faults
 
 
-def carried(declared: Sequence[Declared], snapshot: Snapshot | None) -> Sequence[Declared]:
+def with_configured_policies(declared: Sequence[Declared], snapshot: Snapshot | None) -> Sequence[Declared]:
     """Return *declared* and, innermost, the policies that keys alone add to the guard."""
     if not declared or snapshot is None:
         return declared

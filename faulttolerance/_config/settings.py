@@ -29,7 +29,7 @@ Override: TypeAlias = Callable[[object, Effective], Effective]
 """Replaces the effective values of one policy of a subject; a test's override wins over all other sources."""
 
 
-class State(NamedTuple):
+class Configuration(NamedTuple):
     """The configuration at one moment."""
 
     snapshot: Snapshot | None = None
@@ -51,15 +51,15 @@ class Settings:
     def __init__(self) -> None:
         self.version = Version()
         """The version of the configuration and of all that follows from it."""
-        self._state = State()
+        self._state = Configuration()
         self._held = {id(self._state): self._state}
-        """The state in force alone, by its id, for the condition of a swap (see ``holding``)."""
+        """The state in force alone, by its id, for the condition of a swap (see ``in_force_condition``)."""
         self._has_packages = False
         self._places: dict[str, str] = {}
         """The paths of files that the environment names: the process may change its working directory later."""
 
     @property
-    def state(self) -> State:
+    def state(self) -> Configuration:
         """The configuration as far as it was read; a new object after each change of it or of a declaration."""
         return self._state
 
@@ -76,7 +76,7 @@ class Settings:
         """
         return self.loaded().switches  # type: ignore[return-value]
 
-    def loaded(self, *, with_switches: bool = True) -> State:
+    def loaded(self, *, with_switches: bool = True) -> Configuration:
         """Read what was not read yet and return the state in force; raise the errors of ``prepare``."""
         while True:
             seen, state = self.version.current, self._state
@@ -90,7 +90,7 @@ class Settings:
             self._exchange(seen, state)
 
     @property
-    def basis(self) -> State:
+    def basis(self) -> Configuration:
         """The state from which plans are built: fully read, unless its sources contain errors."""
         try:
             return self.loaded()
@@ -98,7 +98,7 @@ class Settings:
             return self._state
 
     @staticmethod
-    def switches_under(state: State) -> Switches:
+    def switches_under(state: Configuration) -> Switches:
         """Return the global switches of *state*: the switches that were read, else the switches of its snapshot."""
         if state.switches is not None:
             return state.switches
@@ -134,7 +134,7 @@ class Settings:
         """
         state = self._state
         inputs = state.inputs.__replace__(**inputs_of(properties=properties, files=files, sources=sources))
-        sources_read = [_given(inputs.properties)] if inputs.properties else []
+        sources_read = [_properties_source(inputs.properties)] if inputs.properties else []
         if in_environment := environment():
             sources_read.append(in_environment)
         named = files_of_environment(self._places)
@@ -152,46 +152,46 @@ class Settings:
             _load()
         return snapshot
 
-    def following(self, snapshot: Snapshot, state: State | None = None) -> State:
+    def next_configuration(self, snapshot: Snapshot, state: Configuration | None = None) -> Configuration:
         """Return the state that follows *state*, by default the state in force, with *snapshot* in it.
 
         A global switch that has been read keeps its value.
         """
         state = state or self._state
-        return State(snapshot, state.switches, snapshot.inputs, state.number + 1, state.overrides)
+        return Configuration(snapshot, state.switches, snapshot.inputs, state.number + 1, state.overrides)
 
-    def tell_of_ignored_switches(self) -> None:
+    def warn_of_ignored_switches(self) -> None:
         """Log a warning if the snapshot in force has other switches than the switches in force."""
         snapshot, switches, *_ = self._state
         if snapshot is not None and switches is not None and (read := read_switches(snapshot)[0]) != switches:
             log(WARNING, "ignored until the application restarts: %s; in force: %s", read, switches)
 
-    def returning(self, state: State) -> State:
+    def restored_configuration(self, state: Configuration) -> Configuration:
         """Return the state that restores *state*."""
         return state._replace(number=self._state.number + 1, overrides=self._state.overrides)
 
-    def put(self, state: State, swap: Swap) -> None:
+    def install(self, state: Configuration, swap: Swap) -> None:
         """Install *state*, together with the other stores of *swap*."""
         swap.attribute(self, "_state", state)
         swap.steps.append((self._held.clear,))
         swap.item(self._held, id(state), state)
 
-    def holding(self, state: State) -> tuple[Any, ...]:
+    def in_force_condition(self, state: Configuration) -> tuple[Any, ...]:
         """Return the condition of a swap that *state*, which the caller keeps alive, is in force."""
         return (self._held.__getitem__, id(state))
 
-    def put_blank(self, swap: Swap) -> None:
+    def install_blank(self, swap: Swap) -> None:
         """Remove everything that was read or configured, together with the other stores of *swap*."""
-        self.put(self.returning(State()), swap)
+        self.install(self.restored_configuration(Configuration()), swap)
         swap.attribute(self, "_places", {})
 
-    def _exchange(self, seen: object, state: State) -> bool:
+    def _exchange(self, seen: object, state: Configuration) -> bool:
         swap = Swap()
-        self.put(state, swap)
+        self.install(state, swap)
         return self.version.swap(seen, swap)
 
     def resolve(
-        self, declared: Sequence[Declared], where: str, state: State | None = None, subject: object = None
+        self, declared: Sequence[Declared], where: str, state: Configuration | None = None, subject: object = None
     ) -> tuple[list[Effective], list[Fault]]:
         """Return the effective policies of one guard, in the order of *declared*, and all their faults.
 
@@ -217,7 +217,7 @@ class Settings:
         return values, [fault for _, faults in pairs for fault in faults]
 
 
-def _given(properties: Mapping[str, Any]) -> Source:
+def _properties_source(properties: Mapping[str, Any]) -> Source:
     name = "configure(properties=...)"
     try:
         entries = list(entries_of(name, properties))

@@ -18,6 +18,7 @@ from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import (
     CONFIG_VARIABLE,
+    CONFIGURABLE,
     ENABLED,
     FLEET_VARIABLES,
     IGNORE,
@@ -25,7 +26,6 @@ from .key import (
     ORDINAL,
     PERMISSIONS,
     PREFIX,
-    REACHED,
     SETTINGS,
     TRACING_VARIABLE,
     Key,
@@ -127,7 +127,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
 
 _PARAMETERS = {
     folded(f"{annotation}/{name}"): (annotation, name)
-    for annotation, policy in REACHED.items()
+    for annotation, policy in CONFIGURABLE.items()
     for name in (*parameters(policy), ENABLED, *([MODE] if policy.is_observable else ()))
 }
 """Annotation and parameter by the end of a folded key."""
@@ -154,8 +154,8 @@ class Snapshot:
             for entry in source.entries:
                 self._index.setdefault(folded(entry.name), []).append((rank, entry))
         self._mentioned = parameters_named(self._index)
-        self.ignores_doubts = any(fold.endswith(_IGNORE) for fold in self._index)
-        """Whether a look-up of codes of doubts can find anything."""
+        self.has_ignored_lints = any(fold.endswith(_IGNORE) for fold in self._index)
+        """Whether a look-up of codes of lints can find anything."""
         self._concerned = frozenset(annotation for annotation, _ in self._mentioned)
 
     @property
@@ -188,7 +188,7 @@ class Snapshot:
         """Return every entry for *key*, the strongest first."""
         return [entry for *_, entry in self._ranked(key)]
 
-    def obeys_variable(self, key: Key) -> bool:
+    def is_variable_effective(self, key: Key) -> bool:
         """Return whether ``key.variable`` would decide: neither the environment nor a stronger source sets *key*."""
         sources = self.sources
         own = next((one.ordinal for one in sources if one.name == _ENVIRONMENT), _ORDINAL_OF_THE_ENVIRONMENT)
@@ -210,7 +210,7 @@ def parameters_named(folds: Iterable[str]) -> set[tuple[str, str]]:
     return {parameter for fold in folds for end, parameter in _PARAMETERS.items() if fold.endswith(end)}
 
 
-_ANNOTATION = "|".join([*REACHED, *(name.upper() for name in REACHED)])
+_ANNOTATION = "|".join([*CONFIGURABLE, *(name.upper() for name in CONFIGURABLE)])
 _OWNED = re.compile(rf"(?<![^_/])(?:{_ANNOTATION})[_/](?=\w)", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)
 

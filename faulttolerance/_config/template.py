@@ -15,19 +15,19 @@ from .resolution import Effective, Switches
 from .settings import settings
 
 
-class Line:
+class KeyLine:
     """One key, and the values of all guards that it reaches.
 
     Args:
         key: The key.
         allowed: The allowed values, in words.
-        fitting: A valid text, for use if the guards differ.
+        example: A valid text, for use if the guards differ.
     """
 
-    def __init__(self, key: Key, allowed: str, fitting: str) -> None:
+    def __init__(self, key: Key, allowed: str, example: str) -> None:
         self.key = key
         self.allowed = allowed
-        self.fitting = fitting
+        self.example = example
         self.values: set[str] = set()
         self.defaults: set[str] = set()
 
@@ -46,12 +46,12 @@ def _common(values: set[str]) -> str:
     return next(iter(values)) if len(values) == 1 else "(several)"
 
 
-def lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[Line]:
+def key_lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[KeyLine]:
     """Return a line for every key, the global keys last."""
-    found: dict[str, Line] = {}
+    found: dict[str, KeyLine] = {}
 
-    def add(key: Key, allowed: str, value: object, default: object, fitting: object) -> None:
-        line = found.setdefault(key.name, Line(key, allowed, formatted(fitting)))
+    def add(key: Key, allowed: str, value: object, default: object, example: object) -> None:
+        line = found.setdefault(key.name, KeyLine(key, allowed, formatted(example)))
         line.values.add(formatted(value))
         line.defaults.add(formatted(default))
 
@@ -74,17 +74,17 @@ def lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[Line]:
     return sorted(found.values(), key=lambda line: not line.key.has_class or line.key.name in SWITCHES)
 
 
-def template(of: Iterable[Line], how: str) -> Iterator[str]:
+def template(of: Iterable[KeyLine], how: str) -> Iterator[str]:
     """Yield the lines of a file in the format *how*, one of ``FORMATS``: as it stands, the file changes nothing.
 
     Each key is commented out, with the value in force; it is valid after the comment sign is removed.
     """
-    spelled = FORMATS[how]
+    format_line = FORMATS[how]
     for line in of:
-        value = line.fitting if line.value == "(several)" else line.value
-        told = f"{line.allowed}; declared: {line.default or 'nothing'}"
-        yield f"# {told}" if how == "env" else f"# {told}; variable: {line.key.variable}"
-        yield f"#{spelled(line.key, value)}"
+        value = line.example if line.value == "(several)" else line.value
+        comment = f"{line.allowed}; declared: {line.default or 'nothing'}"
+        yield f"# {comment}" if how == "env" else f"# {comment}; variable: {line.key.variable}"
+        yield f"#{format_line(line.key, value)}"
         yield ""
 
 

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from .._cause import caused_by
 from .._policy import Kind, Policy, parameters
-from .._shown import brief, ends_the_caller, escaped, told
+from .._shown import brief, ends_the_caller, error_text, escaped
 from ..exceptions import Fault
 from .source import Entry, flag
 
@@ -144,7 +144,7 @@ def _named(name: str) -> Any:
         # An imported module may raise anything, even SystemExit, as a script does with sys.exit().
         if ends_the_caller(error):
             raise
-        raise _unknown(name, f"cannot be imported ({told(error)})", []) from None
+        raise _unknown(name, f"cannot be imported ({error_text(error)})", []) from None
 
 
 def _neighbours(name: str) -> list[str]:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from .._call.budget import named_budgets
 from .._call.order import ORDER
 from .._call.state import alias_in, conditions_of
-from .._call.veto import Ask, vetoes
+from .._call.veto import VetoFunction, vetoes
 from .._config import Declared, settings
 from .._config.report import Change, Unused, collisions, nearest, unused
 from .._config.snapshot import inputs_of
 from .._guard.declare import registry
 from .._guard.declare.checks.definition import never_awaited_faults
 from .._guard.declare.declaration import exempt
-from .._guard.decorate.guard import strays
+from .._guard.decorate.guard import missing_guard_faults
 from .._guard.resolve import transaction
-from .._guard.resolve.circuit_breakers import awaited_names, forget_listeners
+from .._guard.resolve.circuit_breakers import forget_listeners, listened_names
 from .._guard.resolve.effective import EffectivePolicies, every_effective
 from .._guard.resolve.fingerprint import fingerprint, fingerprint_of
 from .._inspection.explanation import dict_of
@@ -32,7 +32,7 @@ from .._policy import CircuitBreaker, Policy, parameters
 from .._shown import brief, shown
 from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .process import Process
+from .process import ProcessArguments
 
 if TYPE_CHECKING:
     from .._extensions.fleet.protocol import Fleet
@@ -130,7 +130,7 @@ def guards(name: str | None = None) -> Iterator[GuardedMethod]:
     Args:
         name: The name of the wanted guards, by default of all guards. The other guards are not resolved then.
     """
-    registry.meet_strangers()
+    registry.resolve_remote_circuits()
     for resolver, cls, effective in every_effective(name):
         if effective.declared:
             yield GuardedMethod(resolver, cls, effective)
@@ -184,7 +184,7 @@ def configure(
     Raises:
         FaultToleranceDefinitionException: With everything that is wrong.
     """
-    process = Process(
+    process = ProcessArguments(
         max_threads,
         [*interruptible_modules] if isinstance(interruptible_modules, Iterator) else interruptible_modules,
         [*uninterruptible_modules] if isinstance(uninterruptible_modules, Iterator) else uninterruptible_modules,
@@ -199,11 +199,11 @@ def configure(
         inputs = inputs_of(properties=properties, files=files, sources=sources)
     except FaultToleranceDefinitionException as error:
         raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
-    changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults, put=process.put)
-    made_spans = telemetry.makes_spans
-    process.follow()
-    if telemetry.makes_spans != made_spans:
-        transaction.replan()  # spans are created around the body, so the plans depend on the mode
+    changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults, stage=process.stage)
+    created_spans = telemetry.creates_spans
+    process.apply()
+    if telemetry.creates_spans != created_spans:
+        transaction.reapply_declarations()  # spans are created around the body, so the plans depend on the mode
     return changes
 
 
@@ -226,9 +226,9 @@ def reload() -> list[Change]:
         # Only keys, no messages and values: these may contain secrets, and anybody may read a readiness probe.
         faults = getattr(error, "faults", ())
         keys = (fault.where for fault in faults if not {*"(<"} & {*fault.where})  # skips the repr of a source
-        last_reload.ended(brief(", ".join(keys)) or type(error).__qualname__)
+        last_reload.record(brief(", ".join(keys)) or type(error).__qualname__)
         raise
-    last_reload.ended()
+    last_reload.record()
     if is_told:
         log(INFO, "the configuration was reloaded: its fingerprint was %s, and is %s", before, fingerprint())
     return changes
@@ -255,16 +255,16 @@ def reload_on(signum: int) -> None:
         allowed = "one of signal.valid_signals() that can be caught, and not the one that interrupts calls"
         raise FaultToleranceDefinitionException(Fault("reload_on(signum)", f"is {shown(signum)}", signum, allowed))
     name = on_signal.name_of(signum)
-    if not on_signal.call_on(signum, partial(_reload_and_tell, name)) and signum not in _left_out:
-        _left_out.add(signum)
+    if not on_signal.call_on(signum, partial(_reload_and_log, name)) and signum not in _unhandled_signals:
+        _unhandled_signals.add(signum)
         log(WARNING, "reload_on: %s reloads nothing: only the main thread may handle signals", name)
 
 
-_left_out: set[int] = set()
+_unhandled_signals: set[int] = set()
 """Signals for which no handler could be installed, and which the log has named once."""
 
 
-def _reload_and_tell(name: str) -> None:
+def _reload_and_log(name: str) -> None:
     try:
         changes = reload()
     except FaultToleranceDefinitionException as error:
@@ -294,20 +294,20 @@ def validate() -> list[Unused]:
             declared += effective.declared
             guarded.append(effective)
             faults += problems
-    faults += [*registry.budget_clashes(guarded), *strays(), *collisions(settings.snapshot, declared)]
+    faults += [*registry.budget_conflicts(guarded), *missing_guard_faults(), *collisions(settings.snapshot, declared)]
     if faults:
         raise FaultToleranceDefinitionException(*dict.fromkeys(faults))
-    return [*unused(settings.snapshot, declared), *_unheard(guarded)]
+    return [*unused(settings.snapshot, declared), *_unknown_listened_names(guarded)]
 
 
-def _unheard(guarded: Iterable[EffectivePolicies]) -> Iterator[Unused]:
+def _unknown_listened_names(guarded: Iterable[EffectivePolicies]) -> Iterator[Unused]:
     """Yield every name of a circuit breaker that has listeners but no guard."""
     known: set[str] = set()
     for effective in guarded:
         policies = {type(value.policy): value.policy for value in effective.values}  # even if switched off
         if CircuitBreaker in policies:
             known |= {effective.name, alias_in(policies)}
-    for name in awaited_names():
+    for name in listened_names():
         if name not in known:
             yield Unused(name, "circuit_breakers.on_state_change", nearest(name, known))
 
@@ -322,7 +322,7 @@ def unguarded(function: F) -> F:
     return function
 
 
-def veto_retries(ask: Ask) -> Callable[[], object]:
+def veto_retries(ask: VetoFunction) -> Callable[[], object]:
     """Register *ask*, which can forbid further attempts of any guard.
 
     For example, it forbids them inside an open transaction that a retry cannot restart. *ask* is called after a failed
@@ -384,7 +384,7 @@ def configured(properties: Mapping[str, Any]) -> Iterator[None]:
         transaction.restore(before)
 
 
-def follow_declarations() -> None:
+def reapply_declarations_in_use() -> None:
     """Plan the guards that were called before again: a class may have been decorated late, or lost its decorators."""
-    if any(resolver.resolved() for resolver in registry.resolvers()):
-        transaction.replan()
+    if any(resolver.classes_with_path() for resolver in registry.resolvers()):
+        transaction.reapply_declarations()

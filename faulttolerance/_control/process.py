@@ -14,7 +14,7 @@ from .._telemetry.connect import telemetry
 from ..exceptions import Fault
 
 
-class Process(NamedTuple):
+class ProcessArguments(NamedTuple):
     """The arguments of ``configure`` that are no sources of values, under the same names."""
 
     max_threads: Any
@@ -40,7 +40,7 @@ class Process(NamedTuple):
             faults += setting.faults(value)
         return faults
 
-    def put(self, swap: Swap) -> None:
+    def stage(self, swap: Swap) -> None:
         """Store the arguments, together with the other stores of *swap*."""
         if self.max_threads is not None:
             from .._execution.pool import pool
@@ -56,7 +56,7 @@ class Process(NamedTuple):
 
             put_interrupt_signal(self.interrupt_signal, swap)
 
-    def follow(self) -> None:
+    def apply(self) -> None:
         """Apply the values in force, which another thread may have changed since."""
         if self.max_threads is not None:
             from .._execution.pool import pool
@@ -64,7 +64,7 @@ class Process(NamedTuple):
             pool.apply_limit()
         for setting, value in self._changed():
             setting.use(value)
-        telemetry.choose(self.prometheus_registry, self.meter_provider, _tracing_mode(self.tracing))
+        telemetry.configure(self.prometheus_registry, self.meter_provider, _tracing_mode(self.tracing))
 
     def _changed(self) -> Iterator[tuple[ProcessSetting, Any]]:
         """Return the settings of extensions that are to change."""

@@ -20,16 +20,16 @@ class AttemptRecord:
     # Attributes of the class, so that the creation of a record calls no Python code; most keep their default.
     began = 0.0
     """The moment at which the attempt requested admission, or at which its turn came if it waited for one."""
-    asked = 0.0
+    requested = 0.0
     """The moment at which the attempt requested admission, before it waited for a turn."""
     permit: object = None
     """The key of the permit and of the probe place; ``None`` if the attempt took neither."""
-    passed = 0
-    """The last policy that admitted the attempt: a constant of ``_call/settle.py``, ``NO_GATE`` for none."""
+    admitted_by = 0
+    """The last policy that admitted the attempt: a constant of ``_call/bound_policies.py``, ``BY_NONE`` for none."""
     refused_by = ""
     """The policy that refused the attempt."""
-    era: Era | None = None
-    """The state of the gate that admitted the attempt."""
+    gate_state: Era | None = None
+    """The state of the gate when it admitted the attempt."""
     fails: bool | None = False
     """Whether the predicate of ``@fail_when`` counts the attempt as a failure for the gate."""
     verdict = ""

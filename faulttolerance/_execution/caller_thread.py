@@ -20,7 +20,7 @@ from .criticality import Criticality
 Arguments: TypeAlias = tuple[Any, ...]
 GuardedCall: TypeAlias = Callable[[Arguments, Mapping[str, Any]], Any]
 """A guarded function that receives its arguments as a tuple and a mapping, unspread."""
-Aside: TypeAlias = Callable[[Arguments, Mapping[str, Any], BaseException, int], Any]
+Callback: TypeAlias = Callable[[Arguments, Mapping[str, Any], BaseException, int], Any]
 """Code of the application beside the method: takes the arguments, the failure and the number of attempts of a call."""
 
 _HEAP_TYPE = 1 << 9

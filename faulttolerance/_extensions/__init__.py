@@ -1,1 +1,1 @@
-"""Policies and companions around, beside or before the spine: one folder for each."""
+"""Policies and wrappers around, beside or before the core: one folder for each."""

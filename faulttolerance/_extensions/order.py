@@ -1,15 +1,14 @@
-"""The order of all policies: the rows of the spine and of the extensions, outermost first."""
+"""The order of all policies: the rows of the core and of the extensions, outermost first."""
 
 from __future__ import annotations
 
-from .._call.row import Row
-from .._call.spine import (
+from .._call.core import (
     ASYNCHRONOUS,
     ASYNCHRONOUS_NON_BLOCKING,
     BULKHEAD,
+    CALL_WRAPPERS,
     CIRCUIT_BREAKER,
     CIRCUIT_BREAKER_NAME,
-    COMPANIONS,
     FALLBACK,
     RATE_LIMIT,
     RETRY,
@@ -17,6 +16,7 @@ from .._call.spine import (
     fail_when,
     retry_budget,
 )
+from .._call.row import Row
 from .._extensions.adaptive_throttle.policy import AdaptiveThrottle
 from .._extensions.hedge.policy import Hedge
 from .adaptive.row import ADAPTIVE
@@ -55,7 +55,7 @@ ORDER: tuple[Row, ...] = (
     BULKHEAD,
     OBSERVE,
     ADAPTIVE,
-    COMPANIONS,
+    CALL_WRAPPERS,
     CHAOS_ROW,
 )
 """Outermost first; an extension without a policy stands where it wraps attempts or calls."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
-from .._call.spine import is_detached
+from .._call.core import is_detached
 from .._call.state import conditions_of
 from .._config import Declared, Effective, parameter_keys, settings
 from .._guard.declare.declaration import FUNCTION, Declaration, declaration_of, unbound
@@ -50,10 +50,10 @@ class Explanation(str):
         """
         from copy import deepcopy
 
-        told: dict[str, Any] = {}
+        explained: dict[str, Any] = {}
         for guard in reversed(self._guards):
-            told = deepcopy(guard) | ({"inside": told} if told else {})
-        return told
+            explained = deepcopy(guard) | ({"inside": explained} if explained else {})
+        return explained
 
 
 def explain(target: Any, name: str = "", *, all: bool = False, source: bool = False) -> Explanation:  # noqa: A002
@@ -74,7 +74,7 @@ def explain(target: Any, name: str = "", *, all: bool = False, source: bool = Fa
     """
     cls: type | None = None
     if isinstance(target, Guard):
-        parts = [GuardLayer(target._resolver, None, False)]
+        parts = [GuardExplanation(target._resolver, None, False)]
     else:
         if isinstance(target, type):
             if not name:
@@ -85,7 +85,7 @@ def explain(target: Any, name: str = "", *, all: bool = False, source: bool = Fa
         elif getattr(target, "__self__", None) is not None:
             owner = target.__self__
             cls = owner if isinstance(owner, type) else type(owner)
-        parts = list(layers(target, cls))
+        parts = list(explanations_of(target, cls))
     if not parts:
         raise ValueError(f"{target!r} is not guarded")
     return Explanation("\n".join(part.text(all, source) for part in parts), tuple(part.as_dict() for part in parts))
@@ -93,11 +93,11 @@ def explain(target: Any, name: str = "", *, all: bool = False, source: bool = Fa
 
 def explain_alone(resolver: AnyResolver, cls: type | None, *, all: bool) -> Explanation:  # noqa: A002
     """Explain one guard, without the guards around it."""
-    part = GuardLayer(resolver, cls, False)
+    part = GuardExplanation(resolver, cls, False)
     return Explanation(part.text(all, False), (part.as_dict(),))
 
 
-def layers(function: Any, cls: type | None) -> Iterator[GuardLayer]:
+def explanations_of(function: Any, cls: type | None) -> Iterator[GuardExplanation]:
     """Yield each guard of *function*, outermost first: the policy decorators are one guard, each ``Guard`` another."""
     while True:
         function = unbound(function)
@@ -106,20 +106,20 @@ def layers(function: Any, cls: type | None) -> Iterator[GuardLayer]:
             try:
                 resolver = find()
             except KeyError as error:
-                yield GuardLayer(None, None, False, where, [error.args[0]])
+                yield GuardExplanation(None, None, False, where, [error.args[0]])
             else:
-                yield GuardLayer(resolver, None, is_coroutine_function(function), where)
+                yield GuardExplanation(resolver, None, is_coroutine_function(function), where)
             function = function.__wrapped__
         elif (declaration := declaration_of(function)) is not None:
             of_class = declaration.owner if declaration.binding == FUNCTION else cls or declaration.owner
-            yield GuardLayer(declaration.resolver, of_class, declaration.is_coroutine)
+            yield GuardExplanation(declaration.resolver, of_class, declaration.is_coroutine)
             function = declaration.template
         else:
             return
 
 
-class GuardLayer:
-    """One of the guards that wrap each other."""
+class GuardExplanation:
+    """The explanation of one of the guards that wrap each other."""
 
     def __init__(
         self,
@@ -129,13 +129,15 @@ class GuardLayer:
         where: str = "",
         wrong: list[str] = [],  # noqa: B006  # read only
     ) -> None:
-        effective, faults = resolver.effective_policies(cls) if resolver else (EffectivePolicies(where, _nothing), [])
+        effective, faults = (
+            resolver.effective_policies(cls) if resolver else (EffectivePolicies(where, _no_function), [])
+        )
         self.effective = effective
         self._asynchronous = asynchronous
         self._where = where
         self._wrong = [*wrong, *map(str, faults)]
-        remembered = resolver.state(cls) if resolver is not None else None
-        self._conditions = conditions_of(remembered, effective.values)
+        state = resolver.state(cls) if resolver is not None else None
+        self._conditions = conditions_of(state, effective.values)
 
     @property
     def title(self) -> str:
@@ -163,11 +165,11 @@ class GuardLayer:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = dict_of(self.effective, self._conditions) | {"wrong": self._wrong}
-        return {"name": self._where, "guard": self.effective.name, **told} if self._where else told
+        explained: dict[str, Any] = dict_of(self.effective, self._conditions) | {"wrong": self._wrong}
+        return {"name": self._where, "guard": self.effective.name, **explained} if self._where else explained
 
 
-def _nothing() -> None: ...
+def _no_function() -> None: ...
 
 
 def _place(declared: Declared) -> str:
@@ -183,7 +185,7 @@ def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str
     by_default = [one for name, one in named.items() if sources[name] == "default"]
     for one in [*(one for one in named.values() if one not in by_default), *(by_default if all else ())]:
         now = f"; {live[one.name]}" if one.name in live else ""
-        yield f"    {one.key} = {_shown(one.told(value.policy))}  [{sources[one.name]}]{now}"
+        yield f"    {one.key} = {_shown(one.formatted_value(value.policy))}  [{sources[one.name]}]{now}"
         if variable := _variable(one, declared):
             yield f"      variable {variable}"
     if by_default and not all:
@@ -193,8 +195,8 @@ def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str
 def _variable(parameter: Parameter, declared: Declared) -> str:
     """Return the environment variable with the narrowest reach; empty if no variable would change the value."""
     keys, snapshot = parameter_keys(declared, parameter.name), settings.basis.snapshot
-    is_obeyed = keys and (snapshot is None or snapshot.obeys_variable(keys[0]))
-    return keys[0].variable if is_obeyed else ""
+    is_effective = keys and (snapshot is None or snapshot.is_variable_effective(keys[0]))
+    return keys[0].variable if is_effective else ""
 
 
 def _shown(value: Any) -> str:
@@ -235,9 +237,9 @@ def _parameters(value: Effective, declared: Declared) -> Iterator[tuple[str, dic
         yield (
             one.key,
             {
-                "value": _plain(one.told(value.policy)),
+                "value": _plain(one.formatted_value(value.policy)),
                 "source": sources[name],
-                "default": _plain(one.told(defaults)) if one.has_default else None,
+                "default": _plain(one.formatted_value(defaults)) if one.has_default else None,
                 "variable": _variable(one, declared),
             },
         )

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias
 
 from .._call.order import ORDER
-from .._guard.declare.registry import every_state, meet_strangers, resolvers
+from .._guard.declare.registry import every_state, resolve_remote_circuits, resolvers
 from .._log import WARNING, log
 from .._record import Record
 from .._shown import one_or_several, shown
@@ -15,7 +15,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 
 Status: TypeAlias = Literal["up", "degraded", "down"]
 
-_looked_for: set[str] = set()
+_compared_patterns: set[str] = set()
 """Patterns that were compared with the names of all guards."""
 
 
@@ -26,13 +26,13 @@ class LastReload:
         self.outcome = ("", "")
         """The outcome, as in ``succeeded at 2026-11-24T01:00:00+00:00``, and the problem; empty before any reload."""
 
-    def ended(self, problem: str = "") -> None:
+    def record(self, problem: str = "") -> None:
         """Record that a reload ended now; *problem* is the reason if it failed."""
         from datetime import UTC, datetime
 
         words = f"{'failed' if problem else 'succeeded'} at {datetime.now(UTC).isoformat(timespec='seconds')}"
-        complaint = f"the last reload {words}, because of {problem}; all stayed as it was" if problem else ""
-        self.outcome = (words, complaint)
+        impairment = f"the last reload {words}, because of {problem}; all stayed as it was" if problem else ""
+        self.outcome = (words, impairment)
 
     forget = __init__
 
@@ -83,9 +83,9 @@ def health(critical: Iterable[str] | str = ()) -> Health:
     if wrong := [pattern for pattern in patterns if not isinstance(pattern, str) or not pattern]:
         allowed = "names of guards, or patterns such as 'acme.payments.*'"
         raise FaultToleranceDefinitionException(Fault("health(critical)", f"is {shown(wrong[0])}", wrong[0], allowed))
-    _tell_of_strangers(patterns)
+    _log_unmatched(patterns)
     reasons: dict[str, bool] = {}
-    meet_strangers()
+    resolve_remote_circuits()
     for state in every_state():
         is_critical = any(fnmatchcase(name, pattern) for name in (state.name, state.alias) for pattern in patterns)
         for policy, condition in state.conditions().items():
@@ -102,10 +102,10 @@ def health(critical: Iterable[str] | str = ()) -> Health:
     return Health(status, tuple(sorted(reasons)), reload)
 
 
-def _tell_of_strangers(patterns: tuple[str, ...]) -> None:
+def _log_unmatched(patterns: tuple[str, ...]) -> None:
     """Log once each pattern that no guard matches: it is misspelt, or its guard does not exist yet."""
-    for pattern in set(patterns) - _looked_for:
-        _looked_for.add(pattern)
+    for pattern in set(patterns) - _compared_patterns:
+        _compared_patterns.add(pattern)
         names = (resolver.name_for(cls) for resolver in resolvers() for cls in resolver.classes())
         if not any(fnmatchcase(name, pattern) for name in names):
             log(WARNING, "health(critical=%r): no guard has such a name", pattern)

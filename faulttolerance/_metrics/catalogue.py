@@ -213,7 +213,7 @@ _RATE_LIMIT = (
         {"passed": ("permitted",), "refused": ("rejected",)},
     ),
 )
-_SPINE = (
+_CORE = (
     PolicyMetrics(Fallback),
     PolicyMetrics(Retry, "false valueReturned", _RETRY),
     PolicyMetrics(Timeout, "passed", _TIMEOUT),
@@ -237,7 +237,7 @@ Fact = tuple[str, str]
 
 
 class _Catalogue(NamedTuple):
-    """The metrics of the spine, and those of extensions."""
+    """The metrics of the core, and those of extensions."""
 
     table: tuple[PolicyMetrics, ...]
     others: tuple[Metric, ...]
@@ -249,7 +249,7 @@ class _Catalogue(NamedTuple):
 @cache
 def _catalogue() -> _Catalogue:
     every_row = rows()
-    table = (*_SPINE, *(row.series for row in every_row if row.series is not None))
+    table = (*_CORE, *(row.series for row in every_row if row.series is not None))
     series = {
         (row.policy.annotation, fact): metric.series(values)
         for row in table
@@ -284,7 +284,7 @@ class Schema(NamedTuple):
 
 
 @cache
-def advanced(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
+def series_of_facts(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
     """Return the series that *facts* advance: the same tuple each time, which is cheaper to count.
 
     A fact without a series, such as a neutral verdict, advances none.
@@ -336,8 +336,8 @@ def _schema(policies: frozenset[type[Policy]], queue: bool, counts_calls: bool) 
     metrics = [metric for row in rows for metric in row.metrics if queue or not metric.needs_queue]
     histograms = [metric for metric in metrics if metric.kind == "histogram"]
     return Schema(
-        (*calls, *advanced(tuple(facts))),
-        (*call_series(True, choices[-1]), *advanced(at_once)),
+        (*calls, *series_of_facts(tuple(facts))),
+        (*call_series(True, choices[-1]), *series_of_facts(at_once)),
         tuple(metric.name for metric in histograms),
         tuple(metric.name for metric in histograms if metric.needs_queue),
     )

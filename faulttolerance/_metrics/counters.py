@@ -13,7 +13,7 @@ from operator import add
 from threading import RLock
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from .._log import WARNING, log, tell_of_trouble
+from .._log import WARNING, log, log_guard_error
 from .._platform.swap import Swap
 from .catalogue import BOUNDARIES, Meter, Metric, Schema, Series
 
@@ -23,7 +23,7 @@ FOLD = 1024
 """The number of entries at which a list is folded into the counts."""
 
 
-MOST_GONE = 1_000
+MAX_DEPARTED_NAMES = 1_000
 """The number of names without a living guard that keep their counts; the counts of those gone longest are dropped."""
 
 
@@ -104,7 +104,7 @@ class Account:
                 for series, value in self.meter.read(levels=levels):
                     counts[series] = counts.get(series, 0) + value
             except Exception as error:  # noqa: BLE001  # the other metrics must still be read
-                tell_of_trouble(self.name, "some of its metrics are missing, for reading them failed", error)
+                log_guard_error(self.name, "some of its metrics are missing, for reading them failed", error)
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
         """Return the list whose entries each advance all of *series* by one."""
@@ -114,7 +114,7 @@ class Account:
                 self._batches = {**self._batches, series: []}
             return self._batches[series]
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset all counts to 0 in the child of a fork."""
         self._folding = False
         self._counts = self._durations = _NOTHING
@@ -139,8 +139,8 @@ class Account:
                     _add(durations, name, waited if name in self.schema.waits else ran)
             # Most entries advance the same few tuples of series: each tuple is processed once.
             advances += Counter([series for series, _ in others]).items()
-            for advanced, count in advances:
-                for series in advanced:
+            for several, count in advances:
+                for series in several:
                     counts[series] = counts.get(series, 0) + count
             samples: dict[str, list[float]] = {}
             for sampled in [sampled for _, sampled in others if sampled]:
@@ -250,9 +250,9 @@ class Ledger:
         self._accounts: dict[Account, None] = {}
         self._departed: deque[Account] = deque()
         self._final = Reading({}, {})  # guarded by _lock
-        self._gone: dict[str, None] = {}  # guarded by _lock; names with final counts, the latest last
-        self._drops = False  # whether counts were dropped
-        self._has_told = False
+        self._departed_names: dict[str, None] = {}  # guarded by _lock; names with final counts, the latest last
+        self._has_dropped = False  # whether counts were dropped
+        self._has_logged = False
         self.of_process: list[tuple[Metric, Callable[[], Iterable[tuple[tuple[str, ...], float]]]]] = []
         """Metrics of the whole process, each with a function that returns its values by the values of its tags."""
         self._is_read = False  # guarded by _lock; a signal handler may come in while its thread holds it
@@ -289,7 +289,7 @@ class Ledger:
                     reading.take(account)
             finally:
                 self._is_read = before
-        self._tell_of_drops()
+        self._log_drops()
         if reading.counts:
             reading.counts[""] = {
                 metric.series(tags): value for metric, read in self.of_process for tags, value in read()
@@ -301,17 +301,17 @@ class Ledger:
         with self._lock:
             self._accounts.clear()
             self._final = Reading({}, {})
-            self._gone = {}
+            self._departed_names = {}
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset all counts to 0 in the child of a fork, where a thread that held the lock does not exist."""
         self._lock = RLock()
         Account.lock = RLock()
         self._final = Reading({}, {})
-        self._gone = {}
+        self._departed_names = {}
         self._is_read = False
         for account in self._accounts:
-            account.begin_anew()
+            account.reset_after_fork()
 
     def _merge_locked(self) -> None:
         for _ in range(0 if self._is_read else len(self._departed)):
@@ -319,28 +319,28 @@ class Ledger:
             if account in self._accounts:
                 del self._accounts[account]
                 self._final.take(account, levels=False)
-                self._gone.pop(account.name, None)
-                self._gone[account.name] = None
-        if len(self._gone) > MOST_GONE:
+                self._departed_names.pop(account.name, None)
+                self._departed_names[account.name] = None
+        if len(self._departed_names) > MAX_DEPARTED_NAMES:
             self._drop_locked()
 
     def _drop_locked(self) -> None:
-        """Drop the counts of the names that have been without a guard longest, except the last ``MOST_GONE``."""
+        """Drop the counts of the names longest without a guard, except the last ``MAX_DEPARTED_NAMES``."""
         living = {account.name for account in self._accounts}
-        for name in list(self._gone):
-            if len(self._gone) <= MOST_GONE:
+        for name in list(self._departed_names):
+            if len(self._departed_names) <= MAX_DEPARTED_NAMES:
                 break
-            del self._gone[name]
+            del self._departed_names[name]
             if name not in living:
                 self._final.counts.pop(name, None)
                 self._final.durations.pop(name, None)
-                self._drops = True
+                self._has_dropped = True
 
-    def _tell_of_drops(self) -> None:
+    def _log_drops(self) -> None:
         """Log once that counts were dropped; called outside the lock."""
-        if self._drops and not self._has_told:
-            self._has_told = True
-            log(WARNING, _DROPPED, MOST_GONE)
+        if self._has_dropped and not self._has_logged:
+            self._has_logged = True
+            log(WARNING, _DROPPED, MAX_DEPARTED_NAMES)
 
 
 ledger = Ledger()

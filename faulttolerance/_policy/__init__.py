@@ -18,11 +18,11 @@ from .parameter import (
     Parameter as Parameter,
     Policy as Policy,
     Values as Values,
+    call_source as call_source,
     check as check,
     in_milliseconds as in_milliseconds,
     parameters as parameters,
-    shared as shared,
-    typed_call as typed_call,
+    shared_policy as shared_policy,
     warn_of_bare_numbers as warn_of_bare_numbers,
 )
 from .rate_limit import RateLimit as RateLimit, RateLimitType as RateLimitType
@@ -37,4 +37,9 @@ from .retry import (
 )
 from .retry_budget import RetryBudget as RetryBudget
 from .timeout import Timeout as Timeout
-from .unit import ChronoUnit as ChronoUnit, duration_of as duration_of, seconds as seconds, spelled as spelled
+from .unit import (
+    ChronoUnit as ChronoUnit,
+    format_duration as format_duration,
+    parse_duration as parse_duration,
+    seconds as seconds,
+)

@@ -14,7 +14,7 @@ from .._cause import CausedBy
 from .._record import Record
 from .._shown import shown
 from ..typing import ExceptionSet
-from .unit import ChronoUnit, duration_of, meant_by, member, unit_meant_by
+from .unit import ChronoUnit, member, parse_duration, suggested_duration, suggested_unit
 
 
 class Kind(Record):
@@ -81,7 +81,7 @@ def rate() -> Kind:
 
     def reason(value: object) -> str:
         parts = re.fullmatch(r"(\d+) ?(?:/|per) ?([a-z]+)", value) if isinstance(value, str) else None
-        window = parts and (meant_by(f"1 {parts[2]}") or f"1{parts[2]}")
+        window = parts and (suggested_duration(f"1 {parts[2]}") or f"1{parts[2]}")
         return f"perhaps {parts[1]}, {window!r} is meant" if parts and duration().accepts(window) else ""
 
     return integer(1, reason=reason)
@@ -124,13 +124,13 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "", plausible: fl
         return _is_finite(value) and value >= 0
 
     def read(value: Any) -> Any:
-        return duration_of(str.__str__(value)) if isinstance(value, str) else value
+        return parse_duration(str.__str__(value)) if isinstance(value, str) else value
 
     def reason(value: object) -> str:
         try:
             read(value)
         except ValueError as error:
-            return str(error) or _perhaps(meant_by(str(value)))
+            return str(error) or _hint(suggested_duration(str(value)))
         return ""
 
     return Kind(
@@ -147,7 +147,7 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "", plausible: fl
 
 def unit() -> Kind:
     """Accept a member of ``ChronoUnit``, or its name."""
-    return choice(ChronoUnit, lambda value: _perhaps(unit_meant_by(value)))
+    return choice(ChronoUnit, lambda value: _hint(suggested_unit(value)))
 
 
 def flag() -> Kind:
@@ -166,7 +166,7 @@ def exceptions() -> Kind:
 
     def reason(value: object) -> str:
         several = value if isinstance(value, (list, tuple, set, frozenset)) else (value,)
-        return next((_instead_of_exceptions(one) for one in several if not is_member(one)), "")
+        return next((_hint_at_exception(one) for one in several if not is_member(one)), "")
 
     def normalised(value: ExceptionSet) -> tuple[type[BaseException] | CausedBy, ...]:
         return (value,) if isinstance(value, (type, CausedBy)) else tuple(dict.fromkeys(value))
@@ -261,11 +261,11 @@ def key(*, is_optional: bool = True) -> Kind:
     )
 
 
-def _perhaps(meant: str) -> str:
+def _hint(meant: str) -> str:
     return f"perhaps {meant!r} is meant" if meant else ""
 
 
-def _instead_of_exceptions(value: object) -> str:
+def _hint_at_exception(value: object) -> str:
     """Return a hint at the probable meaning of *value*, which is no exception class."""
     if isinstance(value, str) and value.isidentifier() and value.endswith(("Error", "Exception")):
         return f"perhaps {value} is meant, without quotes"

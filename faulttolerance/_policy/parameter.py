@@ -13,7 +13,7 @@ from .._record import Record
 from .._shown import class_name_for_code, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException, MillisecondsWarning
 from .kind import Kind
-from .unit import ChronoUnit, spelled
+from .unit import ChronoUnit, format_duration
 
 
 class MISSING:
@@ -43,12 +43,12 @@ class Parameter:
         head, *rest = self.name.split("_")
         return head + "".join(word.title() for word in rest)
 
-    def told(self, policy: Policy) -> Any:
+    def formatted_value(self, policy: Policy) -> Any:
         """Return the value in *policy*, a duration as text with its unit."""
         value = getattr(policy, self.name)
         if self.kind.name != "duration":
             return value
-        return spelled(value, getattr(policy, self.kind.unit) if self.kind.unit else ChronoUnit.MILLIS)
+        return format_duration(value, getattr(policy, self.kind.unit) if self.kind.unit else ChronoUnit.MILLIS)
 
     @property
     def has_default(self) -> bool:
@@ -121,7 +121,7 @@ class Values(Record):
 
     @classmethod
     def _refuse(cls, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        from .elsewhere import refuse_unknown
+        from .foreign_names import refuse_unknown
 
         refuse_unknown(cls, named)
         super()._refuse(args, named)
@@ -132,7 +132,7 @@ class Values(Record):
         return type(value) is type(default) and bool(value == default)
 
     def __repr__(self) -> str:
-        return typed_call(self.annotation, type(self), {name: getattr(self, name) for name in self._parameters})
+        return call_source(self.annotation, type(self), {name: getattr(self, name) for name in self._parameters})
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
@@ -177,32 +177,32 @@ def parameters(policy: Values | type[Values]) -> Mapping[str, Parameter]:
     return policy._parameters
 
 
-def typed_call(name: str, kind: type[Values], values: Mapping[str, Any]) -> str:
+def call_source(name: str, kind: type[Values], values: Mapping[str, Any]) -> str:
     """Return the text of a call of *name* with *values*, some of which may be wrong, without the defaults."""
     arguments = []
     for one in kind._parameters.values():
         value = one.kind.normalised(values[one.name]) if one.kind.accepts(values[one.name]) else values[one.name]
         if not kind._is_default(one.name, value):
-            arguments.append(f"{one.name}={_typed(value)}")
+            arguments.append(f"{one.name}={_source_of(value)}")
     return f"{name}({', '.join(arguments)})"
 
 
-def _typed(value: Any) -> str:
+def _source_of(value: Any) -> str:
     """Return *value* as source text, with the names that an application has for it."""
     if isinstance(value, timedelta):
-        return repr(spelled(value)) if value >= timedelta() else repr(value)
+        return repr(format_duration(value)) if value >= timedelta() else repr(value)
     if isinstance(value, tuple):
-        return _typed(value[0]) if len(value) == 1 else f"({', '.join(map(_typed, value))})"
+        return _source_of(value[0]) if len(value) == 1 else f"({', '.join(map(_source_of, value))})"
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
         return shown(value)
     return class_name_for_code(value)
 
 
-_alike: WeakValueDictionary[tuple[object, ...], Policy] = WeakValueDictionary()
+_shared_policies: WeakValueDictionary[tuple[object, ...], Policy] = WeakValueDictionary()
 
 
-def shared(policy: Policy) -> Policy:
+def shared_policy(policy: Policy) -> Policy:
     """Return the shared object for all policies with the values of *policy*: most methods have common values.
 
     Policies that name an object of the application are not shared: mostly each method has its own, and it would stay
@@ -214,7 +214,8 @@ def shared(policy: Policy) -> Policy:
     sets = (value for value in values if isinstance(value, tuple))
     if any(getattr(member, "__module__", "") != "builtins" for value in sets for member in value):
         return policy
-    return _alike.setdefault((type(policy), *values, *map(type, values)), policy)  # 1 and 1.0 are shown as written
+    # 1 and 1.0 are shown as written.
+    return _shared_policies.setdefault((type(policy), *values, *map(type, values)), policy)
 
 
 def check(

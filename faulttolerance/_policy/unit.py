@@ -68,7 +68,7 @@ _LONGEST: Final = 1e12
 """The longest duration, thirty thousand years: a longer one may exceed the range of ``float``."""
 
 
-def duration_of(text: str) -> float | timedelta:
+def parse_duration(text: str) -> float | timedelta:
     """Return a duration from text: a number counts the unit that is declared beside it, other text contains its unit.
 
     Letters may be of either case: ``400``, ``400ms``, ``1.5 h``, ``PT0.4S``, ``P1DT2H``, ``0:00:02``.
@@ -92,14 +92,14 @@ def duration_of(text: str) -> float | timedelta:
     return span
 
 
-def meant_by(text: str) -> str:
+def suggested_duration(text: str) -> str:
     """Return the duration that an invalid *text* probably means, or an empty string: ``2s`` for ``2 sec``."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]+)", text.strip())
     suffix = _suffix_of(found[2]) if found else ""
     return f"{found[1]}{suffix}" if found and suffix else ""
 
 
-def unit_meant_by(word: object) -> str:
+def suggested_unit(word: object) -> str:
     """Return the name of the unit that an invalid *word* probably means, or an empty string: ``millis`` for ``ms``."""
     length = SUFFIXES.get(_suffix_of(word), 0) if isinstance(word, str) else 0
     return next((unit.name.lower() for unit in ChronoUnit if round(unit.value * 1e6) == length), "") if length else ""
@@ -125,10 +125,10 @@ def _counted(number: str, length: int) -> int:
     return (int(whole + fraction) * length + scale // 2) // scale
 
 
-def spelled(duration: float | timedelta, unit: ChronoUnit = ChronoUnit.MILLIS) -> str:
+def format_duration(duration: float | timedelta, unit: ChronoUnit = ChronoUnit.MILLIS) -> str:
     """Return *duration*, whose number counts *unit*, as text in the largest unit that needs no fraction.
 
-    ``duration_of`` reads the text, except for a duration that is no whole number of microseconds: it keeps its unit.
+    ``parse_duration`` reads the text, except for a duration that is no whole number of microseconds: it keeps its unit.
     """
     if isinstance(duration, timedelta):
         microseconds = duration // timedelta(microseconds=1)
@@ -147,7 +147,7 @@ def spelled(duration: float | timedelta, unit: ChronoUnit = ChronoUnit.MILLIS) -
 def seconds(duration: Duration, unit: Unit) -> float:
     """Return the length of *duration*, whose number counts *unit*; most guards share a few durations."""
     if isinstance(duration, str):
-        duration = duration_of(duration)
+        duration = parse_duration(duration)
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     counted = member(ChronoUnit, unit)

@@ -26,7 +26,7 @@ _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class Target(ref[Any]):
+class IdentityReference(ref[Any]):
     """A weak reference to an object, which equals only other references to the same object."""
 
     __slots__ = ("_ident",)
@@ -50,35 +50,35 @@ class Target(ref[Any]):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, Target) and (target := self()) is not None and target is other()
+        return isinstance(other, IdentityReference) and (target := self()) is not None and target is other()
 
 
 def key_function(
-    key: Key, function: Callable[..., Any], *, takes_itself: bool, identity: Callable[[Any], Hashable] = id
+    key: Key, function: Callable[..., Any], *, takes_self: bool, identity: Callable[[Any], Hashable] = id
 ) -> Callable[..., Hashable]:
     """Return the function that returns the key of a call of *function*, called with the arguments of that call.
 
     Args:
         key: The declaration of the key; ``mismatches`` has found no fault in it.
         function: The guarded function.
-        takes_itself: Whether its first argument is its instance or class, which takes part by its *identity*.
-        identity: Returns the identity of the instance or class: ``id`` is enough while the call lasts, ``Target``
-            also works if the key outlives the object.
+        takes_self: Whether its first argument is its instance or class, which takes part by its *identity*.
+        identity: Returns the identity of the instance or class: ``id`` is enough while the call lasts,
+            ``IdentityReference`` also works if the key outlives the object.
     """
     signature = signature_of(function)
     if signature is None:
-        return key if callable(key) else _without_signature(takes_itself, identity)
+        return key if callable(key) else _without_signature(takes_self, identity)
     parameters = list(signature.parameters.values())
     longest = max((len(parameter.name) for parameter in parameters), default=0)
     call, identify, freeze = ("_" * (longest + more) for more in (1, 2, 3))  # differs from every parameter
     parts = {parameter.name: _part(parameter, freeze) for parameter in parameters}
-    if takes_itself and parameters:
+    if takes_self and parameters:
         first = parameters[0]
         is_variadic = first.kind is Parameter.VAR_POSITIONAL
         name = first.name
         parts[name] = f"({identify}({name}[0]), *{name}[1:])" if is_variadic else f"{identify}({name})"
     if callable(key):
-        leaves_out_first = takes_itself and not _takes_itself(key, signature)
+        leaves_out_first = takes_self and not _takes_self(key, signature)
         body = f"{call}({', '.join(_passed(parameters, leaves_out_first=leaves_out_first))})"
     elif isinstance(key, str):
         body = parts[key]
@@ -96,7 +96,7 @@ def key_function(
     return made  # type: ignore[no-any-return]
 
 
-def given_key_function(key: Key, name: str, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
+def key_function_for_any(key: Key, name: str, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
     """Return the function that returns the key of a call of any function, which is its first argument.
 
     By default the function is part of the key; for a bound method, the function of its class is.
@@ -114,9 +114,9 @@ def given_key_function(key: Key, name: str, identity: Callable[[Any], Hashable] 
         except TypeError:
             made = None
         if made is None:
-            for problem, allowed in mismatches(key, behind, takes_itself=is_bound):
+            for problem, allowed in mismatches(key, behind, takes_self=is_bound):
                 raise TypeError(f"{name}: key= {problem}; allowed: {allowed}")
-            made = key_function(key, behind, takes_itself=is_bound, identity=identity)
+            made = key_function(key, behind, takes_self=is_bound, identity=identity)
             with suppress(TypeError):
                 known[behind] = made
         value = made(function.__self__, *args, **kwargs) if isinstance(function, MethodType) else made(*args, **kwargs)
@@ -125,7 +125,7 @@ def given_key_function(key: Key, name: str, identity: Callable[[Any], Hashable] 
     return key_of
 
 
-def mismatches(key: Key, function: Callable[..., Any], *, takes_itself: bool) -> Iterator[tuple[str, str]]:
+def mismatches(key: Key, function: Callable[..., Any], *, takes_self: bool) -> Iterator[tuple[str, str]]:
     """Yield the reasons why *key* does not fit *function*, each with the allowed values."""
     signature = signature_of(function)
     if callable(key):
@@ -134,7 +134,7 @@ def mismatches(key: Key, function: Callable[..., Any], *, takes_itself: bool) ->
             yield f"is {name}, a coroutine function, which nothing awaits", "a function that answers at once"
         elif signature is not None and not any(
             _accepts(key, signature, leaves_out_first=leaves_out_first)
-            for leaves_out_first in ((False, True) if takes_itself else (False,))
+            for leaves_out_first in ((False, True) if takes_self else (False,))
         ):
             name, own = getattr(key, "__qualname__", None) or shown(key), signature_of(key)
             yield (
@@ -161,9 +161,9 @@ def refuse_unhashable(name: str, key: object) -> None:
         ) from None
 
 
-def _without_signature(takes_itself: bool, identity: Callable[[Any], Hashable]) -> Callable[..., Hashable]:
+def _without_signature(takes_self: bool, identity: Callable[[Any], Hashable]) -> Callable[..., Hashable]:
     def key(*args: Any, **kwargs: Any) -> Hashable:
-        own = (identity(args[0]), *args[1:]) if takes_itself and args else args
+        own = (identity(args[0]), *args[1:]) if takes_self and args else args
         return own, frozenset(kwargs.items())
 
     return key
@@ -199,7 +199,7 @@ def _passed(parameters: list[Parameter], *, leaves_out_first: bool) -> Iterator[
             yield f"{name}={name}" if parameter.kind is Parameter.KEYWORD_ONLY else name
 
 
-def _takes_itself(key: Callable[..., Any], signature: Signature) -> bool:
+def _takes_self(key: Callable[..., Any], signature: Signature) -> bool:
     """Return whether *key* takes the instance or class; if both are possible, the name of its parameter decides."""
     if not _accepts(key, signature, leaves_out_first=True):
         return True

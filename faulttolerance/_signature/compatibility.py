@@ -10,13 +10,13 @@ from typing import Any
 from .annotation import ANYTHING, Scope, display, is_gradual, is_resolved, members, resolve, signature_of
 from .assignability import is_assignable
 from .kind import is_coroutine_function, is_generator_function
-from .lookup import home_of
-from .outcome import Outcome, awaited_type, outcome_of
+from .lookup import defining_class_of
+from .return_kind import ReturnKind, awaited_type, return_kind_of
 
 Mismatch = tuple[str, str]
 """A fault of a function, as a clause that follows its name, and the allowed alternative."""
 
-_PENDING = (Outcome.FUTURE, Outcome.AWAITABLE)
+_PENDING = (ReturnKind.FUTURE, ReturnKind.AWAITABLE)
 
 
 def accepts_arguments(signature: inspect.Signature | None, count: int) -> bool:
@@ -33,37 +33,37 @@ class Callee:
     """A function, described by its signature.
 
     Args:
-        function: Any callable; ``written`` is its signature, or ``None`` if it has none.
+        function: Any callable; the attribute ``signature`` is ``None`` if it has none.
         owner: The class from which it is seen.
         home: The class that defines it; by default the class in whose body it was written.
-        takes_itself: Whether its first parameter is its instance or class, which does not count as a parameter.
+        takes_self: Whether its first parameter is its instance or class, which does not count as a parameter.
     """
 
-    __slots__ = ("function", "is_settled", "parameters", "returned", "returned_text", "scope", "written")
+    __slots__ = ("function", "is_settled", "parameters", "returned", "returned_text", "scope", "signature")
 
     def __init__(
-        self, function: Callable[..., Any], owner: type | None = None, home: type | None = None, *, takes_itself: bool
+        self, function: Callable[..., Any], owner: type | None = None, home: type | None = None, *, takes_self: bool
     ) -> None:
         if home is None and owner is not None:
-            home = home_of(function, owner)
+            home = defining_class_of(function, owner)
         self.function = function
         self.scope = Scope.of(function, owner, home)
-        self.written = signature_of(function)
+        self.signature = signature_of(function)
         self.parameters: dict[int | str, Parameter] | None = None
         """By position, by name, or by ``*`` and ``**``."""
         self.returned = ANYTHING
         self.returned_text = "another"
-        if self.written is not None:
-            self.parameters = _parameters_of(self.written, takes_itself)
-            self.returned = resolve(self.written.return_annotation, self.scope)
-            self.returned_text = display(self.written.return_annotation)
+        if self.signature is not None:
+            self.parameters = _parameters_of(self.signature, takes_self)
+            self.returned = resolve(self.signature.return_annotation, self.scope)
+            self.returned_text = display(self.signature.return_annotation)
         self.is_settled = is_resolved(self.returned)
         """Whether a later comparison of the result would give the same answer."""
 
 
-def _parameters_of(signature: inspect.Signature, takes_itself: bool) -> dict[int | str, Parameter]:
+def _parameters_of(signature: inspect.Signature, takes_self: bool) -> dict[int | str, Parameter]:
     parameters = list(signature.parameters.values())
-    if takes_itself and parameters and parameters[0].kind is not Parameter.VAR_POSITIONAL:
+    if takes_self and parameters and parameters[0].kind is not Parameter.VAR_POSITIONAL:
         del parameters[0]
     stars: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
     by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -94,7 +94,7 @@ def kind_mismatches(guarded: Callee, function: Callable[..., Any], asynchronous:
     elif (
         asynchronous is False
         and is_coroutine_function(function)
-        and outcome_of(guarded.returned) is not Outcome.AWAITABLE
+        and return_kind_of(guarded.returned) is not ReturnKind.AWAITABLE
     ):
         yield "which is a coroutine function", "a plain function, as the guarded one is"
 
@@ -163,7 +163,7 @@ def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
 
 
 def _result_mismatches(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> Iterator[Mismatch]:
-    """Yield a mismatch of the results or their outcomes: ``async def -> T``, ``Awaitable[T]``, ``Future[T]``, ``T``."""
+    """Yield a mismatch of the results or their kinds: ``async def -> T``, ``Awaitable[T]``, ``Future[T]``, ``T``."""
     fits_now = asynchronous is not True and _returns_same(guarded, substitute, asynchronous)
     if not fits_now and (asynchronous is False or not _leads_to_same(guarded, substitute)):
         allowed = f"{guarded.returned_text}, as the guarded function returns, or a subtype"
@@ -173,7 +173,7 @@ def _result_mismatches(guarded: Callee, substitute: Callee, asynchronous: bool |
 def _returns_same(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> bool:
     if not is_coroutine_function(substitute.function):
         return is_assignable(substitute.returned, guarded.returned)
-    if outcome_of(guarded.returned) is Outcome.AWAITABLE:
+    if return_kind_of(guarded.returned) is ReturnKind.AWAITABLE:
         return is_assignable(substitute.returned, awaited_type(guarded.returned))
     return asynchronous is False  # the wrong kind was reported already
 
@@ -181,6 +181,6 @@ def _returns_same(guarded: Callee, substitute: Callee, asynchronous: bool | None
 def _leads_to_same(guarded: Callee, substitute: Callee) -> bool:
     wanted, given = guarded.returned, substitute.returned
     if not is_coroutine_function(guarded.function):
-        wanted = awaited_type(wanted) if outcome_of(wanted) in _PENDING else ANYTHING
-    is_pending = not is_coroutine_function(substitute.function) and outcome_of(given) in _PENDING
+        wanted = awaited_type(wanted) if return_kind_of(wanted) in _PENDING else ANYTHING
+    is_pending = not is_coroutine_function(substitute.function) and return_kind_of(given) in _PENDING
     return (is_pending and is_assignable(awaited_type(given), wanted)) or is_assignable(given, wanted)

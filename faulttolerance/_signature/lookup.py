@@ -20,13 +20,13 @@ class NamedFunction(NamedTuple):
     Args:
         function: The function itself, not bound.
         home: The class that defines it.
-        takes_itself: Whether its first parameter is the instance or the class.
+        takes_self: Whether its first parameter is the instance or the class.
         needs_instance: Whether it can only be called on an instance.
     """
 
     function: Callable[..., Any]
     home: type | None
-    takes_itself: bool
+    takes_self: bool
     needs_instance: bool
 
 
@@ -37,19 +37,19 @@ class LateLookup:
         name: The name in the decorator.
         function: The guarded function.
         owner: The class that declares the policy; ``None`` for a function of a module.
-        takes_itself: Whether the first argument of calls of *function* is its instance or class.
+        takes_self: Whether the first argument of calls of *function* is its instance or class.
     """
 
-    __slots__ = ("_attribute", "_function", "_home", "_takes_itself", "name")
+    __slots__ = ("_attribute", "_function", "_home", "_takes_self", "name")
 
-    def __init__(self, name: str, function: Callable[..., Any], owner: type | None, takes_itself: bool) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], owner: type | None, takes_self: bool) -> None:
         # The qualified name identifies a method that was guarded after the creation of its class.
         scope = getattr(function, "__qualname__", "").rpartition(".")[0].rpartition(".")[2]
         self.name = name
         self._attribute = mangle(name, owner or scope)
         self._function = function
-        self._home = weakly(owner)
-        self._takes_itself = takes_itself
+        self._home = weak_reference_to(owner)
+        self._takes_self = takes_self
 
     @property
     def owner(self) -> type | None:
@@ -58,7 +58,7 @@ class LateLookup:
     def find(self, args: tuple[Any, ...]) -> Callable[..., Any] | None:
         """Return the function for a call with *args*: the override of the object's own class, if there is an object."""
         owner = self.owner
-        if self._takes_itself:
+        if self._takes_self:
             function = getattr(args[0], self._attribute, None)
         elif owner is not None:
             function = getattr(owner, self._attribute, None)
@@ -108,7 +108,7 @@ def find_in_module(name: str, function: Callable[..., Any]) -> NamedFunction | N
     return NamedFunction(value, None, False, False) if callable(value) else None
 
 
-def home_of(function: Callable[..., Any], owner: type) -> type:
+def defining_class_of(function: Callable[..., Any], owner: type) -> type:
     """Return the class among *owner* and its bases in whose body *function* was written; by default *owner*."""
     behind = function_behind(function)
     written_in = (getattr(behind, "__qualname__", "").rpartition(".")[0], getattr(behind, "__module__", None))
@@ -127,7 +127,7 @@ def missing(name: str, function: Callable[..., Any], owner: type | None) -> str:
     return f"names {shown(name)}, which {place} does not define{hint}"
 
 
-def weakly(target: T | None) -> Callable[[], T | None]:
+def weak_reference_to(target: T | None) -> Callable[[], T | None]:
     """Return a weak reference to *target*: a guard outlives the classes that inherit it, and must not keep them."""
     try:
         return ref(target) if target is not None else lambda: None

@@ -27,9 +27,9 @@ def as_method(attribute: Any, owner: type, name: str) -> Any:
     if type(attribute) is FunctionType:
         return attribute
     if isinstance(attribute, (staticmethod, classmethod)):
-        return unproxied(attribute)
+        return as_real_method(attribute)
     if isinstance(attribute, (partialmethod, singledispatchmethod)):
-        return _made_anew(attribute, owner, name)
+        return _method_of_descriptor(attribute, owner, name)
     if isinstance(attribute, _BOUND_BY_NOTHING) or not callable(attribute):
         return None
     return attribute if hasattr(type(attribute), "__get__") else None
@@ -45,7 +45,7 @@ def takes_instance_first(function: Any, owner: type) -> bool:
         return False
 
 
-def unproxied(attribute: Any) -> Any:
+def as_real_method(attribute: Any) -> Any:
     """Return *attribute*, or, if it imitates a static or class method, a real method that calls it."""
     for kind in (staticmethod, classmethod):
         if isinstance(attribute, kind) and not issubclass(type(attribute), kind):
@@ -53,7 +53,7 @@ def unproxied(attribute: Any) -> Any:
     return attribute
 
 
-def bound_when_called(function: Callable[..., Any]) -> Callable[..., Any]:
+def bind_at_each_call(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method for calls with its instance in front: a wrapper that imitates a function is bound each time."""
     if not isinstance(function, FunctionType) or issubclass(type(function), FunctionType):
         return function
@@ -75,7 +75,7 @@ def _binding(descriptor: Any, kind: type | None, owner: type = object) -> Callab
     return call_static if kind is staticmethod else call_class if kind is classmethod else call
 
 
-def _made_anew(descriptor: Any, owner: type, name: str) -> Any:
+def _method_of_descriptor(descriptor: Any, owner: type, name: str) -> Any:
     """Return a method that looks like the method of *descriptor*, and binds *descriptor* at each call."""
     behind: Any = descriptor.func
     kind = next((kind for kind in (staticmethod, classmethod) if isinstance(behind, kind)), None)

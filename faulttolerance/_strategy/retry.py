@@ -143,8 +143,9 @@ class Retry:
         tell: Called when a predicate raises, or returns an awaitable where nothing awaits it; the predicate is false
             then.
         retry_after: Reads how long failures say to wait; a longer wait replaces the delay.
-        gives_result: Whether a result that was refused to the end is returned, and no exception raised in its place.
-        is_remembered: Whether a fallback outside remembers good results.
+        returns_rejected_result: Whether a result that was refused to the end is returned, and no exception raised in
+            its place.
+        is_result_stored: Whether a fallback outside remembers good results.
     """
 
     __slots__ = (
@@ -154,10 +155,9 @@ class Retry:
         "back_off",
         "consults",
         "fixed_delay",
-        "gives_result",
         "is_alone",
         "is_random",
-        "is_remembered",
+        "is_result_stored",
         "is_shared",
         "jitter",
         "max_duration",
@@ -166,6 +166,7 @@ class Retry:
         "result_predicate",
         "retry_after",
         "retry_on",
+        "returns_rejected_result",
     )
 
     def __init__(
@@ -180,8 +181,8 @@ class Retry:
         result_predicate: Predicate | None = None,
         tell: Mistakes = ignore_error,
         retry_after: RetryAfter | None = None,
-        gives_result: bool = False,
-        is_remembered: bool = False,
+        returns_rejected_result: bool = False,
+        is_result_stored: bool = False,
     ) -> None:
         self.max_retries: float = _FOR_EVER if max_retries == -1 else max_retries
         self.max_duration = max_duration or _FOR_EVER
@@ -198,8 +199,8 @@ class Retry:
         self.retry_on = retry_on
         self.abort_on = abort_on
         self.retry_after = retry_after
-        self.gives_result = gives_result
-        self.is_remembered = is_remembered
+        self.returns_rejected_result = returns_rejected_result
+        self.is_result_stored = is_result_stored
         # Most failures are retried by one test. These plain classes do not override ``isinstance``.
         is_plain = exception_predicate is None and not abort_on and all(map(_is_plain, retry_on))
         self._always_retried = retry_on if is_plain else ()
@@ -247,7 +248,7 @@ class Retry:
         delays: Delays | None = None,
         answer: Answer = NOT_CALLED,
         told: AwaitedDelay | None = None,
-        is_refusal: bool = False,
+        is_rejection: bool = False,
     ) -> float | Stop:
         """Return the seconds to wait before the next attempt, or why there is none.
 
@@ -262,9 +263,9 @@ class Retry:
             delays: The delays that ``begin`` returned for this call; needed only for a back-off with a memory.
             answer: The answer of ``consult`` on *error*, where that was awaited.
             told: The answer of ``await_delay`` on the delay, where that was awaited.
-            is_refusal: Whether *error* stands for a result that ``result_predicate`` refused: only limits hold then.
+            is_rejection: Whether *error* stands for a result that ``result_predicate`` refused: only limits hold then.
         """
-        if (stop := self._stop(error, attempt, elapsed, answer, is_refusal)) is not None:
+        if (stop := self._stop(error, attempt, elapsed, answer, is_rejection)) is not None:
             return stop
         delay, is_told = self.plain_delay, False
         if delay is None:
@@ -307,13 +308,13 @@ class Retry:
         elapsed: float,
         delays: Delays,
         answer: Answer,
-        is_refusal: bool,
+        is_rejection: bool,
     ) -> AwaitedDelay | None:
         """Return the answers of the application's functions on the next delay, where they may have to be awaited.
 
         ``None`` where *error* ends the retries whatever the answers are; the arguments are those of ``after_failure``.
         """
-        if self._stop(error, attempt, elapsed, answer, is_refusal) is not None:
+        if self._stop(error, attempt, elapsed, answer, is_rejection) is not None:
             return None
         delay = await delays.later(error) if isinstance(delays, CustomDelays) else None
         return AwaitedDelay(
@@ -321,10 +322,10 @@ class Retry:
         )
 
     def _stop(
-        self, error: BaseException, attempt: int, elapsed: float, answer: Answer, is_refusal: bool
+        self, error: BaseException, attempt: int, elapsed: float, answer: Answer, is_rejection: bool
     ) -> Stop | None:
         """Return why no attempt follows *error*, whatever the delay; ``None``: an attempt may follow."""
-        if not isinstance(error, self._always_retried) and not is_refusal:
+        if not isinstance(error, self._always_retried) and not is_rejection:
             if self._predicates.exception is None:
                 answer = matches(error, self.retry_on, self.abort_on)
             elif answer is NOT_CALLED:

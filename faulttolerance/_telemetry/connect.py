@@ -64,7 +64,7 @@ class Telemetry:
             self._is_due = False
             self._connect()
 
-    def choose(self, registry: Any, provider: Any, tracing: str | None) -> None:
+    def configure(self, registry: Any, provider: Any, tracing: str | None) -> None:
         """Store the arguments of ``configure``, which has checked them."""
         if tracing is not None:
             self._tracing = tracing
@@ -89,21 +89,21 @@ class Telemetry:
             self._registry = self._provider = "auto"
             self._tracing = None
             self._is_due = True
-            self._begin_anew()
+            self._reset_exporters()
         sinks.set(None)
 
-    def in_child(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset the exporters to 0 in the child of a fork."""
         self._lock = RLock()
         self._making = RLock()
-        self._begin_anew()
+        self._reset_exporters()
 
     def default_sinks(self) -> tuple[Sink, ...]:
         """Return the log, and the trace unless tracing was switched off."""
         return (log,) if self._tracing_mode == OFF else (log, trace)
 
     @property
-    def makes_spans(self) -> bool:
+    def creates_spans(self) -> bool:
         """Whether each attempt becomes a span."""
         return self._tracing_mode == SPANS
 
@@ -111,10 +111,10 @@ class Telemetry:
     def _tracing_mode(self) -> str:
         return tracing_mode() if self._tracing is None else self._tracing
 
-    def _begin_anew(self) -> None:
+    def _reset_exporters(self) -> None:
         for exporter in (*self._exporters.values(), self._through_proxy, self._multiprocess):
             if exporter is not None:
-                exporter.begin_anew()
+                exporter.reset_after_fork()
 
     def _connect(self, arrived: str = "") -> None:
         from .._platform.import_watch import ImportWatch, is_here
@@ -145,7 +145,7 @@ class Telemetry:
             with self._lock:
                 if self._multiprocess is None or self._ticker is None:
                     self._multiprocess = exporter = MultiprocessExporter()
-                    self._ticker = Ticker(_WRITE_SECONDS, exporter.write, exporter.begin_anew)
+                    self._ticker = Ticker(_WRITE_SECONDS, exporter.write, exporter.reset_after_fork)
                 self._ticker.start()
             self._ticker.tick()
             return
@@ -230,4 +230,4 @@ def _try(connect: Callable[[], object]) -> None:
 telemetry = Telemetry()
 sinks.find, sinks.tracer = telemetry.default_sinks, trace
 sinks.forget_default()
-at_fork(child=telemetry.in_child)
+at_fork(child=telemetry.reset_after_fork)

@@ -99,7 +99,7 @@ class MultiprocessExporter:
             value.set(self._held[key] + total)
             self._taken[key] = total
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset the written counts, in the child of a fork, or after the counts were reset."""
         self._lock = RLock()
         self._held = {}

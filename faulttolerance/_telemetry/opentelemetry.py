@@ -39,7 +39,7 @@ class Exporter:
                 create = meter.create_observable_up_down_counter if is_gauge else meter.create_observable_counter
                 create(metric.name, [self._callback(metric)], metric.unit, metric.description)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset the recorded counts, in the child of a fork, or after the counts were reset."""
         self._recorded = {}
 

@@ -6,7 +6,6 @@ from sys import modules
 from typing import Any
 
 from .._event import (
-    Asking,
     Event,
     FallbackApplied,
     FleetLost,
@@ -20,6 +19,7 @@ from .._event import (
     RetryScheduled,
     StateChanged,
     TimedOut,
+    TracedCall,
     error_type,
     nobody,
 )
@@ -75,7 +75,7 @@ _tracer: Any = None
 """The module ``opentelemetry.trace``, once the application has imported it: finding it takes half as long as asking."""
 
 
-def _is_traced(call: Asking | None) -> bool:
+def _is_traced(call: TracedCall | None) -> bool:
     """Return whether a span of the application records here; true also if its tracer fails.
 
     To ask takes long, and the answer is the same throughout a call, which remembers a no.

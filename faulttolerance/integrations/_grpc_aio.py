@@ -10,8 +10,8 @@ import grpc  # type: ignore[import-untyped]
 import grpc.aio  # type: ignore[import-untyped]
 
 from .. import RefusedException, TimeoutException
-from ._grpc_terms import AGAIN, FAILURES, Begun, Terms, is_repeatable, local, named
-from ._time import least
+from ._grpc_rules import AGAIN, FAILURES, GrpcRules, StartedCall, as_grpc_error, is_repeatable, split_method
+from ._time import time_limit
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -37,36 +37,36 @@ class AsyncGuardedCalls(list[Any]):
         name: str = "",
         **policies: Unpack[GuardPolicies],
     ) -> None:
-        terms = Terms(type(self).__name__, name, policies, failures, again, methods)
-        self.guard = terms.guard
-        super().__init__(kind(terms) for kind in (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream))
+        rules = GrpcRules(type(self).__name__, name, policies, failures, again, methods)
+        self.guard = rules.guard
+        super().__init__(kind(rules) for kind in (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream))
 
 
 class _Guarded:
     """The common part of the four kinds."""
 
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
+    def __init__(self, rules: GrpcRules) -> None:
+        self._rules = rules
         self._told: set[asyncio.Task[None]] = set()
 
     async def _run(self, function: Callable[..., Any], continuation: _Continuation, details: Any, request: Any) -> Any:
-        service, method = named(details.method)
-        token = is_repeatable.set(self._terms.repeats(method))
+        service, method = split_method(details.method)
+        token = is_repeatable.set(self._rules.may_repeat(method))
         try:
-            return await self._terms.guard.call_async(function, service, method, continuation, details, request)
-        except Begun as begun:
-            begun.call.add_done_callback(lambda over: self._tell(service, method, over))
-            return begun.call
+            return await self._rules.guard.call_async(function, service, method, continuation, details, request)
+        except StartedCall as started:
+            started.call.add_done_callback(lambda over: self._tell(service, method, over))
+            return started.call
         except grpc.RpcError:
             raise
         except (RefusedException, TimeoutException) as failure:
-            raise local(failure) from failure
+            raise as_grpc_error(failure) from failure
         finally:
             is_repeatable.reset(token)
 
     def _tell(self, service: str, method: str, call: Any) -> None:
         async def tell() -> None:
-            self._terms.judge(service, method, await call.code())
+            self._rules.record_end(service, method, await call.code())
 
         task = asyncio.get_running_loop().create_task(tell())
         self._told.add(task)
@@ -80,7 +80,7 @@ class _UnaryUnary(_Guarded, grpc.aio.UnaryUnaryClientInterceptor):  # type: igno
 
 class _UnaryStream(_Guarded, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
     async def intercept_unary_stream(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
-        details = _until(client_call_details)  # of the whole stream
+        details = _within_deadline(client_call_details)  # of the whole stream
         return await self._run(_begin_stream, continuation, details, request)
 
 
@@ -95,12 +95,12 @@ class _StreamStream(_Guarded, grpc.aio.StreamStreamClientInterceptor):  # type: 
     async def intercept_stream_stream(
         self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
     ) -> Any:
-        details = _until(client_call_details)
+        details = _within_deadline(client_call_details)
         return await self._run(_let_stream, continuation, details, request_iterator)
 
 
 async def _finish(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
-    call = await continuation(_until(details), request)
+    call = await continuation(_within_deadline(details), request)
     await call
     return call
 
@@ -126,12 +126,12 @@ async def _again(first: list[Any], rest: AsyncIterator[Any]) -> AsyncIterator[An
 
 
 async def _let_begin(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
-    raise Begun(await continuation(_until(details), requests))
+    raise StartedCall(await continuation(_within_deadline(details), requests))
 
 
 async def _let_stream(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
-    raise Begun(await continuation(details, requests))
+    raise StartedCall(await continuation(details, requests))
 
 
-def _until(details: Any) -> Any:
-    return details._replace(timeout=least(details.timeout))
+def _within_deadline(details: Any) -> Any:
+    return details._replace(timeout=time_limit(details.timeout))

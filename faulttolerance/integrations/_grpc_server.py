@@ -9,7 +9,7 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 import grpc.aio  # type: ignore[import-untyped]
 
-from ._inbound import shortened, within
+from ._inbound import deadline_block, rounded_down
 from ._refusals import answer_to
 
 _CODES = {
@@ -125,7 +125,7 @@ def _async_stream(behavior: Callable[..., AsyncIterator[Any]]) -> Callable[..., 
 
 def _in_time(context: Any) -> Any:
     left = context.time_remaining()
-    return within(None if left is None or left > _LONGEST else shortened(left))
+    return deadline_block(None if left is None or left > _LONGEST else rounded_down(left))
 
 
 def _end(failure: Exception, context: Any) -> tuple[grpc.StatusCode, str] | None:

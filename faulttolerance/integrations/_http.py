@@ -1,4 +1,4 @@
-"""The common terms of HTTP clients: failing responses, repeatable requests, and the owners of circuits."""
+"""The common rules of HTTP clients: failing responses, repeatable requests, and the owners of circuits."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ STATUSES = frozenset({429, 502, 503, 504})
 """Statuses of failing responses: too many requests, and no response from behind the server that responds."""
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Methods with the same effect when they are sent twice (RFC 9110, 9.2.2)."""
-MOST = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024
 """Bytes of the body of a failing response that are read, so that its connection is free while the guard waits."""
-SECONDS = 1.0
+MAX_BODY_SECONDS = 1.0
 """The seconds for which the bytes are read at most, and for which one read may wait."""
 _KEY = "Idempotency-Key"
 """The header by which a server processes each request once, whatever its method."""
 
 
-class Exchange:
+class RequestRecord:
     """The facts about one request while its guard calls; recorded by the transport, used to veto retries.
 
     Args:
@@ -69,42 +69,42 @@ class Exchange:
         """Record that the attempt is over."""
         self.is_running, self.is_sent = False, is_sent
 
-    def left_over(self, given: object) -> Any:
+    def response_to_close(self, given: object) -> Any:
         """Return the response that has to be closed, where *given* is the response for the caller."""
         return None if self.response is given else self.response
 
 
-_current: ContextVar[Exchange] = ContextVar("faulttolerance.integrations.exchange")
+_current: ContextVar[RequestRecord] = ContextVar("faulttolerance.integrations.exchange")
 
 
-def current() -> Exchange:
-    """Return the exchange of the attempt that is running."""
+def current_record() -> RequestRecord:
+    """Return the record of the attempt that is running."""
     return _current.get()
 
 
 @contextmanager
-def exchanging(obstacle: str | None) -> Iterator[Exchange]:
-    """Yield a new exchange for the guard that is called in this block."""
-    exchange = Exchange(obstacle)
-    token = _current.set(exchange)
+def recording_request(obstacle: str | None) -> Iterator[RequestRecord]:
+    """Yield a new record for the guard that is called in this block."""
+    record = RequestRecord(obstacle)
+    token = _current.set(record)
     try:
-        yield exchange
+        yield record
     finally:
         _current.reset(token)
-        exchange.obstacle = None  # tasks that were started meanwhile may still have it
+        record.obstacle = None  # tasks that were started meanwhile may still have it
 
 
-def _objection(failure: BaseException) -> str | None:
-    exchange = _current.get(None)
+def _veto(failure: BaseException) -> str | None:
+    record = _current.get(None)
     # While an attempt runs, only a guard inside it can call this, and it sends something else.
-    return exchange.obstacle if exchange is not None and exchange.is_sent and not exchange.is_running else None
+    return record.obstacle if record is not None and record.is_sent and not record.is_running else None
 
 
-veto_retries(_objection)
+veto_retries(_veto)
 
 
-class Terms:
-    """The terms on which a transport judges requests and responses: guard, failing statuses, repeatable methods.
+class HttpRules:
+    """The rules by which a transport judges requests and responses: guard, failing statuses, repeatable methods.
 
     Args:
         guard: A guard; ``None``: the transport creates its own, of *name* and *policies*.

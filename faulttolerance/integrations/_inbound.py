@@ -12,7 +12,7 @@ from .. import Deadline, FaultToleranceDefinitionException, TimeoutException, de
 from ..exceptions import Fault
 from ..typing import Duration
 
-__all__ = ["HEADER", "limit", "shortened", "time_left", "within"]
+__all__ = ["HEADER", "deadline_block", "longest_in_seconds", "rounded_down", "time_left"]
 
 HEADER: Final = "X-Request-Timeout-Ms"
 _GRPC: Final = "grpc-timeout"
@@ -21,7 +21,7 @@ _SHORTEST: Final = 0.001
 """The shortest useful time, in seconds: nobody answers faster."""
 
 
-def limit(where: str, longest: Duration | None) -> float | None:
+def longest_in_seconds(where: str, longest: Duration | None) -> float | None:
     """Convert *longest* to seconds; ``None`` and 0: no limit.
 
     Raises:
@@ -56,10 +56,10 @@ def time_left(header: Callable[[str], str | None], longest: float | None) -> flo
         left = _seconds(milliseconds, 0.001)
     if left is None or (longest is not None and left >= longest):
         return longest
-    return shortened(left)
+    return rounded_down(left)
 
 
-def shortened(left: float) -> float:
+def rounded_down(left: float) -> float:
     """Round *left* down to three digits; 0.0 where that is less than any work takes."""
     if left < _SHORTEST:
         return 0.0
@@ -74,7 +74,7 @@ def _seconds(digits: str, unit: float | None) -> float | None:
     return int(digits) * unit
 
 
-def within(left: float | None) -> Any:
+def deadline_block(left: float | None) -> Any:
     """Return a block for the answer to a request, with a deadline in *left* seconds; ``None``: any time.
 
     For ``with``, and in coroutines for ``async with``, where a frame of the library opens a block for its caller.

@@ -14,9 +14,9 @@ from redis.asyncio.client import PubSub as AsyncPubSub
 from redis.client import PubSub
 from redis.exceptions import BusyLoadingError, ResponseError
 
-from ._time import least
+from ._time import time_limit
 
-__all__ = ["AsyncOwing", "Command", "Owing", "Timed", "command_here"]
+__all__ = ["AsyncReplyCounter", "Command", "DeadlineConnection", "ReplyCounter", "current_command"]
 
 
 class Command:
@@ -28,19 +28,19 @@ class Command:
         self.reason, self.is_watching, self.due = reason, is_watching, 0
 
 
-command_here: ContextVar[Command | None] = ContextVar("faulttolerance_redis", default=None)
+current_command: ContextVar[Command | None] = ContextVar("faulttolerance_redis", default=None)
 """The commands that the running call sends."""
 
 
-class Owing:
+class ReplyCounter:
     """The count of a connection: the answers that are due to the commands it has sent."""
 
     _due = 0
     _connect_callbacks: list[Any]
 
-    def _owe(self, answers: int) -> None:
+    def _count_due(self, answers: int) -> None:
         self._due = max(0, self._due + answers)
-        command = command_here.get()
+        command = current_command.get()
         if command is not None:
             command.due = max(0, command.due + answers)
 
@@ -54,7 +54,7 @@ class Owing:
     @contextmanager
     def _connecting(self) -> Iterator[None]:
         """Discard the count of the connection's own commands: the command that it is for was not sent yet."""
-        command = command_here.get()
+        command = current_command.get()
         due = command.due if command is not None else 0
         try:
             yield
@@ -64,11 +64,11 @@ class Owing:
 
     def pack_commands(self, commands: Iterable[Any]) -> Any:
         several = [*commands]
-        self._owe(len(several))
+        self._count_due(len(several))
         return super().pack_commands(several)  # type: ignore[misc]
 
 
-class Timed(Owing):
+class DeadlineConnection(ReplyCounter):
     """The same for a connection of a synchronous client, of which each step has the time that is left as time-out."""
 
     _sock: Any
@@ -78,7 +78,7 @@ class Timed(Owing):
     def _connect(self) -> Any:
         own = self.socket_connect_timeout, self.socket_timeout
         try:
-            self.socket_connect_timeout, self.socket_timeout = map(least, own)
+            self.socket_connect_timeout, self.socket_timeout = map(time_limit, own)
             return super()._connect()  # type: ignore[misc]
         finally:
             self.socket_connect_timeout, self.socket_timeout = own
@@ -94,7 +94,7 @@ class Timed(Owing):
         super().disconnect(*args, **options)  # type: ignore[misc]
 
     def send_command(self, *args: Any, **options: Any) -> None:
-        self._owe(1)
+        self._count_due(1)
         super().send_command(*args, **options)  # type: ignore[misc]
 
     def send_packed_command(self, *args: Any, **options: Any) -> None:
@@ -106,17 +106,17 @@ class Timed(Owing):
         try:
             answer = super().read_response(*args, **options)  # type: ignore[misc]
         except (ResponseError, BusyLoadingError):
-            self._owe(-1)
+            self._count_due(-1)
             raise
-        self._owe(-1)
+        self._count_due(-1)
         return answer
 
     def _hurry(self) -> None:
         if self._sock is not None:
-            self._sock.settimeout(least(self.socket_timeout))
+            self._sock.settimeout(time_limit(self.socket_timeout))
 
 
-class AsyncOwing(Owing):
+class AsyncReplyCounter(ReplyCounter):
     """The same for a connection of an asynchronous client, which ends by the cancellation of its task."""
 
     _writer: Any
@@ -132,14 +132,14 @@ class AsyncOwing(Owing):
         await super().disconnect(*args, **options)  # type: ignore[misc]
 
     async def send_command(self, *args: Any, **options: Any) -> None:
-        self._owe(1)
+        self._count_due(1)
         await super().send_command(*args, **options)  # type: ignore[misc]
 
     async def read_response(self, *args: Any, **options: Any) -> Any:
         try:
             answer = await super().read_response(*args, **options)  # type: ignore[misc]
         except (ResponseError, BusyLoadingError):
-            self._owe(-1)
+            self._count_due(-1)
             raise
-        self._owe(-1)
+        self._count_due(-1)
         return answer

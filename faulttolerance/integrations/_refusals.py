@@ -21,7 +21,7 @@ from ..exceptions import (
     TimeoutException,
 )
 
-__all__ = ["Answer", "answer_to", "in_family", "no_in"]
+__all__ = ["HttpAnswer", "answer_to", "client_exception", "guard_failure_in"]
 
 E = TypeVar("E", bound=Exception)
 
@@ -44,7 +44,7 @@ _LONGEST: Final = 2**31 - 1
 """The longest wait in an answer, in seconds: clients need not read larger numbers (RFC 9111, 1.2.2)."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """An answer over HTTP, or the basis of an answer in another protocol."""
 
     status: int
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
     """One sentence, as in the body."""
 
 
-def no_in(failure: BaseException) -> RefusedException | TimeoutException | None:
+def guard_failure_in(failure: BaseException) -> RefusedException | TimeoutException | None:
     """Return the refusal or time-out that *failure* is; of a group of nothing else, the member with the longest wait.
 
     ``None`` where *failure* is, or contains, anything else.
@@ -64,12 +64,12 @@ def no_in(failure: BaseException) -> RefusedException | TimeoutException | None:
         return failure
     if not isinstance(failure, BaseExceptionGroup):
         return None
-    inside = [no_in(member) for member in failure.exceptions]
+    inside = [guard_failure_in(member) for member in failure.exceptions]
     found = [one for one in inside if one is not None]
     return max(found, key=_wait) if len(found) == len(inside) else None
 
 
-def answer_to(failure: BaseException, accept: str = "") -> Answer | None:
+def answer_to(failure: BaseException, accept: str = "") -> HttpAnswer | None:
     """Return the answer to *failure*; ``None`` where it is neither a refusal nor a time-out of the library.
 
     429 is for a rate limit, which a client keeps by sending less; 503 for the other refusals, which the client does not
@@ -80,31 +80,37 @@ def answer_to(failure: BaseException, accept: str = "") -> Answer | None:
         accept: The header ``Accept``. The body is plain text for a client that names text and no JSON, as browsers do;
             for all others it is the JSON of problem details (RFC 9457).
     """
-    no = no_in(failure)
-    if no is None:
+    guard_failure = guard_failure_in(failure)
+    if guard_failure is None:
         return None
-    status = 504 if isinstance(no, TimeoutException) else 429 if isinstance(no, RateLimitException) else 503
+    status = (
+        504
+        if isinstance(guard_failure, TimeoutException)
+        else 429
+        if isinstance(guard_failure, RateLimitException)
+        else 503
+    )
     headers = {"Content-Type": "text/plain; charset=utf-8"}
     title, words = HTTPStatus(status).phrase, _WORDS[status]
     body = f"{status} {title}\n{words}\n"
     if "text/" not in accept or "json" in accept:
         headers["Content-Type"] = "application/problem+json"
         body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": words})
-    if wait := _wait(no):
+    if wait := _wait(guard_failure):
         headers["Retry-After"] = str(min(ceil(wait), _LONGEST))
-    return Answer(status, headers, body.encode(), words)
+    return HttpAnswer(status, headers, body.encode(), words)
 
 
-def _wait(no: RefusedException | TimeoutException) -> float:
-    return (no.retry_after if isinstance(no, RefusedException) else None) or 0.0
+def _wait(failure: RefusedException | TimeoutException) -> float:
+    return (failure.retry_after if isinstance(failure, RefusedException) else None) or 0.0
 
 
-def in_family(failure: Exception, family: Sequence[type[E]]) -> E:
+def client_exception(failure: Exception, exceptions: Sequence[type[E]]) -> E:
     """Convert *failure* to an exception that users of the client catch, and users of this library, too.
 
     Args:
         failure: A time-out or a refusal of the library.
-        family: The exceptions of the client that are a time-out, an open circuit, a rate limit, a full bulkhead and a
-            throttle, too, in this order, and the base of the refusals.
+        exceptions: The exceptions of the client that are a time-out, an open circuit, a rate limit, a full bulkhead and
+            a throttle, too, in this order, and the base of the refusals.
     """
-    return next(made for kind, made in zip(_KINDS, family, strict=True) if isinstance(failure, kind))(*failure.args)
+    return next(made for kind, made in zip(_KINDS, exceptions, strict=True) if isinstance(failure, kind))(*failure.args)

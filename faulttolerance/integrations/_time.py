@@ -6,13 +6,13 @@ from time import monotonic
 
 from .. import remaining
 
-__all__ = ["least", "monotonic"]
+__all__ = ["monotonic", "time_limit"]
 
 _SHORTEST = 0.001
 """Seconds: to a socket 0 is no time-out, but "do not wait"."""
 
 
-def least(seconds: float | None) -> float | None:
+def time_limit(seconds: float | None) -> float | None:
     """Return *seconds* (``None``: no end), or the time to the nearest deadline, if that is less."""
     left = remaining()
     if left is None:

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse  # type: ignore[import-untyped
 
 from .. import TimeoutException
 from ._django_atomic import refuse_retries_in_atomic as refuse_retries_in_atomic
-from ._inbound import limit, time_left, within
+from ._inbound import deadline_block, longest_in_seconds, time_left
 from ._refusals import answer_to
 
 __all__ = ["FaultToleranceMiddleware", "refuse_retries_in_atomic"]
@@ -37,7 +37,7 @@ class FaultToleranceMiddleware:
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self._get_response = get_response
         longest = getattr(conf.settings, "FAULTTOLERANCE_LONGEST", None)
-        self._longest = limit("settings.FAULTTOLERANCE_LONGEST", longest)
+        self._longest = longest_in_seconds("settings.FAULTTOLERANCE_LONGEST", longest)
         self._is_async = iscoroutinefunction(get_response)
         if self._is_async:
             markcoroutinefunction(self)
@@ -66,7 +66,7 @@ class FaultToleranceMiddleware:
         return response
 
     def _within(self, request: Any) -> Any:
-        return within(time_left(request.headers.get, self._longest))
+        return deadline_block(time_left(request.headers.get, self._longest))
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Return the answer to a view's exception that is a refusal or a time-out."""

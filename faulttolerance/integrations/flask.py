@@ -11,8 +11,8 @@ from flask import Flask, Response, request
 
 from .. import RefusedException, TimeoutException
 from ..typing import Duration
-from ._inbound import limit, time_left, within
-from ._refusals import answer_to, no_in
+from ._inbound import deadline_block, longest_in_seconds, time_left
+from ._refusals import answer_to, guard_failure_in
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -33,12 +33,12 @@ def install(app: Flask, *, longest: Duration | None = None) -> None:
     Raises:
         FaultToleranceDefinitionException: *longest* is no duration.
     """
-    limit("install(longest)", longest)
+    longest_in_seconds("install(longest)", longest)
     app.register_error_handler(RefusedException, _answer)
     app.register_error_handler(TimeoutException, _answer)
     handle: Callable[[Any], Any] = app.handle_user_exception
     # A group of nothing but refusals goes to their handler; a handler for groups would be in the way of the others.
-    app.handle_user_exception = lambda e: handle(no_in(e) or e)  # type: ignore[method-assign]
+    app.handle_user_exception = lambda e: handle(guard_failure_in(e) or e)  # type: ignore[method-assign]
     app.wsgi_app = DeadlineMiddleware(app.wsgi_app, longest=longest)  # type: ignore[method-assign]
 
 
@@ -56,14 +56,14 @@ class DeadlineMiddleware:
 
     def __init__(self, app: WSGIApplication, *, longest: Duration | None = None) -> None:
         self._app = app
-        self._longest = limit("DeadlineMiddleware(longest)", longest)
+        self._longest = longest_in_seconds("DeadlineMiddleware(longest)", longest)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
         response: Iterable[bytes] | None = None
         try:
             left = time_left(lambda name: environ.get(f"HTTP_{name.upper().replace('-', '_')}"), self._longest)
-            with within(left):
+            with deadline_block(left):
                 response = self._app(environ, start_response)
         except TimeoutException as late:
             answer = answer_to(late, environ.get("HTTP_ACCEPT", ""))

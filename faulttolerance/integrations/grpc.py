@@ -19,23 +19,23 @@ import grpc  # type: ignore[import-untyped]
 
 from .. import RefusedException, TimeoutException, on_deadline
 from ._grpc_aio import AsyncGuardedCalls
-from ._grpc_server import AsyncRefusalInterceptor, RefusalInterceptor
-from ._grpc_terms import (
+from ._grpc_rules import (
     AGAIN,
     FAILURES,
-    Begun,
     BulkheadFull,
     CallTimeout,
     CircuitOpen,
+    GrpcRules,
     RateLimited,
     RefusedCall,
-    Terms,
+    StartedCall,
     Throttled,
+    as_grpc_error,
     is_repeatable,
-    local,
-    named,
+    split_method,
 )
-from ._time import least
+from ._grpc_server import AsyncRefusalInterceptor, RefusalInterceptor
+from ._time import time_limit
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -103,8 +103,8 @@ class GuardedCalls(
         name: str = "",
         **policies: Unpack[GuardPolicies],
     ) -> None:
-        self._terms = Terms(type(self).__name__, name, policies, failures, again, methods)
-        self.guard = self._terms.guard
+        self._rules = GrpcRules(type(self).__name__, name, policies, failures, again, methods)
+        self.guard = self._rules.guard
 
     def intercept_unary_unary(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
         """Run a call under the guard."""
@@ -124,7 +124,7 @@ class GuardedCalls(
         """Return the responses of a call, which begins when the first response is requested."""
 
         def begin(stream: _Stream) -> Any:
-            details = _until(client_call_details)  # of the whole stream, whatever the guard's time-out
+            details = _within_deadline(client_call_details)  # of the whole stream, whatever the guard's time-out
             return self._run(_begin_stream, continuation, details, request, stream, is_at_hand=True)
 
         return _Stream(begin)
@@ -133,33 +133,33 @@ class GuardedCalls(
         self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
     ) -> Any:
         """Start a call that streams both ways."""
-        return self._begin(continuation, _until(client_call_details), request_iterator, is_whole=False)
+        return self._begin(continuation, _within_deadline(client_call_details), request_iterator, is_whole=False)
 
     def _run(self, function: Callable[..., Any], *given: Any, is_at_hand: bool) -> Any:
         """Run *function* under the guard; return the call, or the exception that stands for a failed call."""
-        service, method = named(given[1].method)
-        token = is_repeatable.set(is_at_hand and self._terms.repeats(method))
+        service, method = split_method(given[1].method)
+        token = is_repeatable.set(is_at_hand and self._rules.may_repeat(method))
         try:
             return self.guard.call(function, service, method, *given)
-        except Begun as begun:
-            return begun.call
+        except StartedCall as started:
+            return started.call
         except grpc.RpcError as failure:
             return failure
         except (RefusedException, TimeoutException) as failure:
-            return local(failure)
+            return as_grpc_error(failure)
         finally:
             is_repeatable.reset(token)
 
     def _begin(self, continuation: _Continuation, details: Any, requests: Any, *, is_whole: bool = True) -> Any:
         call = self._run(_let_begin if is_whole else _let_stream, continuation, details, requests, is_at_hand=False)
         if not isinstance(call, (RefusedCall, CallTimeout)):
-            service, method = named(details.method)
-            call.add_done_callback(lambda over: self._terms.judge(service, method, over.code()))
+            service, method = split_method(details.method)
+            call.add_done_callback(lambda over: self._rules.record_end(service, method, over.code()))
         return call
 
 
 def _finish(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
-    call = continuation(_until(details), request)
+    call = continuation(_within_deadline(details), request)
     call.result()  # of a call that has ended; raises its failure
     return call
 
@@ -173,11 +173,11 @@ def _begin_stream(
 
 
 def _let_begin(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
-    raise Begun(continuation(_until(details), request))
+    raise StartedCall(continuation(_within_deadline(details), request))
 
 
 def _let_stream(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
-    raise Begun(continuation(details, requests))
+    raise StartedCall(continuation(details, requests))
 
 
 def _is_for_later() -> bool:
@@ -249,7 +249,7 @@ class _Details(NamedTuple):
     compression: Any
 
 
-def _until(details: Any) -> _Details:
+def _within_deadline(details: Any) -> _Details:
     """Return *details* with the time that is left as the time-out, unless there is a shorter one."""
     values = [getattr(details, name, None) for name in _Details._fields]
-    return _Details(*values)._replace(timeout=least(values[1]))
+    return _Details(*values)._replace(timeout=time_limit(values[1]))

@@ -24,9 +24,18 @@ from .. import (
     ThrottleException,
     TimeoutException,
 )
-from ._http import METHODS, MOST, SECONDS, STATUSES, Terms, current, exchanging, origin_of
-from ._refusals import in_family
-from ._time import least, monotonic
+from ._http import (
+    MAX_BODY_BYTES,
+    MAX_BODY_SECONDS,
+    METHODS,
+    STATUSES,
+    HttpRules,
+    current_record,
+    origin_of,
+    recording_request,
+)
+from ._refusals import client_exception
+from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -72,7 +81,7 @@ class Throttled(RefusedRequest, ThrottleException):
     """A refusal: the adaptive throttle spares the host the request."""
 
 
-_FAMILY: tuple[type[RequestTimeout | RefusedRequest], ...] = (
+_EXCEPTIONS: tuple[type[RequestTimeout | RefusedRequest], ...] = (
     RequestTimeout,
     CircuitOpen,
     RateLimited,
@@ -89,22 +98,22 @@ class _Timeouts(dict[str, float | None]):
     """Whether the body of a failing response is read."""
 
     def get(self, step: str, default: Any = None) -> Any:
-        left = least(super().get(step, default))
-        return min(left or SECONDS, SECONDS) if self.is_failing and step == "read" else left
+        left = time_limit(super().get(step, default))
+        return min(left or MAX_BODY_SECONDS, MAX_BODY_SECONDS) if self.is_failing and step == "read" else left
 
 
-class _Beginning:
+class _BodyStart:
     """The beginning of the body of a failing response: it is read until it is whole, too long or too slow."""
 
     def __init__(self, request: httpx.Request) -> None:
         self._timeouts = request.extensions.get("timeout")
-        self._until = monotonic() + SECONDS
-        self._left = MOST
+        self._until = monotonic() + MAX_BODY_SECONDS
+        self._left = MAX_BODY_BYTES
         self.parts: list[bytes] = []
         self.broken: httpx.ReadTimeout | None = None
         """The reason why no more can be read, where the server was silent for too long."""
 
-    def suffices(self, part: bytes) -> bool:
+    def is_enough_with(self, part: bytes) -> bool:
         """Store *part*, and return whether no further part is to be read."""
         self.parts.append(part)
         self._left -= len(part)
@@ -126,10 +135,10 @@ class _Beginning:
                 self._timeouts.is_failing = False
 
 
-class _Rest(httpx.SyncByteStream):
+class _BodyRest(httpx.SyncByteStream):
     """The body of a failing response of which only the beginning was read."""
 
-    def __init__(self, beginning: _Beginning, rest: Iterator[bytes], stream: httpx.SyncByteStream) -> None:
+    def __init__(self, beginning: _BodyStart, rest: Iterator[bytes], stream: httpx.SyncByteStream) -> None:
         self._beginning, self._rest, self._stream = beginning, rest, stream
 
     def __iter__(self) -> Iterator[bytes]:
@@ -142,10 +151,10 @@ class _Rest(httpx.SyncByteStream):
         self._stream.close()
 
 
-class _AsyncRest(httpx.AsyncByteStream):
+class _AsyncBodyRest(httpx.AsyncByteStream):
     """The same in coroutines."""
 
-    def __init__(self, beginning: _Beginning, rest: AsyncIterator[bytes], stream: httpx.AsyncByteStream) -> None:
+    def __init__(self, beginning: _BodyStart, rest: AsyncIterator[bytes], stream: httpx.AsyncByteStream) -> None:
         self._beginning, self._rest, self._stream = beginning, rest, stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -160,30 +169,30 @@ class _AsyncRest(httpx.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _begun(request: httpx.Request, stream: httpx.SyncByteStream) -> httpx.SyncByteStream:
+def _read_start(request: httpx.Request, stream: httpx.SyncByteStream) -> httpx.SyncByteStream:
     """Return the body of a failing response, read as far as it comes soon; a whole body frees its connection."""
-    beginning, rest = _Beginning(request), iter(stream)
+    beginning, rest = _BodyStart(request), iter(stream)
     with beginning.reading():
         for part in rest:
-            if beginning.suffices(part):
+            if beginning.is_enough_with(part):
                 break
         else:
             stream.close()
             return httpx.ByteStream(b"".join(beginning.parts))
-    return _Rest(beginning, rest, stream)
+    return _BodyRest(beginning, rest, stream)
 
 
-async def _begun_async(request: httpx.Request, stream: httpx.AsyncByteStream) -> httpx.AsyncByteStream:
+async def _read_start_async(request: httpx.Request, stream: httpx.AsyncByteStream) -> httpx.AsyncByteStream:
     """Return the same in coroutines."""
-    beginning, rest = _Beginning(request), aiter(stream)
+    beginning, rest = _BodyStart(request), aiter(stream)
     with beginning.reading():
         async for part in rest:
-            if beginning.suffices(part):
+            if beginning.is_enough_with(part):
                 break
         else:
-            await _closed(stream)
+            await _close_shielded(stream)
             return httpx.ByteStream(b"".join(beginning.parts))
-    return _AsyncRest(beginning, rest, stream)
+    return _AsyncBodyRest(beginning, rest, stream)
 
 
 class _Guarded:
@@ -199,7 +208,7 @@ class _Guarded:
         sends: object,
         by: str,
     ) -> None:
-        self._terms = Terms(
+        self._rules = HttpRules(
             guard,
             name,
             policies,
@@ -211,7 +220,7 @@ class _Guarded:
             by=by,
             where=type(self).__name__,
         )
-        self.guard = self._terms.guard
+        self.guard = self._rules.guard
         """The guard, which other transports may share."""
 
     def _begin(self, request: httpx.Request) -> tuple[str, str | None]:
@@ -220,7 +229,7 @@ class _Guarded:
         request.extensions = {**request.extensions, "timeout": _Timeouts(timeouts)}
         url, is_at_hand = request.url, isinstance(request.stream, httpx.ByteStream)
         origin = origin_of(url.scheme, url.raw_host.decode("ascii"), url.port)
-        return origin, self._terms.obstacle(request.method, request.headers, is_at_hand)
+        return origin, self._rules.obstacle(request.method, request.headers, is_at_hand)
 
 
 def _failing(request: httpx.Request, response: httpx.Response) -> httpx.HTTPStatusError:
@@ -229,14 +238,14 @@ def _failing(request: httpx.Request, response: httpx.Response) -> httpx.HTTPStat
     return httpx.HTTPStatusError(words, request=request, response=response)
 
 
-def _in_family(failure: Exception, request: httpx.Request) -> Exception:
+def _client_exception(failure: Exception, request: httpx.Request) -> Exception:
     """Return the exception for *failure* that users of httpx catch, and users of this library, too."""
-    refusal = in_family(failure, _FAMILY)
+    refusal = client_exception(failure, _EXCEPTIONS)
     refusal.request = request
     return refusal
 
 
-def _reclaim(transport: object) -> list[Any]:
+def _remove_lost_connections(transport: object) -> list[Any]:
     """Remove lost connections from the pool of httpcore and return them; they have to be closed.
 
     A request that ends, by a time-out or a cancellation, while a new connection is assigned to it leaves the connection
@@ -295,47 +304,47 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
         """Send *request* under the guard, which ends with the headers of the response."""
         origin, obstacle = self._begin(request)
         given: Any = None
-        with exchanging(obstacle) as exchange:
+        with recording_request(obstacle) as record:
             try:
                 given = self.guard.call(self._attempt, origin, request)
             except httpx.HTTPStatusError as failure:
-                if failure.response is not exchange.response:
+                if failure.response is not record.response:
                     raise
                 given = failure.response
             except (TimeoutException, RefusedException) as failure:
                 if isinstance(failure, httpx.HTTPError):
                     raise
-                raise _in_family(failure, request) from failure
+                raise _client_exception(failure, request) from failure
             finally:
-                if (left_over := exchange.left_over(given)) is not None:
+                if (left_over := record.response_to_close(given)) is not None:
                     left_over.close()
             return given  # type: ignore[no-any-return]
 
     def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
-        exchange = current()
-        if (before := exchange.begin()) is not None:
+        record = current_record()
+        if (before := record.begin()) is not None:
             before.close()
         try:
-            exchange.response = response = self._transport.handle_request(request)
-            if response.status_code not in self._terms.statuses:
-                exchange.end()
+            record.response = response = self._transport.handle_request(request)
+            if response.status_code not in self._rules.statuses:
+                record.end()
                 return response
-            if exchange.obstacle is None:  # its connection is free while the guard waits
-                response.stream = _begun(request, response.stream)  # type: ignore[arg-type]
+            if record.obstacle is None:  # its connection is free while the guard waits
+                response.stream = _read_start(request, response.stream)  # type: ignore[arg-type]
             raise _failing(request, response)
         except BaseException as failure:
-            exchange.end(is_sent=not isinstance(failure, _NOT_SENT))
-            for lost in _reclaim(self._transport):
+            record.end(is_sent=not isinstance(failure, _NOT_SENT))
+            for lost in _remove_lost_connections(self._transport):
                 lost.close()
             raise
 
     def close(self) -> None:
         """Close the inner transport, and release the name of a guard of its own."""
-        self._terms.close()
+        self._rules.close()
         self._transport.close()
 
 
-async def _closed(stream: Any) -> None:
+async def _close_shielded(stream: Any) -> None:
     """Close *stream* to its end: httpcore loses the connection where a task is cancelled as it closes."""
     try:
         asyncio.get_running_loop()
@@ -345,7 +354,7 @@ async def _closed(stream: Any) -> None:
         await asyncio.shield(stream.aclose())
 
 
-class _ClosedWhole(httpx.AsyncByteStream):
+class _ShieldedStream(httpx.AsyncByteStream):
     """The body of a response, closed to its end also where the task is cancelled meanwhile."""
 
     def __init__(self, stream: httpx.AsyncByteStream) -> None:
@@ -355,7 +364,7 @@ class _ClosedWhole(httpx.AsyncByteStream):
         return aiter(self._stream)
 
     async def aclose(self) -> None:
-        await _closed(self._stream)
+        await _close_shielded(self._stream)
 
 
 class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
@@ -378,43 +387,43 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
         """Send *request* under the guard, which ends with the headers of the response."""
         origin, obstacle = self._begin(request)
         given: Any = None
-        with exchanging(obstacle) as exchange:
+        with recording_request(obstacle) as record:
             try:
                 given = await self.guard.call_async(self._attempt, origin, request)
             except httpx.HTTPStatusError as failure:
-                if failure.response is not exchange.response:
+                if failure.response is not record.response:
                     raise
                 given = failure.response
             except (TimeoutException, RefusedException) as failure:
                 if isinstance(failure, httpx.HTTPError):
                     raise
-                raise _in_family(failure, request) from failure
+                raise _client_exception(failure, request) from failure
             finally:
-                if (left_over := exchange.left_over(given)) is not None:
-                    await _closed(left_over)
+                if (left_over := record.response_to_close(given)) is not None:
+                    await _close_shielded(left_over)
             return given  # type: ignore[no-any-return]
 
     async def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
-        exchange = current()
-        if (before := exchange.begin()) is not None:
-            await _closed(before)
+        record = current_record()
+        if (before := record.begin()) is not None:
+            await _close_shielded(before)
         try:
-            exchange.response = response = await self._transport.handle_async_request(request)
+            record.response = response = await self._transport.handle_async_request(request)
             if isinstance(response.stream, httpx.AsyncByteStream):
-                response.stream = _ClosedWhole(response.stream)
-            if response.status_code not in self._terms.statuses:
-                exchange.end()
+                response.stream = _ShieldedStream(response.stream)
+            if response.status_code not in self._rules.statuses:
+                record.end()
                 return response
-            if exchange.obstacle is None:  # as above
-                response.stream = await _begun_async(request, response.stream)  # type: ignore[arg-type]
+            if record.obstacle is None:  # as above
+                response.stream = await _read_start_async(request, response.stream)  # type: ignore[arg-type]
             raise _failing(request, response)
         except BaseException as failure:
-            exchange.end(is_sent=not isinstance(failure, _NOT_SENT))
-            for lost in _reclaim(self._transport):
-                await _closed(lost)
+            record.end(is_sent=not isinstance(failure, _NOT_SENT))
+            for lost in _remove_lost_connections(self._transport):
+                await _close_shielded(lost)
             raise
 
     async def aclose(self) -> None:
         """Close the inner transport, and release the name of a guard of its own."""
-        self._terms.close()
+        self._rules.close()
         await self._transport.aclose()

@@ -20,8 +20,8 @@ from redis.retry import Retry
 
 from .. import FaultToleranceDefinitionException, Guard, uninterruptible, veto_retries
 from ..exceptions import Fault
-from ._redis_connections import AsyncOwing, Command, Owing, Timed, command_here
-from ._time import least
+from ._redis_connections import AsyncReplyCounter, Command, DeadlineConnection, ReplyCounter, current_command
+from ._time import time_limit
 
 __all__ = ["guarded"]
 
@@ -97,11 +97,15 @@ def _prepare(client: Any) -> None:
     pool, is_asynchronous = client.connection_pool, isinstance(client, redis.asyncio.Redis)
     pool.connection_kwargs["retry"] = (AsyncRetry if is_asynchronous else Retry)(NoBackoff(), 0)
     kind = pool.connection_class
-    if issubclass(kind, Owing):
+    if issubclass(kind, ReplyCounter):
         return  # it belongs to another client, too
-    pool.connection_class = type(f"Guarded{kind.__name__}", (AsyncOwing if is_asynchronous else Timed, kind), {})
+    pool.connection_class = type(
+        f"Guarded{kind.__name__}", (AsyncReplyCounter if is_asynchronous else DeadlineConnection, kind), {}
+    )
     if hasattr(pool, "timeout") and not is_asynchronous:
-        wait = property(lambda self: least(vars(self)["timeout"]), lambda self, value: vars(self).update(timeout=value))
+        wait = property(
+            lambda self: time_limit(vars(self)["timeout"]), lambda self, value: vars(self).update(timeout=value)
+        )
         pool.__class__ = type(f"Guarded{type(pool).__name__}", (type(pool),), {"timeout": wait})
     pool.reset()
 
@@ -121,11 +125,11 @@ def _call(guard: Guard, command: Command, function: Callable[[], Any]) -> Any:
         with uninterruptible():  # the time-out of the socket ends it, and no exception comes into its locks and pools
             return function()
 
-    token = command_here.set(command)
+    token = current_command.set(command)
     try:
         return guard.call(attempt)
     finally:
-        command_here.reset(token)
+        current_command.reset(token)
 
 
 async def _call_async(guard: Guard, command: Command, function: Callable[[], Any]) -> Any:
@@ -133,15 +137,15 @@ async def _call_async(guard: Guard, command: Command, function: Callable[[], Any
         command.due = 0
         return await function()
 
-    token = command_here.set(command)
+    token = current_command.set(command)
     try:
         return await guard.call_async(attempt)
     finally:
-        command_here.reset(token)
+        current_command.reset(token)
 
 
 def _veto(failure: BaseException) -> str | None:
-    command = command_here.get()
+    command = current_command.get()
     return command.reason if command is not None and (command.due or command.is_watching) else None
 
 

@@ -32,9 +32,18 @@ from .. import (
     ThrottleException,
     TimeoutException,
 )
-from ._http import METHODS, MOST, SECONDS, STATUSES, Terms, current, exchanging, origin_of
-from ._refusals import in_family
-from ._time import least, monotonic
+from ._http import (
+    MAX_BODY_BYTES,
+    MAX_BODY_SECONDS,
+    METHODS,
+    STATUSES,
+    HttpRules,
+    current_record,
+    origin_of,
+    recording_request,
+)
+from ._refusals import client_exception
+from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -76,7 +85,7 @@ class Throttled(RefusedRequest, ThrottleException):
     """A refusal: the adaptive throttle spares the host the request."""
 
 
-_FAMILY: tuple[type[RequestTimeout | RefusedRequest], ...] = (
+_EXCEPTIONS: tuple[type[RequestTimeout | RefusedRequest], ...] = (
     RequestTimeout,
     CircuitOpen,
     RateLimited,
@@ -119,7 +128,7 @@ class GuardedAdapter(BaseAdapter):
         **policies: Unpack[GuardPolicies],
     ) -> None:
         super().__init__()
-        self._terms = Terms(
+        self._rules = HttpRules(
             guard,
             name,
             policies,
@@ -131,7 +140,7 @@ class GuardedAdapter(BaseAdapter):
             by="send",
             where=type(self).__name__,
         )
-        self.guard = self._terms.guard
+        self.guard = self._rules.guard
         """The guard, which other adapters may share."""
         self._adapter = HTTPAdapter() if adapter is None else adapter
 
@@ -149,50 +158,50 @@ class GuardedAdapter(BaseAdapter):
         url = urlsplit(str(request.url))
         origin = origin_of(url.scheme, url.hostname or "", url.port)
         given: Any = None
-        with exchanging(self._terms.obstacle(request.method, request.headers, _is_at_hand(request))) as exchange:
+        with recording_request(self._rules.obstacle(request.method, request.headers, _is_at_hand(request))) as record:
             try:
                 given = self.guard.call(partial(self._attempt, options), origin, request)
             except requests.HTTPError as failure:
-                if exchange.response is None or failure.response is not exchange.response:
+                if record.response is None or failure.response is not record.response:
                     raise
-                given = exchange.response
+                given = record.response
             except (TimeoutException, RefusedException) as failure:
                 if isinstance(failure, requests.RequestException):
                     raise
-                raise _in_family(failure, request) from failure
+                raise _client_exception(failure, request) from failure
             finally:
-                if (left_over := exchange.left_over(given)) is not None:
+                if (left_over := record.response_to_close(given)) is not None:
                     left_over.close()
             return given  # type: ignore[no-any-return]
 
     def _attempt(self, options: dict[str, Any], origin: str, request: requests.PreparedRequest) -> requests.Response:
-        exchange = current()
-        was_sent = exchange.attempts > 0 and exchange.is_sent
-        if (before := exchange.begin()) is not None:
+        record = current_record()
+        was_sent = record.attempts > 0 and record.is_sent
+        if (before := record.begin()) is not None:
             before.close()
         try:
             if was_sent and not _is_text(request):
                 rewind_body(request)
             response = self._adapter.send(request, **{**options, "timeout": _in_time(options["timeout"])})
-            exchange.response = response
-            if response.status_code not in self._terms.statuses:
-                exchange.end()
+            record.response = response
+            if response.status_code not in self._rules.statuses:
+                record.end()
                 return response
-            if exchange.obstacle is None:
-                _begin(response)  # its connection is free while the guard waits
+            if record.obstacle is None:
+                _read_start(response)  # its connection is free while the guard waits
             words = f"{response.status_code} {response.reason} for {request.method} {request.url}"
             raise requests.HTTPError(words, request=request, response=response)
         except BaseException as failure:
-            exchange.end(is_sent=not _is_unsent(failure))
+            record.end(is_sent=not _is_unsent(failure))
             raise
 
     def close(self) -> None:
         """Close the inner adapter, and release the name of a guard of its own."""
-        self._terms.close()
+        self._rules.close()
         self._adapter.close()
 
 
-class _Soon:
+class _PartlyReadBody:
     """The body of a failing response, of which the beginning may have been read; the rest comes as the server sends it.
 
     All other attributes are those of *raw*, which reads it.
@@ -208,7 +217,7 @@ class _Soon:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._raw, name)
 
-    def stream(self, amt: int | None = MOST, decode_content: bool | None = None) -> Iterator[bytes]:
+    def stream(self, amt: int | None = MAX_BODY_BYTES, decode_content: bool | None = None) -> Iterator[bytes]:
         """Yield the parts that were read, and then each part as soon as it is there."""
         while self.parts:
             yield self.parts.pop(0)
@@ -219,19 +228,19 @@ class _Soon:
         self._raw.release_conn()
 
 
-def _begin(response: requests.Response) -> None:
+def _read_start(response: requests.Response) -> None:
     """Read the body of a failing response until it is whole, which frees its connection, or too long or too slow."""
     raw: Any = response.raw
     if not hasattr(raw, "read1"):  # of another adapter, or of urllib3 before 2.1
         response.content  # noqa: B018  # read it
         return
-    response.raw = soon = _Soon(raw)
-    until, parts = monotonic() + SECONDS, []
+    response.raw = body = _PartlyReadBody(raw)
+    until, parts = monotonic() + MAX_BODY_SECONDS, []
     try:
-        with _waiting(raw, SECONDS):
-            for part in response.iter_content(MOST):
+        with _waiting(raw, MAX_BODY_SECONDS):
+            for part in response.iter_content(MAX_BODY_BYTES):
                 parts.append(part)
-                if sum(map(len, parts)) >= MOST or monotonic() >= until:
+                if sum(map(len, parts)) >= MAX_BODY_BYTES or monotonic() >= until:
                     break
             else:
                 response._content = b"".join(parts)
@@ -240,8 +249,8 @@ def _begin(response: requests.Response) -> None:
         (broken,) = error.args
         if not isinstance(broken, ReadTimeoutError) or monotonic() < until:
             raise  # it broke off, or by a time-out of the client or of the guard, as usual
-        soon.broken = broken
-    soon.parts = parts
+        body.broken = broken
+    body.parts = parts
 
 
 @contextmanager
@@ -265,9 +274,9 @@ def _socket_of(raw: Any) -> Any:
     return getattr(getattr(file, "raw", None), "_sock", None)
 
 
-def _in_family(failure: Exception, request: requests.PreparedRequest) -> Exception:
+def _client_exception(failure: Exception, request: requests.PreparedRequest) -> Exception:
     """Return the exception for *failure* that users of requests catch, and users of this library, too."""
-    refusal = in_family(failure, _FAMILY)
+    refusal = client_exception(failure, _EXCEPTIONS)
     refusal.request, refusal.response = request, None
     return refusal
 
@@ -291,7 +300,7 @@ def _is_unsent(failure: BaseException) -> bool:
 
 def _in_time(timeout: Any) -> Any:
     """Return a time-out that ends with the nearest deadline: a limit for connection and response in all."""
-    if (left := least(None)) is None:
+    if (left := time_limit(None)) is None:
         return timeout
     if not isinstance(timeout, Timeout):
         connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)

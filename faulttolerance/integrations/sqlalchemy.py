@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 __all__ = ["install"]
 
-_AGAIN = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_CANCEL_INTERVALS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds between the calls of a driver's cancel."""
 _BUSY_TIMEOUT = "faulttolerance: busy_timeout"
 
 _not_retried: WeakKeyDictionary[Any, Failures] = WeakKeyDictionary()
 """By the dialect, of which each engine has its own: the failures after which no retry follows inside a transaction."""
 
-_begun: ContextVar[tuple[tuple[ref[Any], Any], ...]] = ContextVar("faulttolerance_begun", default=())
+_in_transaction: ContextVar[tuple[tuple[ref[Any], Any], ...]] = ContextVar("faulttolerance_begun", default=())
 """The connections and sessions that have begun a transaction, each with its dialect; it may be over.
 
 They began it in this context, or in one that this context is a copy of.
@@ -78,14 +78,14 @@ def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Excepti
         fault = Fault("install(engine)", f"is {engine!r}", engine, "an Engine or AsyncEngine of SQLAlchemy")
         raise FaultToleranceDefinitionException(fault)
     given = failures("install(no_retry_on)", no_retry_on)
-    if not event.contains(Session, "after_begin", _note_session):
-        event.listen(Session, "after_begin", _note_session)
+    if not event.contains(Session, "after_begin", _record_session):
+        event.listen(Session, "after_begin", _record_session)
         refuse_retries("a transaction of SQLAlchemy", _is_open)
     if one.dialect not in _not_retried:
         for name in ("do_execute", "do_executemany", "do_execute_no_params"):
             event.listen(one, name, partial(_execute, name), named=False)
-        event.listen(one, "begin", _note_connection)
-        event.listen(one, "begin_twophase", _note_connection)
+        event.listen(one, "begin", _record_connection)
+        event.listen(one, "begin_twophase", _record_connection)
     _not_retried[one.dialect] = given
 
 
@@ -97,12 +97,12 @@ def _execute(name: str, cursor: Any, statement: str, *parameters: Any) -> bool |
     context, left = parameters[-1], remaining()
     if context.dialect.name == "sqlite":
         _limit_waiting(context.root_connection, left)
-    cancel = None if left is None else _cancel_of(context, cursor)
+    cancel = None if left is None else _cancel_function(context, cursor)
     if cancel is None:
         return None
     running = Lock()
     running.acquire()  # before any other thread can look at it
-    with on_deadline(cancel if context.dialect.is_async else partial(_keep_on, cancel, running)):
+    with on_deadline(cancel if context.dialect.is_async else partial(_cancel_repeatedly, cancel, running)):
         try:
             getattr(context.dialect, name)(cursor, statement, *parameters)
         finally:
@@ -110,26 +110,26 @@ def _execute(name: str, cursor: Any, statement: str, *parameters: Any) -> bool |
     return True
 
 
-def _keep_on(cancel: Callable[[], object], running: Lock) -> None:
+def _cancel_repeatedly(cancel: Callable[[], object], running: Lock) -> None:
     """Cancel, and again for two seconds while it is *running*: a cancel just before the statement runs is lost."""
     cancel()
-    for wait in _AGAIN:
+    for wait in _CANCEL_INTERVALS:
         if running.acquire(timeout=wait):
             return
         cancel()
 
 
-def _cancel_of(context: Any, cursor: Any) -> Callable[[], object] | None:
+def _cancel_function(context: Any, cursor: Any) -> Callable[[], object] | None:
     """Return the function that ends a running statement, if the driver has it."""
     driver = context.root_connection.connection.driver_connection
     ways = [getattr(driver, "interrupt", None)]
     if not context.dialect.is_async:  # other asynchronous drivers cancel when their task is cancelled
         ways += [getattr(driver, "cancel", None), getattr(cursor, "cancel", None)]
     way = next(filter(callable, ways), None)
-    return partial(_step, way) if iscoroutinefunction(way) else way
+    return partial(_run_at_once, way) if iscoroutinefunction(way) else way
 
 
-def _step(function: Callable[[], Any]) -> None:
+def _run_at_once(function: Callable[[], Any]) -> None:
     """Run a coroutine function that waits for nothing, as aiosqlite's ``interrupt``."""
     coroutine = function()
     with suppress(StopIteration):
@@ -158,18 +158,18 @@ def _limit_waiting(connection: Connection, left: float | None) -> None:
 # Transactions
 
 
-def _note_connection(connection: Connection, *_: object) -> None:
-    _note(connection, connection.dialect)
+def _record_connection(connection: Connection, *_: object) -> None:
+    _record(connection, connection.dialect)
 
 
-def _note_session(session: Session, _: object, connection: Connection) -> None:
+def _record_session(session: Session, _: object, connection: Connection) -> None:
     if connection.dialect in _not_retried:
-        _note(session, connection.dialect)
+        _record(session, connection.dialect)
 
 
-def _note(begun: Connection | Session, dialect: Any) -> None:
-    others = (one for one in _begun.get() if _is_in_transaction(one[0]()))
-    _begun.set((*others, (ref(begun), dialect)))
+def _record(begun: Connection | Session, dialect: Any) -> None:
+    others = (one for one in _in_transaction.get() if _is_in_transaction(one[0]()))
+    _in_transaction.set((*others, (ref(begun), dialect)))
 
 
 def _is_in_transaction(begun: Any) -> bool:
@@ -180,6 +180,6 @@ def _is_in_transaction(begun: Any) -> bool:
 
 
 def _is_open(failure: BaseException) -> bool:
-    concerned = (one() for one, dialect in _begun.get() if isinstance(failure, _not_retried.get(dialect, ())))
+    concerned = (one() for one, dialect in _in_transaction.get() if isinstance(failure, _not_retried.get(dialect, ())))
     # The connection shows the transaction; a failed flush has ended it, and only the session shows that.
     return any(_is_in_transaction(one) and not (isinstance(one, Session) and one.is_active) for one in concerned)

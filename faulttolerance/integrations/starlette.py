@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import RefusedException, TimeoutException, deadline, on_deadline
 from ..typing import Duration
-from ._inbound import limit, time_left
+from ._inbound import longest_in_seconds, time_left
 from ._refusals import answer_to
 
 __all__ = ["DeadlineMiddleware", "install"]
@@ -34,7 +34,7 @@ def install(app: Starlette, *, longest: Duration | None = None) -> None:
     Raises:
         FaultToleranceDefinitionException: *longest* is no duration.
     """
-    limit("install(longest)", longest)
+    longest_in_seconds("install(longest)", longest)
     for kind in RefusedException, TimeoutException, ExceptionGroup:
         app.add_exception_handler(kind, _answer)
     app.add_middleware(DeadlineMiddleware, longest=longest)
@@ -55,7 +55,7 @@ class DeadlineMiddleware:
 
     def __init__(self, app: ASGIApp, *, longest: Duration | None = None) -> None:
         self._app = app
-        self._longest = limit("DeadlineMiddleware(longest)", longest)
+        self._longest = longest_in_seconds("DeadlineMiddleware(longest)", longest)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -64,7 +64,7 @@ class DeadlineMiddleware:
         if headers is None or left is None:
             await self._app(scope, receive, send)
             return
-        until = _UntilAnswered(send)
+        until = _DeadlineUntilResponse(send)
         try:
             if not left:
                 raise TimeoutException("no time left")
@@ -76,12 +76,12 @@ class DeadlineMiddleware:
             await response(scope, receive, send)
 
 
-class _UntilAnswered:
+class _DeadlineUntilResponse:
     """The deadline of one request, which ends where the response begins."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._leave: list[Callable[..., Awaitable[object]]] = []
+        self._exits: list[Callable[..., Awaitable[object]]] = []
         """Leaves the block, once; it is removed for that, because an exception's traceback would keep it alive."""
         self._is_late = False
         self.is_answered = False
@@ -90,7 +90,7 @@ class _UntilAnswered:
         """Run *app*; raise ``TimeoutException`` where there is no response after *left* seconds."""
         block = deadline(timedelta(seconds=left))
         # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
-        self._leave.append(block.__aexit__)
+        self._exits.append(block.__aexit__)
         await block.__aenter__()
         try:
             with on_deadline(self._expire):
@@ -102,7 +102,7 @@ class _UntilAnswered:
 
     async def _answer(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            if self._is_late and self._leave:
+            if self._is_late and self._exits:
                 raise asyncio.CancelledError  # the task that waits for the response is being cancelled, too
             with suppress(TimeoutException):  # nobody was interrupted yet, and the response is there
                 await self._end()
@@ -110,9 +110,9 @@ class _UntilAnswered:
         await self._send(message)
 
     async def _end(self, failure: BaseException | None = None) -> None:
-        if self._leave:
+        if self._exits:
             kind, trace = (None, None) if failure is None else (type(failure), failure.__traceback__)
-            await self._leave.pop()(kind, failure, trace)
+            await self._exits.pop()(kind, failure, trace)
 
     def _expire(self) -> None:
         self._is_late = True

@@ -10,7 +10,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from .._call.block import BlockingEnvironment
-from .._call.disturbance import BODY, Disturbance
+from .._call.fault_injection import BODY, FaultInjection
 from .._config import Effective
 from .._deadline.clock import clock
 from .._execution.task import BlockEnvironment
@@ -165,7 +165,7 @@ def inject(
 
     def injecting() -> Any:
         chance = (lambda: clock.random()) if seed is None else random.Random(seed).random
-        return overridden(_Injected(named, Disturbance(failure, delay, result, float(rate), chance)))
+        return overridden(_Injected(named, FaultInjection(failure, delay, result, float(rate), chance)))
 
     return ReusableContext("inject", injecting)
 
@@ -185,26 +185,26 @@ def _maker(where: str, error: Any) -> Failure:
 
 
 class _Injected:
-    """A disturbance of the attempts of one target."""
+    """An injection of faults into the attempts of one target."""
 
     is_innermost = True
 
-    def __init__(self, target: Target, disturbance: Disturbance) -> None:
+    def __init__(self, target: Target, fault_injection: FaultInjection) -> None:
         self._target = target
-        self._disturbance = disturbance
+        self._disturbance = fault_injection
 
     def __call__(self, subject: object, effective: Effective) -> Effective:
         """Return every value as it is."""
         return effective
 
-    def accompanies(self, subject: object) -> bool:
+    def applies_to_calls_of(self, subject: object) -> bool:
         """Return whether *subject* belongs to the target."""
         return self._target.covers(subject)
 
     def around_attempt(
         self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
     ) -> Callable[..., Any]:
-        """Return *function* with the disturbance around each attempt."""
+        """Return *function* with the injection of faults around each attempt."""
         is_block = isinstance(environment, (BlockingEnvironment, BlockEnvironment))
         return self._disturbance.around(function, environment, is_awaited, is_block=is_block)
 

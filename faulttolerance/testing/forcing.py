@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from .._call.order import MEMORIES, Strategies
+from .._call.order import STRATEGY_FACTORIES, Strategies
 from .._call.state import State
 from .._deadline.clock import clock
 from .._guard.resolve.circuit_breakers import deliver_transitions
-from .._guard.resolve.resolver import watchers
+from .._guard.resolve.resolver import state_listeners
 from .._policy import CircuitBreaker, Policy
 from .._shown import shown
 from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN
@@ -119,12 +119,12 @@ def _forced(where: str, target: Target, kinds: Collection[type[Policy]], force_s
         raise definition_error(where, f"is given {target.name}", target.name, f"a target with {names} in force")
     forced_states = _ForcedStates(target, wanted, force_state)
     try:
-        watchers[forced_states] = forced_states.force_use
+        state_listeners[forced_states] = forced_states.force_use
         for state in list(target.states()):
             forced_states.force_all(state)
         yield
     finally:
-        watchers.pop(forced_states, None)
+        state_listeners.pop(forced_states, None)
         forced_states.end()
 
 
@@ -192,7 +192,7 @@ class _ForcedStates:
             return
         in_force = {type(policy): policy for policy in state.policies}
         made = partition.strategies.by_policy()
-        for kind, memory in MEMORIES.items():
+        for kind, memory in STRATEGY_FACTORIES.items():
             if kind in self._kinds and kind in in_force and memory.is_per_key:
                 made[kind] = made.get(kind) or memory.make(state.name, in_force[kind], Strategies.of(made))
                 self.force_strategy(made[kind])

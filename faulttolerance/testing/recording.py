@@ -114,7 +114,7 @@ class _Recorder:
 
     is_innermost = False
 
-    def accompanies(self, subject: object) -> bool:
+    def applies_to_calls_of(self, subject: object) -> bool:
         """Return whether *subject* belongs to the target."""
         return self._target.covers(subject)
 

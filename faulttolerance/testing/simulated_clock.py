@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from .._call import attempt, follow as retrying
+from .._call import attempt, continuation
 from .._deadline.clock import chance, clock as shared_clock, next_deadline, raise_if_expired
 from .._deadline.threads.watchdog import watchdog
 from .._execution.loop_thread import loop_thread
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..typing import Alarm
     from .simulated_loop import SimulatedLoop
 
-_UNLOCKED = (attempt.__name__, retrying.__name__)
+_UNLOCKED = (attempt.__name__, continuation.__name__)
 """The modules in which a guard reads the time while it holds no lock."""
 _original_wait = threading.Condition.wait
 _START = threading.Thread.start.__code__

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from .._call.follow import Pausing
-from .._call.spine import is_detached
+from .._call.continuation import RetryDelays
+from .._call.core import is_detached
 from .._config import Effective
 from .._guard.resolve.transaction import overridden
 from .._policy import Retry, parameters
@@ -105,4 +105,4 @@ def _count(change: int) -> None:
     global _open
     with _counting:
         _open += change
-        Pausing.is_on = not _open
+        RetryDelays.is_on = not _open

@@ -60,7 +60,7 @@ class Target(NamedTuple):
         """
         for resolver, cls, effective in list(self._uses()):
             if not alias_in(effective.policies):
-                resolver.come_into_use(cls)
+                resolver.create_state(cls)
             state = resolver.state(cls)
             if state is not None:
                 yield state

@@ -23,7 +23,7 @@ from .._execution import future, loop_thread, pool
 from .._platform.atomic import frames_of_threads, stack_of, variables_of
 from .._platform.frames import module_of
 
-_AT_WORK = [row.is_at_work for row in ORDER if row.is_at_work is not None]
+_IS_BUSY = [row.is_busy for row in ORDER if row.is_busy is not None]
 STARTING = 0
 """Stands for threads that are just being started, and have no frame to look at yet, and for a server's answer."""
 
@@ -86,7 +86,7 @@ class ThreadObserver:
         before, self._last_positions = self._last_positions, {}
         parked = _parked()
         threads = {thread.ident: thread for thread in threading.enumerate()}
-        if None in threads or any(is_at_work() for is_at_work in _AT_WORK):
+        if None in threads or any(is_busy() for is_busy in _IS_BUSY):
             states.running.add(STARTING)
         frames = frames_of_threads()
         for ident, frame in frames.items():

@@ -9,7 +9,7 @@ This is an ASGI application. Mount it under any prefix, or serve it alone. ``wsg
 from __future__ import annotations
 
 from .asgi import asgi_app
-from .exchange import Request
+from .messages import Request
 from .wsgi import wsgi_app
 
 __all__ = ["Request", "asgi_app", "wsgi_app"]

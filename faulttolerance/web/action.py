@@ -12,7 +12,7 @@ from .. import circuit_breakers
 from .._log import ERROR, INFO, log
 from .._shown import escaped
 from . import reading
-from .exchange import Request
+from .messages import Request
 
 ACTIONS: Final[Mapping[str, Callable[[str], None]]] = {
     "reset": circuit_breakers.reset,
@@ -22,13 +22,13 @@ ACTIONS: Final[Mapping[str, Callable[[str], None]]] = {
 """The actions that an administrator can apply to the circuit of a guard, by the last part of the path."""
 
 COOKIE: Final = "faulttolerance_csrf"
-PROGRAM: Final = "x-requested-by"
+PROGRAM_HEADER: Final = "x-requested-by"
 """The header by which a request states that a program sent it: no page of another origin can make a browser send it."""
 
 _NONCE = re.compile(r"[0-9a-f]{32}")
 
 
-def this_process() -> str:
+def process_name() -> str:
     """Return a text that distinguishes this process from the other processes of the service."""
     return reading.name_of(reading.process())
 
@@ -41,19 +41,19 @@ def nonce_of(request: Request) -> str:
 
 def token(secret: bytes, nonce: str) -> str:
     """Return the token of a form: only this process can create it, and only for the browser that keeps *nonce*."""
-    return hmac.digest(secret, f"{this_process()} {nonce}".encode(), "sha256").hex()
+    return hmac.digest(secret, f"{process_name()} {nonce}".encode(), "sha256").hex()
 
 
-def refusal(request: Request, secret: bytes) -> tuple[int, str] | None:
+def rejection(request: Request, secret: bytes) -> tuple[int, str] | None:
     """Return the reason to reject *request* before ``authorize`` is called, as a status and words; ``None`` if none."""
-    if not _is_from_here(request.headers):
+    if not _is_same_origin(request.headers):
         return 403, "this was sent by a page of another origin"
-    if PROGRAM in request.headers:
+    if PROGRAM_HEADER in request.headers:
         return None
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-        return 403, f"neither a form of this page, nor the header {PROGRAM.title()} of a program"
+        return 403, f"neither a form of this page, nor the header {PROGRAM_HEADER.title()} of a program"
     sent = {name: values[-1] for name, values in parse_qs(request.body.decode("ascii", "replace")).items()}
-    if sent.get("process", "") != this_process():
+    if sent.get("process", "") != process_name():
         return 409, "the form was shown by another process of the service, and each has circuits of its own"
     right = token(secret, nonce_of(request))
     if not hmac.compare_digest(right.encode(), sent.get("token", "").encode()):
@@ -61,7 +61,7 @@ def refusal(request: Request, secret: bytes) -> tuple[int, str] | None:
     return None
 
 
-def _is_from_here(headers: Mapping[str, str]) -> bool:
+def _is_same_origin(headers: Mapping[str, str]) -> bool:
     """Return whether ``Sec-Fetch-Site`` and ``Origin``, if the request has them, name this host."""
     site = headers.get("sec-fetch-site")
     if site is not None and site != "same-origin":
@@ -71,32 +71,32 @@ def _is_from_here(headers: Mapping[str, str]) -> bool:
     return origin is None or origin.partition("://")[2] == (headers.get("host") or None)
 
 
-def performed(request: Request, who: object) -> bool:
+def perform(request: Request, identity: object) -> bool:
     """Apply the requested action and log who requested it; return false if the circuit no longer exists.
 
     Args:
         request: The request to act.
-        who: The result of ``authorize`` for the request: true, or the identity of the user.
+        identity: The result of ``authorize`` for the request: true, or the name of the user.
     """
     try:
         ACTIONS[request.action](request.guard)
     except KeyError:
         return False
-    log(INFO, "circuit of %s: %s, by %s", escaped(request.guard), request.action, _caller(request, who))
+    log(INFO, "circuit of %s: %s, by %s", escaped(request.guard), request.action, _caller(request, identity))
     return True
 
 
-def refused(request: Request) -> None:
+def log_unauthorized(request: Request) -> None:
     """Log that ``authorize`` rejected *request*."""
     log(INFO, "circuit of %s: %s was not authorised for %s", escaped(request.guard), request.action, _caller(request))
 
 
-def failed(request: Request, error: Exception) -> None:
+def log_hook_failure(request: Request, error: Exception) -> None:
     """Log that ``authorize`` raised *error*: the action is not applied."""
     guard = escaped(request.guard)
     log(ERROR, "authorize failed: %s of the circuit of %s was not done", request.action, guard, error=error)
 
 
-def _caller(request: Request, who: Any = True) -> str:
-    name = "" if who is True else escaped(str(who)[:200])
+def _caller(request: Request, identity: Any = True) -> str:
+    name = "" if identity is True else escaped(str(identity)[:200])
     return " at ".join(filter(None, (name or "somebody", escaped(request.client))))

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias, TypeVar
 
-from .exchange import Request, Response
-from .status import MOST_BYTES, TOO_LONG, Hook, Question, Status, advanced
+from .messages import Request, Response
+from .status import MOST_BYTES, TOO_LONG, Hook, HookCall, StatusPage, next_step
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -48,7 +48,7 @@ def asgi_app(
     Raises:
         FaultToleranceDefinitionException: If an argument is not of the described kind.
     """
-    status = Status("asgi_app", critical, hosts, admit, authorize, title)
+    status = StatusPage("asgi_app", critical, hosts, admit, authorize, title)
 
     async def application(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -63,29 +63,29 @@ def asgi_app(
                 if body is None:
                     return  # the client has disconnected
                 if len(body) > MOST_BYTES:
-                    await _send(send, await _aside(status.said, request, 413, TOO_LONG))
+                    await _send(send, await _in_thread(status.message, request, 413, TOO_LONG))
                     return
                 request = request._replace(body=body)
-            await _send(send, await _answered(status, request))
+            await _send(send, await _respond(status, request))
 
     return application
 
 
-async def _answered(status: Status, request: Request) -> Response:
+async def _respond(status: StatusPage, request: Request) -> Response:
     steps = status.answer(request)
-    step = await _aside(advanced, steps)
-    while isinstance(step, Question):
-        verdict = await _aside(step.asked)
-        if inspect.isawaitable(verdict[0]):
+    step = await _in_thread(next_step, steps)
+    while isinstance(step, HookCall):
+        decision = await _in_thread(step.run)
+        if inspect.isawaitable(decision[0]):
             try:
-                verdict = await verdict[0], None
+                decision = await decision[0], None
             except Exception as error:  # noqa: BLE001  # errors of the application's hook
-                verdict = None, error
-        step = await _aside(advanced, steps, verdict)
+                decision = None, error
+        step = await _in_thread(next_step, steps, decision)
     return step
 
 
-async def _aside(function: Callable[..., T], *args: Any) -> T:
+async def _in_thread(function: Callable[..., T], *args: Any) -> T:
     """Call *function* without blocking the loop: reading a thousand guards takes a tenth of a second."""
     try:
         asyncio.get_running_loop()

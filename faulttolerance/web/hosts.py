@@ -7,7 +7,7 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 
-from .exchange import Request
+from .messages import Request
 
 
 def is_known(request: Request, patterns: Collection[str]) -> bool:

@@ -28,12 +28,12 @@ def element(tag: str, *children: Child, **attributes: str | int | bool | None) -
         **attributes: The attributes: ``class_`` and ``for_`` for names that Python reserves, ``data_x`` for ``data-x``;
             ``True`` for an attribute without a value, ``None`` or ``False`` to omit it.
     """
-    told = "".join(
+    values = "".join(
         f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(str(value))}"')
         for name, value in attributes.items()
         if value is not None and value is not False
     )
-    start = f"<{tag}{told}>"
+    start = f"<{tag}{values}>"
     return Markup(start if tag in _VOID else f"{start}{joined(children)}</{tag}>")
 
 
@@ -53,7 +53,7 @@ def text(words: str) -> Markup:
     return Markup(escape(escaped(words)))
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table: its title and its cells."""
 
     title: Child
@@ -61,13 +61,13 @@ class Row(NamedTuple):
     is_marked: bool = False
 
 
-def table(caption: str, columns: tuple[str, ...], rows: Iterable[Row], numbers: Container[str] = ()) -> Markup:
+def table(caption: str, columns: tuple[str, ...], rows: Iterable[TableRow], numbers: Container[str] = ()) -> Markup:
     """Return a table. A narrow window shows it as cards; the roles keep it a table for screen readers."""
 
     def is_number(column: str) -> str | None:
         return "number" if column in numbers else None
 
-    def row(one: Row) -> Markup:
+    def row(one: TableRow) -> Markup:
         cells = (
             element("td", cell, class_=is_number(column), data_label=column, role="cell")
             for column, cell in zip(columns[1:], one.cells, strict=True)

@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from .markup import Child, Markup, Row, element as e, table
-from .reading import Told, Wanted, name_of
+from .markup import Child, Markup, TableRow, element as e, table
+from .reading import GuardFilter, JsonObject, name_of
 
 _MARKS = {"up": "\u25cf", "degraded": "\u25b2", "down": "\u2716"}
 """A shape for each status, so that nobody needs to distinguish colours."""
 
-_SAID = {
+_STATUS_TEXTS = {
     "up": "Calls get through.",
     "degraded": "Some calls are refused, or have to wait.",
     "down": "The service cannot do its work.",
 }
 
-_ACTS = {
+_ACTION_TEXTS = {
     "reset": ("Reset", "close the circuit, and forget what was counted and what was forced"),
     "force-open": ("Force open", "refuse every call until a reset"),
     "force-closed": ("Force closed", "let every call through until a reset"),
 }
 
-_FIGURES = {
+_FIGURE_TITLES = {
     "calls": "Calls",
     "retries": "Retries",
     "timed_out": "Timed out",
@@ -39,7 +39,7 @@ class Frame(NamedTuple):
     root: str
 
 
-class Key(NamedTuple):
+class ActionToken(NamedTuple):
     """The values that forms need to act on a circuit."""
 
     actions: tuple[str, ...]
@@ -47,43 +47,43 @@ class Key(NamedTuple):
     token: str
 
 
-def of_guards(frame: Frame, told: Told, wanted: Wanted) -> str:
-    """Return the page of the *wanted* guards, below the status of the process if *told* contains it."""
-    head = _status(frame, told) if "status" in told else None
-    return _page(frame, "", (head, _filter(told, wanted), _guards(frame, told)), told.get("process"))
+def guards_page(frame: Frame, values: JsonObject, guard_filter: GuardFilter) -> str:
+    """Return the page of the guards that *guard_filter* accepts, with the status of the process if *values* has it."""
+    head = _status(frame, values) if "status" in values else None
+    return _page(frame, "", (head, _filter(values, guard_filter), _guards(frame, values)), values.get("process"))
 
 
-def of_health(frame: Frame, told: Told) -> str:
+def health_page(frame: Frame, values: JsonObject) -> str:
     """Return the page of the status alone."""
-    return _page(frame, "Health", (_back(frame), _status(frame, told)))
+    return _page(frame, "Health", (_back(frame), _status(frame, values)))
 
 
-def of_words(frame: Frame, status: int, words: str) -> str:
+def message_page(frame: Frame, status: int, words: str) -> str:
     """Return the page of an error or a rejected request."""
     title = f"{status}: {words}"
     words_alone = e("section", e("h1", title), class_="card")
     return _page(frame, title, (_back(frame), words_alone), is_live=False)
 
 
-def of_guard(frame: Frame, told: Told, key: Key | None) -> str:
+def guard_page(frame: Frame, values: JsonObject, key: ActionToken | None) -> str:
     """Return the page of one guard, with the actions on its circuit if there is a *key*."""
-    module, name = _split(told["name"])
+    module, name = _split(values["name"])
     title = e("h1", e("small", module) if module else None, name, class_="name")
-    alike = f"{told['alike']} guards have this name; this is the one made last." if told["alike"] > 1 else None
+    alike = f"{values['alike']} guards have this name; this is the one made last." if values["alike"] > 1 else None
     content = (
         _back(frame),
-        e("header", title, _chips(told), e("p", alike) if alike else None),
-        e("div", _now(told), _circuit(told), _actions(frame, told, key), class_="cards"),
-        _configuration(told),
-        _counts(told),
+        e("header", title, _chips(values), e("p", alike) if alike else None),
+        e("div", _now(values), _circuit(values), _actions(frame, values, key), class_="cards"),
+        _configuration(values),
+        _counts(values),
     )
-    return _page(frame, told["name"], content, told["process"])
+    return _page(frame, values["name"], content, values["process"])
 
 
 # The frame
 
 
-def _page(frame: Frame, title: str, content: Child, process: Told | None = None, *, is_live: bool = True) -> str:
+def _page(frame: Frame, title: str, content: Child, process: JsonObject | None = None, *, is_live: bool = True) -> str:
     root = frame.root
     head = e(
         "head",
@@ -108,7 +108,7 @@ def _page(frame: Frame, title: str, content: Child, process: Told | None = None,
     return f"<!doctype html>\n{e('html', head, body, lang='en')}\n"
 
 
-def _foot(process: Told | None) -> Markup:
+def _foot(process: JsonObject | None) -> Markup:
     if process is None:
         return e("footer")
     started, now = (_moment(process[name]) for name in ("started", "now"))
@@ -129,25 +129,25 @@ def _back(frame: Frame) -> Markup:
 # The status
 
 
-def _status(frame: Frame, told: Told) -> Markup:
-    status = told["status"]
-    reasons = [e("li", _mark("down" if " is open" in reason else "degraded"), reason) for reason in told["reasons"]]
-    critical = ", ".join(told.get("critical", ())) or None
+def _status(frame: Frame, values: JsonObject) -> Markup:
+    status = values["status"]
+    reasons = [e("li", _mark("down" if " is open" in reason else "degraded"), reason) for reason in values["reasons"]]
+    critical = ", ".join(values.get("critical", ())) or None
     return e(
         "section",
         e("h1", _mark(status), e("span", status), class_=f"status {status}"),
-        e("p", _SAID[status], class_="lead"),
+        e("p", _STATUS_TEXTS[status], class_="lead"),
         e("ul", reasons, class_="reasons") if reasons else None,
         e(
             "dl",
-            _pair("Guards", _number(told["total"])),
-            _pair("In trouble", _number(told["impaired"])),
+            _pair("Guards", _number(values["total"])),
+            _pair("In trouble", _number(values["impaired"])),
             _pair("Critical", critical or "none"),
-            _pair("Configuration", e("code", told["fingerprint"])),
-            _pair("Last reload", _moment(told.get("reload", "none"))),
+            _pair("Configuration", e("code", values["fingerprint"])),
+            _pair("Last reload", _moment(values.get("reload", "none"))),
             class_="facts",
         )
-        if "total" in told
+        if "total" in values
         else None,
         class_="card",
         aria_label="Status",
@@ -165,9 +165,9 @@ def _pair(term: str, value: Child) -> Markup:
 # The table of guards
 
 
-def _filter(told: Told, wanted: Wanted) -> Markup:
-    shown = len(told["guards"])
-    found = f"{_number(shown)} of {_number(told['matching'])}" if shown < told["matching"] else _number(shown)
+def _filter(values: JsonObject, guard_filter: GuardFilter) -> Markup:
+    shown = len(values["guards"])
+    found = f"{_number(shown)} of {_number(values['matching'])}" if shown < values["matching"] else _number(shown)
     return e(
         "form",
         e("label", "Filter", for_="q"),
@@ -176,43 +176,43 @@ def _filter(told: Told, wanted: Wanted) -> Markup:
             type="search",
             id="q",
             name="q",
-            value=wanted.query,
+            value=guard_filter.query,
             placeholder="name or policy",
             autocomplete="off",
         ),
         e(
             "label",
-            e("input", type="checkbox", name="impaired", value="1", checked=wanted.impaired),
+            e("input", type="checkbox", name="impaired", value="1", checked=guard_filter.impaired),
             "in trouble only",
             class_="check",
         ),
         e("button", "Show", type="submit"),
         e("p", f"{found} shown", class_="found"),
-        e("button", "Show all", type="submit", name="limit", value="") if shown < told["matching"] else None,
+        e("button", "Show all", type="submit", name="limit", value="") if shown < values["matching"] else None,
         id="filter",
         role="search",
     )
 
 
-def _guards(frame: Frame, told: Told) -> Markup:
-    if not told["guards"]:
-        words = "No guard matches." if told["total"] else "Nothing is guarded in this process yet."
+def _guards(frame: Frame, values: JsonObject) -> Markup:
+    if not values["guards"]:
+        words = "No guard matches." if values["total"] else "Nothing is guarded in this process yet."
         return e("p", words, class_="card lead")
-    columns = ("Guard", "Now", "Outcomes", *_FIGURES.values())
-    rows = (_guard_row(frame, guard) for guard in told["guards"])
-    return e("div", table("Guards", columns, rows, _FIGURES.values()), class_="card guards")
+    columns = ("Guard", "Now", "Outcomes", *_FIGURE_TITLES.values())
+    rows = (_guard_row(frame, guard) for guard in values["guards"])
+    return e("div", table("Guards", columns, rows, _FIGURE_TITLES.values()), class_="card guards")
 
 
-def _guard_row(frame: Frame, guard: Told) -> Row:
+def _guard_row(frame: Frame, guard: JsonObject) -> TableRow:
     module, name = _split(guard["name"])
-    link = e("a", name, href=_way(frame, guard))
+    link = e("a", name, href=_link_to(frame, guard))
     figures = guard["figures"]
-    numbers = (_number(figures.get(key)) for key in _FIGURES)
+    numbers = (_number(figures.get(key)) for key in _FIGURE_TITLES)
     title = (e("small", module) if module else None, link, _chips(guard))
-    return Row(title, (_conditions(guard), _outcomes(guard), *numbers), is_marked=bool(guard["impaired"]))
+    return TableRow(title, (_conditions(guard), _outcomes(guard), *numbers), is_marked=bool(guard["impaired"]))
 
 
-def _chips(guard: Told) -> Markup:
+def _chips(guard: JsonObject) -> Markup:
     """Return the list of the policies, outermost first."""
     observed = guard["observed"]
     kept = (e("li", f"{one} (observed)" if one in observed else one) for one in guard["policies"])
@@ -220,7 +220,7 @@ def _chips(guard: Told) -> Markup:
     return e("ul", kept, off, class_="chips", aria_label="Policies")
 
 
-def _conditions(guard: Told) -> Markup:
+def _conditions(guard: JsonObject) -> Markup:
     lines = [
         e("li", _mark(_severity(guard, kind)), e("span", e("span", kind, class_="kind"), f" {words}"))
         for kind, words in sorted(guard["conditions"].items(), key=lambda one: one[0] not in guard["impaired"])
@@ -229,13 +229,13 @@ def _conditions(guard: Told) -> Markup:
     return e("ul", lines, class_="conditions") if lines else e("span", words, class_="quiet")
 
 
-def _severity(guard: Told, kind: str) -> str:
+def _severity(guard: JsonObject, kind: str) -> str:
     if kind not in guard["impaired"]:
         return "up"
     return "down" if kind == "CircuitBreaker" and guard["conditions"][kind].startswith("open") else "degraded"
 
 
-def _outcomes(guard: Told) -> Markup:
+def _outcomes(guard: JsonObject) -> Markup:
     """Return the shares of calls that failed or got a fallback, in the last minute or, if that had no calls, in all."""
     figures, recent = guard["figures"], guard["recent"]
     when = " since the start"
@@ -259,26 +259,28 @@ def _outcomes(guard: Told) -> Markup:
 # One guard
 
 
-def _now(told: Told) -> Markup:
-    figures = told["figures"]
-    facts = [_pair(name, _number(figures[key])) for key, name in _FIGURES.items() if key in figures]
+def _now(values: JsonObject) -> Markup:
+    figures = values["figures"]
+    facts = [_pair(name, _number(figures[key])) for key, name in _FIGURE_TITLES.items() if key in figures]
     return e(
         "section",
         e("h2", "Now"),
-        _conditions(told),
-        _outcomes(told) if figures else None,
-        e("dl", _pair("Counted since", _moment(told["process"]["started"])), facts, class_="facts") if facts else None,
+        _conditions(values),
+        _outcomes(values) if figures else None,
+        e("dl", _pair("Counted since", _moment(values["process"]["started"])), facts, class_="facts")
+        if facts
+        else None,
         class_="card",
     )
 
 
-def _circuit(told: Told) -> Markup | None:
-    circuit = told["circuit"]
+def _circuit(values: JsonObject) -> Markup | None:
+    circuit = values["circuit"]
     if circuit is None:
         return None
     times = {
         series["tags"]["state"]: series["value"]
-        for series in told["counts"]
+        for series in values["counts"]
         if series["name"] == "ft.circuitbreaker.state.total"
     }
     whole = sum(times.values())
@@ -300,37 +302,37 @@ def _circuit(told: Told) -> Markup | None:
     )
 
 
-def _actions(frame: Frame, told: Told, key: Key | None) -> Markup | None:
+def _actions(frame: Frame, values: JsonObject, key: ActionToken | None) -> Markup | None:
     if key is None:
         return None
-    way = _way(frame, told)
+    way = _link_to(frame, values)
     forms = [
         e(
             "form",
             e("input", type="hidden", name="process", value=key.process),
             e("input", type="hidden", name="token", value=key.token),
-            e("button", _ACTS[act][0], type="submit", id=act, aria_describedby=f"{act}-does"),
-            e("span", _ACTS[act][1], id=f"{act}-does"),
+            e("button", _ACTION_TEXTS[act][0], type="submit", id=act, aria_describedby=f"{act}-does"),
+            e("span", _ACTION_TEXTS[act][1], id=f"{act}-does"),
             method="post",
             action=f"{way}/{act}",
         )
         for act in key.actions
     ]
-    note = f"Of process {told['process']['pid']} alone; each action is logged with who asked for it."
+    note = f"Of process {values['process']['pid']} alone; each action is logged with who asked for it."
     return e("section", e("h2", "Act on the circuit"), forms, e("p", note, class_="quiet"), class_="card acts")
 
 
-def _configuration(told: Told) -> Markup:
+def _configuration(values: JsonObject) -> Markup:
     return e(
         "section",
         e("h2", "Configuration in force"),
-        e("p", "Fingerprint ", e("code", told["fingerprint"]), class_="quiet"),
-        [_policy(policy) for policy in told["configuration"]],
+        e("p", "Fingerprint ", e("code", values["fingerprint"]), class_="quiet"),
+        [_policy(policy) for policy in values["configuration"]],
         class_="card",
     )
 
 
-def _policy(policy: Told) -> Markup:
+def _policy(policy: JsonObject) -> Markup:
     parameters = policy["parameters"]
     chosen = {name: one for name, one in parameters.items() if one["source"] != "default"}
     others = {name: one for name, one in parameters.items() if name not in chosen}
@@ -349,9 +351,9 @@ def _policy(policy: Told) -> Markup:
     )
 
 
-def _parameters(annotation: str, parameters: dict[str, Told]) -> Markup:
+def _parameters(annotation: str, parameters: dict[str, JsonObject]) -> Markup:
     rows = (
-        Row(
+        TableRow(
             name,
             (
                 e("code", _value(one["value"])),
@@ -366,13 +368,13 @@ def _parameters(annotation: str, parameters: dict[str, Told]) -> Markup:
     return table(f"Parameters of {annotation}", columns, rows)
 
 
-def _counts(told: Told) -> Markup:
+def _counts(values: JsonObject) -> Markup:
     rows = [
-        Row(
+        TableRow(
             series["name"],
             (", ".join(f"{name}={value}" for name, value in series["tags"].items()), _number(series["value"])),
         )
-        for series in told["counts"]
+        for series in values["counts"]
     ]
     nothing = e("p", "Nothing was counted: it was not called yet, or metrics are switched off.", class_="quiet")
     series = table("Series", ("Series", "Tags", "Count"), rows, ("Count",)) if rows else nothing
@@ -382,7 +384,7 @@ def _counts(told: Told) -> Markup:
 # Words
 
 
-def _way(frame: Frame, guard: Told) -> str:
+def _link_to(frame: Frame, guard: JsonObject) -> str:
     """Return the link to a guard. Slashes stay, so the browser and the application count the same steps back."""
     return f"{frame.root}guards/{quote(guard['name'], safe='/', errors='replace')}"
 

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import circuit_breakers, fingerprint, guards, health
-from .recent import Recent
+from .recent import RecentFigures
 
 if TYPE_CHECKING:
     from .._control.configure import GuardedMethod
 
-Told = dict[str, Any]
+JsonObject = dict[str, Any]
 
 ANY = ("", "")
 """The key of a figure that counts a series with any tags."""
@@ -34,23 +34,23 @@ _FIGURES = {
 """The figure of the table of guards to which a series counts, by one of its tags."""
 
 _started = datetime.now(UTC)
-_recent = Recent()
+_recent = RecentFigures()
 
 
 def _moment() -> float:
     return datetime.now(UTC).timestamp()
 
 
-def _begin() -> None:
+def _reset_after_fork() -> None:
     global _started, _recent
-    _started, _recent = datetime.now(UTC), Recent()
+    _started, _recent = datetime.now(UTC), RecentFigures()
 
 
 if hasattr(os, "register_at_fork"):  # does not exist on Windows
-    os.register_at_fork(after_in_child=_begin)  # the start of a forked worker is the moment of the fork
+    os.register_at_fork(after_in_child=_reset_after_fork)  # the start of a forked worker is the moment of the fork
 
 
-class Wanted(NamedTuple):
+class GuardFilter(NamedTuple):
     """A filter of the guards to list.
 
     Args:
@@ -64,42 +64,46 @@ class Wanted(NamedTuple):
     limit: int | None = None
 
 
-def process() -> Told:
+def process() -> JsonObject:
     """Return the identity of this process, its start and its current time."""
     started, now = (moment.isoformat(timespec="seconds") for moment in (_started, datetime.now(UTC)))
     return {"pid": os.getpid(), "host": socket.gethostname(), "started": started, "now": now}
 
 
-def name_of(process: Told) -> str:
+def name_of(process: JsonObject) -> str:
     """Return a text that identifies a process among its siblings and earlier processes with the same number."""
     return f"{process['host']}/{process['pid']}/{process['started']}"
 
 
-def readiness(critical: Iterable[str]) -> Told:
+def readiness(critical: Iterable[str]) -> JsonObject:
     """Return whether calls get through."""
     return health(critical).as_dict()
 
 
-def overview(critical: Iterable[str], wanted: Wanted) -> Told:
+def overview(critical: Iterable[str], guard_filter: GuardFilter) -> JsonObject:
     """Return the values of the process and of the wanted guards."""
     head = {"critical": list(critical), "fingerprint": fingerprint(), "process": process()}
-    return {**readiness(critical), **head, **listing(wanted)}
+    return {**readiness(critical), **head, **listing(guard_filter)}
 
 
-def listing(wanted: Wanted) -> Told:
+def listing(guard_filter: GuardFilter) -> JsonObject:
     """Return the wanted guards, those in trouble first, and their numbers."""
     every = [(guard, bool(guard.impaired)) for guard in guards()]
-    found = [one for one in every if (one[1] or not wanted.impaired) and _matches(one[0], wanted.query.casefold())]
+    found = [
+        one
+        for one in every
+        if (one[1] or not guard_filter.impaired) and _matches(one[0], guard_filter.query.casefold())
+    ]
     found.sort(key=lambda one: (not one[1], one[0].name))
     return {
         "total": len(every),
         "impaired": sum(impaired for _, impaired in every),
         "matching": len(found),
-        "guards": [_brief(guard) for guard, _ in found[: wanted.limit]],
+        "guards": [_brief(guard) for guard, _ in found[: guard_filter.limit]],
     }
 
 
-def guard_called(name: str) -> Told | None:
+def guard_called(name: str) -> JsonObject | None:
     """Return all values of a guard, of the newest guard if several have this *name*; ``None`` if no guard has it."""
     alike = list(guards(name))
     if not alike:
@@ -119,14 +123,14 @@ def guard_called(name: str) -> Told | None:
     }
 
 
-def circuit(name: str) -> Told | None:
+def circuit(name: str) -> JsonObject | None:
     """Return the values of a guard's circuit breaker; ``None`` if it no longer exists."""
     try:
-        told = circuit_breakers.snapshot(name).as_dict()
+        values = circuit_breakers.snapshot(name).as_dict()
     except KeyError:
         return None
     # Times of this process's clock mean nothing outside of it; the guard's condition expresses them in words.
-    return {key: told[key] for key in ("state", "forced", "results", "failures", "opened", "last_failure")}
+    return {key: values[key] for key in ("state", "forced", "results", "failures", "opened", "last_failure")}
 
 
 def _matches(guard: GuardedMethod, sought: str) -> bool:
@@ -134,7 +138,7 @@ def _matches(guard: GuardedMethod, sought: str) -> bool:
     return not sought or any(sought in name.casefold() for name in names)
 
 
-def _brief(guard: GuardedMethod) -> Told:
+def _brief(guard: GuardedMethod) -> JsonObject:
     counted = figures(guard.counts)
     return {
         "name": guard.name,
@@ -145,7 +149,7 @@ def _brief(guard: GuardedMethod) -> Told:
         "impaired": list(guard.impaired),
         "partitions": guard.partitions,
         "figures": counted,
-        "recent": _recent.since(guard.method, guard.name, counted, _moment()),
+        "recent": _recent.growth(guard.method, guard.name, counted, _moment()),
     }
 
 

@@ -16,16 +16,16 @@ SPACING = 15.0
 Figures = Mapping[str, float]
 
 
-class Recent:
+class RecentFigures:
     """The figures of earlier readings, for each guard that lives."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._looks: WeakKeyDictionary[Callable[..., Any], dict[str, deque[tuple[float, Figures]]]] = (
+        self._readings: WeakKeyDictionary[Callable[..., Any], dict[str, deque[tuple[float, Figures]]]] = (
             WeakKeyDictionary()
         )
 
-    def since(self, guarded: Callable[..., Any], name: str, figures: Figures, now: float) -> dict[str, float] | None:
+    def growth(self, guarded: Callable[..., Any], name: str, figures: Figures, now: float) -> dict[str, float] | None:
         """Return the growth of *figures* and its duration in seconds; ``None`` if there was no earlier reading.
 
         Args:
@@ -35,14 +35,14 @@ class Recent:
             now: Seconds of the wall clock.
         """
         with self._lock:
-            looks = self._looks.setdefault(guarded, {}).setdefault(name, deque())
-            while looks and not 0 <= now - looks[0][0] <= WINDOW:  # the wall clock may be set back
-                looks.popleft()
-            if looks and any(before > figures.get(key, 0) for key, before in looks[0][1].items()):
-                looks.clear()  # the counters were reset, as between tests
-            first = looks[0] if looks else None
-            if not looks or now - looks[-1][0] >= SPACING:
-                looks.append((now, figures))
+            readings = self._readings.setdefault(guarded, {}).setdefault(name, deque())
+            while readings and not 0 <= now - readings[0][0] <= WINDOW:  # the wall clock may be set back
+                readings.popleft()
+            if readings and any(before > figures.get(key, 0) for key, before in readings[0][1].items()):
+                readings.clear()  # the counters were reset, as between tests
+            first = readings[0] if readings else None
+            if not readings or now - readings[-1][0] >= SPACING:
+                readings.append((now, figures))
         if first is None:
             return None
         grown = {key: value - first[1].get(key, 0) for key, value in figures.items()}

@@ -13,20 +13,20 @@ from .._log import ERROR, log
 from .._shown import one_or_several, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import action, page, reading
-from .exchange import Form, Request, Response, as_html, as_json, form_for, redirect, response
 from .hosts import is_known
+from .messages import OutputFormat, Request, Response, as_html, as_json, format_for, redirect, response
 
 Hook: TypeAlias = Callable[[Request], Any]
 """A function of the application that decides: true or an identity for yes, false for no. It may be ``async def``."""
 
 
-class Question(NamedTuple):
+class HookCall(NamedTuple):
     """A hook, and the request that it decides on."""
 
     hook: Hook
     request: Request
 
-    def asked(self) -> Verdict:
+    def run(self) -> HookResult:
         """Return the result of the hook, or its exception as a value: a future cannot hold a ``StopIteration``."""
         try:
             return self.hook(self.request), None
@@ -34,8 +34,8 @@ class Question(NamedTuple):
             return None, error
 
 
-Verdict: TypeAlias = tuple[object, Exception | None]
-Steps: TypeAlias = Generator[Question, Verdict, Response]
+HookResult: TypeAlias = tuple[object, Exception | None]
+Steps: TypeAlias = Generator[HookCall, HookResult, Response]
 
 MOST_BYTES = 16_384
 """The maximum size of a body; forms have some hundreds of bytes."""
@@ -55,7 +55,7 @@ _INDEX = "/index"
 _GUARDS = "/guards/"
 
 
-class Refusal(Exception):
+class EarlyResponse(Exception):
     """The early end of an answer: a status, words and further headers."""
 
     def __init__(self, status: int, words: str, *headers: tuple[str, str]) -> None:
@@ -65,7 +65,7 @@ class Refusal(Exception):
         self.headers = headers
 
 
-class Status:
+class StatusPage:
     """The part that the ASGI and WSGI applications share.
 
     ``answer`` is a generator, because an application may have to await the hook of a question.
@@ -108,42 +108,42 @@ class Status:
         self._secret = secrets.token_bytes(32)
 
     def answer(self, request: Request) -> Steps:
-        """Yield each question, receive its verdict, and return the response to *request*."""
+        """Yield each question, receive its decision, and return the response to *request*."""
         try:
             if not is_known(request, self._hosts):
-                raise Refusal(421, "this is not served under the name in Host; hosts=... says under which")
+                raise EarlyResponse(421, "this is not served under the name in Host; hosts=... says under which")
             if self._admit is not None:
-                who, error = yield Question(self._admit, request)
+                identity, error = yield HookCall(self._admit, request)
                 if error is not None:
                     log(ERROR, "admit failed: nothing was shown", error=error)
-                    raise Refusal(500, "whether this may be shown could not be found out")
-                if not who:
-                    raise Refusal(403, "not admitted")
-            if self._authorize is not None and (wanted := _wanted(request)) is not None:
-                answer = yield from self._acted(self._authorize, wanted)
+                    raise EarlyResponse(500, "whether this may be shown could not be found out")
+                if not identity:
+                    raise EarlyResponse(403, "not admitted")
+            if self._authorize is not None and (action_request := _action_request(request)) is not None:
+                answer = yield from self._act(self._authorize, action_request)
             else:
-                answer = self._shown_at(request)
-        except Refusal as refusal:
-            answer = self.said(request, refusal.status, refusal.words).also(*refusal.headers)
+                answer = self._view(request)
+        except EarlyResponse as early:
+            answer = self.message(request, early.status, early.words).with_headers(*early.headers)
         return answer.without_body() if request.method == "HEAD" else answer
 
-    def _acted(self, authorize: Hook, request: Request) -> Steps:
-        if wrong := action.refusal(request, self._secret):
-            raise Refusal(*wrong)
-        who, error = yield Question(authorize, request)
+    def _act(self, authorize: Hook, request: Request) -> Steps:
+        if wrong := action.rejection(request, self._secret):
+            raise EarlyResponse(*wrong)
+        identity, error = yield HookCall(authorize, request)
         if error is not None:
-            action.failed(request, error)
-            raise Refusal(500, "whether this is authorised could not be found out; nothing was done")
-        if not who:
-            action.refused(request)
-            raise Refusal(403, "not authorised")
-        if not action.performed(request, who):
-            raise Refusal(404, "no circuit has this name any more")
-        if form_for(request) == "html":
+            action.log_hook_failure(request, error)
+            raise EarlyResponse(500, "whether this is authorised could not be found out; nothing was done")
+        if not identity:
+            action.log_unauthorized(request)
+            raise EarlyResponse(403, "not authorised")
+        if not action.perform(request, identity):
+            raise EarlyResponse(404, "no circuit has this name any more")
+        if format_for(request) == "html":
             return redirect(303, f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}")
         return as_json(200, reading.guard_called(request.guard) or {})
 
-    def _shown_at(self, request: Request) -> Response:
+    def _view(self, request: Request) -> Response:
         path = request.path
         if path in _ASSETS:
             _check_method(request)
@@ -154,82 +154,84 @@ class Status:
         }  # fmt: skip
         stem = path.removesuffix(".json") if is_explicit else path
         view = views.get("/" if is_explicit and stem == _INDEX else stem)
-        told = None
+        values = None
         if view is None and path.startswith(_GUARDS):
             name = path.removeprefix(_GUARDS)
-            told = reading.guard_called(name)
-            if told is not None:
+            values = reading.guard_called(name)
+            if values is not None:
                 is_explicit = False  # the name of a guard may end in .json
             elif is_explicit:
-                told = reading.guard_called(name.removesuffix(".json"))
-        if view is None and told is None:
+                values = reading.guard_called(name.removesuffix(".json"))
+        if view is None and values is None:
             self._check_act(request)
             if not path:
-                raise Refusal(307, "the page has a slash at its end", ("location", _with_slash(request)))
-            raise Refusal(404, "nothing is here")
+                raise EarlyResponse(307, "the page has a slash at its end", ("location", _with_slash(request)))
+            raise EarlyResponse(404, "nothing is here")
         _check_method(request)
-        form = "json" if is_explicit else form_for(request)
-        if form is None:
-            raise Refusal(406, "there is text/html, and application/json")
-        if told is not None:
-            return self._guard(request, form, told)
+        output = "json" if is_explicit else format_for(request)
+        if output is None:
+            raise EarlyResponse(406, "there is text/html, and application/json")
+        if values is not None:
+            return self._guard(request, output, values)
         assert view is not None
-        return view(request, form)
+        return view(request, output)
 
     def _check_act(self, request: Request) -> None:
-        if self._authorize is not None and _acted_on(request.path) is not None:
-            raise Refusal(405, "to act is to POST", ("allow", "POST"))
+        if self._authorize is not None and _action_in(request.path) is not None:
+            raise EarlyResponse(405, "to act is to POST", ("allow", "POST"))
 
-    def _overview(self, request: Request, form: Form) -> Response:
-        wanted = _filter(request.query, form)
-        return self._shown(request, form, reading.overview(self._critical, wanted), wanted)
+    def _overview(self, request: Request, output: OutputFormat) -> Response:
+        guard_filter = _filter(request.query, output)
+        return self._guards(request, output, reading.overview(self._critical, guard_filter), guard_filter)
 
-    def _listing(self, request: Request, form: Form) -> Response:
-        wanted = _filter(request.query, form)
-        return self._shown(request, form, reading.listing(wanted), wanted)
+    def _listing(self, request: Request, output: OutputFormat) -> Response:
+        guard_filter = _filter(request.query, output)
+        return self._guards(request, output, reading.listing(guard_filter), guard_filter)
 
-    def _shown(self, request: Request, form: Form, told: reading.Told, wanted: reading.Wanted) -> Response:
-        if form == "json":
-            return as_json(200, told)
-        return as_html(200, page.of_guards(self._frame(request), told, wanted))
+    def _guards(
+        self, request: Request, output: OutputFormat, values: reading.JsonObject, guard_filter: reading.GuardFilter
+    ) -> Response:
+        if output == "json":
+            return as_json(200, values)
+        return as_html(200, page.guards_page(self._frame(request), values, guard_filter))
 
-    def _health(self, request: Request, form: Form, status: int = 200) -> Response:
-        told = reading.readiness(self._critical)
-        if form == "json":
-            return as_json(status, told)
-        return as_html(status, page.of_health(self._frame(request), told))
+    def _health(self, request: Request, output: OutputFormat, status: int = 200) -> Response:
+        values = reading.readiness(self._critical)
+        if output == "json":
+            return as_json(status, values)
+        return as_html(status, page.health_page(self._frame(request), values))
 
-    def _ready(self, request: Request, form: Form) -> Response:
+    def _ready(self, request: Request, output: OutputFormat) -> Response:
         is_down = reading.readiness(self._critical)["status"] == "down"
-        return self._health(request, form, 503 if is_down else 200)
+        return self._health(request, output, 503 if is_down else 200)
 
-    def _guard(self, request: Request, form: Form, told: reading.Told) -> Response:
-        if form == "json":
-            return as_json(200, told)
+    def _guard(self, request: Request, output: OutputFormat, values: reading.JsonObject) -> Response:
+        if output == "json":
+            return as_json(200, values)
         frame = self._frame(request)
-        if self._authorize is None or "CircuitBreaker" not in told["policies"]:
-            return as_html(200, page.of_guard(frame, told, None))
+        if self._authorize is None or "CircuitBreaker" not in values["policies"]:
+            return as_html(200, page.guard_page(frame, values, None))
         nonce = action.nonce_of(request) or secrets.token_hex(16)
-        key = page.Key(tuple(action.ACTIONS), action.this_process(), action.token(self._secret, nonce))
+        key = page.ActionToken(tuple(action.ACTIONS), action.process_name(), action.token(self._secret, nonce))
         # Without a path the cookie belongs to the pages beside this page, under any prefix of a proxy.
         secure = "; Secure" if request.scheme == "https" else ""
         cookie = f"{action.COOKIE}={nonce}; HttpOnly; SameSite=Strict{secure}"
-        return as_html(200, page.of_guard(frame, told, key)).also(("set-cookie", cookie))
+        return as_html(200, page.guard_page(frame, values, key)).with_headers(("set-cookie", cookie))
 
-    def said(self, request: Request, status: int, words: str) -> Response:
+    def message(self, request: Request, status: int, words: str) -> Response:
         """Return a response of words alone."""
-        if form_for(request) == "html":
-            return as_html(status, page.of_words(self._frame(request), status, words))
+        if format_for(request) == "html":
+            return as_html(status, page.message_page(self._frame(request), status, words))
         return as_json(status, {"status": status, "error": words})
 
     def _frame(self, request: Request) -> page.Frame:
         return page.Frame(self._title, _root(request.path))
 
 
-def advanced(steps: Steps, verdict: Verdict | None = None) -> Response | Question:
+def next_step(steps: Steps, decision: HookResult | None = None) -> Response | HookCall:
     """Return the next question of *steps*, or the response that ends them."""
     try:
-        return next(steps) if verdict is None else steps.send(verdict)
+        return next(steps) if decision is None else steps.send(decision)
     except StopIteration as end:
         response: Response = end.value
         return response
@@ -237,32 +239,34 @@ def advanced(steps: Steps, verdict: Verdict | None = None) -> Response | Questio
 
 def _check_method(request: Request) -> None:
     if request.method not in ("GET", "HEAD"):
-        raise Refusal(405, f"{request.method} changes nothing here", ("allow", "GET, HEAD"))
+        raise EarlyResponse(405, f"{request.method} changes nothing here", ("allow", "GET, HEAD"))
 
 
-def _acted_on(path: str) -> tuple[str, str] | None:
+def _action_in(path: str) -> tuple[str, str] | None:
     """Return the guard and the action that *path* names; ``None`` if it names no action."""
     name, slash, verb = path.removeprefix(_GUARDS).rpartition("/")
     return (name, verb) if path.startswith(_GUARDS) and slash and verb in action.ACTIONS else None
 
 
-def _wanted(request: Request) -> Request | None:
+def _action_request(request: Request) -> Request | None:
     """Return *request* with the guard and the action that it names; ``None`` if it is no request to act."""
-    named = _acted_on(request.path) if request.method == "POST" else None
+    named = _action_in(request.path) if request.method == "POST" else None
     if named is None:
         return None
-    told = reading.guard_called(named[0])
-    if told is None or "CircuitBreaker" not in told["policies"]:
-        raise Refusal(404, "no guard of this name has a circuit")
+    values = reading.guard_called(named[0])
+    if values is None or "CircuitBreaker" not in values["policies"]:
+        raise EarlyResponse(404, "no guard of this name has a circuit")
     return request._replace(guard=named[0], action=named[1])
 
 
-def _filter(query: str, form: Form) -> reading.Wanted:
+def _filter(query: str, output: OutputFormat) -> reading.GuardFilter:
     sent = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
-    limit = sent.get("limit", "" if form == "json" else str(_ROWS))
+    limit = sent.get("limit", "" if output == "json" else str(_ROWS))
     if limit and not (limit.isascii() and limit.isdigit() and len(limit) < 10):
-        raise Refusal(400, "limit is a number of guards")
-    return reading.Wanted(sent.get("q", "").strip(), sent.get("impaired", "") == "1", int(limit) if limit else None)
+        raise EarlyResponse(400, "limit is a number of guards")
+    return reading.GuardFilter(
+        sent.get("q", "").strip(), sent.get("impaired", "") == "1", int(limit) if limit else None
+    )
 
 
 def _root(path: str) -> str:
@@ -290,4 +294,4 @@ def _asset(request: Request) -> Response:
     known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
     # ``no-cache`` lets a browser keep its copy but revalidate it, so it sees an upgrade at once.
     answer = response(200, _ASSETS[request.path], content, ("etag", tag), ("cache-control", "no-cache"))
-    return answer.unchanged() if tag in known or "*" in known else answer
+    return answer.not_modified() if tag in known or "*" in known else answer

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .exchange import Request, Response
-from .status import MOST_BYTES, TOO_LONG, Hook, Question, Status, advanced
+from .messages import Request, Response
+from .status import MOST_BYTES, TOO_LONG, Hook, HookCall, StatusPage, next_step
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication
@@ -45,7 +45,7 @@ def wsgi_app(
         FaultToleranceDefinitionException: If an argument is not of the described kind, or a hook is a coroutine
             function.
     """
-    status = Status("wsgi_app", critical, hosts, admit, authorize, title)
+    status = StatusPage("wsgi_app", critical, hosts, admit, authorize, title)
     hooks = {"admit": admit, "authorize": authorize}
     if faults := [
         Fault(f"wsgi_app({argument})", "is a coroutine function", hook, "a plain function, or asgi_app")
@@ -55,7 +55,7 @@ def wsgi_app(
         raise FaultToleranceDefinitionException(*faults)
 
     def application(environ: MutableMapping[str, Any], start_response: StartResponse) -> list[bytes]:
-        response = _answered(status, environ)
+        response = _respond(status, environ)
         phrase = HTTPStatus(response.status).phrase
         start_response(f"{response.status} {phrase}", list(response.headers))
         return [response.body]
@@ -63,24 +63,24 @@ def wsgi_app(
     return application
 
 
-def _answered(status: Status, environ: MutableMapping[str, Any]) -> Response:
+def _respond(status: StatusPage, environ: MutableMapping[str, Any]) -> Response:
     request = _request(environ)
     if request.method == "POST":
         length = environ.get("CONTENT_LENGTH") or "0"
         if not (length.isascii() and length.isdigit()):
-            return status.said(request, 400, "Content-Length is no number")
+            return status.message(request, 400, "Content-Length is no number")
         if len(length) > 9 or int(length) > MOST_BYTES:
-            return status.said(request, 413, TOO_LONG)
+            return status.message(request, 413, TOO_LONG)
         request = request._replace(body=environ["wsgi.input"].read(int(length)))
     steps = status.answer(request)
-    step = advanced(steps)
-    while isinstance(step, Question):
-        verdict = step.asked()
-        if inspect.isawaitable(verdict[0]):
-            if inspect.iscoroutine(verdict[0]):
-                verdict[0].close()
-            verdict = None, TypeError("a hook returned something to await, which is for asgi_app")
-        step = advanced(steps, verdict)
+    step = next_step(steps)
+    while isinstance(step, HookCall):
+        decision = step.run()
+        if inspect.isawaitable(decision[0]):
+            if inspect.iscoroutine(decision[0]):
+                decision[0].close()
+            decision = None, TypeError("a hook returned something to await, which is for asgi_app")
+        step = next_step(steps, decision)
     return step
 
 

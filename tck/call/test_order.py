@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from faulttolerance import Bulkhead, CircuitBreaker, Guard, RateLimit, Retry, Timeout, decorators
-from faulttolerance._call.order import MEMORIES, RANK, ROWS, Strategies
+from faulttolerance._call.order import RANK, ROWS, STRATEGY_FACTORIES, Strategies
 from faulttolerance._call.state import State, StateDraft
 from faulttolerance._extensions.keywords import GuardPolicies
 from faulttolerance._guard.declare.checks.definition import decorator_name
@@ -103,10 +103,10 @@ def test_new_values_reach_each_strategy_that_remembers_something() -> None:
     state = State("acme.call")
     state.strategies = StateDraft(state, old, Ledger()).strategies
     assert isinstance(state.strategies, Strategies)
-    assert MEMORIES.keys() >= old.keys()
+    assert STRATEGY_FACTORIES.keys() >= old.keys()
 
     state.policies = CircuitBreaker(delay=7, request_volume_threshold=2), RateLimit(1), Bulkhead(2)
-    state.follow()
+    state.update_strategies()
 
     breaker, bulkhead = state.circuit_breaker, state.strategies.get(Bulkhead)
     assert breaker is not None

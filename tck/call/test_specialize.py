@@ -213,7 +213,7 @@ def test_what_a_guard_has_not_is_not_in_its_path() -> None:
 
     text = explain(function, source=True)
 
-    assert "follow(policies" in text
+    assert "continue_call(policies" in text
     assert "bulkhead" not in text
     assert "await " not in text
     assert ast.parse(text[text.index("def attempt") :])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._config import Declared, Effective, Settings, State, Switches
+from faulttolerance._config import Configuration, Declared, Effective, Settings, Switches
 from faulttolerance._policy import Asynchronous, Bulkhead, Fallback, Policy, Retry, Timeout
 from faulttolerance.exceptions import FaultToleranceDefinitionException
 from kit.configuration import put, renew
@@ -20,7 +20,7 @@ from kit.program import ALONE, python
 
 def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list[Effective]:
     declared = [Declared(policy, "method", "acme.Client", "charge") for policy in policies]
-    state = settings.following(snapshot) if snapshot is not None else None
+    state = settings.next_configuration(snapshot) if snapshot is not None else None
     effective, faults = settings.resolve(declared, "acme.Client.charge", state)
     assert faults == []
     return effective
@@ -36,7 +36,7 @@ def test_what_is_prepared_changes_nothing_before_it_is_installed() -> None:
 
     there = resolve(settings, Retry(), snapshot=prepared)
     in_force = resolve(settings, Retry())
-    put(settings, settings.following(prepared))
+    put(settings, settings.next_configuration(prepared))
     after = resolve(settings, Retry())
 
     assert [one[0].policy for one in (there, in_force, after)] == [Retry(max_retries=5), Retry(), Retry(max_retries=5)]
@@ -74,9 +74,9 @@ def test_a_state_can_be_restored() -> None:
 
     renew(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": False})
     inside = resolve(settings, Retry())[0]
-    put(settings, settings.returning(before))
+    put(settings, settings.restored_configuration(before))
     after = resolve(settings, Retry())[0]
-    put(settings, settings.returning(State()))
+    put(settings, settings.restored_configuration(Configuration()))
     forgotten = resolve(settings, Retry())[0]
 
     assert (inside.enabled, after.enabled) == (False, True)

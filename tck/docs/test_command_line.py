@@ -69,19 +69,21 @@ def test_commands_stand_in_their_order_with_what_they_do() -> None:
 
 def test_the_limits_of_top_are_those_of_the_page() -> None:
     pytest.importorskip("rich")
-    from faulttolerance._command.top import feed, screen, standing, target
+    from faulttolerance._command.top import guard_stats, scraper, screen, target
 
     said = SECTIONS["top"]
     assert ("[default: 2s]" in helped("top").replace("\\", ""), "The interval is 2 seconds" in said) == (True, True)
-    assert f"An address has {target.PATIENCE:g} seconds to answer, with {feed.LARGEST // 1_000_000} MB at most" in said
-    shown = json.loads(json.dumps(screen.as_dict([target.Target("a")], [standing.Standing("m", {}, {}, {})], 0.0)))
+    assert (
+        f"An address has {target.PATIENCE:g} seconds to answer, with {scraper.LARGEST // 1_000_000} MB at most" in said
+    )
+    shown = json.loads(json.dumps(screen.as_dict([target.Target("a")], [guard_stats.GuardStats("m", {}, {}, {})], 0.0)))
     whole, of_each = (re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) for part in said.split("| of each guard"))
     assert (whole, of_each) == (list(shown), list(shown["guards"][0]))
     assert all(f"`{key}`" in said for key in shown["targets"][0])
     for names in (
-        [rank.name.lower() for rank in standing.Rank],
-        [kind for kind in standing.COUNTERS if kind not in standing.REFUSALS],
-        standing.REFUSALS, standing.STATES, standing.ADDED, standing.HIGHEST,
+        [rank.name.lower() for rank in guard_stats.Severity],
+        [kind for kind in guard_stats.COUNTERS if kind not in guard_stats.REFUSALS],
+        guard_stats.REFUSALS, guard_stats.STATES, guard_stats.ADDED, guard_stats.HIGHEST,
     ):  # fmt: skip
         assert ", ".join(f"`{name}`" for name in names) in said
 

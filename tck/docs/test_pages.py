@@ -20,7 +20,7 @@ from types import MethodType, ModuleType
 import pytest
 
 from faulttolerance import Guard, guards
-from faulttolerance._command.lints import doubts
+from faulttolerance._command.lints import lint
 from faulttolerance._config import settings
 from faulttolerance.testing import reset
 
@@ -109,7 +109,7 @@ def doubted(page: Path, module: ModuleType) -> Iterator[str]:
     own = [one for one in guards() if one.name.startswith(module.__name__) or one.method in vars(module).values()]
     # Who moves here retries and counts what was retried and counted before, which may have been everything.
     ignored = ["FT002", "FT012", "FT013"] if page.parent.name == "migrate" else []
-    yield from (str(one) for one in doubts(own, settings.snapshot, ignored))
+    yield from (str(one) for one in lint(own, settings.snapshot, ignored))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

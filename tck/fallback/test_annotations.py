@@ -13,7 +13,7 @@ import pytest
 
 from faulttolerance._signature.annotation import Scope, Type, accepts, ancestry, members, resolve
 from faulttolerance._signature.assignability import is_equivalent
-from faulttolerance._signature.outcome import Outcome, awaited_type, outcome
+from faulttolerance._signature.return_kind import ReturnKind, awaited_type, return_kind
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -52,11 +52,11 @@ def test_type_statements_are_resolved() -> None:
         names,
     )
 
-    assert outcome(names["reply"]) is Outcome.FUTURE
-    assert outcome(names["tree"]) is Outcome.FOREIGN
-    assert outcome(names["generic"]) is Outcome.OBJECT
-    assert outcome(names["missing"]) is Outcome.OBJECT
-    assert outcome(names["least"]) is Outcome.FOREIGN
+    assert return_kind(names["reply"]) is ReturnKind.FUTURE
+    assert return_kind(names["tree"]) is ReturnKind.PLAIN
+    assert return_kind(names["generic"]) is ReturnKind.UNKNOWN
+    assert return_kind(names["missing"]) is ReturnKind.UNKNOWN
+    assert return_kind(names["least"]) is ReturnKind.PLAIN
     assert is_equivalent(awaited_type(meant(names["Reply"][int])), meant("list[int]"))
     assert not is_equivalent(awaited_type(meant(names["Reply"][int])), meant("list[str]"))
 
@@ -81,14 +81,14 @@ class Comparable(Generic[Ordered]):
 def test_what_refers_to_itself_is_resolved_once(text: str) -> None:
     """Recursive aliases, and type variables whose bound names them."""
     assert is_equivalent(meant(text), meant(text))
-    assert outcome(returning(text)) in (Outcome.FOREIGN, Outcome.OBJECT)
+    assert return_kind(returning(text)) in (ReturnKind.PLAIN, ReturnKind.UNKNOWN)
 
 
 @pytest.mark.parametrize("annotation", [[1], {"a": 1}, 42, object(), Literal[[]]])  # type: ignore[valid-type]
 def test_what_is_no_type_is_no_error(annotation: object) -> None:
     """Annotations may be used for anything."""
     assert is_equivalent(meant(annotation), meant(annotation))
-    assert outcome(returning(annotation)) in (Outcome.FOREIGN, Outcome.OBJECT)
+    assert return_kind(returning(annotation)) in (ReturnKind.PLAIN, ReturnKind.UNKNOWN)
 
 
 # Type variables of generic classes

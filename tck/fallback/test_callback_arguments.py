@@ -15,7 +15,7 @@ import pytest
 from faulttolerance import FaultToleranceDefinitionException
 from faulttolerance._guard.declare.checks.definition import callback_faults
 from faulttolerance._guard.declare.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
-from faulttolerance._guard.resolve.callback import ExecutionContext, side_call
+from faulttolerance._guard.resolve.callback import ExecutionContext, bind_callback
 from faulttolerance._guard.resolve.resolver import MethodResolver
 from faulttolerance._policy import BeforeRetry, Fallback
 from kit.interpreter import drops_classes
@@ -49,7 +49,7 @@ def substitute_for(
     cls: type, *args: Any, failure: BaseException | None = None, name: str = "substitute", **kwargs: Any
 ) -> Any:
     """What the fallback gives for a call that failed."""
-    call = side_call(Fallback(fallback_method=name), declared(cls), False)
+    call = bind_callback(Fallback(fallback_method=name), declared(cls), False)
     return call(args, kwargs, failure or ValueError("down"), 1)
 
 
@@ -203,7 +203,7 @@ def test_a_fallback_declared_by_a_subclass_is_looked_up_there() -> None:
 
     assert callback_faults(policy, declared(Cart), "Own.method", False, Own) == []
     assert callback_faults(policy, declared(Cart), "Own.method", False) != []
-    assert side_call(policy, declared(Cart), False, Own)((Own(), 1), {}, ValueError(), 1) == "own"
+    assert bind_callback(policy, declared(Cart), False, Own)((Own(), 1), {}, ValueError(), 1) == "own"
 
 
 # Functions of the module
@@ -232,7 +232,7 @@ def test_a_function_names_a_function_of_its_module() -> None:
     policy, declaration = Fallback(fallback_method="charge_later"), function_of(charge)
 
     assert callback_faults(policy, declaration, "shop.charge", False, final=True) == []
-    assert side_call(policy, declaration, False)(("a",), {}, ValueError(), 1) == "a 1"
+    assert bind_callback(policy, declaration, False)(("a",), {}, ValueError(), 1) == "a 1"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_function_is_looked_up_when_it_is_first_used(name: str, words: str) ->
     assert callback_faults(policy, function_of(charge), "shop.charge", False) == []
     assert words in str(callback_faults(policy, function_of(charge), "shop.charge", False, final=True)[0])
     with pytest.raises(FaultToleranceDefinitionException, match="fallback_method"):
-        side_call(policy, function_of(charge), False)(("a",), {}, ValueError(), 1)
+        bind_callback(policy, function_of(charge), False)(("a",), {}, ValueError(), 1)
 
 
 # Kinds and count
@@ -363,7 +363,7 @@ def test_an_override_may_take_the_failure_too() -> None:
         def substitute(self, a: int, error: Exception | None = None) -> str:
             return f"{a} {error}"
 
-    call = side_call(Fallback(fallback_method="substitute"), declared(Cart), False)
+    call = bind_callback(Fallback(fallback_method="substitute"), declared(Cart), False)
 
     assert call((Cart(), 1), {}, ERROR, 1) == "Cart 1"
     assert call((Telling(), 1), {}, ERROR, 1) == "1 down"
@@ -467,7 +467,7 @@ def test_a_handler_is_made_for_each_call_and_told_about_it() -> None:
             return "handled"
 
     declaration, cart = declared(Cart), Cart()
-    call = side_call(Fallback(Handler), declaration, False)
+    call = bind_callback(Fallback(Handler), declaration, False)
 
     results = [call((cart, 1), {}, ERROR, 3), call((cart,), {"a": 2}, ERROR, 1)]
 
@@ -515,7 +515,7 @@ def failing(error: BaseException, *, asynchronous: bool = False) -> Any:
         raise error
 
     value = asynchronous_handler if asynchronous else handler
-    return side_call(Fallback(value), function_of(charge), asynchronous)
+    return bind_callback(Fallback(value), function_of(charge), asynchronous)
 
 
 def run(coroutine: Any) -> Any:
@@ -584,7 +584,7 @@ def test_a_coroutine_of_a_fallback_can_be_cancelled_and_closed() -> None:
             return "caught"
         return "done"
 
-    call = side_call(Fallback(handler), function_of(charge), True)
+    call = bind_callback(Fallback(handler), function_of(charge), True)
     driven, thrown, closed = (call(("a",), {}, ERROR, 1) for _ in range(3))
 
     assert isinstance(driven, Coroutine)
@@ -613,8 +613,8 @@ def test_a_failure_is_not_kept_by_the_guard() -> None:
         del failure
         return reference
 
-    taken = side_call(Fallback(lambda context: ""), function_of(charge), False)
-    raised_on = side_call(Fallback(fallback_method="substitute"), declared(Choosy), False)
+    taken = bind_callback(Fallback(lambda context: ""), function_of(charge), False)
+    raised_on = bind_callback(Fallback(fallback_method="substitute"), declared(Choosy), False)
     gc.collect()
     gc.disable()
     try:
@@ -632,9 +632,9 @@ def test_a_class_that_is_dropped_is_not_kept() -> None:
         def substitute(self, a: int) -> str:
             return f"own {super().substitute(a)}"
 
-    home = side_call(Fallback(fallback_method="substitute"), declared(Cart), False, Own)
-    override = side_call(Fallback(fallback_method="substitute"), declared(Cart), False)
-    hook = side_call(BeforeRetry(method_name="substitute"), declared(Cart), False, Own)
+    home = bind_callback(Fallback(fallback_method="substitute"), declared(Cart), False, Own)
+    override = bind_callback(Fallback(fallback_method="substitute"), declared(Cart), False)
+    hook = bind_callback(BeforeRetry(method_name="substitute"), declared(Cart), False, Own)
 
     assert home((Own(), 1), {}, ERROR, 1) == override((Own(), 1), {}, ERROR, 1) == "own Own 1"
     reference = weakref.ref(Own)
@@ -676,7 +676,7 @@ class Session:
 
 
 def before(name: str, *, asynchronous: bool = False) -> Any:
-    return side_call(BeforeRetry(method_name=name), declared(Session), asynchronous)
+    return bind_callback(BeforeRetry(method_name=name), declared(Session), asynchronous)
 
 
 def faults_before(asynchronous: bool = False, **values: Any) -> list[str]:
@@ -691,7 +691,7 @@ def test_a_method_or_a_callable_runs_before_a_retry() -> None:
 
     before("reconnect")((session, 1), {}, ERROR, 2)
     before("__login")((session, 1), {}, ERROR, 2)
-    side_call(BeforeRetry(seen.append), declared(Session), False)((session, 1), {}, ERROR, 2)
+    bind_callback(BeforeRetry(seen.append), declared(Session), False)((session, 1), {}, ERROR, 2)
     run(before("login_later", asynchronous=True)((session, 1), {}, ERROR, 2))
 
     assert session.log == ["reconnected", "logged in", "logged in later"]

@@ -56,8 +56,8 @@ MOST_LINES_OF_A_FILE = 500
 
 LARGE_FUNCTIONS = {
     # One attempt under all policies, from which the policies that a function has not are cut away.
-    "_call/attempt.py attempt": (129, 151),
-    "_call/attempt.py attempt.call": (123, 140),
+    "_call/attempt.py attempt": (129, 155),
+    "_call/attempt.py attempt.call": (123, 144),
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
 
@@ -66,15 +66,18 @@ LARGE_FILES: dict[str, int] = {}
 
 CIRCLES = {
     (
-        "_call/settle",
-        "_call/follow",
+        "_call/bound_policies",
+        "_call/continuation",
     ): "settling an attempt leads to a retry or a fallback, which ask the policies",
     (
         "_guard/decorate/guard",
         "_guard/decorate/guard_resolver",
-        "_guard/decorate/port",
+        "_guard/decorate/client_proxy",
     ): "a Guard makes a resolver and ports, which keep it",
-    ("_policy/elsewhere", "_policy/parameter"): "a value with a wrong name loads the names that other libraries have",
+    (
+        "_policy/foreign_names",
+        "_policy/parameter",
+    ): "a value with a wrong name loads the names that other libraries have",
     (
         "_deadline/queue",
         "_deadline/attempt_record",

@@ -15,7 +15,7 @@ import pytest
 
 import faulttolerance as ft
 from faulttolerance import Guard, guards, reload
-from faulttolerance._call.order import MEMORIES, ROWS
+from faulttolerance._call.order import ROWS, STRATEGY_FACTORIES
 from faulttolerance._extensions.partition_by.policy import PartitionBy
 from faulttolerance._guard.declare import registry
 from faulttolerance._guard.declare.checks.definition import decorator_name
@@ -85,7 +85,7 @@ def test_a_duration_is_milliseconds_a_timedelta_or_text(case: tuple[type[Policy]
 # X2
 
 
-REMEMBERING = [policy for policy in MEMORIES if policy is not PartitionBy]
+STATEFUL = [policy for policy in STRATEGY_FACTORIES if policy is not PartitionBy]
 
 
 def strategies(name: str) -> list[Any]:
@@ -100,7 +100,7 @@ async def served(guard: Guard) -> None:
     await guard.call_async(body)
 
 
-@pytest.mark.parametrize("policy", REMEMBERING, ids=name_of)
+@pytest.mark.parametrize("policy", STATEFUL, ids=name_of)
 def test_what_is_remembered_survives_a_reload_and_goes_with_its_guard(policy: type[Policy]) -> None:
     """By rule X2: the same object is there after it, another one for another guard, and none for none."""
     one, other = guarded(policy, "acme.x2.one"), guarded(policy, "acme.x2.other")
@@ -161,7 +161,9 @@ def imports_of(tree: ast.AST) -> tuple[set[str], set[str]]:
 
 
 CALLED = [
-    one for one in POLICIES if (ROWS[one].bind or ROWS[one].memory) and one.annotation not in ("Hedge", "Asynchronous")
+    one
+    for one in POLICIES
+    if (ROWS[one].bind or ROWS[one].strategy_factory) and one.annotation not in ("Hedge", "Asynchronous")
 ]
 """Those that guard a call on its own thread."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import faulttolerance as ft
-from faulttolerance._command.lints import CODES, doubts
+from faulttolerance._command.lints import CODES, lint
 from faulttolerance._config import settings
 from faulttolerance.testing import configured
 from kit.program import ALONE
@@ -172,7 +172,7 @@ def found(*guards: ft.Guard) -> list[str]:
     """The codes of what is doubted of *guards*."""
     mine = [one for one in ft.guards() if any(one.method is guard for guard in guards)]
     assert len(mine) == len(guards)
-    return [doubt.code for doubt in doubts(mine, settings.snapshot)]
+    return [doubt.code for doubt in lint(mine, settings.snapshot)]
 
 
 @pytest.mark.parametrize(("code", "make"), [(code, make) for code, several in DOUBTFUL.items() for make in several])
@@ -218,7 +218,7 @@ def test_a_handler_that_was_written_for_the_argument_is_doubted(handler: Any, pa
         raise ConnectionError(city)
 
     mine = [one for one in ft.guards() if one.method is forecast]
-    told = [str(one) for one in doubts(mine, settings.snapshot) if one.code == "FT011"]
+    told = [str(one) for one in lint(mine, settings.snapshot) if one.code == "FT011"]
 
     assert len(mine) == 1
     assert [parameter in line for line in told if parameter] == [True] * (parameter is not None)
@@ -240,7 +240,7 @@ def test_a_handler_of_a_method_that_was_written_for_the_argument_is_doubted() ->
     for call in (Client().forecast, Client().look):
         with contextlib.suppress(ConnectionError):
             call("Oslo")
-    told = [one for one in doubts(list(ft.guards()), settings.snapshot) if one.code == "FT011"]
+    told = [one for one in lint(list(ft.guards()), settings.snapshot) if one.code == "FT011"]
 
     assert [one.where.rpartition(".")[2] for one in told if "Client" in one.where] == ["forecast"]
 
@@ -269,7 +269,7 @@ def nested_in_decorators() -> tuple[Any, str]:
 def test_a_retry_around_a_retry_is_doubted_once(make: Callable[[], tuple[Any, str]]) -> None:
     """Rule M4: FT007, whatever way the guards were put there."""
     call, words = make()
-    told = [str(one) for one in {*doubts(list(ft.guards()), settings.snapshot)} if one.code == "FT007"]
+    told = [str(one) for one in {*lint(list(ft.guards()), settings.snapshot)} if one.code == "FT007"]
     mine = [line for line in told if call.__qualname__ in line]
 
     assert len(mine) == 1
@@ -284,7 +284,7 @@ def test_a_retry_around_one_that_does_not_is_fine() -> None:
     @inner
     def call() -> None: ...
 
-    told = [one for one in doubts(list(ft.guards()), settings.snapshot) if one.code == "FT007"]
+    told = [one for one in lint(list(ft.guards()), settings.snapshot) if one.code == "FT007"]
     assert [one for one in told if call.__qualname__ in one.where] == []
 
 
@@ -317,7 +317,7 @@ def test_a_doubt_is_switched_off_by_a_key(client: type, properties: dict[str, An
     }
     with configured(properties):
         mine = [one for one in ft.guards() if one.name == f"{__name__}.{client.__qualname__}.charge"]
-        assert sorted(one.code for one in doubts(mine, settings.snapshot)) == left
+        assert sorted(one.code for one in lint(mine, settings.snapshot)) == left
         unused = [one.key for one in ft.validate() if "ignore" in one.key]
         assert unused == [key for key in properties if "OTHER" in key]
 

@@ -167,8 +167,8 @@ def test_durations_are_shown_with_their_units(policy: type[Policy], name: str) -
     further = {"max_duration": 0} if policy is ft.Retry and name != "max_duration" else {}
     made = policy(**{name: 6_000, **unit, **further})
 
-    assert one.told(made) == ("100h" if unit else "6s")
-    assert one.told(policy(**{name: timedelta(seconds=3), **unit, **further})) == "3s"
+    assert one.formatted_value(made) == ("100h" if unit else "6s")
+    assert one.formatted_value(policy(**{name: timedelta(seconds=3), **unit, **further})) == "3s"
 
 
 def test_every_unit_is_that_of_a_duration() -> None:

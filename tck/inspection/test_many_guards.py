@@ -23,10 +23,10 @@ from faulttolerance import (
     testing,
     validate,
 )
-from faulttolerance._command.lints import doubts
+from faulttolerance._command.lints import lint
 from faulttolerance._config import settings
 from faulttolerance._metrics.counters import ledger
-from faulttolerance.web.reading import Wanted, guard_called, overview
+from faulttolerance.web.reading import GuardFilter, guard_called, overview
 
 
 @pytest.fixture(autouse=True)
@@ -74,9 +74,9 @@ ACTIONS: dict[str, Callable[[], object]] = {
     "health": health,
     "guards": lambda: list(guards()),
     "validate": validate,
-    "check": lambda: list(doubts(guards(), settings.snapshot)),
+    "check": lambda: list(lint(guards(), settings.snapshot)),
     "circuits": circuit_breakers.names,
-    "the status page": lambda: overview((), Wanted(limit=100)),
+    "the status page": lambda: overview((), GuardFilter(limit=100)),
     "a reload": reload,
 }
 
@@ -126,7 +126,7 @@ def test_validating_looks_up_what_is_set_and_not_all_that_could_be(monkeypatch: 
 
 def test_a_name_that_no_guard_has_costs_less_than_one_that_a_guard_has() -> None:
     kept = [service(number) for number in range(40)]
-    everything = calls_of(lambda: overview((), Wanted()))
+    everything = calls_of(lambda: overview((), GuardFilter()))
     found, missed = (calls_of(lambda name=name: guard_called(name)) for name in ("service 7", "nothing"))
 
     assert guard_called("nothing") is None

@@ -44,7 +44,7 @@ from faulttolerance import (
 from faulttolerance.instrumentation import RetryScheduled
 from faulttolerance.integrations import httpx as for_httpx, requests as for_requests
 from faulttolerance.integrations._http import origin_of
-from faulttolerance.integrations._time import least
+from faulttolerance.integrations._time import time_limit
 from faulttolerance.testing import captured_events, no_wait, virtual_time
 from kit.backend import Answer, Backend, backend
 from kit.crowd import on_thread
@@ -714,8 +714,8 @@ def test_origins_are_told_apart_as_browsers_do(parts: tuple[str, str, int | None
 
 @pytest.mark.parametrize(("timeout", "given"), [(None, 2.0), (5, 2.0), (1, 1)])
 def test_what_is_left_bounds_a_time_out(timeout: float | None, given: float) -> None:
-    assert least(timeout) == timeout
+    assert time_limit(timeout) == timeout
     with virtual_time() as clock, deadline("2s"):
-        assert least(timeout) == pytest.approx(given)
+        assert time_limit(timeout) == pytest.approx(given)
         clock.advance(1.9999)
-        assert least(timeout) == 0.001  # 0 would mean not to wait
+        assert time_limit(timeout) == 0.001  # 0 would mean not to wait

@@ -16,14 +16,14 @@ from faulttolerance import (
     ThrottleException,
     TimeoutException,
 )
-from faulttolerance.integrations._refusals import Answer, answer_to
+from faulttolerance.integrations._refusals import HttpAnswer, answer_to
 
 
 class OutOfStock(RefusedException):
     """A refusal of the application's own."""
 
 
-def answered(failure: BaseException, accept: str = "") -> Answer:
+def answered(failure: BaseException, accept: str = "") -> HttpAnswer:
     answer = answer_to(failure, accept)
     assert answer is not None
     return answer

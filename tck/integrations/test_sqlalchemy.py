@@ -381,12 +381,12 @@ def test_engines_without_it_are_left_alone(file: Path) -> None:
 
 def test_what_is_over_is_not_remembered(engine: Engine) -> None:
     """However many transactions a thread has seen."""
-    from faulttolerance.integrations.sqlalchemy import _begun
+    from faulttolerance.integrations.sqlalchemy import _in_transaction
 
     for _ in range(10):
         execute(engine, text("select 1"))
 
-    assert len(_begun.get()) <= 2
+    assert len(_in_transaction.get()) <= 2
 
 
 def test_listeners_of_the_application_are_heard_as_before(engine: Engine) -> None:

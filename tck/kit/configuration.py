@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from faulttolerance._config import Settings, State
+from faulttolerance._config import Configuration, Settings
 from faulttolerance._platform.swap import Swap
 
 
@@ -17,12 +17,12 @@ def settings_of(**inputs: Any) -> Settings:
 
 def renew(settings: Settings, **inputs: Any) -> None:
     """Read everything again, and put it in force."""
-    put(settings, settings.following(settings.prepare(**inputs)))
-    settings.tell_of_ignored_switches()
+    put(settings, settings.next_configuration(settings.prepare(**inputs)))
+    settings.warn_of_ignored_switches()
 
 
-def put(settings: Settings, state: State) -> None:
+def put(settings: Settings, state: Configuration) -> None:
     """Let *state* be in force."""
     swap = Swap()
-    settings.put(state, swap)
+    settings.install(state, swap)
     swap.take_place()

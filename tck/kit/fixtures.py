@@ -16,7 +16,7 @@ import pytest
 from faulttolerance import Bulkhead, Guard, Timeout
 from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._guard.declare import registry
-from faulttolerance._guard.decorate.guard import strays
+from faulttolerance._guard.decorate.guard import missing_guard_faults
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.testing import virtual_time
 from kit import Clock, Invoke, VirtualClock
@@ -61,7 +61,7 @@ def module_alone(request: pytest.FixtureRequest) -> Iterator[None]:
     """Hides the guards of other modules from the tests of one: there are thousands, which each reset looks at."""
     with others_hidden(request.module):
         yield
-    if next(strays(), None) is not None:  # kept out of collections while it lived, and garbage since
+    if next(missing_guard_faults(), None) is not None:  # kept out of collections while it lived, and garbage since
         collect_garbage(everywhere=True)
 
 

@@ -55,15 +55,19 @@ MISTAKES = [
     Mistake("wrong argument", "first_try_durations.append(ended - began", "first_try_durations.append(failure"),
     Mistake("wrong argument", "settle(deadlines, entry)", "settle(entry, deadlines, due)"),
     Mistake("wrong argument", "begin_deadline(policies.seconds, due, ", "begin_deadline(due, "),
-    Mistake("wrong argument", "fail(policies, error, progress, args", "fail(policies, error, args"),
-    Mistake("missing field", "era = state = policies.gate.state", "era = state = policies.gate.era"),
+    Mistake(
+        "wrong argument", "count_failed_call(policies, error, progress, args", "count_failed_call(policies, error, args"
+    ),
+    Mistake(
+        "missing field", "gate_state = state = policies.gate.state", "gate_state = state = policies.gate.gate_state"
+    ),
     Mistake("missing field", "deadline.queue.pending.pop(", "deadline.ring.pending.pop("),
     Mistake("missing field", "record.running_since", "record.runs_since"),
     Mistake("missing field", "policies.counters.fold()", "policies.counters.fold_all()"),
     Mistake("wrong name", "due = began + policies.seconds", "due = begins + policies.seconds"),
     Mistake("wrong name", "bulkhead.admit_waiters()", "bulkheads.admit_waiters()"),
     Mistake("await too many", "limit.admit(began)", "await limit.admit(began)"),
-    Mistake("await too many", "policies.settle(record", "await policies.settle(record"),
+    Mistake("await too many", "policies.end_attempt(record", "await policies.end_attempt(record"),
     Mistake("await too many", "policies.deliver(policies.gate)", "await policies.deliver(policies.gate)"),
     Mistake("None not ruled out", "if admission is not None:", "if True:"),
     Mistake("None not ruled out", "if progress is None:", "if began is None:"),

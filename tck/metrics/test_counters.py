@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from faulttolerance._metrics import counters as counters_module
-from faulttolerance._metrics.catalogue import Schema, Series, advanced, call_series, schema_of
-from faulttolerance._metrics.counters import FOLD, MOST_GONE, Counters, Durations, Ledger, Reading
+from faulttolerance._metrics.catalogue import Schema, Series, call_series, schema_of, series_of_facts
+from faulttolerance._metrics.counters import FOLD, MAX_DEPARTED_NAMES, Counters, Durations, Ledger, Reading
 from faulttolerance._platform.swap import Swap
 from faulttolerance._policy import Bulkhead, Retry, Timeout
 
 FAILED = call_series(False, "notDefined")
-TIMED_OUT = advanced((("Timeout", "timedOut"),))
-RETRIED = advanced((("Retry", "retried"),))
+TIMED_OUT = series_of_facts((("Timeout", "timedOut"),))
+RETRIED = series_of_facts((("Retry", "retried"),))
 
 
 def schema() -> Schema:
@@ -120,7 +120,7 @@ def test_a_child_of_a_fork_counts_from_nothing() -> None:
     ledger.read()
     counters.add(FAILED)
 
-    ledger.begin_anew()
+    ledger.reset_after_fork()
 
     assert set(ledger.read().counts["shop"].values()) == {0}
 
@@ -165,12 +165,12 @@ def gone(ledger: Ledger, *names: str) -> None:
 def test_names_that_are_gone_keep_their_counts_up_to_a_thousand() -> None:
     """Of more, those go that have been without a guard longest: a guard for each tenant does not grow for ever."""
     ledger = Ledger()
-    gone(ledger, *(f"tenant {number}" for number in range(MOST_GONE)))
+    gone(ledger, *(f"tenant {number}" for number in range(MAX_DEPARTED_NAMES)))
     all_there = set(ledger.read().durations)
     gone(ledger, "tenant 0", "one more", "and one more")
     reading = ledger.read()
 
-    assert all_there == {f"tenant {number}" for number in range(MOST_GONE)}
+    assert all_there == {f"tenant {number}" for number in range(MAX_DEPARTED_NAMES)}
     assert all_there - reading.counts.keys() == all_there - reading.durations.keys() == {"tenant 1", "tenant 2"}
     assert reading.counts["tenant 0"][FAILED[0]] == 2
 
@@ -179,17 +179,17 @@ def test_a_name_that_has_a_guard_keeps_what_those_before_it_counted() -> None:
     ledger = Ledger()
     gone(ledger, "kept")
     living = entered(ledger, "kept")
-    gone(ledger, *(f"tenant {number}" for number in range(2 * MOST_GONE)))
+    gone(ledger, *(f"tenant {number}" for number in range(2 * MAX_DEPARTED_NAMES)))
     living.add(FAILED)
     reading = ledger.read()
 
     assert reading.counts["kept"][FAILED[0]] == 2
-    assert len(reading.durations) == MOST_GONE + 1
+    assert len(reading.durations) == MAX_DEPARTED_NAMES + 1
 
 
 def test_a_name_that_comes_back_after_its_counts_were_dropped_counts_from_0() -> None:
     ledger = Ledger()
-    gone(ledger, "back", *(f"tenant {number}" for number in range(MOST_GONE)))
+    gone(ledger, "back", *(f"tenant {number}" for number in range(MAX_DEPARTED_NAMES)))
     without = ledger.read().counts
     gone(ledger, "back")
 
@@ -200,7 +200,7 @@ def test_a_name_that_comes_back_after_its_counts_were_dropped_counts_from_0() ->
 def test_dropping_counts_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     ledger = Ledger()
     for number in range(3):
-        gone(ledger, *(f"tenant {number} {other}" for other in range(MOST_GONE)))
+        gone(ledger, *(f"tenant {number} {other}" for other in range(MAX_DEPARTED_NAMES)))
         ledger.read()
 
     (record,) = caplog.records

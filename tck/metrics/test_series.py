@@ -8,11 +8,11 @@ from faulttolerance._metrics.catalogue import (
     Meter,
     Metric,
     PolicyMetrics,
-    advanced,
     call_series,
     every_metric,
     every_policy,
     schema_of,
+    series_of_facts,
 )
 from faulttolerance._policy import Asynchronous, Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
 from faulttolerance._strategy import bulkhead, circuit_breaker
@@ -37,11 +37,11 @@ def test_what_goes_well_at_once_is_a_fact_of_the_policy(row: PolicyMetrics) -> N
 def test_facts_advance_their_series_and_a_neutral_verdict_none() -> None:
     facts = (("CircuitBreaker", "neutral"), ("Timeout", "timedOut"), ("Bulkhead", "passed"))
 
-    assert advanced(facts) == (
+    assert series_of_facts(facts) == (
         ("ft.timeout.calls.total", (("timedOut", "true"),)),
         ("ft.bulkhead.calls.total", (("bulkheadResult", "accepted"),)),
     )
-    assert advanced(tuple(facts)) is advanced(facts)
+    assert series_of_facts(tuple(facts)) is series_of_facts(facts)
 
 
 def test_a_call_advances_the_retry_logic_where_there_is_one() -> None:

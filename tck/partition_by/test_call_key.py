@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._signature.call_key import Target, key_function, mismatches, refuse_unhashable
+from faulttolerance._signature.call_key import IdentityReference, key_function, mismatches, refuse_unhashable
 
 
 class Shop:
@@ -21,7 +21,7 @@ def simple(host: str, path: str = "/") -> None: ...
 
 def test_by_default_the_key_is_the_target_and_all_arguments_with_defaults_applied() -> None:
     """By default the target's identity and all arguments are the key, however they are written."""
-    key, shop, other = key_function(None, Shop.fetch, takes_itself=True), Shop(), Shop()
+    key, shop, other = key_function(None, Shop.fetch, takes_self=True), Shop(), Shop()
 
     assert key(shop, "a") == key(shop, "a", "/", retries=3)
     assert key(shop, "a", "/", "x", retries=3, b="1", c="2") == key(shop, "a", "/", "x", c="2", b="1")
@@ -42,7 +42,7 @@ def test_by_default_the_key_is_the_target_and_all_arguments_with_defaults_applie
 )
 def test_a_key_is_a_callable_or_names(key: Any, args: Any, kwargs: Any, expected: object) -> None:
     """A key is what a callable with the function's parameters returns, one argument, or several."""
-    assert key_function(key, simple, takes_itself=False)(*args, **kwargs) == expected
+    assert key_function(key, simple, takes_self=False)(*args, **kwargs) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_key_is_a_callable_or_names(key: Any, args: Any, kwargs: Any, expected
 )
 def test_the_callable_of_a_method_may_leave_the_instance_out(key: Callable[..., Any]) -> None:
     """A callable for a method has all its parameters, with or without the instance."""
-    made = key_function(key, Shop.fetch, takes_itself=True)
+    made = key_function(key, Shop.fetch, takes_self=True)
 
     assert made(Shop(), "a", "/", "m", b="1") == ("a", "/", ("m",), 3, "1")
-    assert list(mismatches(key, Shop.fetch, takes_itself=True)) == []
+    assert list(mismatches(key, Shop.fetch, takes_self=True)) == []
 
 
 def test_the_instance_in_variadic_arguments_is_known_by_its_identity() -> None:
@@ -66,14 +66,14 @@ def test_the_instance_in_variadic_arguments_is_known_by_its_identity() -> None:
     def method(*args: Any, **kwargs: Any) -> None: ...
 
     shop = Shop()
-    assert key_function(None, method, takes_itself=True)(shop, [1].__len__()) == ((id(shop), 1), frozenset())
-    assert key_function(lambda *args: args, method, takes_itself=True)(shop, 1) == (shop, 1)
+    assert key_function(None, method, takes_self=True)(shop, [1].__len__()) == ((id(shop), 1), frozenset())
+    assert key_function(lambda *args: args, method, takes_self=True)(shop, 1) == (shop, 1)
 
 
 def test_what_has_no_signature_has_a_key_all_the_same() -> None:
     """Without a signature, arguments count as they are written; names are refused."""
-    assert key_function(None, dict.update, takes_itself=False)(1, a=2) == ((1,), frozenset({("a", 2)}))
-    ((problem, allowed),) = mismatches("host", dict.update, takes_itself=False)
+    assert key_function(None, dict.update, takes_self=False)(1, a=2) == ((1,), frozenset({("a", 2)}))
+    ((problem, allowed),) = mismatches("host", dict.update, takes_self=False)
     assert "'host'" in problem
     assert "none that are known" in allowed
 
@@ -81,12 +81,12 @@ def test_what_has_no_signature_has_a_key_all_the_same() -> None:
 def test_wrong_arguments_are_reported_as_by_the_function_itself() -> None:
     """Whoever forgets an argument reads the name of the guarded function."""
     with pytest.raises(TypeError, match=r"simple\(\) missing 1 required positional argument: 'host'"):
-        key_function("host", simple, takes_itself=False)()
+        key_function("host", simple, takes_self=False)()
 
 
 def test_a_name_that_the_function_does_not_have_is_refused_with_the_nearest_one() -> None:
     """A name that is no parameter is a definition error that names the nearest one."""
-    ((problem, allowed),) = mismatches(("host", "pth"), simple, takes_itself=False)
+    ((problem, allowed),) = mismatches(("host", "pth"), simple, takes_self=False)
 
     assert problem == "names 'pth', which is no parameter of the function; did you mean 'path'?"
     assert allowed == "names of its parameters: host, path"
@@ -99,12 +99,12 @@ async def never_awaited(host: str, path: str) -> str:
 @pytest.mark.parametrize("key", [lambda: 1, lambda host: host, lambda host, path, more: host, never_awaited])
 def test_a_callable_with_other_parameters_is_refused(key: Callable[..., Any]) -> None:
     """A callable that does not take what the function takes is refused, and so is a coroutine function."""
-    assert len(list(mismatches(key, simple, takes_itself=False))) == 1
+    assert len(list(mismatches(key, simple, takes_self=False))) == 1
 
 
 def test_a_key_that_outlives_its_call_does_not_keep_the_target() -> None:
-    """A key made with ``Target`` neither keeps the instance, nor equals that of one that took its place."""
-    made, shop = key_function(None, Shop.fetch, takes_itself=True, identity=Target), Shop()
+    """A key made with ``IdentityReference`` neither keeps the instance, nor equals that of one that took its place."""
+    made, shop = key_function(None, Shop.fetch, takes_self=True, identity=IdentityReference), Shop()
     key, again = made(shop, "a"), made(shop, "a")
     assert {key} == {again}
 

@@ -206,7 +206,7 @@ def test_a_refused_result_is_retried_like_a_failure() -> None:
     refusal = RuntimeError("refused")
 
     decisions = [
-        impatient.after_failure(refusal, attempt, elapsed, remaining, 0.5, is_refusal=True)
+        impatient.after_failure(refusal, attempt, elapsed, remaining, 0.5, is_rejection=True)
         for attempt, elapsed, remaining in [(1, 0.0, None), (2, 0.0, None), (1, 0.5, None), (1, 0.0, 0.4)]
     ]
 

@@ -296,7 +296,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import MultiProcessCollector
 from faulttolerance import Guard, Retry
-from faulttolerance._metrics.counters import MOST_GONE, ledger
+from faulttolerance._metrics.counters import MAX_DEPARTED_NAMES, ledger
 from faulttolerance._telemetry.multiprocess import MultiprocessExporter
 exporter = MultiprocessExporter()
 def call(name, times=1):
@@ -306,7 +306,7 @@ def call(name, times=1):
     guard.close()
 call("back", 5)
 exporter.write()
-for number in range(MOST_GONE + 1):
+for number in range(MAX_DEPARTED_NAMES + 1):
     call(f"tenant {number}")
 exporter.write()
 assert "back" not in ledger.read().counts

@@ -11,9 +11,9 @@ pytest.importorskip("rich")
 from rich.cells import cell_len
 from rich.console import Console
 
-from faulttolerance._command.top.page import page_of
-from faulttolerance._command.top.standing import Standing, standings
-from faulttolerance._command.top.table import circuit, details, number, part, permits, shortened, shown
+from faulttolerance._command.top.exposition import parse_exposition
+from faulttolerance._command.top.guard_stats import GuardStats, collect_stats
+from faulttolerance._command.top.table import circuit, details, format_number, percentage, permits, render, shortened
 from faulttolerance._command.top.target import Target
 
 PAGE = """
@@ -37,22 +37,22 @@ ft_fleet_up{{namespace="shop"}} 0
 def target(*methods: str, url: str = "http://a:8000/metrics") -> Target:
     made = Target(url)
     for at, half in ((10.0, 0), (12.0, 1)):
-        made.ask(at)
+        made.begin_scrape(at)
         pages = (PAGE.format(one, 60 * half, 20 * half, 40 * half) for one in methods)
-        made.answered(page_of("".join(dict.fromkeys("".join(pages).splitlines(keepends=True)))), at)
+        made.record_answer(parse_exposition("".join(dict.fromkeys("".join(pages).splitlines(keepends=True)))), at)
     return made
 
 
 def drawn(targets: list[Target], width: int, height: int = 0, first: int = 0) -> str:
     console = Console(file=io.StringIO(), width=width, height=height or 25, color_system=None)
-    console.print(shown(targets, standings(targets), 15.0, width, height, first))
+    console.print(render(targets, collect_stats(targets), 15.0, width, height, first))
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
 def lost(url: str, reason: str) -> Target:
     made = Target(url)
-    made.ask(3)
-    made.failed(reason, 3)
+    made.begin_scrape(3)
+    made.record_failure(reason, 3)
     return made
 
 
@@ -84,8 +84,8 @@ def test_what_there_is_room_for_is_shown(width: int, titles: list[str]) -> None:
 def test_a_column_that_says_nothing_leaves_its_room() -> None:
     one = Target("a")
     for at, calls in ((1.0, 0), (2.0, 5)):
-        one.ask(at)
-        one.answered(page_of(f'ft_invocations_total{{method="m",result="valueReturned"}} {calls}\n'), at)
+        one.begin_scrape(at)
+        one.record_answer(parse_exposition(f'ft_invocations_total{{method="m",result="valueReturned"}} {calls}\n'), at)
 
     assert drawn([one], 120).split("\n")[1].split() == ["guard", "calls/s"]
 
@@ -93,7 +93,7 @@ def test_a_column_that_says_nothing_leaves_its_room() -> None:
 def test_who_does_not_answer_is_named() -> None:
     """With the reason, and for how long."""
     targets = [target("m"), lost("http://b:1/metrics", "Connection refused"), Target("http://c:1/metrics")]
-    targets[0].took = 2.25
+    targets[0].answer_seconds = 2.25
     text = drawn(targets, 80)
 
     assert "1 of 3 answer, 1 guards, 1 failing" in text
@@ -173,10 +173,10 @@ def test_a_long_name_keeps_its_end(name: str, width: int, expected: str) -> None
 
 
 def test_numbers_are_short() -> None:
-    texts = [number(value) for value in (0.0, 0.01, 0.5, 9.94, 9.96, 999.4, 999.6, 9_960, 999_600, 1e9, 1e30)]
+    texts = [format_number(value) for value in (0.0, 0.01, 0.5, 9.94, 9.96, 999.4, 999.6, 9_960, 999_600, 1e9, 1e30)]
 
     assert texts == ["0", "<0.1", "0.5", "9.9", "10", "999", "1.0k", "10k", "1.0M", "many", "many"]
-    assert [part(value) for value in (0, 0.001, 0.5, 0.999, 1)] == ["0 %", "1 %", "50 %", "99 %", "100 %"]
+    assert [percentage(value) for value in (0, 0.001, 0.5, 0.999, 1)] == ["0 %", "1 %", "50 %", "99 %", "100 %"]
 
 
 @pytest.mark.parametrize(
@@ -191,14 +191,14 @@ def test_numbers_are_short() -> None:
     ],
 )
 def test_a_circuit_is_named_by_its_worst_state(states: dict[str, float], expected: str) -> None:
-    assert circuit(Standing("m", {}, states, {})) == expected
+    assert circuit(GuardStats("m", {}, states, {})) == expected
 
 
 def test_permits_and_details_tell_what_there_is() -> None:
-    plain = Standing("m", {}, {}, {"running": 3})
+    plain = GuardStats("m", {}, {}, {"running": 3})
     rates = {"circuit": 2, "rate_limit": 1, "chaos": 3, "shared": 0}
-    adaptive = Standing("m", rates, {}, {"running": 3, "limit": 8, "waiting": 2, "abandoned": 1})
+    adaptive = GuardStats("m", rates, {}, {"running": 3, "limit": 8, "waiting": 2, "abandoned": 1})
 
-    assert (permits(plain), permits(adaptive), permits(Standing("m", {}, {}, {}))) == ("3", "3/8 +2", "")
+    assert (permits(plain), permits(adaptive), permits(GuardStats("m", {}, {}, {}))) == ("3", "3/8 +2", "")
     assert details(adaptive) == "refused by circuit 2.0, rate limit 1.0; chaos 3.0; 1 left behind"
     assert details(plain) == ""

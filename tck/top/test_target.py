@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from faulttolerance._command.top.page import Page, Sample
+from faulttolerance._command.top.exposition import Exposition, Sample
 from faulttolerance._command.top.target import PATIENCE, Target
 
 CALLS: Sample = ("ft_invocations", frozenset({("method", "shop.charge")}))
@@ -15,8 +15,8 @@ RETRIES: Sample = ("ft_retry_retries", frozenset({("method", "shop.charge")}))
 
 def told(target: Target, at: float, calls: float | None, started: float | None = None, took: float = 0.0) -> None:
     """Let it answer at a time."""
-    target.ask(at - took)
-    target.answered(Page({} if calls is None else {CALLS: calls}, started), at)
+    target.begin_scrape(at - took)
+    target.record_answer(Exposition({} if calls is None else {CALLS: calls}, started), at)
 
 
 def test_rates_need_two_answers() -> None:
@@ -71,10 +71,10 @@ def test_what_is_lost_says_nothing_until_it_is_back() -> None:
     target = Target("a")
     told(target, 10, 100)
     told(target, 12, 110)
-    target.ask(14)
-    target.failed("Connection refused", 14)
-    target.ask(16)
-    target.failed("answered 502", 16)
+    target.begin_scrape(14)
+    target.record_failure("Connection refused", 14)
+    target.begin_scrape(16)
+    target.record_failure("answered 502", 16)
 
     assert (target.trouble, target.lost_for(20)) == ("answered 502", 6)
     assert (dict(target.rates()), target.levels()) == ({}, {})
@@ -88,25 +88,25 @@ def test_what_is_lost_says_nothing_until_it_is_back() -> None:
 def test_an_answer_that_comes_too_late_is_none() -> None:
     target = Target("a")
     told(target, 10, 100)
-    target.ask(12)
-    target.watch(12 + PATIENCE)
+    target.begin_scrape(12)
+    target.check_time_out(12 + PATIENCE)
 
     assert not target.trouble
 
-    target.watch(12.1 + PATIENCE)
+    target.check_time_out(12.1 + PATIENCE)
 
     assert "no answer" in target.trouble
-    assert target.is_asked  # its thread still waits, and no other one is to
+    assert target.is_pending  # its thread still waits, and no other one is to
 
-    target.answered(Page({CALLS: 120}), 12 + 2 * PATIENCE)
+    target.record_answer(Exposition({CALLS: 120}), 12 + 2 * PATIENCE)
 
     assert target.trouble
-    assert not target.is_asked
+    assert not target.is_pending
     assert target.levels() == {}
 
     told(target, 40, 130, took=2.0)
 
-    assert (target.trouble, target.took) == ("", 2.0)
+    assert (target.trouble, target.answer_seconds) == ("", 2.0)
 
 
 def test_answers_of_one_moment_have_no_rate() -> None:

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.live import Live
 
 from ..._deadline.clock import clock
-from .feed import Feed
-from .standing import REFUSALS, Standing, configurations, fleets, standings
-from .table import shown
+from .guard_stats import REFUSALS, GuardStats, collect_stats, configurations, fleets
+from .scraper import Scraper
+from .table import render
 from .target import PATIENCE, Target
 
 try:
@@ -27,13 +27,13 @@ try:
 except ImportError:  # Windows lacks these modules
     termios = tty = None  # type: ignore[assignment]
 
-ACROSS = 0.02
+POLL_SECONDS = 0.02
 """The seconds between two checks for answers."""
 
 REFRESH = 0.25
 """The seconds between two drawings: the display of how long an address has been lost keeps counting."""
 
-SOON = 1.0
+FIRST_INTERVAL = 1.0
 """The seconds to the second request if the interval is longer: rates need two answers."""
 
 ENDS = ("q", "Q", "end")
@@ -46,9 +46,9 @@ Pressed = Callable[[float], str]
 
 @dataclass
 class Top:
-    """The feed, the interval of requests, and the output."""
+    """The scraper, the interval of requests, and the output."""
 
-    feed: Feed
+    scraper: Scraper
     interval: float
     """In seconds."""
     console: Console
@@ -59,10 +59,10 @@ class Top:
     def once(self) -> int:
         """Show one table; return 1 if an address did not answer, else 0."""
         self._look(PATIENCE)
-        self._pause(min(self.interval, SOON))
+        self._pause(min(self.interval, FIRST_INTERVAL))
         self._look(PATIENCE)
         self._print()
-        return 1 if any(target.trouble for target in self.feed.targets) else 0
+        return 1 if any(target.trouble for target in self.scraper.targets) else 0
 
     def run(self) -> None:
         """Show a table each interval until the user presses q or Ctrl-C; live if the terminal allows it."""
@@ -74,7 +74,7 @@ class Top:
                 self._log()
 
     def _log(self) -> None:
-        pause = min(self.interval, SOON)
+        pause = min(self.interval, FIRST_INTERVAL)
         self._look()
         while True:
             self._pause(pause)
@@ -83,11 +83,11 @@ class Top:
             self._print()
 
     def _live(self) -> None:
-        first, pause = 0, min(self.interval, SOON)
+        first, pause = 0, min(self.interval, FIRST_INTERVAL)
         with Live(console=self.console, screen=True, auto_refresh=False) as live, _keys() as pressed:
             while True:
-                self.feed.ask()
-                rows = standings(self.feed.targets)
+                self.scraper.scrape()
+                rows = collect_stats(self.scraper.targets)
                 end = clock.monotonic() + pause
                 pause = self.interval
                 while (left := end - clock.monotonic()) > 0:
@@ -96,34 +96,34 @@ class Top:
                     if key in ENDS:
                         return
                     first = max(0, min(first + MOVES.get(key, 0), len(rows) - 1))
-                    if self.feed.take():
-                        rows = standings(self.feed.targets)
+                    if self.scraper.process_answers():
+                        rows = collect_stats(self.scraper.targets)
 
-    def _look(self, patience: float = SOON) -> None:
+    def _look(self, patience: float = FIRST_INTERVAL) -> None:
         """Request all pages and wait for the answers, at most *patience* seconds: an address may be slow."""
-        self.feed.ask()
+        self.scraper.scrape()
         end = clock.monotonic() + patience
-        while not self.feed.is_complete and clock.monotonic() < end:
-            clock.sleep(ACROSS)
-            self.feed.take()
+        while not self.scraper.is_complete and clock.monotonic() < end:
+            clock.sleep(POLL_SECONDS)
+            self.scraper.process_answers()
 
     def _pause(self, seconds: float) -> None:
         clock.sleep(seconds)
-        self.feed.take()
+        self.scraper.process_answers()
 
     def _print(self) -> None:
-        rows = standings(self.feed.targets)
+        rows = collect_stats(self.scraper.targets)
         if self.as_json:
-            self.write(json.dumps(as_dict(self.feed.targets, rows, clock.monotonic())))
+            self.write(json.dumps(as_dict(self.scraper.targets, rows, clock.monotonic())))
         else:
             self.console.print(self._drawn(rows))
             self.console.print()
 
-    def _drawn(self, rows: Sequence[Standing], height: int = 0, first: int = 0) -> Any:
-        return shown(self.feed.targets, rows, clock.monotonic(), self.console.width, height, first)
+    def _drawn(self, rows: Sequence[GuardStats], height: int = 0, first: int = 0) -> Any:
+        return render(self.scraper.targets, rows, clock.monotonic(), self.console.width, height, first)
 
 
-def as_dict(targets: Sequence[Target], rows: Sequence[Standing], now: float) -> dict[str, Any]:
+def as_dict(targets: Sequence[Target], rows: Sequence[GuardStats], now: float) -> dict[str, Any]:
     """Return the contents of the table as values for JSON."""
     return {
         "targets": [
@@ -132,7 +132,7 @@ def as_dict(targets: Sequence[Target], rows: Sequence[Standing], now: float) -> 
                 "up": target.last is not None and not target.trouble,
                 "reason": target.trouble or None,
                 "lost_seconds": round(target.lost_for(now), 3),
-                "answer_seconds": round(target.took, 3),
+                "answer_seconds": round(target.answer_seconds, 3),
                 "mixed": target.is_mixed,
             }
             for target in targets
@@ -142,7 +142,7 @@ def as_dict(targets: Sequence[Target], rows: Sequence[Standing], now: float) -> 
         "guards": [
             {
                 "guard": row.method,
-                "rank": row.rank.name.lower(),
+                "rank": row.severity.name.lower(),
                 "per_second": {kind: rate for kind, rate in row.rates.items() if kind not in REFUSALS},
                 "refused_per_second": {kind: rate for kind, rate in row.rates.items() if kind in REFUSALS},
                 "circuit": dict(row.states),

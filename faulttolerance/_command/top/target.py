@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from .page import Page, Sample
+from .exposition import Exposition, Sample
 
 PATIENCE = 5.0
 """The seconds within which an answer must arrive."""
@@ -14,58 +14,58 @@ SLOW = 1.0
 """The seconds from which an answer counts as slow."""
 
 
-class Answer(NamedTuple):
-    """A page, and the time at which it arrived."""
+class Scrape(NamedTuple):
+    """An exposition, and the time at which it arrived."""
 
     at: float
-    page: Page
+    exposition: Exposition
 
 
 class Target:
-    """The knowledge about one address. Callers pass all times, in seconds of any clock."""
+    """The state of one address. Callers pass all times, in seconds of any clock."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.trouble = ""
         """The reason why there is no answer; empty if there is an answer, or none was due yet."""
-        self.took = 0.0
+        self.answer_seconds = 0.0
         """The seconds that the last answer took."""
         self.is_mixed = False
         """Whether several processes answer at this address in turn, so that no two answers can be compared."""
-        self.last: Answer | None = None
-        self._before: Answer | None = None
+        self.last: Scrape | None = None
+        self._before: Scrape | None = None
         self._asked: float | None = None
         self._since: float | None = None
 
     @property
-    def is_asked(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether a request is under way."""
         return self._asked is not None
 
-    def ask(self, now: float) -> None:
+    def begin_scrape(self, now: float) -> None:
         """Record that the page was requested."""
         self._asked = now
 
-    def answered(self, page: Page, now: float) -> None:
+    def record_answer(self, exposition: Exposition, now: float) -> None:
         """Record the answer, unless it came too late."""
         asked, self._asked = self._asked, None
         if asked is None or now - asked > PATIENCE:
             return
         before = self.last
-        if before is not None and _began(before.page) > _began(page) > 0:
+        if before is not None and _began(before.exposition) > _began(exposition) > 0:
             self.is_mixed = True  # an answer came before from a process that started later
-        self._before, self.last = before, Answer(now, page)
-        self.trouble, self._since, self.took = "", None, now - asked
+        self._before, self.last = before, Scrape(now, exposition)
+        self.trouble, self._since, self.answer_seconds = "", None, now - asked
 
-    def failed(self, reason: str, now: float) -> None:
+    def record_failure(self, reason: str, now: float) -> None:
         """Record the reason why there is no answer."""
-        if self.is_asked and not self.trouble:
+        if self.is_pending and not self.trouble:
             self._lose(reason, now)
-        elif self.is_asked:
+        elif self.is_pending:
             self.trouble = reason
         self._asked = None
 
-    def watch(self, now: float) -> None:
+    def check_time_out(self, now: float) -> None:
         """Record the trouble if the answer is late; no new request starts before the current request has ended."""
         if self._asked is not None and now - self._asked > PATIENCE and not self.trouble:
             self._lose(f"no answer within {PATIENCE:g} s", now)
@@ -79,7 +79,7 @@ class Target:
 
     def levels(self) -> Mapping[Sample, float]:
         """Return the samples of the last answer; empty for a lost address."""
-        return {} if self.trouble or self.last is None else self.last.page.samples
+        return {} if self.trouble or self.last is None else self.last.exposition.samples
 
     def rates(self) -> Iterator[tuple[Sample, float]]:
         """Yield the growth of each sample per second, as of a counter; nothing before the second answer.
@@ -90,14 +90,14 @@ class Target:
         if self.trouble or self.last is None or self._before is None or self.last.at <= self._before.at:
             return
         seconds = self.last.at - self._before.at
-        is_new = _began(self.last.page) != _began(self._before.page)
+        is_new = _began(self.last.exposition) != _began(self._before.exposition)
         if is_new and self.is_mixed:
             return
-        before = {} if is_new else self._before.page.samples
-        for sample, value in self.last.page.samples.items():
+        before = {} if is_new else self._before.exposition.samples
+        for sample, value in self.last.exposition.samples.items():
             earlier = before.get(sample, 0.0)
             yield sample, (value - earlier if value >= earlier else value) / seconds
 
 
-def _began(page: Page) -> float:
-    return page.started or 0.0
+def _began(exposition: Exposition) -> float:
+    return exposition.started or 0.0

@@ -43,7 +43,7 @@ class Limiter:
             return
         is_told = change.is_lowered and change.new != change.old
         if is_told and sinks.wanted[LimitChanged](None):
-            sinks.tell(LimitChanged(self._name, change.old, change.new))
+            sinks.send(LimitChanged(self._name, change.old, change.new))
         if change.is_target_unreachable and self._name not in _warned:
             _warned.add(self._name)
             log(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from ..._call.follow import CallRecord
-from ..._call.settle import BULK, BoundPolicies
+from ..._call.bound_policies import BY_BULKHEAD, BoundPolicies
+from ..._call.continuation import CallRecord
 from ..._deadline.attempt_record import AttemptRecord
 from ..._deadline.clock import clock
 from ..._deadline.task import NO_DEADLINE
@@ -49,10 +49,12 @@ class ListenedPolicies(BoundPolicies):
         """A list that counts and reports the call whose duration is appended."""
         return self._durations
 
-    def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
-        """Settle the attempt and notify the listeners of it, unless we refused it or it never had a permit."""
-        failure = super().settle(record, failure, call)
-        if not record.refused_by and (self.bulkhead is None or record.passed >= BULK):
+    def end_attempt(
+        self, record: AttemptRecord, failure: BaseException | None, call: CallRecord
+    ) -> BaseException | None:
+        """End the attempt and notify the listeners of it, unless we refused it or it never had a permit."""
+        failure = super().end_attempt(record, failure, call)
+        if not record.refused_by and (self.bulkhead is None or record.admitted_by >= BY_BULKHEAD):
             if failure is None:
                 end = SUCCEEDED
             elif record.timed_out or (not isinstance(failure, Exception) and has_lost_as_first()):
@@ -64,10 +66,10 @@ class ListenedPolicies(BoundPolicies):
                 listener.record(elapsed, end)
         return failure
 
-    def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
+    def release(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
         """Record the moment of the end, and end the attempt."""
         record.ended = record.ended or clock.monotonic()
-        return super().end(record, failure)
+        return super().release(record, failure)
 
 
 class AdaptivelyTimed(ListenedPolicies):
@@ -82,22 +84,22 @@ class AdaptivelyTimed(ListenedPolicies):
     seconds = property(attrgetter("_time_limit.seconds"), lambda policies, seconds: None)
     """The limit for an attempt that starts now; only the strategy changes it."""
 
-    def limit_of(self, record: AttemptRecord) -> float:
+    def timeout_of(self, record: AttemptRecord) -> float:
         """Return the seconds after which the attempt *record* timed out."""
         return record.limit
 
-    def job(self, record: AttemptRecord, *args: Any, **kwargs: Any) -> Attempt:
-        """Return the job of an attempt, after recording its limit."""
-        attempt = super().job(record, *args, **kwargs)
+    def new_attempt(self, record: AttemptRecord, *args: Any, **kwargs: Any) -> Attempt:
+        """Return the detached attempt, after recording its limit."""
+        attempt = super().new_attempt(record, *args, **kwargs)
         record.limit = attempt.seconds
         return attempt
 
-    def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
+    def release(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
         """Record the limit of the attempt, and end it."""
         if not self.detached:
             due = record.entry[0] if record.entry is not None else (record.deadline or NO_DEADLINE).when
             record.limit = round(due - record.began, 9)
-        return super().end(record, failure)
+        return super().release(record, failure)
 
 
 class _Told(list[float]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ..._call.bound_policies import BoundPolicies
 from ..._call.row import Binding, Row
-from ..._call.settle import BoundPolicies
 from ..._policy import Bulkhead, Policy, Timeout, seconds
 
 
@@ -17,7 +17,7 @@ def _listener(kinds: frozenset[type[Policy]], binding: Binding) -> Callable[...,
         from .limit_listener import Limiter
 
         limiter = Limiter(binding.name, binding.strategies.get(Bulkhead), detached=binding.detached)
-    if isinstance(timeout, Timeout) and timeout.adaptive and timeout.value and binding.is_obeyed(Timeout):
+    if isinstance(timeout, Timeout) and timeout.adaptive and timeout.value and binding.is_enforced(Timeout):
         time_limit = binding.strategies.get(Timeout).adaptive(seconds(timeout.value, timeout.unit))
     if limiter is None and time_limit is None:
         return None

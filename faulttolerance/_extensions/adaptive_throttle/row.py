@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..._call.row import Memory, Row
-from ..._call.spine import gate_values
+from ..._call.core import gate_values
+from ..._call.row import Row, StrategyFactory
 from ..._deadline.clock import clock
 from ..._execution.criticality import Criticality
 from ..._metrics.catalogue import Metric, PolicyMetrics
@@ -21,7 +21,7 @@ def _chance() -> float:
     return clock.random()
 
 
-_MEMORY = Memory(
+_STRATEGY_FACTORY = StrategyFactory(
     lambda name, policy, _: strategy.AdaptiveThrottle(name, *_values(policy), _chance, Criticality.current),
     lambda throttle, policy: throttle.reconfigure(*_values(policy), clock.monotonic()),
 )
@@ -57,7 +57,7 @@ def _exhausted() -> type:
 ADAPTIVE_THROTTLE = Row(
     AdaptiveThrottle,
     gate_values,
-    _MEMORY,
+    _STRATEGY_FACTORY,
     is_gate=True,
     series=_SERIES,
     refusal=(ThrottleException, "the adaptive throttle refuses"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..._call.disturbance import Disturbance
+from ..._call.fault_injection import FaultInjection
 from ..._deadline.clock import clock
 from ..._log import WARNING, log
 from ..._metrics.catalogue import Series
@@ -16,7 +16,7 @@ from .policy import Chaos
 _said: set[tuple[str, str]] = set()
 
 
-def chaos_of(name: str, policy: Chaos, counters: Counters | None, series_of: Callable[[str], Series]) -> Disturbance:
+def chaos_of(name: str, policy: Chaos, counters: Counters | None, series_of: Callable[[str], Series]) -> FaultInjection:
     """Return the chaos of the guard *name*, and warn once of each chaos that it has.
 
     Args:
@@ -42,7 +42,7 @@ def chaos_of(name: str, policy: Chaos, counters: Counters | None, series_of: Cal
         if counters is not None:
             counters.add((series_of(kind),))
 
-    return Disturbance(failure, delay, rate=policy.rate, tell=tell)
+    return FaultInjection(failure, delay, rate=policy.rate, report=tell)
 
 
 def forget_chaos() -> None:

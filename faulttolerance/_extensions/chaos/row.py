@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..._call.row import Body, Row
+from ..._call.row import AttemptBinding, Row
 from ..._metrics.catalogue import Metric, schema_of_metric
 from .policy import Chaos
 
@@ -22,7 +22,7 @@ CHAOS = Metric(
 _SCHEMA = schema_of_metric(CHAOS)
 
 
-def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
+def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
     binding = body.binding
     policy = binding.policies.get(Chaos)
     if not isinstance(policy, Chaos) or not policy.rate:
@@ -30,8 +30,8 @@ def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., A
     from .layer import chaos_of
 
     counters = binding.counters_under(_SCHEMA)
-    disturbance = chaos_of(binding.metered_as, policy, counters, lambda kind: CHAOS.series((kind,)))
-    return disturbance.around(function, body.environment, body.is_awaited, is_block=binding.is_block)
+    fault_injection = chaos_of(binding.metrics_name, policy, counters, lambda kind: CHAOS.series((kind,)))
+    return fault_injection.around(function, body.environment, body.is_awaited, is_block=binding.is_block)
 
 
 def _reset() -> None:

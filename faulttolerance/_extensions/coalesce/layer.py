@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from ..._deadline.clock import Alarm, clock
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
-from ..._metrics.catalogue import advanced
+from ..._metrics.catalogue import series_of_facts
 from ..._metrics.counters import FOLD, Counters
 from ..._platform.unpatched import get_ident
 from ..._signature.call_key import refuse_unhashable
 from .strategy import Flight, Flights, Links, Outcome, Seat
 
-_LED, _FOLLOWED = advanced((("Coalesce", "leader"),)), advanced((("Coalesce", "follower"),))
+_LED, _FOLLOWED = series_of_facts((("Coalesce", "leader"),)), series_of_facts((("Coalesce", "follower"),))
 _own: ContextVar[tuple[Flight, ...]] = ContextVar("the flights in which a call is made", default=())
 
 

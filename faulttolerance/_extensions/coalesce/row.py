@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._call.row import Binding, Layer, Memory, Row, key_of
+from ..._call.row import Binding, Layer, Row, StrategyFactory, key_of
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from .policy import Coalesce
 from .strategy import Flights
@@ -30,7 +30,7 @@ _SERIES = PolicyMetrics(
 
 COALESCE = Row(
     Coalesce,
-    memory=Memory(lambda *_: Flights(), lambda *_: None),
+    strategy_factory=StrategyFactory(lambda *_: Flights(), lambda *_: None),
     layer=_layer,
     is_for_classes=False,
     series=_SERIES,

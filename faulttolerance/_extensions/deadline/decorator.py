@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..._call.attempt import compose
 from ..._call.block import BlockingEnvironment, PlainBlock, run_block
-from ..._call.settle import conclude_of
+from ..._call.bound_policies import conclude_of
 from ..._deadline.task import current
 from ..._deadline.threads.block import holder_of_block
 from ..._deadline.threads.chain import current_greenlet, deadlines_here
 from ..._execution.caller_thread import GuardedCall
-from ..._guard.declare.place import user_frames
+from ..._guard.declare.creation_site import application_frames
 from ..._guard.decorate.decorator import Decorator
 from ..._platform.frames import module_of
 from ..._platform.unpatched import get_ident
@@ -66,7 +66,7 @@ class WholeCall(Decorator):
 
     def __init__(self, kind: type[Policy], values: Mapping[str, Any]) -> None:
         super().__init__(kind, values)
-        frame = next(user_frames(), None)
+        frame = next(application_frames(), None)
         self._name = "a block" if frame is None else f"{module_of(frame) or 'a block'}:{frame.f_lineno}"
         if faults := self._faults(self._name):  # now: it may guard only blocks, which start much later
             raise FaultToleranceDefinitionException(*faults)
@@ -75,10 +75,10 @@ class WholeCall(Decorator):
         self._entered: dict[object, list[PlainBlock]] = {}
         """The blocks that have not ended yet, by task, greenlet or thread."""
         if not Asking.is_on:
-            from ..._guard.resolve.transaction import replan
+            from ..._guard.resolve.transaction import reapply_declarations
 
             Asking.is_on = True
-            replan()
+            reapply_declarations()
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Accept the attribute of a class, for the blocks of its methods."""
@@ -106,8 +106,8 @@ class WholeCall(Decorator):
         prepared = self._prepared.get((get_ident(), is_awaited))
         block = prepared.pop() if prepared else self._block(is_awaited)
         try:
-            block.course = _course()
-            self._entered.setdefault(block.course, []).append(block)
+            block.owner = _course()
+            self._entered.setdefault(block.owner, []).append(block)
             block.enter()
         except BaseException:
             block.steps.close()
@@ -172,10 +172,10 @@ class WholeCall(Decorator):
 
     def _forget(self, block: PlainBlock) -> None:
         """Remove *block*, which has ended; each step may run twice."""
-        blocks = self._entered.get(block.course, [])
+        blocks = self._entered.get(block.owner, [])
         blocks[:] = [other for other in blocks if other is not block and not other.is_over]
         if not blocks:
-            self._entered.pop(block.course, None)
+            self._entered.pop(block.owner, None)
 
 
 def _course() -> object:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from sys import modules
 from typing import Any
 
-from ..._call.follow import CallRecord
-from ..._call.settle import NO_GATE, BoundPolicies
+from ..._call.bound_policies import BY_NONE, BoundPolicies
+from ..._call.continuation import CallRecord
 from ..._deadline.attempt_record import AttemptRecord
 from ..._deadline.clock import clock
 from ..._deadline.interruption import remaining
@@ -38,21 +38,23 @@ class WholeCallPolicies(BoundPolicies):
 
     def __init__(self, name: str, **values: Any) -> None:
         super().__init__(name, **values)
-        self._counted = _COUNTED
+        self._counting = _COUNTED
 
-    def late(self, record: AttemptRecord) -> str:
+    def message(self, record: AttemptRecord) -> str:
         """Return the message for a caller whose call did not end in time."""
         return f"{self.name}: deadline of {self.seconds:g} s passed"
 
-    def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
+    def end_attempt(
+        self, record: AttemptRecord, failure: BaseException | None, call: CallRecord
+    ) -> BaseException | None:
         """End the deadline and count the call; return its failure, with regard to a passed deadline."""
-        failure = self.end(record, failure)
+        failure = self.release(record, failure)
         if self.counters is not None:
             self._count_attempt(self.counters, record)
         return failure
 
 
-_COUNTED = Interned(((NO_GATE, "Deadline"),))
+_COUNTED = Interned(((BY_NONE, "Deadline"),))
 
 
 class UnderDeadline:

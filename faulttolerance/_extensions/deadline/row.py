@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..._call.bound_policies import BoundPolicies, conclude_of
 from ..._call.row import Binding, Layer, Row
-from ..._call.settle import BoundPolicies, conclude_of
 from ..._execution.caller_thread import GuardedCall
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from ..._policy import ChronoUnit, Policy, seconds
@@ -20,11 +20,11 @@ def _bind(policy: Deadline, binding: Binding) -> Mapping[str, Any]:
     limit = seconds(policy.value, ChronoUnit.MILLIS)
     if not limit:
         return {}
-    return {"seconds": limit, "conclude": conclude_of(binding.asynchronous) if binding.is_obeyed(Deadline) else None}
+    return {"seconds": limit, "conclude": conclude_of(binding.asynchronous) if binding.is_enforced(Deadline) else None}
 
 
 def _layer(policy: Deadline, binding: Binding) -> Layer | None:
-    if not policy.value or not binding.is_obeyed(Deadline):
+    if not policy.value or not binding.is_enforced(Deadline):
         return None
     from .layer import UnderDeadline
 
@@ -71,7 +71,7 @@ DEADLINE = Row(
     _bind,
     layer=_layer,
     listener=_listener,
-    entrance=_entrance,
+    around_call=_entrance,
     series=_SERIES,
     block_fault=("bounds whole calls", "`with deadline(...)` around the block, or around its loop"),
     decorator=_decorator,

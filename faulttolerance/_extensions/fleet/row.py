@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from ..._call.row import Binding, Memory, ProcessSetting, Row
+from ..._call.row import Binding, ProcessSetting, Row, StrategyFactory
 from ..._policy import CircuitBreaker, Policy, RateLimit
 from ..._strategy.condition import Condition
 from ..._strategy.gate import Gate
@@ -34,7 +34,7 @@ def _gate(gate: Gate, policy: Policy, binding: Binding) -> Gate:
     if (
         FleetWide not in binding.policies
         or not isinstance(policy, CircuitBreaker)
-        or not binding.is_obeyed(type(policy))
+        or not binding.is_enforced(type(policy))
     ):
         return gate
     shared: Gate = binding.strategies.get(FleetWide).gate(gate, binding.deliver)
@@ -42,7 +42,7 @@ def _gate(gate: Gate, policy: Policy, binding: Binding) -> Gate:
 
 
 def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
-    if FleetWide not in binding.policies or not binding.is_obeyed(RateLimit):
+    if FleetWide not in binding.policies or not binding.is_enforced(RateLimit):
         return limit, may_wait
     from .fleet_link import fleet_link
     from .limit import FleetRateLimit
@@ -51,10 +51,12 @@ def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
     return FleetRateLimit(limit, state.share, state.key, fleet_link, may_wait=may_wait), True  # calls wait for answers
 
 
-def _condition(is_obeyed: bool) -> Condition:
+def _condition(is_enforced: bool) -> Condition:
     from .fleet_link import fleet_link
 
-    return Condition(fleet_link.description if is_obeyed else "local: what it would share is switched off or observed")
+    return Condition(
+        fleet_link.description if is_enforced else "local: what it would share is switched off or observed"
+    )
 
 
 def _faults(chosen: Any) -> list[Fault]:
@@ -99,7 +101,7 @@ def _reset() -> None:
 
 FLEET_WIDE = Row(
     FleetWide,
-    memory=Memory(_fleet_state, lambda state, _: state, is_last=True, name_of_key=_name_of_key),
+    strategy_factory=StrategyFactory(_fleet_state, lambda state, _: state, is_last=True, name_of_key=_name_of_key),
     modifies=CircuitBreaker,
     or_else=RateLimit,
     gate=_gate,
@@ -109,6 +111,6 @@ FLEET_WIDE = Row(
     setting=ProcessSetting("fleet", _faults, _use),
     open_elsewhere=_open_elsewhere,
     problem=_problem,
-    is_at_work=_is_at_work,
+    is_busy=_is_at_work,
     reset=_reset,
 )

@@ -147,12 +147,12 @@ class ServerLink:
 
     def _report_loss(self) -> None:
         if not self.health.is_up and not self._is_closed and take(self._loss_unreported):
-            self.aside(partial(sinks.tell, FleetLost(self.namespace, self.health.reason)))
+            self.aside(partial(sinks.send, FleetLost(self.namespace, self.health.reason)))
 
     def _regain(self) -> None:
         seconds = self.health.record_recovery(self.now())
         if not self._loss_unreported:
-            self.aside(partial(sinks.tell, FleetRegained(self.namespace, seconds)))
+            self.aside(partial(sinks.send, FleetRegained(self.namespace, seconds)))
             self._loss_unreported.append(None)
 
     def aside(self, function: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from ..._guard.declare.declaration import Declaration
 from ..._signature.annotation import Scope, Type, UnresolvedName, display, members, resolve, signature_of
-from ..._signature.outcome import Outcome, outcome
+from ..._signature.return_kind import ReturnKind, return_kind
 from ...exceptions import Fault
 
 _ONE_SHOT = (Iterator, AsyncIterator, typing.IO, io.IOBase)
@@ -24,7 +24,7 @@ def hedge_faults(
     """Return the faults of hedges, as *where*, for a guarded function that cannot run twice at once."""
     function, faults = declaration.template, []
     # Without an annotation, the function may become asynchronous by a further decorator on it or its class.
-    if not asynchronous and (final or outcome(function, declaration.owner) is Outcome.FOREIGN):
+    if not asynchronous and (final or return_kind(function, declaration.owner) is ReturnKind.PLAIN):
         allowed = "add @asynchronous: a thread cannot race itself; or `async def`, or call_async of a Guard"
         if declaration.owner is not None:
             allowed += "; @unguarded exempts a method of a hedged class"

@@ -13,14 +13,14 @@ from sys import modules
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import _policy as policies
-from ..._call.budget import take
+from ..._call.budget import charge
 from ..._deadline.clock import clock
 from ..._deadline.interruption import remaining
 from ..._event import HedgeSent, sinks
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment, StoppedIteration
 from ..._execution.race import RaceAttempt, current_attempt
-from ..._metrics.catalogue import advanced
+from ..._metrics.catalogue import series_of_facts
 from ..._metrics.counters import FOLD, Counters
 from ..._platform.event_loop import refuse_trio
 from ..._signature.kind import is_coroutine_function
@@ -86,7 +86,8 @@ class Hedging:
         self._tell = tell
         self._inside = inside
         self._batches = {
-            result: [] if counters is None else counters.batch(advanced((("Hedge", result),))) for result in RESULTS
+            result: [] if counters is None else counters.batch(series_of_facts((("Hedge", result),)))
+            for result in RESULTS
         }
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
@@ -245,7 +246,7 @@ def _announce(name: str) -> None:
     if entry is not None:
         entry.race.sent[entry.number] = None
         if sinks.wanted[HedgeSent](None):
-            sinks.tell(HedgeSent(name, entry.number, clock.monotonic() - entry.race.began))
+            sinks.send(HedgeSent(name, entry.number, clock.monotonic() - entry.race.began))
 
 
 def _leave(race: Race, runs: dict[int, Run], environment: Environment) -> None:
@@ -263,8 +264,8 @@ def racing(binding: Binding) -> Hedging:
         _payment(hedges, binding),
         _shortest_timeout(binding.policies.get(policies.Timeout)),
         binding.counters_of(policy.Hedge),
-        binding.tell_of(policy.Hedge),
-        binding.inside,
+        binding.on_refusal_of(policy.Hedge),
+        binding.build_inner,
     )
 
 
@@ -281,15 +282,15 @@ def _payment(hedges: Hedge, binding: Binding) -> Payment:
     if policies.RetryBudget not in binding.policies:
         own = hedges.budget
         return Payment(own.take, own.give_back, own.succeed)
-    budget, tell = binding.strategies.get(policies.RetryBudget), binding.tell_of(policies.RetryBudget)
+    budget, tell = binding.strategies.get(policies.RetryBudget), binding.on_refusal_of(policies.RetryBudget)
     # An observed policy starts no hedge, and counts none.
-    counters = binding.counters_of(policies.RetryBudget) if binding.tell_of(policy.Hedge) is None else None
-    return Payment(lambda: take(budget, tell, counters, "hedge"), budget.give_back)
+    counters = binding.counters_of(policies.RetryBudget) if binding.on_refusal_of(policy.Hedge) is None else None
+    return Payment(lambda: charge(budget, tell, counters, "hedge"), budget.give_back)
 
 
 def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:
     """Return the check whether every gate and bulkhead would admit a hedge, if they are enforced (rule H2)."""
-    obeyed = [binding.strategies.get(kind) for kind in binding.policies if binding.is_obeyed(kind)]
+    obeyed = [binding.strategies.get(kind) for kind in binding.policies if binding.is_enforced(kind)]
     limiting = [strategy.has_room_to_spare for strategy in obeyed if hasattr(strategy, "has_room_to_spare")]
     circuits = [strategy for strategy in obeyed if isinstance(strategy, CircuitBreaker)]
     return lambda now: all(circuit.state.is_closed for circuit in circuits) and all(room(now) for room in limiting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..._call.row import Binding, Body, Layer, Memory, Row
+from ..._call.row import AttemptBinding, Binding, Layer, Row, StrategyFactory
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from ..._policy import ChronoUnit, seconds
 from ..._strategy.gate import Gate
@@ -19,7 +19,7 @@ def _values(policy: Hedge) -> tuple[int, float, float]:
     return policy.max_hedges, policy.quantile, seconds(policy.delay, ChronoUnit.MILLIS)
 
 
-_MEMORY = Memory(
+_STRATEGY_FACTORY = StrategyFactory(
     lambda name, policy, _: strategy.Hedge(*_values(policy)),
     lambda hedges, policy: hedges.reconfigure(*_values(policy)),
 )
@@ -46,7 +46,7 @@ def _gate(gate: Gate, policy: object, binding: Binding) -> Gate:
     return DeafGate(gate, has_lost)
 
 
-def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
+def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
     if body.binding.may_wait:
         return function
     from .layer import announced
@@ -84,7 +84,7 @@ _SERIES = PolicyMetrics(
 HEDGE = Row(
     Hedge,
     _bind,
-    _MEMORY,
+    _STRATEGY_FACTORY,
     layer=_layer,
     gate=_gate,
     around_attempt=_around_attempt,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from ..._call.follow import Given
+from ..._call.continuation import RejectedResult
 from ..._deadline.clock import clock
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
@@ -37,7 +37,7 @@ class Remembering:
         def remembered(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             key = find(args, kwargs)  # before the function runs, so that an invalid key is reported in time
             result = call(args, kwargs)
-            if type(result) is Given:
+            if type(result) is RejectedResult:
                 return result.result
             results.remember(key, result, clock.monotonic())
             return result
@@ -45,7 +45,7 @@ class Remembering:
         async def remembered_later(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             key = find(args, kwargs)
             result = await call(args, kwargs)
-            if type(result) is Given:
+            if type(result) is RejectedResult:
                 return result.result
             results.remember(key, result, clock.monotonic())
             return result

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..._policy.fallback import RecallingHandler
 from ..._policy.kind import BRIEF, duration, integer, key
 from ..._policy.parameter import warn_of_bare_number
-from ..._policy.unit import ChronoUnit, seconds, spelled
+from ..._policy.unit import ChronoUnit, format_duration, seconds
 from ..._shown import shown
 from ...exceptions import Fault, FaultToleranceDefinitionException
 
@@ -40,7 +40,7 @@ class LastGood(RecallingHandler, name="last_good"):
         return {name: kind.normalised(values[name]) for name, kind in _KINDS.items()}
 
     def __repr__(self) -> str:
-        parts = [f"max_age={spelled(self.max_age, ChronoUnit.MILLIS)!r}"]
+        parts = [f"max_age={format_duration(self.max_age, ChronoUnit.MILLIS)!r}"]
         parts += [f"{name}={value!r}" for name, value in (("max_entries", self.max_entries),) if value != 1000]
         parts += [f"key={getattr(self.key, '__qualname__', repr(self.key))}"] if self.key is not None else []
         return f"last_good({', '.join(parts)})"

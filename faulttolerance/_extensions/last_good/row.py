@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._call.row import Binding, Layer, Memory, Row, key_of
+from ..._call.row import Binding, Layer, Row, StrategyFactory, key_of
 from ..._policy import ChronoUnit, Fallback, recalling_handler_in, seconds
 from .policy import LastGood
 from .strategy import LastResults
@@ -28,12 +28,12 @@ def _layer(policy: Fallback, binding: Binding) -> Layer | None:
     value = _value_in(policy)
     if value is None:
         return None
-    from ..._signature.call_key import Target
+    from ..._signature.call_key import IdentityReference
     from .layer import Remembering
 
-    return Remembering(binding.name, binding.strategies.get(Fallback), key_of(value.key, binding, Target))
+    return Remembering(binding.name, binding.strategies.get(Fallback), key_of(value.key, binding, IdentityReference))
 
 
 def with_last_good(fallback: Row) -> Row:
-    """Return the row of *fallback* with a memory for ``last_good``."""
-    return fallback._replace(memory=Memory(_results_of, _renew), layer=_layer)
+    """Return the row of *fallback* with a strategy factory for ``last_good``."""
+    return fallback._replace(strategy_factory=StrategyFactory(_results_of, _renew), layer=_layer)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from ..._call.row import Binding, Body, Layer, Row
+from ..._call.row import AttemptBinding, Binding, Layer, Row
 from ..._metrics.catalogue import Metric, Schema, schema_of_metric
 from ..._metrics.counters import Counters
 from ..._policy import Bulkhead, ChronoUnit, Policy, RateLimit, Timeout, seconds
@@ -35,17 +35,17 @@ def _schema(annotation: str) -> Schema:
 
 
 def _gate(gate: Gate, policy: Policy, binding: Binding) -> Gate:
-    tell = binding.tell_of(type(policy))
+    tell = binding.on_refusal_of(type(policy))
     return gate if tell is None else ObservedGate(gate, tell)
 
 
 def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
-    tell = binding.tell_of(RateLimit)
+    tell = binding.on_refusal_of(RateLimit)
     return (limit, may_wait) if tell is None else (ObservedRateLimit(limit, tell), False)
 
 
 def _permits(permits: Any, may_queue: bool, binding: Binding) -> Any:
-    tell = binding.tell_of(Bulkhead)
+    tell = binding.on_refusal_of(Bulkhead)
     return permits if tell is None else ObservedBulkhead(permits, tell, may_wait=may_queue)
 
 
@@ -65,7 +65,7 @@ def observed_duration(kind: type[Policy]) -> Row:
 
     def layer(_: object, binding: Binding) -> Layer | None:
         policy: Any = binding.policies.get(kind)
-        tell = binding.tell_of(kind)
+        tell = binding.on_refusal_of(kind)
         if tell is None or not policy.value:
             return None
         from .layer import timed
@@ -80,7 +80,7 @@ def _around_attempts(_: object, binding: Binding) -> Layer | None:
 
 
 def _timed_attempts(binding: Binding) -> Layer | None:
-    policy, tell = binding.policies.get(Timeout), binding.tell_of(Timeout)
+    policy, tell = binding.policies.get(Timeout), binding.on_refusal_of(Timeout)
     if tell is None or not isinstance(policy, Timeout) or not policy.value:
         return None
     from .layer import timed
@@ -89,7 +89,7 @@ def _timed_attempts(binding: Binding) -> Layer | None:
     return timed(limit, tell, binding.strategies.get(Timeout).adaptive(limit) if policy.adaptive else None)
 
 
-def _around_block(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
+def _around_block(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
     timed = _timed_attempts(body.binding) if body.binding.is_block else None
     if timed is None:
         return function

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from ..._call.order import MEMORIES, Strategies
+from ..._call.order import STRATEGY_FACTORIES, Strategies
 from ..._call.state import State
 from ..._deadline.clock import clock
 from ..._execution.caller_thread import Arguments, GuardedCall
@@ -115,14 +115,14 @@ class Partitioning:
             policies = self._state.policies
             in_force = {type(policy): policy for policy in policies}
             made = partition.strategies.by_policy()
-            for kind, memory in MEMORIES.items():
-                if not memory.is_per_key or kind not in in_force or self._state.strategies.get(kind) is None:
+            for kind, factory in STRATEGY_FACTORIES.items():
+                if not factory.is_per_key or kind not in in_force or self._state.strategies.get(kind) is None:
                     continue
                 if kind in made:
-                    memory.renew(made[kind], in_force[kind])
+                    factory.renew(made[kind], in_force[kind])
                 else:
-                    name = memory.name_of_key(self._state.name, key) if memory.name_of_key else self._state.name
-                    made[kind] = memory.make(name, in_force[kind], Strategies.of(made))
+                    name = factory.name_of_key(self._state.name, key) if factory.name_of_key else self._state.name
+                    made[kind] = factory.make(name, in_force[kind], Strategies.of(made))
             partition.strategies = Strategies.of(made)
         breaker, shared = partition.strategies.get(CircuitBreaker), self._state.circuit_breaker
         if breaker is not None and shared is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..._call.row import Binding, Layer, Memory, Row, key_of
+from ..._call.row import Binding, Layer, Row, StrategyFactory, key_of
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from .policy import PartitionBy
 from .strategy import Partitions
@@ -23,7 +23,7 @@ def _layer(policy: PartitionBy, binding: Binding) -> Layer:
     from .layer import Partitioning
 
     partitions = binding.strategies.get(PartitionBy)
-    return Partitioning(binding.state, partitions, key_of(policy.key, binding), binding.inside)
+    return Partitioning(binding.state, partitions, key_of(policy.key, binding), binding.build_inner)
 
 
 _SERIES = PolicyMetrics(
@@ -46,7 +46,9 @@ _SERIES = PolicyMetrics(
 
 PARTITION_BY = Row(
     PartitionBy,
-    memory=Memory(lambda name, policy, _: Partitions(policy.max_partitions), _limit, nested=_of_keys, is_per_key=False),
+    strategy_factory=StrategyFactory(
+        lambda name, policy, _: Partitions(policy.max_partitions), _limit, nested=_of_keys, is_per_key=False
+    ),
     layer=_layer,
     series=_SERIES,
     needs_arguments=True,

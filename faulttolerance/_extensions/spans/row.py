@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..._call.row import Body, Row
+from ..._call.row import AttemptBinding, Row
 from ..._telemetry.connect import telemetry
 
 if TYPE_CHECKING:
-    from ..._call.settle import BoundPolicies
+    from ..._call.bound_policies import BoundPolicies
 
 
-def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
-    if not telemetry.makes_spans:
+def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
+    if not telemetry.creates_spans:
         return function
     from .layer import Spans
 
@@ -23,7 +23,7 @@ def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., A
 
 def _number_attempts(policies: BoundPolicies) -> None:
     """Pass the number of each attempt but the first to its span."""
-    if not telemetry.makes_spans or policies.retry is None:
+    if not telemetry.creates_spans or policies.retry is None:
         return
     from .layer import ATTEMPT
 

@@ -9,7 +9,7 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from ..._call.spine import is_detached
+from ..._call.core import is_detached
 from ..._policy import Policy
 from ..._signature.kind import is_coroutine_function, own_attribute
 from ..._signature.naming import class_name, qualified_name_of
@@ -176,7 +176,7 @@ def declared_on(cls: type) -> ClassLevel:
     return vars(cls).get(CLASS_LEVEL, _NOTHING)  # type: ignore[no-any-return]
 
 
-def covering(
+def class_level_for(
     cls: type, name: str, function: object, owner: type
 ) -> tuple[dict[type[Policy], tuple[Policy, type]], tuple[Any, ...]]:
     """Return the class-level policies and interceptors that apply to a method of *cls*, which *owner* defines.
@@ -190,18 +190,18 @@ def covering(
     for home in cls.__mro__:
         for kind, policy in declared_on(home).policies.items():
             nearest.setdefault(kind, (policy, home))
-    policies = {kind: (policy, home) for kind, (policy, home) in nearest.items() if _reaches(home, owner)}
-    reaching = [base for base in cls.__mro__ if _reaches(base, owner)]
-    return policies, tuple(dict.fromkeys(each for base in reaching for each in declared_on(base).interceptors))
+    policies = {kind: (policy, home) for kind, (policy, home) in nearest.items() if _applies_to(home, owner)}
+    applying = [base for base in cls.__mro__ if _applies_to(base, owner)]
+    return policies, tuple(dict.fromkeys(each for base in applying for each in declared_on(base).interceptors))
 
 
-def covering_at_home(declaration: Declaration) -> dict[type[Policy], tuple[Policy, type]]:
+def class_level_at_home(declaration: Declaration) -> dict[type[Policy], tuple[Policy, type]]:
     """Return the class-level policies that apply to a method in the class that defines it."""
     owner = declaration.owner
-    return covering(owner, declaration.name, declaration.template, owner)[0] if owner is not None else {}
+    return class_level_for(owner, declaration.name, declaration.template, owner)[0] if owner is not None else {}
 
 
-def _reaches(home: type, owner: type) -> bool:
+def _applies_to(home: type, owner: type) -> bool:
     return home in owner.__mro__ or _package(home) == _package(owner)
 
 

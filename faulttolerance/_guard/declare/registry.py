@@ -10,7 +10,7 @@ from weakref import ref
 
 from ..._call.state import alias_in
 from ..._config import settings
-from ..._log import tell_of_trouble
+from ..._log import log_guard_error
 from ..._metrics.counters import ledger
 from ..._platform.fork import Section, at_fork
 from ..._platform.swap import Swap
@@ -21,7 +21,7 @@ from ...exceptions import Fault
 
 if TYPE_CHECKING:
     from ..._call.state import State
-    from ..._config import State as Configuration
+    from ..._config import Configuration
     from ..._policy import Policy
 
     class InForce(Protocol):
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
         """The resolver of a guard. The modules above the registry know the types of the objects that it creates."""
 
         declaration: Any
-        uses: tuple[Any, ...]
+        class_entries: tuple[Any, ...]
 
-        def use_of(self, cls: type | None) -> Any: ...
+        def class_entry_of(self, cls: type | None) -> Any: ...
         def state(self, cls: type | None) -> State | None: ...
         def states(self) -> list[State]: ...
         def classes(self) -> Iterable[type | None]: ...
-        def resolved(self) -> list[type | None]: ...
-        def come_into_use(self, cls: type | None) -> None: ...
+        def classes_with_path(self) -> list[type | None]: ...
+        def create_state(self, cls: type | None) -> None: ...
         def resolve_breaker(self, name: str | None = None) -> None: ...
         def effective_policies(
             self, cls: type | None, basis: Configuration | None = None
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         def in_force(self, cls: type | None, basis: Configuration | None = None) -> Any: ...
         def name_for(self, cls: type | None) -> str: ...
         def draft(self, cls: type | None, effective: Any) -> Any: ...
-        def put(self, cls: type | None, draft: Any, swap: Swap) -> None: ...
+        def stage(self, cls: type | None, draft: Any, swap: Swap) -> None: ...
         def drop(self, cls: type | None, swap: Swap) -> None: ...
 
 
@@ -110,7 +110,7 @@ def renew_memos(renew: Callable[[AnyResolver, Any], Any]) -> list[Any]:
     return memos
 
 
-def meet_strangers() -> None:
+def resolve_remote_circuits() -> None:
     """Resolve the circuits that other processes have opened, and whose methods have not been called here yet."""
     from ..._call.order import ORDER
 
@@ -132,7 +132,7 @@ def every_state() -> Iterator[State]:
 def _every_state_in_force() -> Iterator[State]:
     """Yield the state of every guard with a call path: a guard without one has the values from before a reload."""
     for resolver in resolvers():
-        for cls in resolver.resolved():
+        for cls in resolver.classes_with_path():
             if (state := resolver.state(cls)) is not None:
                 yield state
 
@@ -143,28 +143,28 @@ def name_of(resolver: AnyResolver) -> str:
     return str(getattr(getattr(declaration, "function", None), "__qualname__", declaration.name))
 
 
-def follow_all() -> None:
+def update_all_strategies() -> None:
     """Pass the values in force to every circuit breaker, bulkhead and rate window."""
     for state in every_state():
         try:
-            state.follow()
+            state.update_strategies()
         except Exception as error:  # noqa: BLE001  # the others must still follow
-            tell_of_trouble(state.name, "it keeps values that held before, for taking new ones failed", error)
+            log_guard_error(state.name, "it keeps values that held before, for taking new ones failed", error)
 
 
-def clashes_of(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
+def name_conflicts(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
     """Return the faults of names that *several* guards, and guards that were called, share.
 
     With *own*, the state of the only one of them, others with its name are checked, too.
     """
-    faults = [*_breaker_clashes(several), *budget_clashes(several, own)]
+    faults = [*_breaker_conflicts(several), *budget_conflicts(several, own)]
     if faults and own is not None and any(one.name == own.name and one is not own for one in every_state()):
         gc.collect()  # a guard that was defined again, as in a notebook, may only seem alive
-        faults = [*_breaker_clashes(several), *budget_clashes(several, own)]
+        faults = [*_breaker_conflicts(several), *budget_conflicts(several, own)]
     return faults
 
 
-def _breaker_clashes(several: Iterable[InForce]) -> list[Fault]:
+def _breaker_conflicts(several: Iterable[InForce]) -> list[Fault]:
     """Return the faults of the names that ``@circuit_breaker_name`` assigns to circuit breakers of several guards."""
     wanted = [(alias, effective.name) for effective in several if (alias := alias_in(effective.policies))]
     if not wanted:
@@ -181,7 +181,7 @@ def _breaker_clashes(several: Iterable[InForce]) -> list[Fault]:
     return faults
 
 
-def budget_clashes(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
+def budget_conflicts(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
     """Return the faults of guards that share a retry budget by name and declare different values for it (rule B1).
 
     With *own*, the state of the only one of *several*, others with its name are checked, too: a factory creates such
@@ -195,15 +195,15 @@ def budget_clashes(several: Iterable[InForce], own: State | None = None) -> list
     if not wanted:
         return []
     # First the values of the other guards, and then, one by one, of these.
-    said: dict[str, tuple[RetryBudget, str]] = {}
+    declared: dict[str, tuple[RetryBudget, str]] = {}
     for state in _every_state_in_force():
         for policy in state.policies:
             is_other = state.name not in wanted if own is None else state is not own
             if isinstance(policy, RetryBudget) and is_other:
-                said.setdefault(policy.name, (policy, state.name))
+                declared.setdefault(policy.name, (policy, state.name))
     faults = []
     for name, budget in wanted.items():
-        other, owner = said.setdefault(budget.name, (budget, name))
+        other, owner = declared.setdefault(budget.name, (budget, name))
         for parameter in ("ratio", "burst"):
             value, theirs = getattr(budget, parameter), getattr(other, parameter)
             if value != theirs:
@@ -214,7 +214,7 @@ def budget_clashes(several: Iterable[InForce], own: State | None = None) -> list
     return faults
 
 
-def nothing_named(kind: str, name: str, names: Iterable[str]) -> KeyError:
+def unknown_name_error(kind: str, name: str, names: Iterable[str]) -> KeyError:
     """Return the error for a *name* that nothing of *kind* has, with a suggestion from *names*."""
     from ..._config.report import nearest  # for a mistake only
 
@@ -223,26 +223,26 @@ def nothing_named(kind: str, name: str, names: Iterable[str]) -> KeyError:
     return KeyError(f"no {kind} is named {name!r}{hint}")
 
 
-_open: dict[ref[Any], None] = {}
+_in_progress: dict[ref[Any], None] = {}
 """The changes of all guards that are in progress."""
 
 
-def join(resolver: AnyResolver, cls: type | None, swap: Swap) -> None:
+def notify_changes(resolver: AnyResolver, cls: type | None, swap: Swap) -> None:
     """Inform each change in progress that *swap* changes the guard for *cls*, together with the stores of *swap*.
 
     If the change cannot include the guard any more, it drops the call path: the next call finds the policies in force.
     """
-    for reference in list(_open):
-        roll: Roll | None = reference()
-        if roll is not None:
-            entry = Entry(resolver, cls, origin=swap)
-            resolver.drop(cls, entry.swap)
-            swap.item(roll.entries, entry.key, entry)
-            swap.item(roll.stores, entry.key, entry.stores)
+    for reference in list(_in_progress):
+        in_use: GuardsInUse | None = reference()
+        if in_use is not None:
+            change = GuardChange(resolver, cls, origin=swap)
+            resolver.drop(cls, change.swap)
+            swap.item(in_use.changes, change.key, change)
+            swap.item(in_use.stores, change.key, change.stores)
 
 
-class Entry:
-    """The effect of a change on the guard of one resolver for one class. A later entry replaces it as a whole."""
+class GuardChange:
+    """The effect of a change on the guard of one resolver for one class. A later change replaces it as a whole."""
 
     __slots__ = ("cls", "is_drafted", "origin", "resolver", "stores", "swap")
 
@@ -252,63 +252,63 @@ class Entry:
         self.swap = Swap()
         self.stores = iter(self.swap.steps)
         self.is_drafted = False
-        # The stores of a first call go with the entry, not in the middle of the change that drops it.
+        # The stores of a first call go with the change, not in the middle of the change that drops it.
         self.origin = origin
 
     @property
     def key(self) -> tuple[AnyResolver, int]:
-        """The key of the entry; a comparison of classes could run code of the application."""
+        """The key of the change; a comparison of classes could run code of the application."""
         return self.resolver, id(self.cls)
 
 
-class Roll:
+class GuardsInUse:
     """The guards in use, and, from ``with`` on, those that come into use meanwhile."""
 
-    __slots__ = ("__weakref__", "_reference", "entries", "stores")
+    __slots__ = ("__weakref__", "_reference", "changes", "stores")
 
     def __init__(self) -> None:
-        self.entries: dict[tuple[AnyResolver, int], Entry] = {}
+        self.changes: dict[tuple[AnyResolver, int], GuardChange] = {}
         self.stores: dict[tuple[AnyResolver, int] | None, Iterator[tuple[Any, ...]]] = {None: iter(())}
-        """The stores of each entry, as ``Version.force`` performs them, behind those of the change itself."""
+        """The stores of each change, as ``Version.force`` performs them, behind those of the change itself."""
         self._reference = ref(self, _close)
 
     def __enter__(self) -> Self:
         swap = Swap()
-        swap.item(_open, self._reference, None)
+        swap.item(_in_progress, self._reference, None)
         settings.version.force(swap)  # a first call that did not see it starts again
         for resolver in resolvers():
-            for cls in resolver.resolved():
-                entry = Entry(resolver, cls)
-                self.entries.setdefault(entry.key, entry)
+            for cls in resolver.classes_with_path():
+                change = GuardChange(resolver, cls)
+                self.changes.setdefault(change.key, change)
         return self
 
     def __exit__(self, *_: object) -> None:
         _close(self._reference)
 
-    def due(self) -> list[Entry]:
+    def due(self) -> list[GuardChange]:
         """Return the entries whose guards must still be drafted, or drafted again."""
-        return [entry for entry in list(self.entries.values()) if not entry.is_drafted]
+        return [change for change in list(self.changes.values()) if not change.is_drafted]
 
-    def renewed(self, former: Entry) -> Entry:
-        """Replace an entry by a new entry for a draft that is created after this call, and return the new entry."""
-        entry = Entry(former.resolver, former.cls)
-        entry.is_drafted = True
-        self.entries[entry.key] = entry
-        self.stores[entry.key] = entry.stores
-        return entry
+    def renewed(self, former: GuardChange) -> GuardChange:
+        """Replace a change by a new one for a draft that is created after this call, and return the latter."""
+        change = GuardChange(former.resolver, former.cls)
+        change.is_drafted = True
+        self.changes[change.key] = change
+        self.stores[change.key] = change.stores
+        return change
 
 
 def _close(reference: ref[Any]) -> None:
-    _open.pop(reference, None)
+    _in_progress.pop(reference, None)
 
 
-def _in_child() -> None:
+def _after_fork() -> None:
     for state in every_state():
         try:
             state.reset_after_fork(get_ident())
         except Exception as error:  # noqa: BLE001  # the others must still be put in order
-            tell_of_trouble(state.name, "it holds what threads of the parent held, for dropping that failed", error)
-    ledger.begin_anew()
+            log_guard_error(state.name, "it holds what threads of the parent held, for dropping that failed", error)
+    ledger.reset_after_fork()
 
 
-at_fork(child=_in_child)
+at_fork(child=_after_fork)

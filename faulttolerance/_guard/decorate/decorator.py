@@ -8,16 +8,16 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ..._call.order import ROWS
-from ..._policy import Policy, check, parameters, shared, typed_call
+from ..._policy import Policy, call_source, check, parameters, shared_policy
 from ..._shown import shown
 from ..._signature.kind import is_generator_function
-from ..._signature.method import unproxied
+from ..._signature.method import as_real_method
 from ..._signature.naming import class_name
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare.checks import definition
+from ..declare.creation_site import application_frames, declaring_frame
 from ..declare.declaration import FUNCTION, Declaration, declaration_of, declared_on
-from ..declare.place import declaring_frame, user_frames
-from .attach import attach, can_be_guarded
+from .apply import apply_to, can_be_guarded
 
 
 class Decorator:
@@ -29,16 +29,18 @@ class Decorator:
         self._kind = kind
         self._values = values
         if check(kind, values, ""):
-            _faulty.decorators += ((_identity(next(user_frames(), None)), self),)
+            _faulty.decorators += ((_identity(next(application_frames(), None)), self),)
 
     def __call__(self, *targets: Any, **unexpected: Any) -> Any:
         if len(targets) != 1 or unexpected or not can_be_guarded(targets[0]):
             raise FaultToleranceDefinitionException(self._misplaced("was called as if it were a guarded function"))
-        target = unproxied(targets[0])
+        target = as_real_method(targets[0])
         faults = self._faults_on_class(target) if isinstance(target, type) else self._faults_on_function(target)
         if faults:
             raise FaultToleranceDefinitionException(*faults)
-        return attach(target, {self._kind: shared(self._kind._of(self._values))}, (), f"@{self._kind.annotation}")
+        return apply_to(
+            target, {self._kind: shared_policy(self._kind._of(self._values))}, (), f"@{self._kind.annotation}"
+        )
 
     def declared_policy(self) -> Policy:
         """Return the policy, for a ``Guard``.
@@ -48,10 +50,10 @@ class Decorator:
         """
         if faults := self._own_faults("Guard"):
             raise FaultToleranceDefinitionException(*faults)
-        return shared(self._kind._of(self._values))
+        return shared_policy(self._kind._of(self._values))
 
     def __repr__(self) -> str:
-        return typed_call(definition.decorator_name(self._kind), self._kind, self._values)
+        return call_source(definition.decorator_name(self._kind), self._kind, self._values)
 
     def __set_name__(self, owner: type, name: str) -> None:
         raise FaultToleranceDefinitionException(self._misplaced(f"became the attribute {class_name(owner)}.{name}"))
@@ -142,7 +144,7 @@ def refuse_bare(kind: type[Policy], value: Any) -> None:
     code, and the call is on one of its lines. A lambda that is written as the argument is recognized by its name.
     """
     code = getattr(value, "__code__", None)
-    frame = next(user_frames(), None)
+    frame = next(application_frames(), None)
     if not isinstance(code, CodeType) or frame is None or value.__name__ == "<lambda>":
         return
     lines = [line for _, _, line in code.co_lines() if line is not None]

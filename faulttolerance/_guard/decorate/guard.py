@@ -9,16 +9,16 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary, ref
 
-from ..._call.block import Attempt, Attempts, single
+from ..._call.block import Attempt, Attempts, single_attempt
+from ..._call.core import is_detached
 from ..._call.order import ROWS
-from ..._call.spine import is_detached
 from ..._config import Declared
 from ..._platform.event_loop import running_loop
 from ..._platform.frames import module_of
 from ..._policy import CircuitBreaker, Policy, parameters
 from ..._shown import shown
 from ..._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
-from ..._signature.method import bound_when_called, unproxied
+from ..._signature.method import as_real_method, bind_at_each_call
 from ..._signature.naming import copy_names
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare.checks.definition import (
@@ -28,11 +28,17 @@ from ..declare.checks.definition import (
     exclusive_faults,
     latency_faults,
 )
+from ..declare.creation_site import (
+    CreationSite,
+    application_frames,
+    creation_site_of,
+    declaring_frame,
+    warn_of_one_per_call,
+)
 from ..declare.declaration import INSTANCE, binding_by_name
-from ..declare.place import Place, declaring_frame, place_of, user_frames, watch_for_one_per_call
-from ..declare.registry import nothing_named
-from ..resolve.awaitable import NothingToAwait, call_awaited, is_coroutine_code, is_plain
-from .guard_resolver import GuardResolver, call_detached, call_given, misfits
+from ..declare.registry import unknown_name_error
+from ..resolve.awaitable import NotAwaitableError, call_awaited, is_coroutine_code, is_plain_function
+from .guard_resolver import GuardResolver, call_blocking, call_detached, policy_faults
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -94,23 +100,27 @@ class Guard:
         by_kind = _by_kind(given, policies)
         _check_name("Guard(name)", name or "", "text that no other guard is called by, or none")
         frame = declaring_frame()
-        place = Place(name, name) if name else place_of(self, frame)
-        self.name = place.name
+        site = CreationSite(name, name) if name else creation_site_of(self, frame)
+        self.name = site.name
         declared = [Declared(policy, "class", name, "") for policy in by_kind.values()]
         where = f"Guard {self.name}"
         if faults := [
             *exclusive_faults(by_kind, where),
             *latency_faults(by_kind, where),
             *companion_faults(declared, where, None),
-            *misfits(by_kind.values(), self.name),
+            *policy_faults(by_kind.values(), self.name),
         ]:
             raise FaultToleranceDefinitionException(*faults)
         if CircuitBreaker in by_kind and not name:
-            watch_for_one_per_call(place.line)
-        self._resolver = GuardResolver(self, place, declared)
-        self._home = _running_module()
+            warn_of_one_per_call(site.line)
+        self._resolver = GuardResolver(self, site, declared)
+        self._creating_module = _running_module()
         other = _named.setdefault(name, self) if name else self
-        if other is not self and self._home is not None and _is_run_again(self._home, other._home):
+        if (
+            other is not self
+            and self._creating_module is not None
+            and _is_reloaded(self._creating_module, other._creating_module)
+        ):
             _named[name] = self
         elif other is not self:
             raise FaultToleranceDefinitionException(
@@ -126,11 +136,11 @@ class Guard:
             TypeError: If *function* returned an awaitable: the call is neither retried nor replaced.
         """
         resolver = self._resolver
-        path = resolver.paths.get(call_given) or resolver.path(call_given)
+        path = resolver.paths.get(call_blocking) or resolver.path(call_blocking)
         try:
             return path((function, *args), kwargs)  # type: ignore[no-any-return]
         except TypeError:
-            self._refuse_result(function, "call")
+            self._reject_uncallable(function, "call")
             if not is_coroutine_function(function):
                 raise
         where, name = f"Guard {self.name}.call", getattr(function, "__qualname__", function)
@@ -138,7 +148,7 @@ class Guard:
             Fault(where, f"is given {name}, a coroutine function", function, "a plain function; or use call_async")
         )
 
-    def _refuse_result(self, function: object, method: str) -> None:
+    def _reject_uncallable(self, function: object, method: str) -> None:
         """Raise an error if *function* cannot be called: mostly it was called instead of passed."""
         if callable(function):
             return
@@ -162,7 +172,7 @@ class Guard:
             TypeError: If a lambda, a wrapper or another object returned no awaitable. It was called once: the call is
                 neither retried nor replaced, and is no failure to the circuit breaker.
         """
-        if not is_coroutine_code(function) and is_plain(function):
+        if not is_coroutine_code(function) and is_plain_function(function):
             running_loop(self.name)  # before it starts
             return await self._resolver.path(call_detached)((function, *args), kwargs)
         resolver = self._resolver
@@ -170,9 +180,9 @@ class Guard:
         try:
             return await path((function, *args), kwargs)
         except TypeError:
-            self._refuse_result(function, "call_async")
+            self._reject_uncallable(function, "call_async")
             raise
-        except NothingToAwait as error:
+        except NotAwaitableError as error:
             raise TypeError(
                 f"{self.name}: call_async is for what is to be awaited, or a plain `def`; use call; {error}"
             ) from None
@@ -184,7 +194,7 @@ class Guard:
             FaultToleranceDefinitionException: If a policy needs a result or arguments, as a fallback does: a block has
                 neither.
         """
-        return single(self._resolver.blocks(retries=False), self.attempt)
+        return single_attempt(self._resolver.blocks(retries=False), self.attempt)
 
     def attempts(self) -> Attempts:
         """Guard a block of code that is repeated: ``for attempt in guard.attempts():``, in it ``with attempt:``.
@@ -216,9 +226,9 @@ class Guard:
             FaultToleranceDefinitionException: If one of *methods* matches nothing.
             ImportError: If wrapt is not installed, the extra ``patch``.
         """
-        from .port import port_of
+        from .client_proxy import proxy_of
 
-        return port_of(client, self, methods)  # type: ignore[no-any-return]  # the proxy passes for a client
+        return proxy_of(client, self, methods)  # type: ignore[no-any-return]  # the proxy passes for a client
 
     def close(self) -> None:
         """Release the name."""
@@ -234,7 +244,7 @@ class Guard:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        module = self._home[0] if self._home is not None else ""
+        module = self._creating_module[0] if self._creating_module is not None else ""
         if _named.get(self.name) is self:
             return _by_name, (self.name, module)
         for attribute, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
@@ -269,7 +279,7 @@ def _by_kind(given: Iterable[object], policies: Mapping[str, Any]) -> dict[type[
         raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}{hint}")
     by_kind = {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
     faults = [
-        Fault(f"Guard({decorator_name(kind)})", f"is {shown(value)}", value, _instead(value, kind))
+        Fault(f"Guard({decorator_name(kind)})", f"is {shown(value)}", value, _accepted_instead(value, kind))
         for kind, value in by_kind.items()
         if not isinstance(value, kind)
     ]
@@ -294,7 +304,7 @@ def _declared_by(given: Any) -> Any:
     return kind() if is_bare and kind._fields.keys() == kind._defaults.keys() else given
 
 
-def _instead(value: object, kind: type[Policy]) -> str:
+def _accepted_instead(value: object, kind: type[Policy]) -> str:
     """Return the words for the accepted values in place of *value*, which is no *kind*, perhaps with a suggestion."""
     first = next(iter(kind.__match_args__), "")
     fits = first and parameters(kind)[first].kind.accepts(value)
@@ -305,7 +315,7 @@ def _by_name(name: str, module: str) -> Guard:
     """Return the guard *name* in the process that unpickles it; *module* creates it there."""
     if name not in _named and module:
         import_module(module)
-    return _found(name)
+    return _named_guard(name)
 
 
 def _by_attribute(module: str, attribute: str) -> Guard:
@@ -315,10 +325,10 @@ def _by_attribute(module: str, attribute: str) -> Guard:
     return guard
 
 
-def _found(name: str) -> Guard:
+def _named_guard(name: str) -> Guard:
     guard = _named.get(name)
     if guard is None:
-        raise nothing_named("guard", name, _named)
+        raise unknown_name_error("guard", name, _named)
     return guard
 
 
@@ -335,22 +345,22 @@ def apply_guard(name: str) -> Callable[[F], F]:
         KeyError: At a call, if no guard has the name.
     """
     _check_name("@apply_guard(name)", name, "the name of a Guard; a Guard is a decorator itself")
-    return lambda function: _decorated(function, lambda: _found(name)._resolver)
+    return lambda function: _decorated(function, lambda: _named_guard(name)._resolver)
 
 
 def _decorated(
     function: F, find: Callable[[], GuardResolver], check: Callable[[Callable[..., Any], bool], None] | None = None
 ) -> F:
-    function = unproxied(function)
+    function = as_real_method(function)
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_decorated(function.__func__, find, check))  # pyright: ignore[reportReturnType]
-    if faults := _misfits(function):
+    if faults := _target_faults(function):
         raise FaultToleranceDefinitionException(*faults)
     asynchronous = is_coroutine_function(function)
     if check is not None:
         check(function, asynchronous)
     if binding_by_name(function) == INSTANCE:
-        function = bound_when_called(function)  # type: ignore[assignment]
+        function = bind_at_each_call(function)  # type: ignore[assignment]
 
     # Stored here and not in the guard, which may outlive many functions that it decorated.
     known: tuple[object, Any] = ("nothing yet", None)
@@ -367,7 +377,7 @@ def _decorated(
     return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
 
 
-def _misfits(function: Any) -> list[Fault]:
+def _target_faults(function: Any) -> list[Fault]:
     """Return the reasons why *function* cannot stand below a guard."""
     if faults := descriptor_faults(function):
         return faults
@@ -380,7 +390,7 @@ def _misfits(function: Any) -> list[Fault]:
     return []
 
 
-def strays() -> Iterator[Fault]:
+def missing_guard_faults() -> Iterator[Fault]:
     """Yield the faults of functions below ``apply_guard`` whose guard does not exist, or no longer exists."""
     for function in decorated_functions():
         try:
@@ -404,12 +414,12 @@ def finder_of(function: object) -> Callable[[], GuardResolver] | None:
 
 def _running_module() -> tuple[str, CodeType] | None:
     """Return the module whose top level creates a guard, and its code, or ``None``."""
-    frame = next(user_frames(), None)
+    frame = next(application_frames(), None)
     if frame is None or frame.f_locals is not frame.f_globals:
         return None
     return module_of(frame), frame.f_code
 
 
-def _is_run_again(now: tuple[str, CodeType], before: tuple[str, CodeType] | None) -> bool:
+def _is_reloaded(now: tuple[str, CodeType], before: tuple[str, CodeType] | None) -> bool:
     """Return whether a module is reloaded, or a notebook cell runs again: the same place, but newly compiled code."""
     return before is not None and now[0] == before[0] and now[1] is not before[1]

@@ -7,23 +7,23 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
 
-from ..._call.mistakes import Mistakes
+from ..._call.error_log import ErrorLog
 from ..._call.order import MODIFIED, ROWS
 from ..._call.row import Row
 from ..._call.state import alias_in
-from ..._config import Declared, State as Configuration, carried, settings
+from ..._config import Configuration, Declared, settings, with_configured_policies
 from ..._deadline.threads.roles import CALLER, register
-from ..._execution.caller_thread import Aside, GuardedCall
+from ..._execution.caller_thread import Callback, GuardedCall
 from ..._platform.swap import Swap
 from ..._policy import BeforeRetry, CircuitBreaker, Fallback, Policy, Retry, recalling_handler_in
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare import registry
 from ..declare.checks.definition import callback_faults
+from ..declare.creation_site import CreationSite
 from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
-from ..declare.place import Place
 from ..resolve.assembly import block_call, guarded_call
 from ..resolve.awaitable import call_awaited
-from ..resolve.effective import EffectivePolicies, companions_of, mismatches
+from ..resolve.effective import EffectivePolicies, call_wrappers_of, mismatches
 from ..resolve.resolver import Draft, Resolver
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class GuardResolver(Resolver):
 
     __slots__ = ("__weakref__", "_guard", "_line", "declared", "effective", "name", "paths")
 
-    def __init__(self, guard: Guard, place: Place, declared: Sequence[Declared]) -> None:
+    def __init__(self, guard: Guard, site: CreationSite, declared: Sequence[Declared]) -> None:
         self._guard = ref(guard)
-        self.name = place.name
-        self._line = place.line
+        self.name = site.name
+        self._line = site.line
         self.declared = tuple(declared)
         self.effective: EffectivePolicies | None = None
         """The policies in force, after the first call of the guard; another object whenever they change."""
@@ -81,22 +81,22 @@ class GuardResolver(Resolver):
 
     def _resolved(self, basis: Configuration) -> tuple[EffectivePolicies, list[Fault]]:
         subject = (self, None)
-        declared = carried(self.declared, basis.snapshot)
+        declared = with_configured_policies(self.declared, basis.snapshot)
         values, faults = settings.resolve(declared, self.name, basis, subject)
-        switches, companions = settings.switches_under(basis), companions_of(basis, subject)
+        switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
         effective = EffectivePolicies(
-            self.name, call_given, declared, values, switches=switches, line=self._line, companions=companions
+            self.name, call_blocking, declared, values, switches=switches, line=self._line, call_wrappers=call_wrappers
         )
         return effective, faults
 
     def _faults(self, effective: EffectivePolicies) -> list[Fault]:
-        callers = [caller for caller in self.paths if caller in (call_given, *_BLOCKS)] or [call_awaited]
+        callers = [caller for caller in self.paths if caller in (call_blocking, *_BLOCKS)] or [call_awaited]
         found = [
-            value.traced(fault)
+            value.with_source(fault)
             for caller in callers
             for value in effective.values
             if value.enabled
-            for fault in misfits((value.policy,), self.name, caller, _is_awaited(caller))
+            for fault in policy_faults((value.policy,), self.name, caller, _is_awaited(caller))
         ]
         return [*dict.fromkeys(found), *mismatches(effective)]
 
@@ -107,7 +107,7 @@ class GuardResolver(Resolver):
             draft.calls[caller] = _assembled(caller, draft, _is_awaited(caller))
         return draft
 
-    def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
+    def stage(self, cls: type | None, draft: Draft, swap: Swap) -> None:
         """Replace the call paths by those of *draft*, together with the other stores of *swap*."""
         paths = dict(self.paths) if draft.effective is self.effective else {}
         paths |= {caller: call for caller, call in draft.calls.items() if caller in (*_CALLERS, *_BLOCKS)}
@@ -119,7 +119,7 @@ class GuardResolver(Resolver):
         swap.attribute(self, "effective", None)
         swap.attribute(self, "paths", {})
 
-    def resolved(self) -> list[type | None]:
+    def classes_with_path(self) -> list[type | None]:
         """Return the class that has called, if any."""
         return [None] if self.effective is not None else []
 
@@ -133,9 +133,9 @@ class GuardResolver(Resolver):
             return
         policies = {type(entry.policy): entry.policy for entry in self.declared}
         if CircuitBreaker in policies and name in (None, self.name, alias_in(policies)):
-            self.come_into_use()
+            self.create_state()
 
-    def come_into_use(self, cls: type | None = None) -> None:
+    def create_state(self, cls: type | None = None) -> None:
         """Create the state of the guard as if it had been called."""
         self._resolve(None, asynchronous=False)
 
@@ -171,14 +171,14 @@ class GuardResolver(Resolver):
                 if function is not None:
                     self.check(function, asynchronous, effective)
                     draft.calls[function] = _assembled(function, draft, asynchronous)
-                if draft.put_in_force(basis):
+                if draft.try_commit(basis):
                     return draft
 
     def check(self, function: Any, asynchronous: bool, effective: EffectivePolicies | None = None) -> None:
         """Raise an error if callbacks of the policies, by default the declared policies, misfit *function*."""
         declared = [entry.policy for entry in self.declared]
         policies = declared if effective is None else effective.policies.values()
-        if faults := misfits(policies, self.name, function, asynchronous):
+        if faults := policy_faults(policies, self.name, function, asynchronous):
             raise FaultToleranceDefinitionException(*faults)
 
 
@@ -191,7 +191,7 @@ def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
         return block_call(
             effective,
             draft.state,
-            side_call=lambda policy: _side_call(policy, draft.effective.name, function, asynchronous),
+            bind_callback=lambda policy: _bind_callback(policy, draft.effective.name, function, asynchronous),
             asynchronous=asynchronous,
         )
     is_caller, detached = function in _CALLERS, function is call_detached
@@ -199,18 +199,18 @@ def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
         function,
         draft.effective,
         draft.state,
-        side_call=lambda policy: _side_call(policy, draft.effective.name, function, asynchronous),
+        bind_callback=lambda policy: _bind_callback(policy, draft.effective.name, function, asynchronous),
         asynchronous=asynchronous,
         detached=detached,
         on_threads=detached,
         awaits=None if detached else True,
         declaration=None if is_caller else _declaration(function),
-        advice="use call_async" if function is call_given else "",
+        advice="use call_async" if function is call_blocking else "",
     )
 
 
 @register(CALLER)
-def call_given(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+def call_blocking(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Call *function*: the guarded function of a guard to which functions are passed."""
     return function(*args, **kwargs)
 
@@ -221,7 +221,7 @@ def call_detached(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T
     return function(*args, **kwargs)
 
 
-_CALLERS = (call_given, call_awaited, call_detached)
+_CALLERS = (call_blocking, call_awaited, call_detached)
 """The functions that are guarded in place of those passed at each call; all but the first are asynchronous."""
 
 
@@ -229,34 +229,34 @@ _BLOCKS = tuple(BlockForm(retries, asynchronous) for retries in (False, True) fo
 
 
 def _is_awaited(caller: Any) -> bool:
-    return caller.asynchronous if isinstance(caller, BlockForm) else caller is not call_given
+    return caller.asynchronous if isinstance(caller, BlockForm) else caller is not call_blocking
 
 
-def _parts(policy: Policy) -> tuple[Policy, ...]:
+def _single_fallbacks(policy: Policy) -> tuple[Policy, ...]:
     return policy.links if isinstance(policy, Fallback) and isinstance(policy.value, tuple) else (policy,)
 
 
-def _asks_for_a_key(policy: Policy) -> bool:
+def _needs_key(policy: Policy) -> bool:
     row = ROWS.get(type(policy))
     return (row is not None and row.needs_arguments) or recalling_handler_in(policy) is not None
 
 
-def misfits(
+def policy_faults(
     policies: Iterable[Policy], name: str, function: Any = call_awaited, asynchronous: bool = True
 ) -> list[Fault]:
-    """Return the misfits of *policies* of the guard *name* with *function*, by default any function passed to it."""
+    """Return the faults of *policies* of the guard *name* with *function*, by default any function passed to it."""
     where = f"Guard {name}{'' if asynchronous else '.call'}"
     faults = []
     if isinstance(function, BlockForm):
         where = f"Guard {name}.{'attempts' if function.retries else 'attempt'}"
         faults = [fault for policy in policies for fault in _block_faults(policy, where)]
-        function = call_awaited if asynchronous else call_given
-    for policy in chain.from_iterable(map(_parts, policies)):
+        function = call_awaited if asynchronous else call_blocking
+    for policy in chain.from_iterable(map(_single_fallbacks, policies)):
         if isinstance(policy, (Fallback, BeforeRetry)) and policy.value is None:
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
             place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)
             faults.append(Fault(place, f"is {named!r}", named, "a handler: a guard belongs to no class"))
-        elif function not in _CALLERS or not _asks_for_a_key(policy):  # a key is checked per function
+        elif function not in _CALLERS or not _needs_key(policy):  # a key is checked per function
             declaration = _declaration(function)
             if function not in _CALLERS:
                 where = f"{declaration.where} under Guard {name}"
@@ -281,25 +281,25 @@ def _declaration(function: Callable[..., Any]) -> Declaration:
     return Declaration(function, {}, FUNCTION if function in _CALLERS else binding_by_name(function))
 
 
-def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchronous: bool) -> Aside:
-    from ..resolve.callback import side_call
+def _bind_callback(policy: Fallback | BeforeRetry, name: str, function: Any, asynchronous: bool) -> Callback:
+    from ..resolve.callback import bind_callback
 
-    mistakes = Mistakes(name) if isinstance(policy, BeforeRetry) else None
+    error_log = ErrorLog(name) if isinstance(policy, BeforeRetry) else None
 
-    def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+    def callback(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
         if isinstance(function, BlockForm):
             called, args = args[0], ()
         declaration = _declaration(called)
         # A static method has the name of a method, but no instance as first argument.
-        if declaration.binding == INSTANCE and not _is_called_on(called, declaration.name, *args[:1]):
+        if declaration.binding == INSTANCE and not _is_method_of(called, declaration.name, *args[:1]):
             declaration.binding = FUNCTION
-        return side_call(policy, declaration, asynchronous, mistakes=mistakes)(args, kwargs, failure, attempts)
+        return bind_callback(policy, declaration, asynchronous, error_log=error_log)(args, kwargs, failure, attempts)
 
-    return aside
+    return callback
 
 
-def _is_called_on(function: Any, name: str, first: object = None) -> bool:
+def _is_method_of(function: Any, name: str, first: object = None) -> bool:
     """Return whether *first* is an object or class whose class body defines *function*, but not as a static method."""
     scope, bases = function.__qualname__.rpartition(".")[0], type(first).__mro__
     for base in (*first.__mro__, *bases) if isinstance(first, type) else bases:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar, overload
 from ..._execution.caller_thread import GuardedCall
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare.declaration import Declaration
-from ..resolve.callback import as_seen
-from .attach import attach, can_be_guarded
+from ..resolve.callback import split_receiver
+from .apply import apply_to, can_be_guarded
 
 F = TypeVar("F")
 
@@ -68,11 +68,11 @@ class Interceptor:
             raise FaultToleranceDefinitionException(
                 Fault(repr(self), "stands above what cannot be called", target, allowed)
             )
-        return attach(target, {}, (self,), repr(self))  # type: ignore[no-any-return]
+        return apply_to(target, {}, (self,), repr(self))  # type: ignore[no-any-return]
 
     def around(self, call: GuardedCall, declaration: Declaration) -> GuardedCall:
         """Return *call*, a call of the guard of *declaration*, wrapped by the function."""
-        return lambda args, kwargs: self.function(Invocation(*as_seen(declaration, args), kwargs, call))
+        return lambda args, kwargs: self.function(Invocation(*split_receiver(declaration, args), kwargs, call))
 
     def __repr__(self) -> str:
         return f"<interceptor {getattr(self.function, '__qualname__', self.function)} at priority {self.priority}>"

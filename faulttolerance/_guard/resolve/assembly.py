@@ -10,22 +10,22 @@ from weakref import ref
 
 from ..._call.attempt import attempt, compose, flags_of
 from ..._call.block import BlockingEnvironment, run_block, stop_between_attempts
-from ..._call.mistakes import Mistakes
+from ..._call.bound_policies import BoundPolicies
+from ..._call.core import is_detached, may_queue
+from ..._call.error_log import ErrorLog
 from ..._call.order import ORDER
-from ..._call.row import Binding, Body, Layer, Row
-from ..._call.settle import BoundPolicies
+from ..._call.row import AttemptBinding, Binding, Layer, Row
 from ..._call.specialize import source_of
-from ..._call.spine import is_detached, may_queue
 from ..._call.state import State, StateDraft
 from ..._deadline.threads.roles import CALLER, register
-from ..._execution.caller_thread import Aside, GuardedCall
+from ..._execution.caller_thread import Callback, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import Schema
 from ..._metrics.counters import Counters, Ledger
 from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, RecallingHandler, recalling_handler_in
 from ..._strategy.gate import Tell
 from ..declare.declaration import CLASS, FUNCTION, Declaration, unbound
-from .awaitable import call_awaited, is_coroutine_code, refusing
+from .awaitable import call_awaited, is_coroutine_code, with_type_error
 from .circuit_breakers import deliver_transitions
 from .effective import EffectivePolicies, is_first
 
@@ -60,7 +60,7 @@ def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Decla
             is_hidden = (first.__func__ if is_of_class and type(first) is MethodType else first) is not guard()
         else:
             is_hidden = not is_first(declaration, cls)
-        return function(*args, **kwargs) if is_hidden else declaration.resolver.anew(cls)(args, kwargs)
+        return function(*args, **kwargs) if is_hidden else declaration.resolver.renew_path(cls)(args, kwargs)
 
     return call
 
@@ -70,15 +70,15 @@ def method_call(declaration: Declaration, effective: EffectivePolicies, draft: S
     function, interceptors = effective.function, effective.interceptors
     priority = effective.switches.interceptor_priority
     if inner := [interceptor for interceptor in interceptors if interceptor.priority >= priority]:
-        intercepted = _around(unguarded_call(function), inner, declaration)
+        intercepted = _wrap_in_interceptors(unguarded_call(function), inner, declaration)
         function = lambda *args, **kwargs: intercepted(args, kwargs)  # noqa: E731
-    is_guarded = bool(effective.policies or effective.companions)
+    is_guarded = bool(effective.policies or effective.call_wrappers)
     call = _by_policies(function, declaration, effective, draft) if is_guarded else unguarded_call(function)
     outer = [interceptor for interceptor in interceptors if interceptor.priority < priority]
-    return _around(call, outer, declaration)
+    return _wrap_in_interceptors(call, outer, declaration)
 
 
-def _around(call: GuardedCall, interceptors: Sequence[Any], declaration: Declaration) -> GuardedCall:
+def _wrap_in_interceptors(call: GuardedCall, interceptors: Sequence[Any], declaration: Declaration) -> GuardedCall:
     """Return *call* wrapped by *interceptors*, the lowest priority outermost."""
     for interceptor in sorted(interceptors, key=lambda interceptor: interceptor.priority)[::-1]:
         call = interceptor.around(call, declaration)
@@ -91,17 +91,17 @@ def _by_policies(
     policies, declared_by = effective.policies, effective.declared_by
     asynchronous, detached = declaration.is_asynchronous(policies), is_detached(policies)
 
-    def side_call(policy: Fallback | BeforeRetry) -> Aside:
+    def bind_callback(policy: Fallback | BeforeRetry) -> Callback:
         from . import callback
 
-        mistakes = Mistakes(effective.name) if isinstance(policy, BeforeRetry) else None
-        return callback.side_call(policy, declaration, asynchronous, declared_by.get(type(policy)), mistakes)
+        error_log = ErrorLog(effective.name) if isinstance(policy, BeforeRetry) else None
+        return callback.bind_callback(policy, declaration, asynchronous, declared_by.get(type(policy)), error_log)
 
     call = guarded_call(
         function,
         effective,
         draft,
-        side_call=side_call,
+        bind_callback=bind_callback,
         asynchronous=asynchronous,
         detached=detached,
         on_threads=detached and not declaration.is_coroutine and AsynchronousNonBlocking not in policies,
@@ -116,7 +116,7 @@ def guarded_call(
     effective: EffectivePolicies,
     draft: StateDraft,
     *,
-    side_call: Callable[[Any], Aside],
+    bind_callback: Callable[[Any], Callback],
     asynchronous: bool,
     detached: bool,
     on_threads: bool,
@@ -130,7 +130,7 @@ def guarded_call(
         function: The guarded function.
         effective: Its policies.
         draft: The draft of its state.
-        side_call: Returns the call of a callback that a policy runs beside the function.
+        bind_callback: Returns the call of a callback that a policy runs beside the function.
         asynchronous: Whether calls return before they end.
         detached: Whether attempts run detached from the call.
         on_threads: Whether detached attempts run on threads of the pool.
@@ -140,37 +140,37 @@ def guarded_call(
     """
     binding = _binding(effective, draft, declaration, asynchronous=asynchronous, detached=detached)
     fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
-    links = _links(fallback) if isinstance(fallback, Fallback) else ()
-    fixed = _Fixed(
+    links = _single_fallbacks(fallback) if isinstance(fallback, Fallback) else ()
+    common = _CommonParts(
         _parts(effective, binding),
-        [(_called(link), side_call(link) if recalling_handler_in(link) is None else None) for link in links],
-        side_call(before_retry) if before_retry is not None else None,
+        [(_fallback_name(link), bind_callback(link) if recalling_handler_in(link) is None else None) for link in links],
+        bind_callback(before_retry) if before_retry is not None else None,
         advice,
     )
     own = int(declaration is None or declaration.binding != FUNCTION)
 
     def composed(function: Callable[..., Any], environment: Environment | None, awaits: bool | None) -> GuardedCall:
         is_awaited = asynchronous and (not detached or is_coroutine_code(function))
-        body = Body(binding, None if on_threads else environment, is_awaited)
-        call = _path(fixed, _Target(function, environment, awaits, body), binding)
-        for companion in effective.companions:
-            call = companion.around_call(call, effective.name, environment, own)
+        body = AttemptBinding(binding, None if on_threads else environment, is_awaited)
+        call = _path(common, _Target(function, environment, awaits, body), binding)
+        for wrapper in effective.call_wrappers:
+            call = wrapper.around_call(call, effective.name, environment, own)
         return call
 
     if not asynchronous:
-        return _entered(composed(function, None, awaits), effective.name, asynchronous=False)
+        return _around_calls(composed(function, None, awaits), effective.name, asynchronous=False)
     if on_threads:
         from ..._execution import thread as offload
 
         driver = composed(function, offload.ThreadEnvironment(), awaits)
-        return partial(offload.start, _named(driver, declaration))
+        return partial(offload.start, _set_names(driver, declaration))
     from ..._execution.task import TaskEnvironment
 
     is_certain = detached or function is call_awaited or is_coroutine_code(function)
     target = function if is_certain else partial(call_awaited, function)
     driver = composed(target, TaskEnvironment(), awaits)
-    driver = _named(driver if is_certain else refusing(effective.name, driver), declaration)
-    driver = _entered(driver, effective.name, asynchronous=True)
+    driver = _set_names(driver if is_certain else with_type_error(effective.name, driver), declaration)
+    driver = _around_calls(driver, effective.name, asynchronous=True)
     if not detached:
         return driver
     from ..._execution.async_call import AsyncCall
@@ -178,11 +178,11 @@ def guarded_call(
     return lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))
 
 
-def _links(policy: Fallback) -> tuple[Fallback, ...]:
+def _single_fallbacks(policy: Fallback) -> tuple[Fallback, ...]:
     return policy.links if isinstance(policy.value, tuple) else (policy,)
 
 
-def _called(policy: Fallback) -> str:
+def _fallback_name(policy: Fallback) -> str:
     """Return the name of the fallback, for people."""
     value = policy.value
     if isinstance(value, RecallingHandler):
@@ -190,40 +190,40 @@ def _called(policy: Fallback) -> str:
     return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
 
 
-def _entered(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall:
+def _around_calls(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall:
     """Return *call* behind the entrances of all rows."""
     for row in reversed(ORDER):
-        if row.entrance is not None:
-            call = row.entrance(call, name, asynchronous)
+        if row.around_call is not None:
+            call = row.around_call(call, name, asynchronous)
     return call
 
 
 def block_call(
-    effective: EffectivePolicies, draft: StateDraft, *, side_call: Callable[[Any], Aside], asynchronous: bool
+    effective: EffectivePolicies, draft: StateDraft, *, bind_callback: Callable[[Any], Callback], asynchronous: bool
 ) -> GuardedCall:
     """Assemble the call path of a block of code, which has neither layers nor keys."""
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=False)._replace(is_block=True)
     before_retry = effective.policies.get(BeforeRetry)
-    hook = side_call(before_retry) if before_retry is not None else None
+    hook = bind_callback(before_retry) if before_retry is not None else None
     environment: Any = BlockingEnvironment(effective.name)
     if asynchronous:
         from ..._execution.task import BlockEnvironment
 
         environment = BlockEnvironment()
-    target = _Target(run_block, environment, True, Body(binding, environment, is_awaited=True))
-    call = _path(_Fixed(_parts(effective, binding), (), hook, ""), target, binding)
-    for companion in effective.companions:
-        call = companion.around_call(call, effective.name, environment, 2)
-    return _entered(call, effective.name, asynchronous=True)
+    target = _Target(run_block, environment, True, AttemptBinding(binding, environment, is_awaited=True))
+    call = _path(_CommonParts(_parts(effective, binding), (), hook, ""), target, binding)
+    for wrapper in effective.call_wrappers:
+        call = wrapper.around_call(call, effective.name, environment, 2)
+    return _around_calls(call, effective.name, asynchronous=True)
 
 
-class _Fixed(NamedTuple):
+class _CommonParts(NamedTuple):
     """The common part of all call paths of one guarded function."""
 
     parts: Sequence[_Part]
-    fallbacks: Sequence[tuple[str, Aside | None]]
+    fallbacks: Sequence[tuple[str, Callback | None]]
     """The fallbacks, each under its name; ``None`` if a layer answers."""
-    before_retry: Aside | None
+    before_retry: Callback | None
     advice: str
 
 
@@ -233,10 +233,10 @@ class _Target(NamedTuple):
     function: Callable[..., Any]
     environment: Environment | None
     awaits: bool | None
-    body: Body
+    body: AttemptBinding
 
 
-def _path(fixed: _Fixed, target: _Target, binding: Binding, end: int | None = None) -> GuardedCall:
+def _path(common: _CommonParts, target: _Target, binding: Binding, end: int | None = None) -> GuardedCall:
     """Return the call path through the innermost *end* parts, by default through all parts, bound by *binding*."""
     environment = target.environment
     function, call, layers = target.function, None, list[Layer]()
@@ -244,22 +244,22 @@ def _path(fixed: _Fixed, target: _Target, binding: Binding, end: int | None = No
     for row in reversed(binding.rows):
         if row.around_attempt is not None:
             function = row.around_attempt(function, body)
-    for place, part in enumerate(fixed.parts[:end]):
+    for place, part in enumerate(common.parts[:end]):
         if part.layer is not None:
             assert call is not None
-            layers.append(_layer_of(part.layer, fixed, target, binding, place))
+            layers.append(_layer_of(part.layer, common, target, binding, place))
             call = layers[-1](call, environment)
         if not part.is_step:
             continue
-        policies = _bound(part, binding)
+        policies = _bind(part, binding)
         policies.is_block = binding.is_block
         if call is None:
-            policies.advice = fixed.advice
+            policies.advice = common.advice
         call = compose(
-            function if call is None else _spreading(call),
+            function if call is None else _unpacking(call),
             policies,
-            fallbacks=_asked(fixed.fallbacks, layers) if policies.fallback_on is not None else (),
-            before_retry=fixed.before_retry if policies.retry is not None else None,
+            fallbacks=_complete_fallbacks(common.fallbacks, layers) if policies.fallback_on is not None else (),
+            before_retry=common.before_retry if policies.retry is not None else None,
             environment=environment,
             awaits=target.awaits if call is None else environment is not None,
         )
@@ -272,14 +272,14 @@ def _path(fixed: _Fixed, target: _Target, binding: Binding, end: int | None = No
     return call
 
 
-def _layer_of(row: Row, fixed: _Fixed, target: _Target, binding: Binding, place: int) -> Layer:
+def _layer_of(row: Row, common: _CommonParts, target: _Target, binding: Binding, place: int) -> Layer:
     """Return the layer of *row*, which wraps the parts inside *place*."""
 
-    def inside(**changes: Any) -> GuardedCall:
-        return _path(fixed, target, binding._replace(**changes), place)
+    def build_inner(**changes: Any) -> GuardedCall:
+        return _path(common, target, binding._replace(**changes), place)
 
     assert row.layer is not None
-    layer = row.layer(_policy_of(row, binding), binding._replace(inside=inside))
+    layer = row.layer(_policy_of(row, binding), binding._replace(build_inner=build_inner))
     assert layer is not None
     return layer
 
@@ -288,13 +288,15 @@ def _policy_of(row: Row, binding: Binding) -> Policy | None:
     return binding.policies[row.policy] if row.policy is not None else None
 
 
-def _asked(fallbacks: Sequence[tuple[str, Aside | None]], layers: Sequence[Any]) -> tuple[tuple[str, Aside], ...]:
+def _complete_fallbacks(
+    fallbacks: Sequence[tuple[str, Callback | None]], layers: Sequence[Any]
+) -> tuple[tuple[str, Callback], ...]:
     """Return the fallbacks; in place of a fallback without a function, a layer among *layers* recalls a result."""
     recalls = (layer.recall() for layer in layers if hasattr(layer, "recall"))
-    return tuple((name, next(recalls) if aside is None else aside) for name, aside in fallbacks)
+    return tuple((name, next(recalls) if callback is None else callback) for name, callback in fallbacks)
 
 
-def _spreading(call: GuardedCall) -> Callable[..., Any]:
+def _unpacking(call: GuardedCall) -> Callable[..., Any]:
     return lambda *args, **kwargs: call(args, kwargs)
 
 
@@ -335,14 +337,14 @@ def _binding(
         detached,
         deliver_transitions,
         template=declaration.template if declaration is not None else None,
-        takes_itself=declaration is not None and declaration.binding != FUNCTION,
+        takes_self=declaration is not None and declaration.binding != FUNCTION,
         counters_of=counters_of,
         counters_under=counters_under,
-        tell_of=tells.get,
+        on_refusal_of=tells.get,
         rows=rows,
         state=draft.state,
-        metered_as=name,
-        companions=effective.companions,
+        metrics_name=name,
+        call_wrappers=effective.call_wrappers,
     )
 
 
@@ -351,7 +353,7 @@ class _Part(NamedTuple):
 
     layer: Row | None
     rows: Sequence[Row]
-    """The rows with a memory, which are bound to a state."""
+    """The rows with a strategy factory, which are bound to a state."""
     kinds: frozenset[type[Policy]]
     fixed: Mapping[str, Any]
     """The values of ``BoundPolicies`` that the other rows determine."""
@@ -381,20 +383,20 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
             "asynchronous": binding.asynchronous,
             "detached": binding.detached and not at,
             "counts_calls": counts_calls,
-            "watches_results": not (at or is_meant),
+            "warns_of_pending_result": not (at or is_meant),
         }
         kinds = [row.policy for row in rows if row.policy is not None]
         if is_step:
             fixed["counters"] = binding.counters_of(*kinds, counts_calls=counts_calls)
         for row in reversed(rows):
-            if row.memory is None and row.bind is not None:
+            if row.strategy_factory is None and row.bind is not None:
                 fixed |= row.bind(_policy_of(row, binding), binding)
-        remembering = [row for row in reversed(rows) if row.memory is not None and row.bind is not None]
-        parts.append(_Part(layer, remembering, frozenset(kinds), fixed, is_step))
+        stateful = [row for row in reversed(rows) if row.strategy_factory is not None and row.bind is not None]
+        parts.append(_Part(layer, stateful, frozenset(kinds), fixed, is_step))
     return parts
 
 
-def _bound(part: _Part, binding: Binding) -> BoundPolicies:
+def _bind(part: _Part, binding: Binding) -> BoundPolicies:
     """Return the policies of *part*, bound to the strategies of *binding*."""
     values = dict(part.fixed)
     for row in part.rows:
@@ -415,19 +417,21 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     # The state of a call that never happens: its counts are discarded.
     draft = StateDraft(State(effective.name), policies, Ledger())
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=detached)
-    bound = _bound(_parts(effective, binding)[0], binding)
+    bound = _bind(_parts(effective, binding)[0], binding)
     return source_of(attempt, flags_of(bound))
 
 
 def _awaits(declaration: Declaration) -> bool | None:
     if declaration.is_coroutine:
         return True
-    from ..._signature.outcome import Outcome, outcome
+    from ..._signature.return_kind import ReturnKind, return_kind
 
-    return {Outcome.FUTURE: False, Outcome.AWAITABLE: True}.get(outcome(declaration.template, declaration.owner))
+    return {ReturnKind.FUTURE: False, ReturnKind.AWAITABLE: True}.get(
+        return_kind(declaration.template, declaration.owner)
+    )
 
 
-def _named(driver: Any, declaration: Declaration | None) -> Any:
+def _set_names(driver: Any, declaration: Declaration | None) -> Any:
     """Return *driver* with the function's name, for reports on tasks and on coroutines that were never awaited."""
     if declaration is not None:
         driver.__name__ = declaration.name

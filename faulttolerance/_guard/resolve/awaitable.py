@@ -13,7 +13,7 @@ _COROUTINE, _AWAITED = 0x80, 0x180
 """``inspect.CO_COROUTINE``, and the same with the flag of generator functions from ``types.coroutine``."""
 
 
-class NothingToAwait(BaseException):
+class NotAwaitableError(BaseException):
     """Ends a call whose function did not return an awaitable.
 
     It is no ``Exception``, so that no policy handles it (rule R0): the function has run, and a retry or a fallback
@@ -34,7 +34,7 @@ def is_coroutine_code(function: object) -> bool:
 
 
 def call_awaited(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Return the result of *function*; raise ``NothingToAwait`` if it is no awaitable."""
+    """Return the result of *function*; raise ``NotAwaitableError`` if it is no awaitable."""
     result = function(*args, **kwargs)
     if type(result) is CoroutineType or hasattr(result, "__await__"):
         return result
@@ -42,22 +42,22 @@ def call_awaited(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
 
     if inspect.isawaitable(result):  # a generator that ``types.coroutine`` made awaitable
         return result
-    raise NothingToAwait(function, result)
+    raise NotAwaitableError(function, result)
 
 
-def refusing(name: str, call: Callable[[tuple[Any, ...], Mapping[str, Any]], Any]) -> Callable[..., Any]:
-    """Return the guarded *call* with a ``TypeError`` in place of ``NothingToAwait``."""
+def with_type_error(name: str, call: Callable[[tuple[Any, ...], Mapping[str, Any]], Any]) -> Callable[..., Any]:
+    """Return the guarded *call* with a ``TypeError`` in place of ``NotAwaitableError``."""
 
     async def call_refusing(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         try:
             return await call(args, kwargs)
-        except NothingToAwait as error:
+        except NotAwaitableError as error:
             raise TypeError(f"{name} counts as a coroutine function: {error}") from None
 
     return call_refusing
 
 
-def is_plain(function: Any) -> bool:
+def is_plain_function(function: Any) -> bool:
     """Return whether *function* is a plain ``def``, or a class, and is not known to return an awaitable.
 
     A lambda returns the result of another function, and so does a wrapper: its kind is unknown.
@@ -70,18 +70,18 @@ def is_plain(function: Any) -> bool:
     behind = behind.__func__ if type(behind) is MethodType else behind
     if type(behind) is not FunctionType or behind.__name__ == "<lambda>" or "__wrapped__" in behind.__dict__:
         return False
-    return not behind.__code__.co_flags & _AWAITED and (not _is_annotated(behind) or _says_so(behind))
+    return not behind.__code__.co_flags & _AWAITED and (not _is_annotated(behind) or _is_annotated_as_plain(behind))
 
 
 _not_awaitable: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
 
 
-def _says_so(function: FunctionType) -> bool:
+def _is_annotated_as_plain(function: FunctionType) -> bool:
     """Return whether the return annotation of *function* names no awaitable."""
     if function not in _not_awaitable:
-        from ..._signature.outcome import Outcome, outcome
+        from ..._signature.return_kind import ReturnKind, return_kind
 
-        _not_awaitable[function] = outcome(function) in (Outcome.FOREIGN, Outcome.OBJECT)
+        _not_awaitable[function] = return_kind(function) in (ReturnKind.PLAIN, ReturnKind.UNKNOWN)
     return _not_awaitable[function]
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from inspect import Parameter
 from typing import Any
 
-from ..._call.mistakes import Mistakes
-from ..._execution.caller_thread import Aside
+from ..._call.error_log import ErrorLog
+from ..._execution.caller_thread import Callback
 from ..._policy import BeforeRetry, Fallback
 from ..._signature.annotation import ANYTHING, accepts, members, resolve
 from ..._signature.compatibility import Callee, allowed_parameters, extra_parameters
-from ..._signature.lookup import LateLookup, weakly
+from ..._signature.lookup import LateLookup, weak_reference_to
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ...typing import ExecutionContext
 from ..declare.declaration import FUNCTION, Declaration
@@ -25,19 +25,19 @@ def context_of(
 ) -> ExecutionContext:
     """Return the context of a call of the guard of *declaration*."""
     context = _new(ExecutionContext)  # filled in place: the constructor is one more file on the way of a failing call
-    context.method, context.target, context.args = as_seen(declaration, args)
+    context.method, context.target, context.args = split_receiver(declaration, args)
     context.kwargs, context.failure, context.attempt = kwargs, failure, attempt
     context._parameters = None
     return context
 
 
-def as_seen(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Callable[..., Any], Any, tuple[Any, ...]]:
+def split_receiver(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Callable[..., Any], Any, tuple[Any, ...]]:
     """Return the method, its object or class, and the other arguments, as the application sees them."""
     method = declaration.guard_ref() or declaration.template
     return (method, None, args) if declaration.binding == FUNCTION or not args else (method, args[0], args[1:])
 
 
-class SideCall(ABC):
+class BoundCallback(ABC):
     """Code of the application beside a call: it handles all its errors, including those of an awaitable result."""
 
     __slots__ = ("_asynchronous",)
@@ -50,9 +50,9 @@ class SideCall(ABC):
         try:
             result = self._run(args, kwargs, failure, attempts)
             is_later = self._asynchronous and isinstance(result, Coroutine)
-            return _Awaited(result, failure, self._ends_here) if is_later else result
+            return _Awaited(result, failure, self._suppresses) if is_later else result
         except BaseException as error:
-            if self._ends_here(error, failure):
+            if self._suppresses(error, failure):
                 return None
             raise
         finally:
@@ -63,14 +63,14 @@ class SideCall(ABC):
         """Call the function that the application named."""
 
     @abstractmethod
-    def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
+    def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
         """Return whether *error*, which happened because of *failure*, is suppressed."""
 
 
 class _Awaited(Coroutine[Any, Any, Any]):
     """A coroutine whose error is handled before it propagates."""
 
-    __slots__ = ("_coroutine", "_ends_here", "_failure")
+    __slots__ = ("_coroutine", "_failure", "_suppresses")
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class _Awaited(Coroutine[Any, Any, Any]):
     ) -> None:
         self._coroutine = coroutine
         self._failure = failure
-        self._ends_here = ends_here
+        self._suppresses = ends_here
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self  # an object with ``send`` may be awaited
@@ -106,46 +106,46 @@ class _Awaited(Coroutine[Any, Any, Any]):
         except StopIteration:
             raise
         except BaseException as error:
-            if not self._ends_here(error, self._failure):
+            if not self._suppresses(error, self._failure):
                 raise
         raise StopIteration
 
 
-def side_call(
+def bind_callback(
     policy: Fallback | BeforeRetry,
     declaration: Declaration,
     asynchronous: bool,
     owner: type | None = None,
-    mistakes: Mistakes | None = None,
-) -> Aside:
+    error_log: ErrorLog | None = None,
+) -> Callback:
     """Return the call of the callback of *policy*, which *owner* declares; by default the class of the function.
 
     An error of a fallback propagates, with the failure that it was called for as its context. An error before a retry
-    changes nothing; *mistakes* logs it, by default under the name of the function.
+    changes nothing; *error_log* logs it, by default under the name of the function.
     """
     owner = owner or declaration.owner
     if isinstance(policy, BeforeRetry):
-        return _BeforeRetry(policy, declaration, asynchronous, owner, mistakes or Mistakes(declaration.where))
+        return _BeforeRetry(policy, declaration, asynchronous, owner, error_log or ErrorLog(declaration.where))
     if policy.value is not None:
         assert callable(policy.value)
-        return _Handler(policy.value, declaration, asynchronous)
-    return _Method(policy.fallback_method, declaration, asynchronous, owner)
+        return _HandlerFallback(policy.value, declaration, asynchronous)
+    return _MethodFallback(policy.fallback_method, declaration, asynchronous, owner)
 
 
-class _Fallback(SideCall):
+class _Fallback(BoundCallback):
     __slots__ = ("_declaration",)
 
     def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
         super().__init__(asynchronous)
         self._declaration = declaration
 
-    def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
-        if error.__context__ is None and not _is_part_of(error, failure):
+    def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
+        if error.__context__ is None and not _is_in_chain_of(error, failure):
             error.__context__ = failure
         return False
 
 
-def _is_part_of(error: BaseException, failure: BaseException) -> bool:
+def _is_in_chain_of(error: BaseException, failure: BaseException) -> bool:
     """Return whether *failure* is *error*, or was caused by it."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [failure]
@@ -159,7 +159,7 @@ def _is_part_of(error: BaseException, failure: BaseException) -> bool:
     return False
 
 
-class _Handler(_Fallback):
+class _HandlerFallback(_Fallback):
     __slots__ = ("_value",)
 
     def __init__(self, value: Callable[[Any], Any], declaration: Declaration, asynchronous: bool) -> None:
@@ -175,7 +175,7 @@ class _Handler(_Fallback):
             del failure  # its traceback may refer to this frame
 
 
-class _Method(_Fallback):
+class _MethodFallback(_Fallback):
     __slots__ = ("_adapter", "_lookup")
 
     def __init__(self, name: str, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:
@@ -202,13 +202,15 @@ class _Method(_Fallback):
         method, adapter = self._lookup.find(args), self._adapter
         if method is None:
             lookup, allowed = self._lookup, "the name of a function there"
-            raise _refusal(self._declaration, lookup.missing(), lookup.name, allowed)
+            raise _definition_error(self._declaration, lookup.missing(), lookup.name, allowed)
         if adapter is None or adapter.function() is not getattr(method, "__func__", method):
             adapter = self._adapter = _Adapter(method, self._declaration, self._lookup.owner)
         return method, adapter
 
 
-def _refusal(declaration: Declaration, problem: str, got: Any, allowed: str) -> FaultToleranceDefinitionException:
+def _definition_error(
+    declaration: Declaration, problem: str, got: Any, allowed: str
+) -> FaultToleranceDefinitionException:
     where = f"{declaration.where} @Fallback(fallback_method)"
     return FaultToleranceDefinitionException(Fault(where, problem, got, allowed))
 
@@ -219,20 +221,20 @@ class _Adapter:
     __slots__ = ("_accepted", "_classes", "_count", "_error", "_is_bound", "_signature", "function")
 
     def __init__(self, method: Callable[..., Any], declaration: Declaration, owner: type | None) -> None:
-        self.function = weakly(getattr(method, "__func__", method))
+        self.function = weak_reference_to(getattr(method, "__func__", method))
         self._is_bound = declaration.binding != FUNCTION
-        guarded = Callee(declaration.template, owner, takes_itself=self._is_bound)
-        substitute = Callee(method, owner, takes_itself=False)
+        guarded = Callee(declaration.template, owner, takes_self=self._is_bound)
+        substitute = Callee(method, owner, takes_self=False)
         extra = extra_parameters(guarded, substitute)
         if extra is None:
             name = getattr(method, "__qualname__", method)
-            problem = f"leads to {name}, whose parameters {substitute.written} are not those of the guarded function"
-            raise _refusal(declaration, problem, method, allowed_parameters(guarded))
+            problem = f"leads to {name}, whose parameters {substitute.signature} are not those of the guarded function"
+            raise _definition_error(declaration, problem, method, allowed_parameters(guarded))
         self._error = extra[0] if extra else None
         self._accepted = resolve(extra[0].annotation, substitute.scope) if extra else ANYTHING
         heads = [member.head for member in members(self._accepted)]
         self._classes = tuple(head for head in heads if isinstance(head, type) and head is not Any)
-        self._signature = guarded.written
+        self._signature = guarded.signature
         # This number of positional arguments needs no defaults, and can be passed on unchanged.
         keys = (guarded.parameters or {}).keys() - {"**"}
         self._count = len(keys) + self._is_bound if all(isinstance(key, int) for key in keys) else -1
@@ -259,14 +261,14 @@ class _Adapter:
         return (*args, failure), kwargs
 
 
-class _BeforeRetry(SideCall):
-    __slots__ = ("_declaration", "_lookup", "_mistakes", "_value")
+class _BeforeRetry(BoundCallback):
+    __slots__ = ("_declaration", "_error_log", "_lookup", "_value")
 
     def __init__(
-        self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, mistakes: Mistakes
+        self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, error_log: ErrorLog
     ) -> None:
         super().__init__(asynchronous)
-        self._mistakes = mistakes
+        self._error_log = error_log
         self._declaration = declaration
         self._value = policy.value
         self._lookup = LateLookup(policy.method_name, declaration.template, owner, declaration.binding != FUNCTION)
@@ -279,8 +281,8 @@ class _BeforeRetry(SideCall):
             raise AttributeError(f"@before_retry {self._lookup.missing()}")
         return method()
 
-    def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
+    def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
         if not isinstance(error, Exception):
             return False
-        self._mistakes.tell("what @before_retry runs failed; the retry is made all the same", error)
+        self._error_log.log("what @before_retry runs failed; the retry is made all the same", error)
         return True

@@ -12,7 +12,7 @@ from ..._event import StateChanged, sinks
 from ..._log import ERROR, log
 from ..._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 from ...exceptions import FaultToleranceDefinitionException
-from ..declare.registry import every_state, nothing_named, resolvers
+from ..declare.registry import every_state, resolvers, unknown_name_error
 
 if TYPE_CHECKING:
     from ..._call.state import State
@@ -36,11 +36,11 @@ def deliver_all() -> None:
 def deliver_transitions(breaker: CircuitBreaker) -> None:
     """Notify the listeners of the transitions of *breaker*; called outside every lock, after its decision."""
     if breaker.transitions:
-        breaker.deliver(partial(_tell, breaker))
+        breaker.deliver(partial(_notify, breaker))
 
 
-def _tell(breaker: CircuitBreaker, old: str, new: str, reason: str) -> None:
-    sinks.tell(StateChanged(breaker.name, old, new, reason))
+def _notify(breaker: CircuitBreaker, old: str, new: str, reason: str) -> None:
+    sinks.send(StateChanged(breaker.name, old, new, reason))
     if not _listeners:
         return
     aliases = [state.alias for state, other in _every_breaker() if other is breaker and state.alias]
@@ -100,11 +100,11 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name, or a key is passed and the calls are not divided by keys.
         """
-        self._steer(self._breakers(name, key), CircuitBreaker.reset)
+        self._apply(self._breakers(name, key), CircuitBreaker.reset)
 
     def reset_all(self) -> None:
         """Close every circuit breaker."""
-        self._steer([breaker for _, breaker in _every_breaker()], CircuitBreaker.reset)
+        self._apply([breaker for _, breaker in _every_breaker()], CircuitBreaker.reset)
 
     def force_open(self, name: str) -> None:
         """Open the circuit breaker *name* until it is reset; ``retry_after`` of its refusals is ``None``.
@@ -112,7 +112,7 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name.
         """
-        self._steer(self._breakers(name), CircuitBreaker.force_open)
+        self._apply(self._breakers(name), CircuitBreaker.force_open)
 
     def force_closed(self, name: str) -> None:
         """Close the circuit breaker *name* until it is reset, for all outcomes of its calls.
@@ -120,7 +120,7 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name.
         """
-        self._steer(self._breakers(name), CircuitBreaker.force_closed)
+        self._apply(self._breakers(name), CircuitBreaker.force_closed)
 
     def on_state_change(self, name: str, callback: Listener) -> Callable[[], object]:
         """Call ``callback(name, old, new)`` at each change of state; the circuit breaker may be created later.
@@ -144,7 +144,7 @@ class CircuitBreakers:
         _listeners[key] = name, callback
         return partial(_listeners.pop, key, None)
 
-    def _steer(self, breakers: Iterable[CircuitBreaker], operation: Callable[[CircuitBreaker, float], None]) -> None:
+    def _apply(self, breakers: Iterable[CircuitBreaker], operation: Callable[[CircuitBreaker, float], None]) -> None:
         for breaker in breakers:
             operation(breaker, clock.monotonic())
             deliver_transitions(breaker)
@@ -158,7 +158,7 @@ class CircuitBreakers:
             _resolve_breakers()  # the name may come from configuration
         states = _by_name()
         if name not in states:
-            raise nothing_named("circuit breaker", name, states)
+            raise unknown_name_error("circuit breaker", name, states)
         return states[name]
 
 
@@ -201,7 +201,7 @@ def _resolve_breakers(name: str | None = None) -> None:
         resolver.resolve_breaker(name)
 
 
-def awaited_names() -> list[str]:
+def listened_names() -> list[str]:
     """Return the names of circuit breakers with listeners, whether or not the circuit breakers exist."""
     return list(dict.fromkeys(name for name, _ in list(_listeners.values())))
 

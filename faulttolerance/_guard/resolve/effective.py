@@ -6,37 +6,45 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..._call.order import RANK
-from ..._config import Declared, Effective, State as Configuration, Switches, carried, settings
+from ..._config import Configuration, Declared, Effective, Switches, settings, with_configured_policies
 from ..._execution.caller_thread import GuardedCall
 from ..._execution.environment import Environment
-from ..._log import tell_of_trouble
+from ..._log import log_guard_error
 from ..._policy import Bulkhead, Policy, Timeout
-from ..._signature.lookup import home_of
-from ..._signature.method import as_method, bound_when_called
+from ..._signature.lookup import defining_class_of
+from ..._signature.method import as_method, bind_at_each_call
 from ..._signature.naming import class_name, qualified_name_of
 from ...exceptions import Fault
 from ..declare import registry
 from ..declare.checks.definition import callback_faults, companion_faults, latency_faults
-from ..declare.declaration import INSTANCE, Declaration, accessors, covering, declaration_of, first_definition, unbound
+from ..declare.declaration import (
+    INSTANCE,
+    Declaration,
+    accessors,
+    class_level_for,
+    declaration_of,
+    first_definition,
+    unbound,
+)
 
 if TYPE_CHECKING:
     from ..declare.registry import AnyResolver
 
 
-class Companion(Protocol):
+class CallWrapper(Protocol):
     """A wrapper of attempts and calls that is no policy: an override of the configuration that changes no value."""
 
     is_innermost: bool
     """Whether it is a part of the body to the others."""
 
-    def accompanies(self, subject: object) -> bool:
+    def applies_to_calls_of(self, subject: object) -> bool:
         """Return whether it wraps calls of *subject*, a guard and the class that uses it."""
         ...
 
     def around_attempt(
         self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
     ) -> Callable[..., Any]:
-        """Return the *function* that the guard *name* calls for each attempt, wrapped by this companion.
+        """Return the *function* that the guard *name* calls for each attempt, wrapped by this wrapper.
 
         Without an *environment* the function blocks its thread.
         """
@@ -47,10 +55,10 @@ class Companion(Protocol):
         ...
 
 
-def companions_of(basis: Configuration, subject: object) -> list[Companion]:
-    """Return the companions among the overrides of *basis* that apply to *subject*, the innermost first."""
-    found: list[Any] = [override for override in basis.overrides if hasattr(override, "accompanies")]
-    return sorted((one for one in found if one.accompanies(subject)), key=lambda one: not one.is_innermost)
+def call_wrappers_of(basis: Configuration, subject: object) -> list[CallWrapper]:
+    """Return the call wrappers among the overrides of *basis* that apply to *subject*, the innermost first."""
+    found: list[Any] = [override for override in basis.overrides if hasattr(override, "applies_to_calls_of")]
+    return sorted((one for one in found if one.applies_to_calls_of(subject)), key=lambda one: not one.is_innermost)
 
 
 class EffectivePolicies(NamedTuple):
@@ -65,7 +73,7 @@ class EffectivePolicies(NamedTuple):
         declared_by: The class that declares each policy; empty for a function.
         switches: The switches of the whole application.
         line: The name in metrics if it differs: the line that several guards share.
-        companions: The companions of tests around its calls, the innermost first.
+        call_wrappers: The call wrappers of tests around its calls, the innermost first.
     """
 
     name: str
@@ -76,7 +84,7 @@ class EffectivePolicies(NamedTuple):
     declared_by: Mapping[type[Policy], type] = {}
     switches: Switches = Switches()
     line: str = ""
-    companions: Sequence[Companion] = ()
+    call_wrappers: Sequence[CallWrapper] = ()
 
     @property
     def policies(self) -> dict[type[Policy], Policy]:
@@ -100,26 +108,26 @@ def effective_policies(
         declared = [Declared(policy, "method", *where) for policy in declaration.policies.values()]
         declared_by: dict[type[Policy], type] = {}
     else:
-        function, policies, owner = _followed(declaration, cls)
+        function, policies, owner = _function_for(declaration, cls)
         declared, declared_by, interceptors = [], {}, ()
         # Rule L3: a method that is called through super(), or by the name of a base class, runs unguarded.
         if is_first(declaration, cls):
-            covered, covering_interceptors = covering(cls, declaration.name, function, owner)
-            declared = list(_declared(declaration.name, cls, owner, policies, covered))
-            home = owner if declaration.owner is not None else home_of(declaration.template, cls)
-            declared_by = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
-            interceptors = (*covering_interceptors, *declaration.interceptors)
+            class_level, class_level_interceptors = class_level_for(cls, declaration.name, function, owner)
+            declared = list(_declared(declaration.name, cls, owner, policies, class_level))
+            home = owner if declaration.owner is not None else defining_class_of(declaration.template, cls)
+            declared_by = {kind: base for kind, (_, base) in class_level.items()} | dict.fromkeys(policies, home)
+            interceptors = (*class_level_interceptors, *declaration.interceptors)
     if declaration.binding == INSTANCE:
-        function = bound_when_called(function)
+        function = bind_at_each_call(function)
     if not declared and not interceptors:
         return EffectivePolicies(name, function), []
     declared.sort(key=lambda entry: RANK[type(entry.policy)])
     subject = (declaration.resolver, cls)
-    declared = list(carried(declared, basis.snapshot))
+    declared = list(with_configured_policies(declared, basis.snapshot))
     values, faults = settings.resolve(declared, name, basis, subject)
-    switches, companions = settings.switches_under(basis), companions_of(basis, subject)
+    switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
     effective = EffectivePolicies(
-        name, function, declared, values, interceptors, declared_by, switches, companions=companions
+        name, function, declared, values, interceptors, declared_by, switches, call_wrappers=call_wrappers
     )
     return effective, faults or (_faults(declaration, effective, cls) if is_checked else [])
 
@@ -139,7 +147,7 @@ def every_effective(name: str | None = None) -> "Iterator[tuple[AnyResolver, typ
             classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
             found = [(resolver, cls, resolver.in_force(cls)) for cls in classes]
         except Exception as error:  # noqa: BLE001  # the others must still be found
-            tell_of_trouble(registry.name_of(resolver), "it is left out, for finding what holds for it failed", error)
+            log_guard_error(registry.name_of(resolver), "it is left out, for finding what holds for it failed", error)
         else:
             yield from found
 
@@ -162,19 +170,21 @@ def _declared(
     cls: type,
     owner: type,
     policies: Mapping[type[Policy], Policy],
-    covered: Mapping[type[Policy], tuple[Policy, type]],
+    class_level: Mapping[type[Policy], tuple[Policy, type]],
 ) -> Iterator[Declared]:
     """Yield the policies on the method *name*, and those of classes that cover it, with the places for keys."""
     where = class_name(owner)
     owners = (where,) if cls is owner else tuple(dict.fromkeys((class_name(cls), where)))
     for policy in policies.values():
         yield Declared(policy, "method", where, name, owners)
-    for kind, (policy, base) in covered.items():
+    for kind, (policy, base) in class_level.items():
         if kind not in policies:
             yield Declared(policy, "class", class_name(base), name, tuple(dict.fromkeys((*owners, class_name(base)))))
 
 
-def _followed(declaration: Declaration, cls: type) -> tuple[Callable[..., Any], Mapping[type[Policy], Policy], type]:
+def _function_for(
+    declaration: Declaration, cls: type
+) -> tuple[Callable[..., Any], Mapping[type[Policy], Policy], type]:
     """Return the function that runs for *cls*, its method-level policies, and the class that defines it."""
     if declaration.function is not None:
         return declaration.function, declaration.policies, declaration.owner or cls
@@ -185,7 +195,7 @@ def _followed(declaration: Declaration, cls: type) -> tuple[Callable[..., Any], 
     value = as_method(attribute, base, declaration.name)
     function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
     inherited = declaration_of(function)
-    return (function, declaration.policies, base) if inherited is None else _followed(inherited, cls)
+    return (function, declaration.policies, base) if inherited is None else _function_for(inherited, cls)
 
 
 def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | None) -> list[Fault]:
@@ -196,7 +206,7 @@ def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | 
         if value.enabled:
             home = effective.declared_by.get(type(value.policy))
             problems = callback_faults(value.policy, declaration, effective.name, asynchronous, home, final=True)
-            faults += map(value.traced, problems)
+            faults += map(value.with_source, problems)
     return faults + mismatches(effective)
 
 

@@ -11,7 +11,7 @@ from weakref import ref
 from ..._cause import CausedBy
 from ..._config import Switches, settings
 from ..._config.formatting import formatted
-from ..._log import tell_of_trouble
+from ..._log import log_guard_error
 from ..._policy import ChronoUnit, Policy, parameters, seconds
 from ..declare.declaration import ClassLevel, declared_on
 from ..declare.registry import name_of, renew_memos
@@ -39,7 +39,7 @@ def fingerprint() -> str:
         try:
             found = {id(cls): _digest_for(resolver, cls, known.get(id(cls))) for cls in resolver.classes()}
         except Exception as error:  # noqa: BLE001  # the others must still be found
-            tell_of_trouble(name_of(resolver), "it is left out, for finding what holds for it failed", error)
+            log_guard_error(name_of(resolver), "it is left out, for finding what holds for it failed", error)
             return None, {}
         if memo is not None and found == known:
             return memo  # type: ignore[no-any-return]
@@ -87,8 +87,8 @@ def _digest(guards: Iterable[str]) -> str:
     from hashlib import sha256
 
     # A set: the guards of one line that exist already depend on earlier calls.
-    told = {"guards": sorted(set(guards)), "switches": _switches()._asdict()}
-    return sha256(_json(told).encode()).hexdigest()[:16]
+    content = {"guards": sorted(set(guards)), "switches": _switches()._asdict()}
+    return sha256(_json(content).encode()).hexdigest()[:16]
 
 
 def _canonical(effective: EffectivePolicies) -> str:

@@ -7,9 +7,9 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
-from ..._call.spine import is_detached
+from ..._call.core import is_detached
 from ..._call.state import State, StateDraft, alias_in
-from ..._config import State as Configuration, settings
+from ..._config import Configuration, settings
 from ..._execution.caller_thread import GuardedCall
 from ..._metrics.catalogue import CONFIGURATION
 from ..._metrics.counters import ledger
@@ -17,8 +17,8 @@ from ..._platform.swap import Swap
 from ..._policy import CircuitBreaker
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare import registry
-from ..declare.declaration import CLASS, FUNCTION, Declaration, covering_at_home
-from ..declare.registry import clashes_of
+from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home
+from ..declare.registry import name_conflicts
 from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .effective import EffectivePolicies, effective_policies, is_first, name_for
 from .fingerprint import read_fingerprint
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 ledger.of_process.append((CONFIGURATION, read_fingerprint))
 
 
-watchers: dict[object, Callable[[tuple[AnyResolver, type | None], State], object]] = {}
+state_listeners: dict[object, Callable[[tuple[AnyResolver, type | None], State], object]] = {}
 """The functions to call with a state of a guard for a class whenever it comes into use, before its first call."""
 
 
-class Use(ref[type]):
+class ClassEntry(ref[type]):
     """Refers to a class that uses a guard, and holds the state of the guard for it.
 
     A guard without a class is used by the class of ``None``. Neither the class nor the resolver is kept alive.
@@ -43,7 +43,7 @@ class Use(ref[type]):
     __slots__ = ("declaration", "key", "state")
 
     def __new__(cls, user: type | None, declaration: Declaration | None) -> Self:
-        return super().__new__(cls, NoneType if user is None else user, _departed)
+        return super().__new__(cls, NoneType if user is None else user, _remove_class)
 
     def __init__(self, user: type | None, declaration: Declaration | None) -> None:
         self.key = None if declaration is None or _is_home(user, declaration) else id(user)
@@ -52,16 +52,18 @@ class Use(ref[type]):
         self.state: State | None = None
 
 
-def _departed(use: ref[type]) -> None:
+def _remove_class(entry: ref[type]) -> None:
     """Remove a class that no longer exists; its counts stay in the ledger, under its name."""
-    assert isinstance(use, Use)
-    assert use.declaration is not None
-    resolver = use.declaration.resolver
-    while resolver is not None and any(other is use for other in resolver.uses):
+    assert isinstance(entry, ClassEntry)
+    assert entry.declaration is not None
+    resolver = entry.declaration.resolver
+    while resolver is not None and any(other is entry for other in resolver.class_entries):
         seen = settings.version.current
         swap = Swap()
-        swap.attribute(resolver, "uses", tuple(other for other in resolver.uses if other is not use))
-        swap.removal(resolver.calls, use.key)
+        swap.attribute(
+            resolver, "class_entries", tuple(other for other in resolver.class_entries if other is not entry)
+        )
+        swap.removal(resolver.calls, entry.key)
         if settings.version.swap(seen, swap):
             return
 
@@ -77,81 +79,81 @@ class Resolver:
     The policies behind a path are not kept: they are resolved again on request.
     """
 
-    __slots__ = ("declaration", "uses")
+    __slots__ = ("class_entries", "declaration")
 
     def __init__(self, declaration: Declaration | None) -> None:
         settings.require_packages()
         self.declaration: Any = declaration
-        self.uses: tuple[Use, ...] = ()
+        self.class_entries: tuple[ClassEntry, ...] = ()
         """The classes that have called, with their states."""
 
-    def use_of(self, cls: type | None) -> Use | None:
-        """Return the use by *cls*, if it has called."""
+    def class_entry_of(self, cls: type | None) -> ClassEntry | None:
+        """Return the entry of *cls*, if it has called."""
         user = NoneType if cls is None else cls
-        return next((use for use in self.uses if use() is user), None)
+        return next((entry for entry in self.class_entries if entry() is user), None)
 
     def state(self, cls: type | None) -> State | None:
         """Return the state for *cls*, if it has called."""
-        use = self.use_of(cls)
-        return use.state if use is not None else None
+        entry = self.class_entry_of(cls)
+        return entry.state if entry is not None else None
 
     def states(self) -> list[State]:
         """Return the states of all classes."""
-        return [use.state for use in self.uses if use.state is not None]
+        return [entry.state for entry in self.class_entries if entry.state is not None]
 
 
 class Draft:
-    """The draft of a guard for one class: it has no effect before ``put``."""
+    """The draft of a guard for one class: it has no effect before ``stage``."""
 
-    __slots__ = ("_cls", "_resolver", "_use", "calls", "effective", "state")
+    __slots__ = ("_cls", "_entry", "_resolver", "calls", "effective", "state")
 
     def __init__(self, resolver: AnyResolver, cls: type | None, effective: EffectivePolicies) -> None:
         self._resolver = resolver
         self._cls = cls
-        self._use = resolver.use_of(cls) or Use(cls, resolver.declaration)
+        self._entry = resolver.class_entry_of(cls) or ClassEntry(cls, resolver.declaration)
         self.effective = effective
         detached = resolver.declaration is None or is_detached(effective.policies)  # a ``Guard`` knows it at a call
-        self.state = StateDraft(self._use.state or State(effective.name), effective.policies, detached=detached)
+        self.state = StateDraft(self._entry.state or State(effective.name), effective.policies, detached=detached)
         self.calls: dict[object, GuardedCall] = {}
         """The call paths, as the resolver holds them."""
 
     @property
     def is_current(self) -> bool:
         """Whether the sources of the draft have not changed."""
-        use, state = self._resolver.use_of(self._cls), self.state
-        is_known = use is None or use is self._use  # not ``==``, for which all references to a class are equal
-        return is_known and self._use.state in (None, state.state) and state.is_current
+        entry, state = self._resolver.class_entry_of(self._cls), self.state
+        is_known = entry is None or entry is self._entry  # not ``==``, for which all references to a class are equal
+        return is_known and self._entry.state in (None, state.state) and state.is_current
 
-    def put(self, swap: Swap) -> None:
+    def stage(self, swap: Swap) -> None:
         """Replace the guard by this draft, together with the other stores of *swap*."""
-        resolver, use = self._resolver, self._use
-        if self.effective.policies or use.state is not None:
-            self.state.put(swap)
-            swap.attribute(use, "state", self.state.state)
-        if all(other is not use for other in resolver.uses):
-            swap.attribute(resolver, "uses", (*resolver.uses, use))
-        resolver.put(self._cls, self, swap)
+        resolver, entry = self._resolver, self._entry
+        if self.effective.policies or entry.state is not None:
+            self.state.stage(swap)
+            swap.attribute(entry, "state", self.state.state)
+        if all(other is not entry for other in resolver.class_entries):
+            swap.attribute(resolver, "class_entries", (*resolver.class_entries, entry))
+        resolver.stage(self._cls, self, swap)
 
-    def put_in_force(self, basis: Configuration) -> bool:
+    def try_commit(self, basis: Configuration) -> bool:
         """Apply only this draft; return false if anything has changed since *basis* was read."""
         while True:
             seen = settings.version.current
             if settings.state is not basis or not self.is_current:
                 return False
-            if clashes := clashes_of([self.effective], self.state.state):
+            if clashes := name_conflicts([self.effective], self.state.state):
                 if settings.state is not basis:
                     return False  # the others may already follow a configuration of meanwhile
                 raise FaultToleranceDefinitionException(*clashes)
             swap = Swap()
-            self.put(swap)
-            registry.join(self._resolver, self._cls, swap)
+            self.stage(swap)
+            registry.notify_changes(self._resolver, self._cls, swap)
             try:
                 is_done = settings.version.swap(seen, swap)
             finally:
-                self.state.state.follow()
+                self.state.state.update_strategies()
             if is_done:
-                for tell in list(watchers.values()):
-                    tell((self._resolver, self._cls), self.state.state)
+                for notify in list(state_listeners.values()):
+                    notify((self._resolver, self._cls), self.state.state)
                 return True
 
 
@@ -166,7 +168,7 @@ class MethodResolver(Resolver):
     declaration: Declaration
 
     def __init__(self, declaration: Declaration) -> None:
-        self.home: type | None = _Nobody
+        self.home: type | None = _NoClass
         """The class that defines the method, when it has a call path; ``None`` for a function."""
         if declaration.binding == FUNCTION:
             self.call: GuardedCall = _first_call(declaration)
@@ -200,14 +202,14 @@ class MethodResolver(Resolver):
                 effective, faults = self.effective_policies(cls, basis)
                 if faults:
                     raise FaultToleranceDefinitionException(*faults)
-                self.draft(cls, effective).put_in_force(basis)
+                self.draft(cls, effective).try_commit(basis)
             return call
 
-    def come_into_use(self, cls: type | None) -> None:
+    def create_state(self, cls: type | None) -> None:
         """Create the state for *cls* as if it had called."""
         self.for_class(cls)
 
-    def anew(self, cls: type) -> GuardedCall:
+    def renew_path(self, cls: type) -> GuardedCall:
         """Return a new call path for *cls* in place of one that is not valid any more."""
         while True:
             seen, stale = settings.version.current, self._path_of(cls)
@@ -241,7 +243,7 @@ class MethodResolver(Resolver):
             draft.calls[cls] = method_call(declaration, effective, draft.state)
         return draft
 
-    def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
+    def stage(self, cls: type | None, draft: Draft, swap: Swap) -> None:
         """Replace the call path for *cls* by that of *draft*, together with the other stores of *swap*."""
         if _is_home(cls, self.declaration):
             swap.attribute(self, "call", draft.calls[cls])
@@ -256,13 +258,13 @@ class MethodResolver(Resolver):
         if not _is_home(cls, self.declaration):
             swap.removal(self.calls, id(cls))
             return
-        swap.attribute(self, "home", _Nobody)
+        swap.attribute(self, "home", _NoClass)
         if self.declaration.binding == FUNCTION:
             swap.attribute(self, "call", _first_call(self.declaration))
 
-    def resolved(self) -> list[type | None]:
+    def classes_with_path(self) -> list[type | None]:
         """Return the classes with a call path, ``None`` for that of a function."""
-        users = [(use(), use) for use in self.uses]
+        users = [(entry(), entry) for entry in self.class_entries]
         living = [None if user is NoneType else user for user, _ in users if user is not None]
         return [user for user in living if self._path_of(user) is not None]
 
@@ -275,8 +277,8 @@ class MethodResolver(Resolver):
         owner = declaration.owner
         if self._path_of(owner) is not None or (owner is None and declaration.binding != FUNCTION):
             return  # added to a class later, it is known by the class that uses it
-        covered = {kind: policy for kind, (policy, _) in covering_at_home(declaration).items()}
-        policies = {**covered, **declaration.policies}
+        class_level = {kind: policy for kind, (policy, _) in class_level_at_home(declaration).items()}
+        policies = {**class_level, **declaration.policies}
         if CircuitBreaker in policies and name in (None, declaration.where, alias_in(policies)):
             self.for_class(owner)
 
@@ -284,15 +286,16 @@ class MethodResolver(Resolver):
         """Yield the classes that have the method, each with its own policies and state."""
         owner = self.declaration.owner
         if owner is None and self.declaration.binding != FUNCTION:
-            yield from self.resolved() or [None]  # added to a class later, it is known by the classes that use it
+            # Added to a class later, it is known by the classes that use it.
+            yield from self.classes_with_path() or [None]
         else:
-            yield from dict.fromkeys([owner, *_subclasses(owner), *self.resolved()])
+            yield from dict.fromkeys([owner, *_subclasses(owner), *self.classes_with_path()])
 
     def _path_of(self, cls: type | None) -> GuardedCall | None:
         return self.call if cls is self.home else self.calls.get(id(cls))
 
 
-class _Nobody:
+class _NoClass:
     """The home of guards that were never called."""
 
 

@@ -18,20 +18,20 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ..._config import Snapshot, State as Configuration, settings
+from ..._config import Configuration, Snapshot, settings
 from ..._config.report import Change, changes
 from ..._config.settings import Override
-from ..._log import tell_of_trouble
+from ..._log import log_guard_error
 from ..._platform.swap import Swap
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare import registry
-from ..declare.registry import Roll, clashes_of
+from ..declare.registry import GuardsInUse, name_conflicts
 from .circuit_breakers import deliver_all
 from .effective import EffectivePolicies
 from .fingerprint import follow_configuration
 
 if TYPE_CHECKING:
-    from ..declare.registry import Entry
+    from ..declare.registry import GuardChange
     from .resolver import Draft
 
 
@@ -39,7 +39,7 @@ def reconfigure(
     read: Callable[[], Snapshot],
     *,
     faults: Sequence[Fault] = (),
-    put: Callable[[Swap], object] | None = None,
+    stage: Callable[[Swap], object] | None = None,
     renews_switches: bool = False,
 ) -> list[Change]:
     """Apply the configuration from *read* to every guard, or change nothing.
@@ -47,7 +47,7 @@ def reconfigure(
     Args:
         read: Reads the configuration; called again if another configuration was put in force meanwhile.
         faults: The faults found so far.
-        put: Adds further stores that must happen together with these.
+        stage: Adds further stores that must happen together with these.
         renews_switches: Whether the global switches are read again, too.
 
     Raises:
@@ -62,14 +62,14 @@ def reconfigure(
                 snapshot = read()
             except FaultToleranceDefinitionException as error:
                 raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
-        return settings.following(snapshot, before._replace(switches=None) if renews_switches else before)
+        return settings.next_configuration(snapshot, before._replace(switches=None) if renews_switches else before)
 
-    changes = _run(following, faults, put)
-    settings.tell_of_ignored_switches()
+    changes = _run(following, faults, stage)
+    settings.warn_of_ignored_switches()
     return changes
 
 
-def replan() -> None:
+def reapply_declarations() -> None:
     """Apply the current declarations to guards that were called before."""
     # Another object with the same content: a change in preparation elsewhere is prepared again.
     _run(lambda before: before._replace())
@@ -91,13 +91,13 @@ def overridden(override: Override) -> Iterator[None]:
 
 def restore(configuration: Configuration) -> None:
     """Apply a former *configuration* again; guards with faults under it raise them when they are called."""
-    _run(lambda before: settings.returning(configuration), is_lenient=True)
+    _run(lambda before: settings.restored_configuration(configuration), is_lenient=True)
 
 
 def _run(
     follow: Callable[[Configuration], Configuration],
     faults: Sequence[Fault] = (),
-    put: Callable[[Swap], object] | None = None,
+    stage: Callable[[Swap], object] | None = None,
     *,
     is_lenient: bool = False,
 ) -> list[Change]:
@@ -107,12 +107,12 @@ def _run(
             after = follow(before)
             if settings.state is not before:
                 continue  # a source has configured something
-            with Roll() as roll:
-                transaction = _Transaction(before, after, roll)
+            with GuardsInUse() as in_use:
+                transaction = _Transaction(before, after, in_use)
                 found = transaction.prepare()
                 if faults or (found and not is_lenient):
                     raise FaultToleranceDefinitionException(*found, *faults)
-                is_done = transaction.commit(put)
+                is_done = transaction.commit(stage)
             if is_done:
                 follow_configuration()
                 return transaction.changes
@@ -123,23 +123,23 @@ def forget() -> None:
     while True:
         seen = settings.version.current
         swap = Swap()
-        settings.put_blank(swap)
+        settings.install_blank(swap)
         for resolver in registry.resolvers():
-            for cls in resolver.resolved():
+            for cls in resolver.classes_with_path():
                 resolver.drop(cls, swap)
-            if resolver.uses:
-                swap.attribute(resolver, "uses", ())
+            if resolver.class_entries:
+                swap.attribute(resolver, "class_entries", ())
         if settings.version.swap(seen, swap):
             return
 
 
 class _Transaction:
-    """The drafts of the guards of *roll* for a change of the configuration from *before* to *after*."""
+    """The drafts of the guards of *in_use* for a change of the configuration from *before* to *after*."""
 
-    def __init__(self, before: Configuration, after: Configuration, roll: Roll) -> None:
+    def __init__(self, before: Configuration, after: Configuration, in_use: GuardsInUse) -> None:
         self._before = before
         self._after = after
-        self._roll = roll
+        self._in_use = in_use
         self._found: dict[object, tuple[EffectivePolicies, list[Fault], list[Change]]] = {}
 
     @property
@@ -149,53 +149,53 @@ class _Transaction:
 
     def prepare(self) -> list[Fault]:
         """Draft the guards in use, including those that come into use meanwhile, and return the faults."""
-        due, more = self._roll.due(), True
+        due, more = self._in_use.due(), True
         while due and more:
             for former in due:
-                entry = self._roll.renewed(former)
-                draft = self._draft_apart(entry)
+                change = self._in_use.renewed(former)
+                draft = self._try_draft(change)
                 if draft is not None:
-                    draft.put(entry.swap)
+                    draft.stage(change.swap)
                 else:
-                    entry.resolver.drop(entry.cls, entry.swap)
-            drafted, due = len(due), self._roll.due()
+                    change.resolver.drop(change.cls, change.swap)
+            drafted, due = len(due), self._in_use.due()
             more = len(due) < drafted  # else they come faster than drafts: each finds out when it is called
-        clashes = clashes_of([effective for effective, *_ in self._found.values()])
+        clashes = name_conflicts([effective for effective, *_ in self._found.values()])
         return list(dict.fromkeys(chain(*(found for _, found, _ in self._found.values()), clashes)))
 
-    def _draft_apart(self, entry: Entry) -> Draft | None:
+    def _try_draft(self, change: GuardChange) -> Draft | None:
         """Return the draft of a guard, or ``None`` if that fails: its next call finds out, and others still follow."""
         try:
-            return self._draft(entry)
+            return self._draft(change)
         except FaultToleranceDefinitionException:
             raise
         except Exception as error:  # noqa: BLE001
-            tell_of_trouble(registry.name_of(entry.resolver), "its next call finds what holds, for that failed", error)
+            log_guard_error(registry.name_of(change.resolver), "its next call finds what holds, for that failed", error)
             return None
 
-    def _draft(self, entry: Entry) -> Draft | None:
+    def _draft(self, change: GuardChange) -> Draft | None:
         if self._after.snapshot is None:  # no guard was in use when it was in force
             return None
-        resolver, cls = entry.resolver, entry.cls
+        resolver, cls = change.resolver, change.cls
         effective, faults = resolver.effective_policies(cls, self._after)
         draft = None if faults else resolver.draft(cls, effective)
         former = resolver.in_force(cls, self._before)
-        self._found[entry.key] = effective, faults, changes(effective.name, former.values, effective.values)
+        self._found[change.key] = effective, faults, changes(effective.name, former.values, effective.values)
         return draft
 
-    def commit(self, put: Callable[[Swap], object] | None) -> bool:
+    def commit(self, stage: Callable[[Swap], object] | None) -> bool:
         """Commit everything by one swap; return false, without a change, if another change came first."""
         swap = Swap()
-        settings.put(self._after, swap)
-        if put is not None:
-            put(swap)
+        settings.install(self._after, swap)
+        if stage is not None:
+            stage(swap)
         try:
             try:
-                is_done = settings.version.force(swap, settings.holding(self._before), self._roll.stores)
+                is_done = settings.version.force(swap, settings.in_force_condition(self._before), self._in_use.stores)
             finally:
-                registry.follow_all()
+                registry.update_all_strategies()
         finally:
-            registry.follow_all()  # an exception may have come in between, for example from a signal handler
+            registry.update_all_strategies()  # an exception may have come in between, for example from a signal handler
         if is_done:
             deliver_all()
         return is_done

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...._policy.unit import ChronoUnit, spelled as spelled_duration
-from ...._shown import install, shown, told
+from ...._policy.unit import ChronoUnit, format_duration
+from ...._shown import error_text, install, shown
 from ....exceptions import Fault, FaultToleranceDefinitionException
 from ....typing import Duration
 from ..protocol import FOREIGN_KEY, Request, Response, TurnRequest
@@ -78,7 +78,7 @@ class RedisFleet:
     def __repr__(self) -> str:
         durations = {"poll": (self.poll, 1.0), "patience": (self.patience, 0.05)}
         parts = [
-            f", {name}={spelled_duration(value, ChronoUnit.SECONDS)!r}"
+            f", {name}={format_duration(value, ChronoUnit.SECONDS)!r}"
             for name, (value, default) in durations.items()
             if value != default
         ]
@@ -144,7 +144,7 @@ class RedisSession:
         """Return *error* in the form to raise: without passwords, but unchanged if it is control flow."""
         if not isinstance(error, Exception):
             return error
-        return ConnectionError(self._address.redact(f"{self._address}: {told(error)}"))
+        return ConnectionError(self._address.redact(f"{self._address}: {error_text(error)}"))
 
     def _responses(self, requests: Sequence[Request]) -> list[Response]:
         from redis.exceptions import MovedError, NoScriptError
@@ -236,7 +236,7 @@ class RedisSession:
                     master.disconnect()
                     raise ConnectionError("names a server that has become a replica")
             except Exception as error:  # noqa: BLE001  # the next sentinel may know better
-                failures.append(f"{format_host(sentinel)}: {told(error)}")
+                failures.append(f"{format_host(sentinel)}: {error_text(error)}")
             else:
                 return master
         raise ConnectionError(f"no sentinel leads to a server: {'; '.join(failures)}")

@@ -11,7 +11,7 @@ from ...._shown import shown
 from ...._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved, signature_of
 from ...._signature.compatibility import Callee, Mismatch, accepts_arguments, kind_mismatches, mismatches
 from ...._signature.lookup import NamedFunction, find_in_class, find_in_module, mangle, missing
-from ...._signature.outcome import Outcome, outcome
+from ...._signature.return_kind import ReturnKind, return_kind
 from ....exceptions import Fault
 from ....typing import FallbackHandler
 from ..declaration import FUNCTION, INSTANCE, Declaration
@@ -60,7 +60,7 @@ def key_faults(where: str, key: Any, declaration: Declaration) -> list[Fault]:
         return []
     from ...._signature.call_key import mismatches
 
-    found = mismatches(key, declaration.template, takes_itself=declaration.binding != FUNCTION)
+    found = mismatches(key, declaration.template, takes_self=declaration.binding != FUNCTION)
     return [Fault(where, problem, key, allowed) for problem, allowed in found]
 
 
@@ -71,8 +71,8 @@ def is_awaited_in_the_end(declaration: Declaration, asynchronous: bool, final: b
     """
     if asynchronous or final:
         return asynchronous
-    kind = outcome(declaration.template, declaration.owner)
-    is_certain = kind is Outcome.FOREIGN or (kind is Outcome.OBJECT and declaration.owner is not None)
+    kind = return_kind(declaration.template, declaration.owner)
+    is_certain = kind is ReturnKind.PLAIN or (kind is ReturnKind.UNKNOWN and declaration.owner is not None)
     return False if is_certain else None
 
 
@@ -85,7 +85,7 @@ class _Check:
         """Whether a later comparison of the handler would have the same outcome."""
         self._declaration = declaration
         self._owner = owner
-        self._guarded = Callee(declaration.template, owner, takes_itself=declaration.binding != FUNCTION)
+        self._guarded = Callee(declaration.template, owner, takes_self=declaration.binding != FUNCTION)
 
     def problems_of_named(self, name: str, is_fallback: bool) -> Iterator[Mismatch]:
         declaration, owner = self._declaration, self._owner
@@ -102,10 +102,10 @@ class _Check:
         if named.needs_instance and declaration.binding != INSTANCE:
             yield f"{subject}, which needs an instance", "a class method or static method, as the guarded one is"
         if is_fallback:
-            substitute = Callee(function, owner, named.home, takes_itself=named.takes_itself)
+            substitute = Callee(function, owner, named.home, takes_self=named.takes_self)
             yield from _of(subject, mismatches(self._guarded, substitute, self.is_awaited))
         else:
-            yield from self.problems_before_retry(subject, function, int(named.takes_itself))
+            yield from self.problems_before_retry(subject, function, int(named.takes_self))
 
     def problems_before_retry(self, subject: str, function: Callable[..., Any], arguments: int) -> Iterator[Mismatch]:
         signature = signature_of(function)
@@ -128,13 +128,13 @@ class _Check:
                 allowed = "or a callable, as the bound method handle of an object of it"
                 problem = f"{subject}, whose constructor needs arguments: {constructor}"
                 yield problem, f"a class that is made without arguments; {allowed}"
-            subject, arguments = f"is {value.__qualname__}.handle", 1 + handle.takes_itself
+            subject, arguments = f"is {value.__qualname__}.handle", 1 + handle.takes_self
             callee = _callee_of(value, handle)
         else:
-            callee = Callee(value, takes_itself=False)
+            callee = Callee(value, takes_self=False)
         self.is_settled = self._guarded.is_settled and callee.is_settled
-        if not accepts_arguments(callee.written, arguments):
-            problem = f"{subject}, which does not take one argument: {callee.written}"
+        if not accepts_arguments(callee.signature, arguments):
+            problem = f"{subject}, which does not take one argument: {callee.signature}"
             allowed = "a handler that takes an ExecutionContext"
             takes_as_guarded = not isinstance(value, type) and not any(
                 mismatches(self._guarded, callee, self.is_awaited)
@@ -146,8 +146,8 @@ class _Check:
 
 def _callee_of(handler: type, handle: NamedFunction) -> Callee:
     """Return the method *handle* of a class; types that it does not annotate may come from a generic class."""
-    callee = Callee(handle.function, handler, handle.home, takes_itself=handle.takes_itself)
-    if callee.written is not None and is_gradual(callee.returned):
+    callee = Callee(handle.function, handler, handle.home, takes_self=handle.takes_self)
+    if callee.signature is not None and is_gradual(callee.returned):
         callee.returned = (ancestry(Type(handler)).get(FallbackHandler) or (ANYTHING,))[0]
         callee.returned_text = str(callee.returned)
         callee.is_settled = callee.is_settled and is_resolved(callee.returned)

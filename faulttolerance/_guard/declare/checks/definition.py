@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, partialmethod, singledispatchmethod
 from typing import Any
 
+from ...._call.core import is_detached
 from ...._call.order import ROWS
 from ...._call.row import Row
-from ...._call.spine import is_detached
 from ...._config import Declared
 from ...._policy import (  # fmt: skip
     BeforeRetry,
@@ -27,7 +27,7 @@ from ...._shown import shown
 from ...._signature.kind import is_coroutine_function
 from ...._signature.naming import class_name
 from ....exceptions import Fault
-from ..declaration import Declaration, covering_at_home, declaration_of, declared_on
+from ..declaration import Declaration, class_level_at_home, declaration_of, declared_on
 
 _COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
     kind: tuple(filter(None, (row.modifies, row.or_else))) for kind, row in ROWS.items() if row.modifies
@@ -46,7 +46,7 @@ _DESCRIPTORS = {
 def definition_faults(declaration: Declaration) -> list[Fault]:
     """Return the faults of a function, as far as they are known when its last policy is declared."""
     policies, where, owner = declaration.policies, declaration.where, declaration.owner
-    asynchronous = declaration.is_asynchronous({**covering_at_home(declaration), **policies})
+    asynchronous = declaration.is_asynchronous({**class_level_at_home(declaration), **policies})
     faults: list[Fault] = []
     if is_detached(policies):
         faults += _asynchronous_faults(declaration, where, owner)
@@ -93,21 +93,23 @@ def _excluded_faults(policies: Container[type[Policy]], where: str, rows: Mappin
 def class_level_faults(
     declaration: Declaration,
     cls: type,
-    covered: Mapping[type[Policy], tuple[Policy, type]],
+    class_level: Mapping[type[Policy], tuple[Policy, type]],
     interceptors: Iterable[Any] = (),
 ) -> list[Fault]:
     """Return the faults of the class-level policies and interceptors of *cls* for one of its methods."""
     where = f"{class_name(cls)}.{declaration.name}"
     faults: list[Fault] = []
-    if is_detached(covered) and not declaration.is_coroutine:
+    if is_detached(class_level) and not declaration.is_coroutine:
         exemption = "; or @unguarded above the method, which exempts it"
         faults += _asynchronous_faults(declaration, where, cls, exemption)
-    together = {**covered, **declaration.policies}
+    together = {**class_level, **declaration.policies}
     # Without the policies that make calls asynchronous: there a method may differ from its class.
-    faults += _excluded_faults(together, where, {kind: row for kind, row in ROWS.items() if row.memory is not None})
-    faults += latency_faults({kind: policy for kind, (policy, _) in covered.items()} | declaration.policies, where)
+    faults += _excluded_faults(
+        together, where, {kind: row for kind, row in ROWS.items() if row.strategy_factory is not None}
+    )
+    faults += latency_faults({kind: policy for kind, (policy, _) in class_level.items()} | declaration.policies, where)
     asynchronous = declaration.is_asynchronous(together)
-    for kind, (policy, home) in covered.items():
+    for kind, (policy, home) in class_level.items():
         if kind not in declaration.policies:
             faults += callback_faults(policy, declaration, where, asynchronous, home)
     return faults + _interceptor_faults(interceptors, declaration, where, cls)
@@ -129,10 +131,10 @@ def _asynchronous_faults(
 ) -> list[Fault]:
     """Return the faults of ``@asynchronous`` on a function whose annotation excludes a result that comes later."""
     from ...._signature.annotation import display, signature_of
-    from ...._signature.outcome import Outcome, outcome
+    from ...._signature.return_kind import ReturnKind, return_kind
 
     function = declaration.template
-    if outcome(function, owner) is not Outcome.FOREIGN:
+    if return_kind(function, owner) is not ReturnKind.PLAIN:
         return []
     signature = signature_of(function)
     annotation = signature.return_annotation if signature is not None else None
@@ -150,9 +152,9 @@ def _interceptor_faults(
     functions = [interceptor.function for interceptor in interceptors if is_coroutine_function(interceptor.function)]
     if not functions or declaration.is_coroutine:
         return []
-    from ...._signature.outcome import Outcome, outcome
+    from ...._signature.return_kind import ReturnKind, return_kind
 
-    if outcome(declaration.template, owner) is Outcome.AWAITABLE:
+    if return_kind(declaration.template, owner) is ReturnKind.AWAITABLE:
         return []
     return [
         Fault(f"{where} @{getattr(function, '__name__', function)}", "is `async def`, and its callers await nothing",

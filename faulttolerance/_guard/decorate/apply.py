@@ -9,10 +9,11 @@ from typing import Any
 
 from ..._policy import Policy
 from ..._signature.kind import is_generator_function, mark_coroutine_function, own_attribute
-from ..._signature.method import as_method, takes_instance_first, unproxied
+from ..._signature.method import as_method, as_real_method, takes_instance_first
 from ..._signature.naming import class_name, copy_names
 from ...exceptions import Fault, FaultToleranceDefinitionException
 from ..declare.checks import definition
+from ..declare.creation_site import application_frames
 from ..declare.declaration import (
     CLASS,
     CLASS_LEVEL,
@@ -22,7 +23,7 @@ from ..declare.declaration import (
     Declaration,
     accessors,
     binding_by_name,
-    covering,
+    class_level_for,
     declaration_of,
     declared_on,
     exempt,
@@ -30,7 +31,6 @@ from ..declare.declaration import (
     is_exempt,
     unbound,
 )
-from ..declare.place import user_frames
 from ..resolve.resolver import MethodResolver
 
 _HOOK = "__faulttolerance_hook__"
@@ -43,15 +43,17 @@ def can_be_guarded(target: Any) -> bool:
     return callable(target) or isinstance(target, (staticmethod, classmethod))
 
 
-def attach(target: Any, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...], decorator: str) -> Any:
-    """Attach *policies* and *interceptors* to *target*: to a new guard of a function, or to a class itself.
+def apply_to(
+    target: Any, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...], decorator: str
+) -> Any:
+    """Apply *policies* and *interceptors* to *target*: to a new guard of a function, or to a class itself.
 
     A function that is a guard keeps its policies. *decorator* is the name in the error for a class that cannot be
     changed.
     """
     if isinstance(target, type):
-        return _attach_to_class(target, policies, interceptors, decorator)
-    target = unproxied(target)
+        return _apply_to_class(target, policies, interceptors, decorator)
+    target = as_real_method(target)
     is_bound_later = isinstance(target, (staticmethod, classmethod))
     function = target.__func__ if is_bound_later else target
     # A bound method of a guard is a separate function: it has an object, and calls the guard.
@@ -68,14 +70,14 @@ def attach(target: Any, policies: Mapping[type[Policy], Policy], interceptors: t
         raise FaultToleranceDefinitionException(*faults)
     guard = _make_guard(declaration)
     if namespace is not None:
-        namespace.setdefault(_HOOK, _ClassCreated())
-    return _in_kind_of(target, guard)
+        namespace.setdefault(_HOOK, _ClassCreationHook())
+    return _as_same_kind(target, guard)
 
 
 def _class_body(function: Any) -> dict[str, Any] | None:
     """Return the namespace of the running class body that defines *function*, or ``None``."""
     scope = own_attribute(unbound(function), "__qualname__", "").rpartition(".")[0]
-    for frame in user_frames():
+    for frame in application_frames():
         names = frame.f_locals
         if names.get("__qualname__") == scope and "__module__" in names and names is not frame.f_globals:
             return names
@@ -89,7 +91,7 @@ def _binding_of(attribute: object) -> str:
     return FUNCTION if isinstance(attribute, staticmethod) else INSTANCE
 
 
-def _in_kind_of(attribute: Any, guard: Callable[..., Any]) -> Any:
+def _as_same_kind(attribute: Any, guard: Callable[..., Any]) -> Any:
     """Return *guard* as a static or class method if *attribute* is one."""
     return type(attribute)(guard) if isinstance(attribute, (staticmethod, classmethod)) else guard
 
@@ -132,31 +134,31 @@ def _make_guard(declaration: Declaration) -> Callable[..., Any]:
     return guard
 
 
-class _ClassCreated:
+class _ClassCreationHook:
     """Receives the class in whose body a guard was created, and removes itself from the class."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         delattr(owner, name)
-        _adopt(owner)
+        _assign_owner_to_all(owner)
 
 
-def _adopt(owner: type) -> None:
+def _assign_owner_to_all(owner: type) -> None:
     """Set the class of the guards in a new class, and check everything that is known now."""
     faults: list[Fault] = []
     for name, value in list(vars(owner).items()):
-        adopted, faults_of_method = adopt_attribute(owner, name, value)
+        adopted, faults_of_method = assign_owner(owner, name, value)
         if adopted is not value:
             setattr(owner, name, adopted)
         faults += faults_of_method
         for accessor in accessors(value):
             if declaration_of(accessor) is not None:
                 exempt(accessor)  # class-level decorators do not apply to properties (rule L2)
-                faults += adopt_attribute(owner, name, accessor)[1]
+                faults += assign_owner(owner, name, accessor)[1]
     if faults:
         raise FaultToleranceDefinitionException(*faults)
 
 
-def adopt_attribute(owner: type, name: str, value: Any) -> tuple[Any, list[Fault]]:
+def assign_owner(owner: type, name: str, value: Any) -> tuple[Any, list[Fault]]:
     """Set the class *owner* and the *name* of the guard in *value*; return the attribute's new value and its faults.
 
     A guard whose binding differs from the assumed binding is created again.
@@ -167,7 +169,7 @@ def adopt_attribute(owner: type, name: str, value: Any) -> tuple[Any, list[Fault
     binding = FUNCTION if name == "__new__" else _binding_of(value)
     if binding != declaration.binding:
         declaration.binding = binding
-        value = _in_kind_of(value, _make_guard(declaration))
+        value = _as_same_kind(value, _make_guard(declaration))
     declaration.owner = owner
     return value, definition.definition_faults(declaration)
 
@@ -175,7 +177,7 @@ def adopt_attribute(owner: type, name: str, value: Any) -> tuple[Any, list[Fault
 # On classes
 
 
-def _attach_to_class(
+def _apply_to_class(
     cls: type, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...], decorator: str
 ) -> type:
     before = declared_on(cls)
@@ -188,16 +190,16 @@ def _attach_to_class(
         fault = Fault(where, "is on a class that cannot be changed", cls, allowed)
         raise FaultToleranceDefinitionException(fault) from error
     try:
-        cover(cls)
+        guard_methods(cls)
     except FaultToleranceDefinitionException:
         setattr(cls, CLASS_LEVEL, before)
         raise
     if is_first:
-        _cover_subclasses_of(cls)
+        _guard_methods_of_subclasses(cls)
     return cls
 
 
-def cover(cls: type) -> None:
+def guard_methods(cls: type) -> None:
     """Guard every public method that *cls* defines or inherits by the class-level policies that apply to it."""
     faults: list[Fault] = []
     for name in dict.fromkeys(name for base in cls.__mro__ for name in vars(base) if not name.startswith("_")):
@@ -206,7 +208,7 @@ def cover(cls: type) -> None:
         function = unbound(method)
         if function is None or is_generator_function(function) or is_exempt(attribute):
             continue
-        policies, interceptors = covering(cls, name, function, base)
+        policies, interceptors = class_level_for(cls, name, function, base)
         if not policies and not interceptors:
             continue
         if not takes_instance_first(function, base):
@@ -221,13 +223,13 @@ def cover(cls: type) -> None:
             declaration = Declaration(defined_here, {}, _binding_of(method), template=function)
             declaration.owner = cls
             declaration.name = name
-            setattr(cls, name, _in_kind_of(method, _make_guard(declaration)))
+            setattr(cls, name, _as_same_kind(method, _make_guard(declaration)))
         faults += definition.class_level_faults(declaration, cls, policies, interceptors)
     if faults:
         raise FaultToleranceDefinitionException(*faults)
 
 
-def _cover_subclasses_of(cls: type) -> None:
+def _guard_methods_of_subclasses(cls: type) -> None:
     """Cover every subclass of *cls* at its creation, in addition to an existing ``__init_subclass__``."""
     own = vars(cls).get("__init_subclass__")
 
@@ -240,7 +242,7 @@ def _cover_subclasses_of(cls: type) -> None:
                 base for base in subclass.__mro__ if unbound(vars(base).get("__init_subclass__")) is __init_subclass__
             )
             super(position, subclass).__init_subclass__(**kwargs)
-        cover(subclass)
+        guard_methods(subclass)
 
     if own is not None:
         update_wrapper(__init_subclass__, own.__func__)

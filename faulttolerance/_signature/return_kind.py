@@ -11,54 +11,54 @@ from .annotation import ANYTHING, Scope, Type, UnresolvedName, ancestry, resolve
 from .kind import is_coroutine_function
 
 
-class Outcome(Enum):
+class ReturnKind(Enum):
     """The kinds of results, as far as a return annotation reveals them."""
 
     FUTURE = "future"
     """A future of ``concurrent.futures`` or of this library, or another future that is not awaitable."""
     AWAITABLE = "awaitable"
-    OBJECT = "object"
-    """Unknown: the returned object decides."""
-    FOREIGN = "foreign"
+    UNKNOWN = "unknown"
+    """The returned object decides."""
+    PLAIN = "plain"
     """An object that is neither a future nor awaitable."""
 
 
-def outcome(function: Callable[..., Any], owner: type | None = None) -> Outcome:
+def return_kind(function: Callable[..., Any], owner: type | None = None) -> ReturnKind:
     """Return the kind of result of *function*, of the class *owner*, from its return annotation."""
     if is_coroutine_function(function):
-        return Outcome.AWAITABLE
+        return ReturnKind.AWAITABLE
     signature = signature_of(function)
     if signature is None:
-        return Outcome.OBJECT
-    return outcome_of(resolve(signature.return_annotation, Scope.of(function, owner)))
+        return ReturnKind.UNKNOWN
+    return return_kind_of(resolve(signature.return_annotation, Scope.of(function, owner)))
 
 
-def outcome_of(returned: Type) -> Outcome:
+def return_kind_of(returned: Type) -> ReturnKind:
     """Return the kind of result of a function whose return type is *returned*."""
     head = returned.head
     if isinstance(head, UnresolvedName):
         if head.ends_in("Future"):
-            return Outcome.AWAITABLE if head.name.startswith("asyncio.") else Outcome.FUTURE
-        return Outcome.AWAITABLE if head.ends_in("Task", "Awaitable", "Coroutine") else Outcome.OBJECT
+            return ReturnKind.AWAITABLE if head.name.startswith("asyncio.") else ReturnKind.FUTURE
+        return ReturnKind.AWAITABLE if head.ends_in("Task", "Awaitable", "Coroutine") else ReturnKind.UNKNOWN
     if head is Union or isinstance(head, TypeVar):
-        outcomes = {outcome_of(member) for member in returned.args or ()}
-        return outcomes.pop() if len(outcomes) == 1 else Outcome.OBJECT
+        kinds = {return_kind_of(member) for member in returned.args or ()}
+        return kinds.pop() if len(kinds) == 1 else ReturnKind.UNKNOWN
     if isinstance(head, NewType):
-        return outcome_of(returned.args[0]) if returned.args else Outcome.OBJECT
+        return return_kind_of(returned.args[0]) if returned.args else ReturnKind.UNKNOWN
     if isinstance(head, type) and head is not object and head is not Any:
-        return _outcome_of_class(head)
-    return Outcome.FOREIGN if isinstance(head, tuple) and head[0] is Literal else Outcome.OBJECT
+        return _return_kind_of_class(head)
+    return ReturnKind.PLAIN if isinstance(head, tuple) and head[0] is Literal else ReturnKind.UNKNOWN
 
 
-def _outcome_of_class(cls: type) -> Outcome:
+def _return_kind_of_class(cls: type) -> ReturnKind:
     future = _loaded("concurrent.futures", "Future")
     if future is not None and issubclass(cls, future):
-        return Outcome.FUTURE
+        return ReturnKind.FUTURE
     if getattr(cls, "__await__", None) is not None:
-        return Outcome.AWAITABLE
+        return ReturnKind.AWAITABLE
     if hasattr(cls, "add_done_callback") and hasattr(cls, "result"):
-        return Outcome.FUTURE
-    return Outcome.FOREIGN
+        return ReturnKind.FUTURE
+    return ReturnKind.PLAIN
 
 
 def _loaded(module: str, name: str) -> type | None:

@@ -19,7 +19,7 @@ _START = "process_start_time_seconds"
 _UNITS = {"total", "seconds", "nanoseconds"}
 
 
-class Page(NamedTuple):
+class Exposition(NamedTuple):
     """One answer of a process, or of several processes that answer together."""
 
     samples: dict[Sample, float]
@@ -27,22 +27,22 @@ class Page(NamedTuple):
     """The start of the process in seconds since 1970; ``None`` if the page does not contain it."""
 
 
-def page_of(text: str) -> Page:
+def parse_exposition(text: str) -> Exposition:
     """Parse *text*, in the classic format or in OpenMetrics; raise ``ValueError`` if it is neither."""
     lines = [line for line in text.splitlines() if line and not line.isspace()]
-    said = [line for line in lines if not line.startswith("#")]
-    ours = [_EXEMPLAR.sub(r"\1", line) for line in said if _OURS.match(line)]
-    started = [line for line in said if line.startswith(_START)]
+    sample_lines = [line for line in lines if not line.startswith("#")]
+    ours = [_EXEMPLAR.sub(r"\1", line) for line in sample_lines if _OURS.match(line)]
+    started = [line for line in sample_lines if line.startswith(_START)]
     samples: dict[Sample, float] = {}
     start = None
     # The first line is parsed too: it fails on a page that is no page of metrics. Lines of other series are skipped.
-    for family in text_string_to_metric_families("\n".join([*dict.fromkeys([*said[:1], *started, *ours]), ""])):
+    for family in text_string_to_metric_families("\n".join([*dict.fromkeys([*sample_lines[:1], *started, *ours]), ""])):
         for name, labels, value, *_ in family.samples:
             if name == _START and not labels:
                 start = value
             elif name.startswith(("ft_", "ft.")) and abs(value) < _ENDLESS:
                 samples[plain_name(name), frozenset(labels.items())] = value
-    return Page(samples, start)
+    return Exposition(samples, start)
 
 
 def plain_name(name: str) -> str:

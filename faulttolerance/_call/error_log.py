@@ -5,21 +5,21 @@ from __future__ import annotations
 from .._log import WARNING, log
 
 
-class Mistakes:
+class ErrorLog:
     """Logs each kind of error in the application's code that a guard calls, once (rule R10)."""
 
-    __slots__ = ("_name", "_told")
+    __slots__ = ("_logged", "_name")
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def __call__(self, what: str, error: Exception) -> None:
         """Log that *what* failed with *error*."""
-        self.tell(f"an error in {what}", error)
+        self.log(f"an error in {what}", error)
 
-    def tell(self, words: str, error: Exception) -> None:
+    def log(self, words: str, error: Exception) -> None:
         """Log *error* with the message *words*, once for each message."""
-        if words not in self._told:
-            self._told.add(words)
+        if words not in self._logged:
+            self._logged.add(words)
             log(WARNING, "%s: %s", self._name, words, error=error)

@@ -10,13 +10,13 @@ from .._deadline.clock import clock
 from .._deadline.threads.roles import CALLER, register
 from .._execution.environment import Environment
 
-__all__ = ["BODY", "Disturbance"]
+__all__ = ["BODY", "FaultInjection"]
 
 BODY: Any = object()
 """The result if the body provides it."""
 
 
-class Disturbance:
+class FaultInjection:
     """Faults and delays for attempts, each attempt with the same probability.
 
     Args:
@@ -25,10 +25,10 @@ class Disturbance:
         result: The result of an attempt instead of running its body; ``BODY`` to run it. Not used for blocks.
         rate: The probability that an attempt is disturbed, from 0 to 1.
         chance: Returns numbers in [0, 1).
-        tell: Called with ``"latency"`` or ``"error"`` for each disturbance of an attempt.
+        report: Called with ``"latency"`` or ``"error"`` for each fault that is injected into an attempt.
     """
 
-    __slots__ = ("_chance", "_failure", "_rate", "_result", "_seconds", "_tell")
+    __slots__ = ("_chance", "_failure", "_rate", "_report", "_result", "_seconds")
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class Disturbance:
         result: object = BODY,
         rate: float = 1.0,
         chance: Callable[[], float] = lambda: clock.random(),
-        tell: Callable[[str], object] = lambda kind: None,
+        report: Callable[[str], object] = lambda kind: None,
     ) -> None:
         self._failure = failure
         self._seconds = seconds
         self._result = result
         self._rate = rate
         self._chance = chance
-        self._tell = tell
+        self._report = report
 
     def around(
         self, function: Callable[..., Any], environment: Environment | None, is_awaited: bool, *, is_block: bool = False
@@ -93,11 +93,11 @@ class Disturbance:
 
     def _is_late(self) -> bool:
         if self._seconds:
-            self._tell("latency")
+            self._report("latency")
         return self._seconds > 0.0
 
     def _fail(self) -> None:
         failure = self._failure()
         if failure is not None:
-            self._tell("error")
+            self._report("error")
             raise failure

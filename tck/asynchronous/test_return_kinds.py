@@ -31,7 +31,7 @@ import pytest
 from faulttolerance._execution.future import Future as OurFuture
 from faulttolerance._signature.annotation import ANYTHING, Scope, Type, resolve
 from faulttolerance._signature.assignability import is_equivalent
-from faulttolerance._signature.outcome import Outcome, awaited_type, outcome
+from faulttolerance._signature.return_kind import ReturnKind, awaited_type, return_kind
 from kit.program import python
 
 if TYPE_CHECKING:
@@ -82,76 +82,76 @@ def returning(annotation: object) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("annotation", "expected"),
     [
-        ("Future", Outcome.FUTURE),
-        ("Future[int]", Outcome.FUTURE),
-        ("concurrent.futures.Future[int]", Outcome.FUTURE),
-        ("OurFuture[int]", Outcome.FUTURE),
-        ("MyFuture", Outcome.FUTURE),
-        ("DuckFuture", Outcome.FUTURE),
-        ("Annotated[Future[int], 'soon']", Outcome.FUTURE),
-        ("Alias", Outcome.FUTURE),
-        ("TextAlias", Outcome.FUTURE),
-        ("Ticket", Outcome.FUTURE),
-        ("Pending", Outcome.FUTURE),
-        ("Union[Future[int], OurFuture[str]]", Outcome.FUTURE),
-        ("asyncio.Future", Outcome.AWAITABLE),
-        ("asyncio.Task[int]", Outcome.AWAITABLE),
-        ("Awaitable[int]", Outcome.AWAITABLE),
-        ("AliasOf[int]", Outcome.AWAITABLE),
-        ("Coroutine[Any, Any, int]", Outcome.AWAITABLE),
-        ("typing.Awaitable[int]", Outcome.AWAITABLE),
-        ("CanBeAwaited", Outcome.AWAITABLE),
-        ("Either", Outcome.AWAITABLE),
-        ("Any", Outcome.OBJECT),
-        ("object", Outcome.OBJECT),
-        ("T", Outcome.OBJECT),
-        ("NoReturn", Outcome.OBJECT),
-        ("Union[Future[int], int]", Outcome.OBJECT),
-        ("Optional[Awaitable[int]]", Outcome.OBJECT),
-        ("None", Outcome.FOREIGN),
-        ("str", Outcome.FOREIGN),
-        ("list[Future[int]]", Outcome.FOREIGN),
-        ("Optional[int]", Outcome.FOREIGN),
-        ("int | None", Outcome.FOREIGN),
-        ("Plain", Outcome.FOREIGN),
-        ("Literal['a']", Outcome.FOREIGN),
-        ("Callable[[], Awaitable[int]]", Outcome.FOREIGN),
-        ("Iterator[Awaitable[int]]", Outcome.FOREIGN),
-        ("Other", Outcome.FOREIGN),
-        ("type[Future[int]]", Outcome.FOREIGN),
+        ("Future", ReturnKind.FUTURE),
+        ("Future[int]", ReturnKind.FUTURE),
+        ("concurrent.futures.Future[int]", ReturnKind.FUTURE),
+        ("OurFuture[int]", ReturnKind.FUTURE),
+        ("MyFuture", ReturnKind.FUTURE),
+        ("DuckFuture", ReturnKind.FUTURE),
+        ("Annotated[Future[int], 'soon']", ReturnKind.FUTURE),
+        ("Alias", ReturnKind.FUTURE),
+        ("TextAlias", ReturnKind.FUTURE),
+        ("Ticket", ReturnKind.FUTURE),
+        ("Pending", ReturnKind.FUTURE),
+        ("Union[Future[int], OurFuture[str]]", ReturnKind.FUTURE),
+        ("asyncio.Future", ReturnKind.AWAITABLE),
+        ("asyncio.Task[int]", ReturnKind.AWAITABLE),
+        ("Awaitable[int]", ReturnKind.AWAITABLE),
+        ("AliasOf[int]", ReturnKind.AWAITABLE),
+        ("Coroutine[Any, Any, int]", ReturnKind.AWAITABLE),
+        ("typing.Awaitable[int]", ReturnKind.AWAITABLE),
+        ("CanBeAwaited", ReturnKind.AWAITABLE),
+        ("Either", ReturnKind.AWAITABLE),
+        ("Any", ReturnKind.UNKNOWN),
+        ("object", ReturnKind.UNKNOWN),
+        ("T", ReturnKind.UNKNOWN),
+        ("NoReturn", ReturnKind.UNKNOWN),
+        ("Union[Future[int], int]", ReturnKind.UNKNOWN),
+        ("Optional[Awaitable[int]]", ReturnKind.UNKNOWN),
+        ("None", ReturnKind.PLAIN),
+        ("str", ReturnKind.PLAIN),
+        ("list[Future[int]]", ReturnKind.PLAIN),
+        ("Optional[int]", ReturnKind.PLAIN),
+        ("int | None", ReturnKind.PLAIN),
+        ("Plain", ReturnKind.PLAIN),
+        ("Literal['a']", ReturnKind.PLAIN),
+        ("Callable[[], Awaitable[int]]", ReturnKind.PLAIN),
+        ("Iterator[Awaitable[int]]", ReturnKind.PLAIN),
+        ("Other", ReturnKind.PLAIN),
+        ("type[Future[int]]", ReturnKind.PLAIN),
     ],
 )
 def test_the_return_annotation_tells_what_comes_of_a_call(
-    annotation: str, expected: Outcome, written: Callable[[str], object]
+    annotation: str, expected: ReturnKind, written: Callable[[str], object]
 ) -> None:
     """Rule R7, whether annotations are text (`from __future__ import annotations`) or objects."""
-    assert outcome(returning(written(annotation))) is expected
+    assert return_kind(returning(written(annotation))) is expected
 
 
 @pytest.mark.parametrize(
     ("annotation", "expected"),
     [
-        ("Promise", Outcome.OBJECT),
-        ("Reply", Outcome.OBJECT),
-        ("elsewhere.Future[int]", Outcome.FUTURE),
-        ("elsewhere.aio.Task", Outcome.AWAITABLE),
-        ("Task[Decimal]", Outcome.AWAITABLE),
-        ("Future[Decimal]", Outcome.FUTURE),
-        ("Awaitable[Decimal | None]", Outcome.AWAITABLE),
-        ("Annotated[Future[Decimal], 'soon']", Outcome.FUTURE),
-        ("Optional[Decimal]", Outcome.OBJECT),
-        ("int[str]", Outcome.OBJECT),
-        ("Future(", Outcome.FUTURE),
-        ("the future", Outcome.OBJECT),
-        ("", Outcome.OBJECT),
-        ("42", Outcome.OBJECT),
-        ("1 / 0", Outcome.OBJECT),
-        ("'Future[int]'", Outcome.FUTURE),
+        ("Promise", ReturnKind.UNKNOWN),
+        ("Reply", ReturnKind.UNKNOWN),
+        ("elsewhere.Future[int]", ReturnKind.FUTURE),
+        ("elsewhere.aio.Task", ReturnKind.AWAITABLE),
+        ("Task[Decimal]", ReturnKind.AWAITABLE),
+        ("Future[Decimal]", ReturnKind.FUTURE),
+        ("Awaitable[Decimal | None]", ReturnKind.AWAITABLE),
+        ("Annotated[Future[Decimal], 'soon']", ReturnKind.FUTURE),
+        ("Optional[Decimal]", ReturnKind.UNKNOWN),
+        ("int[str]", ReturnKind.UNKNOWN),
+        ("Future(", ReturnKind.FUTURE),
+        ("the future", ReturnKind.UNKNOWN),
+        ("", ReturnKind.UNKNOWN),
+        ("42", ReturnKind.UNKNOWN),
+        ("1 / 0", ReturnKind.UNKNOWN),
+        ("'Future[int]'", ReturnKind.FUTURE),
     ],
 )
-def test_the_head_name_decides_where_an_annotation_cannot_be_resolved(annotation: str, expected: Outcome) -> None:
+def test_the_head_name_decides_where_an_annotation_cannot_be_resolved(annotation: str, expected: ReturnKind) -> None:
     """Names for type checkers only, and text that is no type at all, are no errors."""
-    assert outcome(returning(annotation)) is expected
+    assert return_kind(returning(annotation)) is expected
 
 
 def test_a_missing_annotation_tells_nothing() -> None:
@@ -160,9 +160,9 @@ def test_a_missing_annotation_tells_nothing() -> None:
     def bare():  # type: ignore[no-untyped-def]
         return None
 
-    assert outcome(bare) is Outcome.OBJECT
-    assert outcome(partial(bare)) is Outcome.OBJECT
-    assert outcome(print) is Outcome.OBJECT
+    assert return_kind(bare) is ReturnKind.UNKNOWN
+    assert return_kind(partial(bare)) is ReturnKind.UNKNOWN
+    assert return_kind(print) is ReturnKind.UNKNOWN
 
 
 def test_a_coroutine_function_is_awaitable_whatever_its_annotation() -> None:
@@ -171,8 +171,8 @@ def test_a_coroutine_function_is_awaitable_whatever_its_annotation() -> None:
     async def fetch() -> int:
         return 1
 
-    assert outcome(fetch) is Outcome.AWAITABLE
-    assert outcome(partial(fetch)) is Outcome.AWAITABLE
+    assert return_kind(fetch) is ReturnKind.AWAITABLE
+    assert return_kind(partial(fetch)) is ReturnKind.AWAITABLE
 
 
 class Client(Generic[T]):
@@ -205,10 +205,10 @@ def test_annotations_behind_partials_wrappers_and_methods_are_found() -> None:
         def __call__(self) -> Future[int]:
             raise AssertionError
 
-    assert outcome(partial(submit, 1)) is Outcome.FUTURE
-    assert outcome(wrapper) is Outcome.FUTURE
-    assert outcome(Callable_()) is Outcome.FUTURE
-    assert outcome(Client().named) is Outcome.FOREIGN
+    assert return_kind(partial(submit, 1)) is ReturnKind.FUTURE
+    assert return_kind(wrapper) is ReturnKind.FUTURE
+    assert return_kind(Callable_()) is ReturnKind.FUTURE
+    assert return_kind(Client().named) is ReturnKind.PLAIN
 
 
 def test_a_name_of_an_enclosing_function_is_seen_where_the_function_uses_it() -> None:
@@ -224,15 +224,15 @@ def test_a_name_of_an_enclosing_function_is_seen_where_the_function_uses_it() ->
     def names_only() -> Local:
         raise AssertionError
 
-    assert outcome(uses) is Outcome.FUTURE
-    assert outcome(names_only) is Outcome.OBJECT
+    assert return_kind(uses) is ReturnKind.FUTURE
+    assert return_kind(names_only) is ReturnKind.UNKNOWN
 
 
 def test_self_is_the_class_that_declares() -> None:
     """`-> Self` of a class that can be awaited is awaitable."""
-    assert outcome(Client.itself, Client) is Outcome.FOREIGN
-    assert outcome(Client.itself, AwaitableClient) is Outcome.AWAITABLE
-    assert outcome(Client.itself) is Outcome.OBJECT
+    assert return_kind(Client.itself, Client) is ReturnKind.PLAIN
+    assert return_kind(Client.itself, AwaitableClient) is ReturnKind.AWAITABLE
+    assert return_kind(Client.itself) is ReturnKind.UNKNOWN
 
 
 def test_a_class_is_known_by_name_while_it_is_being_created() -> None:
@@ -245,23 +245,23 @@ def test_a_class_is_known_by_name_while_it_is_being_created() -> None:
         def __await__(self) -> Iterator[Any]:
             yield
 
-    assert outcome(Link.follow) is Outcome.OBJECT
-    assert outcome(Link.follow, Link) is Outcome.AWAITABLE
+    assert return_kind(Link.follow) is ReturnKind.UNKNOWN
+    assert return_kind(Link.follow, Link) is ReturnKind.AWAITABLE
 
 
 def test_looking_at_annotations_imports_nothing() -> None:
     """A program without asyncio and futures stays without them."""
     program = (
         "import sys\n"
-        "from faulttolerance._signature.outcome import outcome\n"
+        "from faulttolerance._signature.return_kind import return_kind\n"
         "def f() -> 'Future[int]': ...\n"
         "def g() -> int: ...\n"
-        "print(outcome(f).name, outcome(g).name, 'asyncio' in sys.modules, 'concurrent.futures' in sys.modules)"
+        "print(return_kind(f).name, return_kind(g).name, 'asyncio' in sys.modules, 'concurrent.futures' in sys.modules)"
     )
 
     done = python(program)
 
-    assert done.stdout.split() == ["FUTURE", "FOREIGN", "False", "False"]
+    assert done.stdout.split() == ["FUTURE", "PLAIN", "False", "False"]
 
 
 def meant(annotation: object, scope: Scope | None = None) -> Type:

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ..._deadline.clock import clock
-from ..._shown import told
-from .page import Page, page_of
+from ..._shown import error_text
+from .exposition import Exposition, parse_exposition
 from .target import PATIENCE, Target
 
 LARGEST = 64_000_000
@@ -29,7 +29,7 @@ HEADERS = {
 }
 
 
-class NoPageError(Exception):
+class ScrapeError(Exception):
     """An answer that is no page of metrics; its text states the reason."""
 
 
@@ -54,50 +54,50 @@ def _parts(url: str) -> SplitResult | None:
         return None
 
 
-class Feed:
+class Scraper:
     """The requests to all targets, and the queue of their answers."""
 
     def __init__(self, urls: Iterable[str]) -> None:
         self._url_of = {Target(_without_password(url)): url for url in urls}
         self.targets = list(self._url_of)
-        self._answers: deque[tuple[Target, Page | None, str, float]] = deque()
+        self._answers: deque[tuple[Target, Exposition | None, str, float]] = deque()
 
     @property
     def is_complete(self) -> bool:
         """Whether every target has answered or failed."""
-        return not any(target.is_asked and not target.trouble for target in self.targets)
+        return not any(target.is_pending and not target.trouble for target in self.targets)
 
-    def ask(self) -> None:
+    def scrape(self) -> None:
         """Request the page of each target that has no request under way."""
         for target, url in self._url_of.items():
-            if not target.is_asked:
-                target.ask(clock.monotonic())
+            if not target.is_pending:
+                target.begin_scrape(clock.monotonic())
                 threading.Thread(target=self._fetch, args=(target, url), name="top", daemon=True).start()
 
-    def take(self) -> bool:
+    def process_answers(self) -> bool:
         """Pass new answers and expired waits to the targets; return whether any target changed."""
         before = [(target.last, target.trouble) for target in self.targets]
         while self._answers:
-            target, page, trouble, at = self._answers.popleft()
-            if page is None:
-                target.failed(trouble, at)
+            target, exposition, trouble, at = self._answers.popleft()
+            if exposition is None:
+                target.record_failure(trouble, at)
             else:
-                target.answered(page, at)
+                target.record_answer(exposition, at)
         for target in self.targets:
-            target.watch(clock.monotonic())
+            target.check_time_out(clock.monotonic())
         return before != [(target.last, target.trouble) for target in self.targets]
 
     def _fetch(self, target: Target, url: str) -> None:
-        page, trouble = None, ""
+        exposition, trouble = None, ""
         try:
-            page = page_of(fetched(url))
-        except NoPageError as error:
+            exposition = parse_exposition(fetched(url))
+        except ScrapeError as error:
             trouble = str(error)
         except ValueError:
             trouble = "no page of metrics"
         except Exception as error:  # noqa: BLE001 -- on any error this target is lost, but not the others
             trouble = _reason(error)
-        self._answers.append((target, page, trouble, clock.monotonic()))
+        self._answers.append((target, exposition, trouble, clock.monotonic()))
 
 
 def fetched(url: str) -> str:
@@ -136,7 +136,7 @@ def _read(answer: http.client.HTTPResponse, end: float) -> bytes:
     while piece := answer.read1(1 << 16):
         whole += decoder.decompress(piece, LARGEST) if decoder else piece
         if len(whole) >= LARGEST or (decoder and decoder.unconsumed_tail):
-            raise NoPageError(f"a page of more than {LARGEST // 1_000_000} MB")
+            raise ScrapeError(f"a page of more than {LARGEST // 1_000_000} MB")
         if clock.monotonic() > end:
             raise TimeoutError
     return bytes(whole)
@@ -156,7 +156,7 @@ def _reason(error: Exception) -> str:
         case OSError() if error.strerror:
             return error.strerror
         case _:
-            return told(error)
+            return error_text(error)
 
 
 def _without_password(url: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from .parameter import Values
 
-_OURS: Final = {
+_EQUIVALENTS: Final = {
     # retries: tenacity, stamina, backoff, resilience4j, Polly
     "attempts": "max_retries",
     "base": "factor min_delay",
@@ -73,7 +73,7 @@ _OURS: Final = {
 }
 """A name in other libraries, and the nearest of our parameters."""
 
-_BESIDE: Final = {
+_REPLACEMENTS: Final = {
     ("Fallback", "default"): "fallback(lambda context: ...)",
     ("Retry", "backoff"): "exponential_backoff(factor=...) beside it",
     ("CircuitBreaker", "name"): "circuit_breaker_name(...) beside it",
@@ -86,8 +86,10 @@ def refuse_unknown(kind: type[Values], named: Iterable[str]) -> None:
     known = kind._parameters
     for name in named:
         if name not in known:
-            near = [_BESIDE[kind.annotation, name]] if (kind.annotation, name) in _BESIDE else []
-            near += [ours for ours in (*_OURS.get(name, "").split(), f"retry_{name}", f"fail_{name}") if ours in known]
+            near = [_REPLACEMENTS[kind.annotation, name]] if (kind.annotation, name) in _REPLACEMENTS else []
+            near += [
+                ours for ours in (*_EQUIVALENTS.get(name, "").split(), f"retry_{name}", f"fail_{name}") if ours in known
+            ]
             near += get_close_matches(name.lower(), known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known) or 'none'}{hint}")

@@ -12,9 +12,9 @@ from .._deadline.clock import clock
 from .._deadline.interruption import remaining
 from .._deadline.task import NO_DEADLINE
 from .._event import Recovered, Rejected, TimedOut, sinks
-from .._execution.caller_thread import Arguments, Aside, is_kept_by_module, is_pending, warn_of_pending_result
+from .._execution.caller_thread import Arguments, Callback, is_kept_by_module, is_pending, warn_of_pending_result
 from .._execution.environment import Attempt, Environment, StoppedIteration
-from .._metrics.catalogue import Interned, Series, advanced, call_series
+from .._metrics.catalogue import Interned, Series, call_series, series_of_facts
 from .._metrics.counters import FOLD, Counters
 from .._platform.event_loop import refuse_trio
 from .._signature.kind import is_coroutine_function
@@ -26,13 +26,13 @@ from .._strategy.retry import Predicates, Retry
 from .._strategy.retry_budget import RetryBudget
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
 from ..exceptions import RefusedException
-from .follow import RETRY_RESULTS, RETURNED, CallRecord
+from .continuation import RETRY_RESULTS, RETURNED, CallRecord
 
-__all__ = ["BULK", "CIRCUIT", "NO_GATE", "RATE", "BoundPolicies", "conclude_of"]
+__all__ = ["BY_BULKHEAD", "BY_GATE", "BY_NONE", "BY_RATE_LIMIT", "BoundPolicies", "conclude_of"]
 
 Exceptions = tuple[type[BaseException], ...]
 
-NO_GATE, CIRCUIT, RATE, BULK = range(4)
+BY_NONE, BY_GATE, BY_RATE_LIMIT, BY_BULKHEAD = range(4)
 """The last policy that has admitted an attempt: none, the circuit breaker, the rate limit, the bulkhead."""
 
 
@@ -40,7 +40,7 @@ Message: TypeAlias = Callable[[AttemptRecord], str]
 Conclude: TypeAlias = Callable[[AttemptRecord, BaseException | None, Message], BaseException | None]
 
 
-def _deliver_to_nobody(gate: Gate) -> None:
+def _deliver_nothing(gate: Gate) -> None:
     pass
 
 
@@ -57,7 +57,7 @@ def conclude_of(asynchronous: bool) -> Conclude:
     return conclude
 
 
-_NOTHING: Mapping[str, Any] = {
+_DEFAULTS: Mapping[str, Any] = {
     "advice": "",
     "asynchronous": False,
     "attempt": _no_attempt,
@@ -67,7 +67,7 @@ _NOTHING: Mapping[str, Any] = {
     "conclude": None,
     "counters": None,
     "counts_calls": True,
-    "deliver": _deliver_to_nobody,
+    "deliver": _deliver_nothing,
     "detached": False,
     "environment": None,
     "fail_on": (Exception,),
@@ -77,10 +77,10 @@ _NOTHING: Mapping[str, Any] = {
     "gate": None,
     "interrupt": True,
     "is_block": False,
-    "is_followed": False,
+    "has_continuation": False,
     "left_behind": None,
     "no_fallback_on": (),
-    "often": (),
+    "frequent_counts": (),
     "queues": False,
     "rate_limit": None,
     "retry": None,
@@ -88,9 +88,9 @@ _NOTHING: Mapping[str, Any] = {
     "skip_on": (),
     "slow": 0.0,
     "takes_turns": False,
-    "tell_of_budget": None,
-    "usual": None,
-    "watches_results": True,
+    "on_budget_refusal": None,
+    "checked_result_type": None,
+    "warns_of_pending_result": True,
 }
 """The attributes of ``BoundPolicies``, and their values if no policy determines them."""
 
@@ -104,19 +104,19 @@ class BoundPolicies:
             other attributes have their defaults.
     """
 
-    __slots__ = ("_counted", "name", *_NOTHING)
+    __slots__ = ("_counting", "name", *_DEFAULTS)
 
     name: str
     fallback_on: Exceptions | None
     no_fallback_on: Exceptions
-    fallbacks: Sequence[tuple[str, Aside]]
+    fallbacks: Sequence[tuple[str, Callback]]
     """The functions whose result replaces a final failure, each under its name, in the order of their calls."""
     retry: Retry | None
-    before_retry: Aside | None
+    before_retry: Callback | None
     """The code of the application that runs before each retry."""
     budget: RetryBudget | None
     """The budget that pays for retries."""
-    tell_of_budget: Tell | None
+    on_budget_refusal: Tell | None
     """Called for each retry that an exhausted budget would refuse, if the budget is only observed."""
     gate: Gate | None
     """The circuit breaker, or the policy in its place."""
@@ -149,29 +149,29 @@ class BoundPolicies:
     counters: Counters | None
     counts_calls: bool
     """Whether no further policies wrap these policies, which then count the calls."""
-    is_followed: bool
+    has_continuation: bool
     """Whether a failed attempt may be followed by another one, or by a fallback."""
     environment: Environment | None
     """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
     attempt: Callable[[], Any]
     """Returns the function that makes an attempt, by a weak reference: that function refers to these policies."""
-    usual: type | None
+    checked_result_type: type | None
     """The class of the last checked result, if it may be kept; ``object`` stands for all other classes."""
-    watches_results: bool
+    warns_of_pending_result: bool
     """Whether no warning has been logged yet about results of synchronous calls that come later (rule R8)."""
     advice: str
     """The advice in the error for awaitable results; empty if they are no error."""
-    often: tuple[list[None], ...]
-    """Batches of frequent counts, created at first use; see ``count_often``."""
+    frequent_counts: tuple[list[None], ...]
+    """Batches of frequent counts, created at first use; see ``create_frequent_counts``."""
 
     def __init__(self, name: str, **values: Any) -> None:
         self.name = name
         gate_name = values.pop("gate_name", "CircuitBreaker")
-        for attribute, value in {**_NOTHING, **values}.items():
+        for attribute, value in {**_DEFAULTS, **values}.items():
             setattr(self, attribute, value)
         if self.asynchronous and self.retry is not None:
             self.retry.consults = _may_have_to_await(self.retry)
-        self._counted = _ranked(
+        self._counting = _counting_order(
             gate_name if self.gate else "", self.rate_limit is not None, self.seconds > 0, self.bulkhead is not None
         )
 
@@ -182,10 +182,12 @@ class BoundPolicies:
 
     # The end of an attempt
 
-    def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
+    def end_attempt(
+        self, record: AttemptRecord, failure: BaseException | None, call: CallRecord
+    ) -> BaseException | None:
         """Release what an attempt still holds, report its outcome to the gate, count it and send its events.
 
-        If ``fail_when`` judges, ``end`` was called before.
+        If ``fail_when`` judges, ``release`` was called before.
 
         Args:
             record: The attempt.
@@ -196,55 +198,57 @@ class BoundPolicies:
             The failure of the attempt, with regard to a passed deadline.
         """
         if self.fail_when is None:
-            failure = self.end(record, failure)
+            failure = self.release(record, failure)
         if self.gate is not None:
-            self._judge(self.gate, record, failure)
-        if self.counters is not None and self._counted:
+            self._report_to_gate(self.gate, record, failure)
+        if self.counters is not None and self._counting:
             self._count_attempt(self.counters, record)
         if record.timed_out:
             if sinks.wanted[TimedOut](call):
-                sinks.tell(TimedOut(self.name, call.attempts, self.limit_of(record)), call)
+                sinks.send(TimedOut(self.name, call.attempts, self.timeout_of(record)), call)
         elif record.refused_by and sinks.wanted[Rejected](call):
             assert failure is not None
-            sinks.tell(Rejected(self.name, call.attempts, record.refused_by, failure), call)
+            sinks.send(Rejected(self.name, call.attempts, record.refused_by, failure), call)
         return failure
 
-    def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
+    def release(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
         """Release what an attempt still holds, except its place at the gate, and return its failure."""
         bulkhead = self.bulkhead
         if (self.detached or self.is_block) and failure is not None:
             failure = StoppedIteration.meant(failure)
         if bulkhead is not None:
-            if not self.detached and (record.queued or (record.passed < BULK and not isinstance(failure, Exception))):
+            if not self.detached and (
+                record.queued or (record.admitted_by < BY_BULKHEAD and not isinstance(failure, Exception))
+            ):
                 bulkhead.release(record.permit)  # it may stand in the queue without notice of its admission
             if bulkhead.waiting:
                 bulkhead.admit_waiters()
         if self.conclude is not None and (record.entry is not None or record.deadline is not NO_DEADLINE):
-            failure = self.conclude(record, failure, self.late)
+            failure = self.conclude(record, failure, self.message)
         if record.admitted:
-            record.passed = BULK
-        elif record.passed == NO_GATE and record.era is not NOT_ADMITTED:
-            record.passed = CIRCUIT
+            record.admitted_by = BY_BULKHEAD
+        elif record.admitted_by == BY_NONE and record.gate_state is not NOT_ADMITTED:
+            record.admitted_by = BY_GATE
         if isinstance(failure, RefusedException):
-            record.refused_by = next((name for rank, name in self._counted if rank > record.passed), "")
+            record.refused_by = next((name for rank, name in self._counting if rank > record.admitted_by), "")
         return failure
 
-    def consult(self, record: AttemptRecord, failure: BaseException | None, result: object) -> Any:
-        """``end`` the attempt, and ask the application whether it is a failure to the gate, if the gate admitted it.
+    def release_and_evaluate(self, record: AttemptRecord, failure: BaseException | None, result: object) -> Any:
+        """``release`` the attempt, and ask the application whether it is a failure to the gate that admitted it.
 
         Returns:
             The failure of the attempt; an awaitable of it for asynchronous calls.
         """
-        failure = self.end(record, failure)
-        when, is_admitted = self.fail_when, record.era is not NOT_ADMITTED
+        failure = self.release(record, failure)
+        when, is_admitted = self.fail_when, record.gate_state is not NOT_ADMITTED
         assert when is not None
         if self.asynchronous:
-            return self._consult(record, failure, result, when if is_admitted else None)
+            return self._evaluate_async(record, failure, result, when if is_admitted else None)
         if is_admitted:
             record.fails = when.evaluate(failure, result)
         return failure
 
-    async def _consult(
+    async def _evaluate_async(
         self, record: AttemptRecord, failure: BaseException | None, result: object, when: Predicates | None
     ) -> BaseException | None:
         assert self.environment is not None
@@ -254,11 +258,11 @@ class BoundPolicies:
             record.fails = when.evaluate(failure, result)
         return failure
 
-    def _judge(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
+    def _report_to_gate(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
         """Report the outcome of an admitted attempt to *gate*."""
-        era = record.era
-        assert era is not None
-        if era is not NOT_ADMITTED:
+        gate_state = record.gate_state
+        assert gate_state is not None
+        if gate_state is not NOT_ADMITTED:
             kind, now = "bad result" if failure is None else type(failure).__name__, clock.monotonic()
             if failure is None:
                 verdict = FAILURE if record.fails else SUCCESS
@@ -270,12 +274,12 @@ class BoundPolicies:
                 self.slow
                 and verdict is SUCCESS
                 and not record.refused_by
-                and (record.ended or now) >= record.asked + self.slow
+                and (record.ended or now) >= record.requested + self.slow
             ):
                 verdict, kind = FAILURE, "slow call"
             record.verdict = verdict._value_  # ``value`` is a Python function
-            if not (era.is_clean if verdict is SUCCESS else verdict is NEUTRAL and era.is_closed):
-                gate.settle(era, record.permit, verdict, now, kind if verdict is FAILURE else "")
+            if not (gate_state.is_clean if verdict is SUCCESS else verdict is NEUTRAL and gate_state.is_closed):
+                gate.settle(gate_state, record.permit, verdict, now, kind if verdict is FAILURE else "")
         elif not isinstance(failure, RefusedException):
             gate.settle(gate.state, record.permit, NEUTRAL, clock.monotonic())
         if gate.transitions:
@@ -290,7 +294,7 @@ class BoundPolicies:
         if self.bulkhead is not None or self.takes_turns or self.retry is not None:
             refuse_trio(self.name)
 
-    def abandon(self, permit: object) -> None:
+    def release_permit(self, permit: object) -> None:
         """Release everything that *permit* holds, after control flow ended its attempt before it was settled."""
         if self.bulkhead is not None:
             self.bulkhead.release(permit)
@@ -299,38 +303,38 @@ class BoundPolicies:
             if self.gate.transitions:
                 self.deliver(self.gate)
 
-    def refused(self, gate: Gate, wait: float) -> RefusedException:
+    def report_refusal(self, gate: Gate, wait: float) -> RefusedException:
         """Count and report a refusal by *gate* for *wait* seconds, if nothing follows a failure, and return it."""
         if gate.transitions:
             self.deliver(gate)
         if self.counters is not None:
-            batch = (self.often or self.count_often(self.counters))[0]
+            batch = (self.frequent_counts or self.create_frequent_counts(self.counters))[0]
             batch.append(None)
             if len(batch) >= FOLD:
                 self.counters.fold()
         error = gate.refusal(wait)
         if sinks.wanted[Rejected](None):
-            sinks.tell(Rejected(self.name, 1, self._gate_name, error))
+            sinks.send(Rejected(self.name, 1, self._gate_name, error))
         return error
 
-    def count_often(self, counters: Counters) -> tuple[list[None], ...]:
+    def create_frequent_counts(self, counters: Counters) -> tuple[list[None], ...]:
         """Create the batches of *counters*: with a retry, successes after retries, and retries; otherwise refusals.
 
         They are folded in this order, so that no reader sees such a call without its retries.
         """
-        fallback = self._counted_fallback(applied=False)
+        fallback = self._fallback_label(applied=False)
         if self.retry is not None:
-            counted = [call_series(True, fallback, True, RETURNED), advanced((("Retry", "retried"),))]
+            counted = [call_series(True, fallback, True, RETURNED), series_of_facts((("Retry", "retried"),))]
         else:
-            counted = [(*advanced(((self._gate_name, "refused"),)), *call_series(False, fallback))]
-        self.often = tuple(map(counters.batch, counted))
-        return self.often
+            counted = [(*series_of_facts(((self._gate_name, "refused"),)), *call_series(False, fallback))]
+        self.frequent_counts = tuple(map(counters.batch, counted))
+        return self.frequent_counts
 
     @property
     def _gate_name(self) -> str:
-        return self._counted[0][1]  # a gate is the outermost policy that counts
+        return self._counting[0][1]  # a gate is the outermost policy that counts
 
-    def job(
+    def new_attempt(
         self,
         record: AttemptRecord,
         began: float,
@@ -345,21 +349,21 @@ class BoundPolicies:
         due = began + seconds if seconds else None
         bulkhead, interrupt = self.bulkhead, self.interrupt
         return Attempt(
-            record, function, args, kwargs, bulkhead, due, interrupt, awaits, self.late, seconds, self.left_behind
+            record, function, args, kwargs, bulkhead, due, interrupt, awaits, self.message, seconds, self.left_behind
         )
 
-    def limit_of(self, record: AttemptRecord) -> float:
+    def timeout_of(self, record: AttemptRecord) -> float:
         """Return the seconds after which the attempt *record* timed out."""
         return self.seconds
 
-    def late(self, record: AttemptRecord) -> str:
+    def message(self, record: AttemptRecord) -> str:
         """Return the message for a caller whose attempt timed out."""
-        return f"{self.name}: timed out after {self.limit_of(record):g} s"
+        return f"{self.name}: timed out after {self.timeout_of(record):g} s"
 
     def _count_attempt(self, counters: Counters, record: AttemptRecord) -> None:
         """Advance the series of an attempt, from the outermost policy to the policy that refused it."""
-        series, is_timed, is_queued, is_running = _counted_of(
-            self._counted, record.passed, record.refused_by, record.verdict, record.timed_out, record.queued
+        series, is_timed, is_queued, is_running = _series_of(
+            self._counting, record.admitted_by, record.refused_by, record.verdict, record.timed_out, record.queued
         )
         if not series:
             return
@@ -377,30 +381,30 @@ class BoundPolicies:
 
     # The end of a call
 
-    def is_over(self, result: object) -> bool:
+    def is_final_result(self, result: object) -> bool:
         """Return whether a synchronous call ends with *result*, so that no later work of *result* can fail."""
         is_over = not is_pending(result)
-        self.usual = type(result) if is_over and is_kept_by_module(type(result)) else object
+        self.checked_result_type = type(result) if is_over and is_kept_by_module(type(result)) else object
         return is_over
 
-    def examine(self, result: object) -> None:
+    def check_result(self, result: object) -> None:
         """Log a warning, once, if a synchronous call does not end with *result*: the guard cannot see its failure.
 
         Raises:
             TypeError: On every such call, if there is ``advice``. The attempt has ended: there is no retry.
         """
-        if self.is_over(result):
+        if self.is_final_result(result):
             return
         if self.advice and hasattr(result, "__await__"):
             if type(result) is CoroutineType:
                 result.close()
             what = f"an object of the class {type(result).__qualname__}"
             raise TypeError(f"{self.name}: {what} came out, which is to be awaited; {self.advice}")
-        if self.watches_results:
-            self.watches_results = False
+        if self.warns_of_pending_result:
+            self.warns_of_pending_result = False
             warn_of_pending_result(self.name, result)
 
-    def finish(self, call: CallRecord | None, returned: bool) -> None:
+    def end_call(self, call: CallRecord | None, returned: bool) -> None:
         """Count and report, once, a call that did not end with a successful first attempt.
 
         Args:
@@ -414,17 +418,18 @@ class BoundPolicies:
         call.is_counted = True
         attempts, stop = call.attempts, call.stop
         succeeded = returned and stop is None
-        applied = stop is not None and call.replaced is not None
+        applied = stop is not None and call.replaced_failure is not None
         if self.budget is not None:
-            self._pay_back(self.budget, call, succeeded=succeeded)
-        call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this record
+            self._refill_budget(self.budget, call, succeeded=succeeded)
+        # Their tracebacks refer to the call that refers to this record.
+        call.last_failure = call.rejection = call.replaced_failure = None
         if succeeded and attempts > 1:
             if self.counters is not None:
-                self.often[0].append(None)  # folded with the batch of retries, to which each such call adds
+                self.frequent_counts[0].append(None)  # folded with the batch of retries, to which each such call adds
             if sinks.wanted[Recovered](call):
-                sinks.tell(Recovered(self.name, attempts), call)
+                sinks.send(Recovered(self.name, attempts), call)
         elif self.counters is not None:
-            fallback = self._counted_fallback(applied)
+            fallback = self._fallback_label(applied)
             if self.retry is None:
                 series = call_series(returned, fallback)
             else:
@@ -432,13 +437,13 @@ class BoundPolicies:
                 series = call_series(returned, fallback, attempts > 1, result)
             self.counters.add(series)
 
-    def _counted_fallback(self, applied: bool) -> str | None:
+    def _fallback_label(self, applied: bool) -> str | None:
         """Return the label of the fallback in the count of a call; ``None`` if the call is counted elsewhere."""
         if not self.counts_calls:
             return None
         return "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
 
-    def _pay_back(self, budget: RetryBudget, call: CallRecord, *, succeeded: bool) -> None:
+    def _refill_budget(self, budget: RetryBudget, call: CallRecord, *, succeeded: bool) -> None:
         """Return to the budget the price of a successful or unmade retry, or the income from a call without retries."""
         if call.paid_for > call.attempts or (succeeded and call.paid_for == call.attempts):
             budget.give_back()
@@ -451,20 +456,20 @@ def _may_have_to_await(retry: Retry) -> bool:
 
 
 @cache
-def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> Interned[tuple[int, str]]:
-    """Return the policies that count attempts, outermost first, with the least ``passed`` of attempts inside each."""
+def _counting_order(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> Interned[tuple[int, str]]:
+    """Return the policies that count attempts, outermost first, each with the least ``admitted_by`` inside it."""
     ranks = (
-        (CIRCUIT, gate_name),
-        (RATE, "RateLimit" * rate_limit),
-        (NO_GATE, "Timeout" * timeout),
-        (BULK, "Bulkhead" * bulkhead),
+        (BY_GATE, gate_name),
+        (BY_RATE_LIMIT, "RateLimit" * rate_limit),
+        (BY_NONE, "Timeout" * timeout),
+        (BY_BULKHEAD, "Bulkhead" * bulkhead),
     )
     return Interned((rank, name) for rank, name in ranks if name)
 
 
 @cache
-def _counted_of(
-    ranked: Interned[tuple[int, str]], passed: int, refused_by: str, verdict: str, timed_out: bool, queued: bool
+def _series_of(
+    ranked: Interned[tuple[int, str]], admitted_by: int, refused_by: str, verdict: str, timed_out: bool, queued: bool
 ) -> tuple[tuple[Series, ...], bool, bool, bool]:
     """Return the series that an attempt advances, and whether it was timed, whether it queued or ran, and ran."""
     facts: dict[str, str] = {}
@@ -472,8 +477,8 @@ def _counted_of(
         if name == refused_by:
             facts[name] = "refused"
             break
-        if rank > passed and not (rank == BULK and queued):
+        if rank > admitted_by and not (rank == BY_BULKHEAD and queued):
             break  # control flow ended the attempt before
-        facts[name] = verdict if rank == CIRCUIT else "timedOut" if rank == NO_GATE and timed_out else "passed"
+        facts[name] = verdict if rank == BY_GATE else "timedOut" if rank == BY_NONE and timed_out else "passed"
     queued = facts.get("Bulkhead") == "passed" or (queued and "Bulkhead" in facts)
-    return advanced(tuple(facts.items())), "Timeout" in facts, queued, queued and passed == BULK
+    return series_of_facts(tuple(facts.items())), "Timeout" in facts, queued, queued and admitted_by == BY_BULKHEAD

@@ -1,4 +1,4 @@
-"""The common terms of gRPC interceptors: codes of failures, repeatable methods, and refusals that users can catch."""
+"""The common rules of gRPC interceptors: codes of failures, repeatable methods, and refusals that users can catch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .. import (
     TimeoutException,
 )
 from ..exceptions import Fault
-from ._refusals import in_family
+from ._refusals import client_exception
 
 if TYPE_CHECKING:
     from .._extensions.keywords import GuardPolicies
@@ -45,7 +45,7 @@ _NOT_TAKEN = {
 }
 
 
-class _Local(grpc.aio.AioRpcError):  # type: ignore[misc]
+class _LocalError(grpc.aio.AioRpcError):  # type: ignore[misc]
     """A call that ended here: users of gRPC catch it, and may query it as a call or a future."""
 
     _code: ClassVar[grpc.StatusCode] = _Code.UNAVAILABLE
@@ -90,17 +90,17 @@ class _Local(grpc.aio.AioRpcError):  # type: ignore[misc]
         raise self
 
 
-class CallTimeout(TimeoutException, _Local):
+class CallTimeout(TimeoutException, _LocalError):
     """A time-out of the guard; ``code()`` is ``DEADLINE_EXCEEDED``."""
 
     _code = _Code.DEADLINE_EXCEEDED
-    result: Any = _Local.result
+    result: Any = _LocalError.result
 
 
-class RefusedCall(RefusedException, _Local):
+class RefusedCall(RefusedException, _LocalError):
     """A call that the guard did not admit: the base of the refusals; ``code()`` is ``UNAVAILABLE``."""
 
-    result: Any = _Local.result
+    result: Any = _LocalError.result
 
 
 class CircuitOpen(RefusedCall, CircuitBreakerOpenException):
@@ -119,7 +119,7 @@ class Throttled(RefusedCall, ThrottleException):
     """A refusal: the adaptive throttle spares the service the call."""
 
 
-_FAMILY: tuple[type[CallTimeout | RefusedCall], ...] = (
+_EXCEPTIONS: tuple[type[CallTimeout | RefusedCall], ...] = (
     CallTimeout,
     CircuitOpen,
     RateLimited,
@@ -129,18 +129,18 @@ _FAMILY: tuple[type[CallTimeout | RefusedCall], ...] = (
 )
 
 
-def local(failure: RefusedException | TimeoutException) -> CallTimeout | RefusedCall:
+def as_grpc_error(failure: RefusedException | TimeoutException) -> CallTimeout | RefusedCall:
     """Convert *failure* of the library to an exception that is also gRPC's."""
     if isinstance(failure, (CallTimeout, RefusedCall)):
         return failure
-    made = in_family(failure, _FAMILY)
+    made = client_exception(failure, _EXCEPTIONS)
     made.__cause__ = failure
     for note in getattr(failure, "__notes__", ()):
         made.add_note(note)
     return made
 
 
-class Begun(BaseException):
+class StartedCall(BaseException):
     """A started call on its way out of its guard: neither a success nor a failure yet."""
 
     def __init__(self, call: Any) -> None:
@@ -152,8 +152,8 @@ is_repeatable: ContextVar[bool] = ContextVar("faulttolerance.integrations.grpc",
 """Whether the running call may be made again though it may have arrived."""
 
 
-class Terms:
-    """The terms on which calls are judged: a guard, the codes of failures, the methods that may be called again.
+class GrpcRules:
+    """The rules by which calls are judged: a guard, the codes of failures, the methods that may be called again.
 
     Args:
         where: The interceptor, for messages.
@@ -203,7 +203,7 @@ class Terms:
         """Whether each call of the guard counts."""
         self.guard = Guard(name=name, **given)
 
-    def repeats(self, method: str) -> bool:
+    def may_repeat(self, method: str) -> bool:
         """Return whether *method*, as ``shop.Orders/Get``, may be called again though a call may have arrived."""
         name = method.rpartition("/")[2]
         return any(fnmatchcase(method, pattern) or fnmatchcase(name, pattern) for pattern in self._patterns)
@@ -212,7 +212,7 @@ class Terms:
         own = (TimeoutException, BulkheadException)
         return isinstance(failure, own) or code_of(failure) in self._failures
 
-    def judge(self, service: str, method: str, code: grpc.StatusCode | None) -> None:
+    def record_end(self, service: str, method: str, code: grpc.StatusCode | None) -> None:
         """Record the end of a call that the guard only let begin; where each call counts, record nothing."""
         if code is None or code is _Code.CANCELLED or self.is_counted:
             return
@@ -255,7 +255,7 @@ def code_of(failure: BaseException) -> grpc.StatusCode | None:
     return code if isinstance(code, grpc.StatusCode) else None
 
 
-def named(method: str | bytes) -> tuple[str, str]:
+def split_method(method: str | bytes) -> tuple[str, str]:
     """Split ``/shop.Orders/Get`` into ``shop.Orders`` and ``shop.Orders/Get``."""
     text = (method.decode() if isinstance(method, bytes) else method).lstrip("/")
     return text.rpartition("/")[0], text

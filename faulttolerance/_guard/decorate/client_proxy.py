@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .guard import Guard
 
 
-class Port(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones take no argument
+class ClientProxy(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones take no argument
     """A proxy of *client* that runs the methods that match *patterns* under *guard*."""
 
     def __init__(self, client: Any, guard: Guard, patterns: tuple[str, ...] | None) -> None:
@@ -35,7 +35,7 @@ class Port(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones take no a
         patterns = self._self_patterns
         if patterns is not None and not any(fnmatchcase(name, pattern) for pattern in patterns):
             return value
-        return Method(value, self._self_guard) if _is_guarded(name, value) else value
+        return MethodProxy(value, self._self_guard) if _is_guarded(name, value) else value
 
     def __enter__(self) -> Any:
         return self._self_or(self.__wrapped__.__enter__())
@@ -55,10 +55,10 @@ class Port(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones take no a
     def __repr__(self) -> str:
         return repr(self.__wrapped__)
 
-    def __copy__(self) -> Port:
+    def __copy__(self) -> ClientProxy:
         return type(self)(copy(self.__wrapped__), self._self_guard, self._self_patterns)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Port:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ClientProxy:
         return type(self)(deepcopy(self.__wrapped__, memo), self._self_guard, self._self_patterns)
 
     def __reduce__(self) -> Any:
@@ -68,17 +68,17 @@ class Port(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones take no a
         return self.__wrapped__.__reduce_ex__(protocol)
 
 
-class CallablePort(Port):
+class CallableClientProxy(ClientProxy):
     """A proxy of a callable client that also runs its own calls under *guard*, unless *patterns* name methods."""
 
     def __call__(*args: Any, **kwargs: Any) -> Any:  # any keyword is the client's
         self, *arguments = args
         client = self.__wrapped__
         is_plain = self._self_patterns is not None or isinstance(client, type) or is_generator_function(client)
-        return (client if is_plain else Method(client, self._self_guard))(*arguments, **kwargs)
+        return (client if is_plain else MethodProxy(client, self._self_guard))(*arguments, **kwargs)
 
 
-class Method(wrapt.CallableObjectProxy):  # type: ignore[type-arg]
+class MethodProxy(wrapt.CallableObjectProxy):  # type: ignore[type-arg]
     """A proxy of a method of a client that runs it under *guard*."""
 
     def __init__(self, method: Callable[..., Any], guard: Guard) -> None:
@@ -94,35 +94,35 @@ class Method(wrapt.CallableObjectProxy):  # type: ignore[type-arg]
         return repr(self.__wrapped__)
 
 
-def port_of(client: Any, guard: Guard, methods: str | Iterable[str] | None) -> Any:
+def proxy_of(client: Any, guard: Guard, methods: str | Iterable[str] | None) -> Any:
     """Return the port of *client*; see ``Guard.port``."""
     patterns = None if methods is None else one_or_several(methods)
     if patterns is not None and (faults := list(_faults(client, guard, patterns))):
         raise FaultToleranceDefinitionException(*faults)
-    return (CallablePort if callable(client) else Port)(client, guard, patterns)
+    return (CallableClientProxy if callable(client) else ClientProxy)(client, guard, patterns)
 
 
 def _faults(client: Any, guard: Guard, patterns: tuple[Any, ...]) -> Iterator[Fault]:
-    where, known = f"Guard {guard.name}.port(methods)", _names(client)
+    where, known = f"Guard {guard.name}.port(methods)", _method_names(client)
     if not patterns:
         yield Fault(where, "names nothing", patterns, "names of methods or patterns, as 'get_*'; None for all")
     for pattern in patterns:
         if not isinstance(pattern, str):
             yield Fault(where, f"is {shown(pattern)}", pattern, "names of methods or patterns, as 'get_*'")
-        elif not any(fnmatchcase(name, pattern) for name in known) and not _is_made_up(client, pattern):
+        elif not any(fnmatchcase(name, pattern) for name in known) and not _is_created_on_access(client, pattern):
             near = get_close_matches(pattern, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             allowed = f"names or patterns of public methods of {type(client).__qualname__} that return once"
             yield Fault(where, f"is {shown(pattern)}, which matches nothing{hint}", pattern, allowed)
 
 
-def _names(client: Any) -> list[str]:
+def _method_names(client: Any) -> list[str]:
     """Return the names of the methods of *client* that can be guarded, without running its code."""
     found = ((name, getattr_static(client, name, None)) for name in dir(client))
     return [name for name, value in found if _is_guarded(name, getattr(value, "__func__", value))]
 
 
-def _is_made_up(client: Any, name: str) -> bool:
+def _is_created_on_access(client: Any, name: str) -> bool:
     """Return whether *client* creates a method of this *name* on access, as proxies of servers do."""
     missing = object()
     is_unknown = name.isidentifier() and getattr_static(client, name, missing) is missing

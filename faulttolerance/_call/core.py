@@ -1,4 +1,4 @@
-"""The rows of the spine: the policies of the specification, and others that are part of an attempt."""
+"""The rows of the core: the policies of the specification, and others that are part of an attempt."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_l
 from .._strategy.retry_after import RetryAfter
 from .._strategy.unqueued import UnqueuedBulkhead
 from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLimitException
+from .bound_policies import conclude_of
 from .budget import budget_of
-from .mistakes import Mistakes
-from .row import Binding, Body, Memory, Policies, Row, StrategyLookup
-from .settle import conclude_of
+from .error_log import ErrorLog
+from .row import AttemptBinding, Binding, Policies, Row, StrategyFactory, StrategyLookup
 
 
 def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
@@ -45,12 +45,12 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     when: Any = policies.get(RetryWhen)
     honor: Any = policies.get(HonorRetryAfter)
     asks = when is not None or honor is not None or CustomBackoff in policies
-    tell = Mistakes(name) if asks else retry.ignore_error
+    report_error = ErrorLog(name) if asks else retry.ignore_error
     delay, ceiling = seconds(policy.delay, policy.delay_unit), math.inf
     if policy.jitter_kind == "decorrelated":  # three times the last delay, repeated, would grow without end
         ceiling = max(delay, seconds(ExponentialBackoff.max_delay, ChronoUnit.MILLIS))
     growth = [
-        row.back_off(policies[row.policy], delay, name, tell)
+        row.back_off(policies[row.policy], delay, name, report_error)
         for row in binding.rows
         if row.back_off and row.policy and row.policy in policies
     ]
@@ -64,17 +64,18 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     )
     # A shared retry is kept for ever, so it must contain no object of the application.
     failures: tuple[Any, ...] = (*policy.retry_on, *policy.abort_on)  # type: ignore[misc]  # tuples once they are checked
-    is_remembered = recalling_handler_in(policies.get(Fallback)) is not None
-    is_own = policy.jitter_kind != "added" or is_remembered
+    is_result_stored = recalling_handler_in(policies.get(Fallback)) is not None
+    is_own = policy.jitter_kind != "added" or is_result_stored
     if asks or growth or is_own or any(one.__module__ != "builtins" for one in failures):
         decides = retry.Retry(
             *values,
             exception_predicate=when and when.exception,
             result_predicate=when and when.result,
-            tell=tell,
-            retry_after=honor and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, tell),
-            gives_result=when is not None and when.give == "result",
-            is_remembered=is_remembered,
+            tell=report_error,
+            retry_after=honor
+            and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, report_error),
+            returns_rejected_result=when is not None and when.give == "result",
+            is_result_stored=is_result_stored,
         )
     else:
         decides = retry.shared_retry(*values)
@@ -98,11 +99,11 @@ def _wall_time() -> float:
     return clock.wall_time()
 
 
-_RETRY_BUDGET = Memory(budget_of, lambda budget, policy: budget.renew(policy.ratio, policy.burst))
+_RETRY_BUDGET = StrategyFactory(budget_of, lambda budget, policy: budget.renew(policy.ratio, policy.burst))
 
 
 def _retry_budget(policy: RetryBudget, binding: Binding) -> Mapping[str, Any]:
-    return {"budget": binding.strategies.get(RetryBudget), "tell_of_budget": binding.tell_of(RetryBudget)}
+    return {"budget": binding.strategies.get(RetryBudget), "on_budget_refusal": binding.on_refusal_of(RetryBudget)}
 
 
 def _breaker_values(policy: CircuitBreaker) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def _breaker_values(policy: CircuitBreaker) -> dict[str, Any]:
     }
 
 
-_BREAKER = Memory(
+_BREAKER = StrategyFactory(
     lambda name, policy, _: circuit_breaker.CircuitBreaker(name, **_breaker_values(policy), chance=_chance),
     lambda breaker, policy: breaker.reconfigure(**_breaker_values(policy)),
 )
@@ -136,7 +137,7 @@ def gate_values(policy: Any, binding: Binding) -> Mapping[str, Any]:
         "deliver": binding.deliver if asked is gate else lambda _: binding.deliver(gate),
         "fail_on": () if decides_alone else policy.fail_on,
         "skip_on": policy.skip_on,
-        "fail_when": when and retry.Predicates(when.exception, when.result, "@fail_when", Mistakes(binding.name)),
+        "fail_when": when and retry.Predicates(when.exception, when.result, "@fail_when", ErrorLog(binding.name)),
     }
 
 
@@ -153,7 +154,7 @@ def _waiting_values(policy: RateLimit) -> tuple[float, int]:
     return seconds(policy.max_wait, ChronoUnit.MILLIS), policy.burst
 
 
-_RATE_LIMIT = Memory(
+_RATE_LIMIT = StrategyFactory(
     lambda name, policy, _: rate_limit.RateLimit(name, *_limit_values(policy), *_waiting_values(policy)),
     lambda limit, policy: limit.reconfigure(*_limit_values(policy), clock.monotonic(), *_waiting_values(policy)),
 )
@@ -167,20 +168,20 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
 
 def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
     bound: dict[str, Any] = {"seconds": seconds(policy.value, policy.unit), "interrupt": policy.interrupt}
-    if not bound["seconds"] or not binding.is_obeyed(Timeout):
+    if not bound["seconds"] or not binding.is_enforced(Timeout):
         return bound
     if binding.detached:
         return {**bound, "left_behind": binding.strategies.get(Timeout)}
     return {**bound, "conclude": conclude_of(binding.asynchronous)}
 
 
-def _adapt_timeout(bodies: left_behind.LeftBehind, policy: Timeout) -> left_behind.LeftBehind:
-    if policy.adaptive or bodies.limit is not None:
-        bodies.follow(seconds(policy.value, policy.unit) if policy.adaptive else 0.0)
-    return bodies
+def _adapt_timeout(attempts: left_behind.LeftBehind, policy: Timeout) -> left_behind.LeftBehind:
+    if policy.adaptive or attempts.limit is not None:
+        attempts.follow(seconds(policy.value, policy.unit) if policy.adaptive else 0.0)
+    return attempts
 
 
-_TIMEOUT = Memory(
+_TIMEOUT = StrategyFactory(
     lambda _, policy, __: _adapt_timeout(left_behind.LeftBehind(), policy),
     _adapt_timeout,
     lambda policy, detached: detached or policy.adaptive,  # 73 bytes less for every other time-out
@@ -203,7 +204,7 @@ def _now() -> float:
     return clock.monotonic()
 
 
-_BULKHEAD = Memory(_bulkhead_of, lambda permits, policy: permits.resize(*_bulkhead_values(policy)))
+_BULKHEAD = StrategyFactory(_bulkhead_of, lambda permits, policy: permits.resize(*_bulkhead_values(policy)))
 
 
 def may_queue(policies: Policies, asynchronous: bool) -> bool:
@@ -230,8 +231,8 @@ def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.B
     return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
 
 
-def _custom(policy: CustomBackoff, delay: float, name: str, tell: back_off.Mistakes) -> back_off.CustomBackOff:
-    return back_off.CustomBackOff(policy.value, name, delay, tell)
+def _custom(policy: CustomBackoff, delay: float, name: str, report_error: back_off.Mistakes) -> back_off.CustomBackOff:
+    return back_off.CustomBackOff(policy.value, name, delay, report_error)
 
 
 ASYNCHRONOUS = Row(Asynchronous, excludes=AsynchronousNonBlocking)
@@ -264,13 +265,13 @@ TIMEOUT = Row(Timeout, _timeout, _TIMEOUT)
 BULKHEAD = Row(Bulkhead, _bulkhead, _BULKHEAD, refusal=(BulkheadException, "a full bulkhead refuses"))
 
 
-def _around_attempt(function: Callable[..., Any], body: Body) -> Callable[..., Any]:
-    for companion in body.binding.companions:
-        function = companion.around_attempt(function, body.binding.name, body.environment, body.is_awaited)
+def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
+    for wrapper in body.binding.call_wrappers:
+        function = wrapper.around_attempt(function, body.binding.name, body.environment, body.is_awaited)
     return function
 
 
-COMPANIONS = Row(around_attempt=_around_attempt)
+CALL_WRAPPERS = Row(around_attempt=_around_attempt)
 """The overrides of tests, which are no policies."""
 
 

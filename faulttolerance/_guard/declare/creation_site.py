@@ -1,4 +1,4 @@
-"""The places in the application that create guards; a guard without a name is named after its line."""
+"""The sites in the application that create guards; a guard without a name is named after its line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..._log import WARNING, log
 from ..._platform.frames import module_of
 
 
-def user_frames() -> Iterator[FrameType]:
+def application_frames() -> Iterator[FrameType]:
     """Yield the frames of the application on the stack, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -25,13 +25,13 @@ def user_frames() -> Iterator[FrameType]:
 
 def declaring_frame() -> FrameType | None:
     """Return the innermost frame of the application, which declares a guard; its package is part of the application."""
-    frame = next(user_frames(), None)
+    frame = next(application_frames(), None)
     include_package_of(frame)
     return frame
 
 
-class Place(NamedTuple):
-    """The place at which a guard was created."""
+class CreationSite(NamedTuple):
+    """The site at which a guard was created."""
 
     line: str
     """The module and the line."""
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     """The module and the line, with a number for all but the first of the living guards of the line."""
 
 
-class _Line:
+class _GuardNumbers:
     """The numbers of the guards that one line has created."""
 
     __slots__ = ("_codes", "_count", "free")
@@ -50,11 +50,11 @@ class _Line:
         self.free: dict[int, None] = {}
         """The numbers that are free again."""
 
-    def is_made_by(self, code: CodeType) -> bool:
+    def is_created_by(self, code: CodeType) -> bool:
         """Return whether *code*, which creates a guard here, is the same code as before, and was not compiled again."""
         return self._codes.setdefault((code.co_filename, code.co_qualname), ref(code))() is code
 
-    def take(self) -> int:
+    def allocate(self) -> int:
         """Return the lowest number that no living guard has, and mark it as used."""
         while self.free:
             try:
@@ -66,53 +66,53 @@ class _Line:
         return next(self._count)
 
 
-_lines: dict[str, _Line] = {}
-_numbers: dict[ref[object], tuple[_Line, int]] = {}
+_lines: dict[str, _GuardNumbers] = {}
+_numbers: dict[ref[object], tuple[_GuardNumbers, int]] = {}
 
 
-def place_of(guard: object, frame: FrameType | None) -> Place:
-    """Return the place at which *frame* creates *guard*; its number is free again after the end of the guard.
+def creation_site_of(guard: object, frame: FrameType | None) -> CreationSite:
+    """Return the site at which *frame* creates *guard*; its number is free again after the end of the guard.
 
     A module that is reloaded, or a cell of a notebook that runs again, starts at 1 again.
     """
     name = "guard" if frame is None else f"{module_of(frame) or 'guard'}:{frame.f_lineno}"
-    line = _lines.setdefault(name, _Line())
-    if frame is not None and not line.is_made_by(frame.f_code):
-        line = _lines[name] = _Line()
-        line.is_made_by(frame.f_code)
-    number = line.take()
-    _numbers[ref(guard, _give_back)] = line, number
-    return Place(name, name if number == 1 else f"{name}#{number}")
+    line = _lines.setdefault(name, _GuardNumbers())
+    if frame is not None and not line.is_created_by(frame.f_code):
+        line = _lines[name] = _GuardNumbers()
+        line.is_created_by(frame.f_code)
+    number = line.allocate()
+    _numbers[ref(guard, _release_number)] = line, number
+    return CreationSite(name, name if number == 1 else f"{name}#{number}")
 
 
-def _give_back(guard: ref[object]) -> None:
+def _release_number(guard: ref[object]) -> None:
     line, number = _numbers.pop(guard)
     line.free[number] = None
 
 
-_MOST: Final = 100
+_MAX_GUARDS: Final = 100
 """The number of circuits above which a line of a function probably creates one for each call."""
 
-_made: dict[str, count[int]] = {}
+_creation_counts: dict[str, count[int]] = {}
 
 
-def watch_for_one_per_call(line: str) -> None:
+def warn_of_one_per_call(line: str) -> None:
     """Count a guard with a circuit breaker of *line*, and warn once if a function creates many (rule C8)."""
     if not _is_in_function():
         return
-    if next(_made.setdefault(line, count(1))) == _MOST + 1:
+    if next(_creation_counts.setdefault(line, count(1))) == _MAX_GUARDS + 1:
         log(
             WARNING,
             "%s has made more than %d guards with a circuit breaker: one that is made for each call never opens. Make"
             " it once, at the top level of a module; where several are meant, name each, or use @partition_by",
             line,
-            _MOST,
+            _MAX_GUARDS,
         )
 
 
 def _is_in_function() -> bool:
     """Return whether a function is creating a guard; a comprehension counts as part of the code around it."""
-    for frame in user_frames():
+    for frame in application_frames():
         if frame.f_code.co_name not in _COMPREHENSIONS:
             return bool(frame.f_code.co_flags & CO_OPTIMIZED)
     return False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from .._deadline.clock import clock
 from .._deadline.interruption import remaining
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
-from .._execution.caller_thread import Arguments, Aside, pause
+from .._execution.caller_thread import Arguments, Callback, pause
 from .._execution.environment import KeepContext, StoppedIteration
 from .._log import WARNING, log
 from .._metrics.counters import FOLD
@@ -17,11 +17,11 @@ from .._strategy.back_off import Delays
 from .._strategy.retry import NOT_CALLED, Answer, AwaitedDelay, Retry, Stop
 from .._strategy.verdict import matches
 from ..exceptions import FaultToleranceException, RefusedException
-from .budget import take
-from .veto import objection_to, vetoes
+from .budget import charge
+from .veto import veto_reason_for, vetoes
 
 if TYPE_CHECKING:
-    from .settle import BoundPolicies
+    from .bound_policies import BoundPolicies
 
 
 _LONGEST_LIST = 8
@@ -51,7 +51,7 @@ class Note(str):
         return str, (str(self),)
 
 
-def told_apart(outer: str, inner: str) -> tuple[str, str]:
+def distinct_names(outer: str, inner: str) -> tuple[str, str]:
     """Return the last parts of two names, or the whole names if their last parts are equal."""
     outer_name, inner_name = outer.rpartition(".")[2], inner.rpartition(".")[2]
     return (outer, inner) if outer_name == inner_name else (outer_name, inner_name)
@@ -76,15 +76,15 @@ class CallRecord:
     """The number of the last attempt that the retry budget paid for."""
     stop: Stop | None = None
     """The reason why no further attempt is made."""
-    objection = ""
+    veto_reason = ""
     """The application's reason against a further attempt, if it has vetoed it."""
-    kind: type[BaseException] | None = None
+    failure_class: type[BaseException] | None = None
     """The class of the last failure."""
-    last: BaseException | None = None
+    last_failure: BaseException | None = None
     """The last failure that was no refusal."""
-    refusal: FaultToleranceException | None = None
+    rejection: FaultToleranceException | None = None
     """The exception that stands for the last result that ``retry_when`` did not accept."""
-    replaced: BaseException | None = None
+    replaced_failure: BaseException | None = None
     """The failure for which the fallback was called."""
     is_counted = False
     is_untraced = False
@@ -92,23 +92,23 @@ class CallRecord:
     _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # consecutive attempts with the same class of failure
 
     @property
-    def is_given(self) -> bool:
+    def has_rejected_result(self) -> bool:
         """Whether the call has ended with a result that ``retry_when`` did not accept."""
-        return self.stop is not None and self.refusal is not None and self.replaced is None
+        return self.stop is not None and self.rejection is not None and self.replaced_failure is None
 
-    def end_run(self, kind: type[BaseException]) -> None:
+    def record_class_change(self, kind: type[BaseException]) -> None:
         """Record that the last attempt failed with another class of exception, *kind*, than the attempts before it."""
-        assert self.kind is not None
+        assert self.failure_class is not None
         first = self._runs[-1][1] + 1 if self._runs else 1
-        self._runs = [*self._runs, (first, self.attempts - 1, self.kind)][-_LONGEST_LIST:]
-        self.kind = kind
+        self._runs = [*self._runs, (first, self.attempts - 1, self.failure_class)][-_LONGEST_LIST:]
+        self.failure_class = kind
 
-    def explain(self, failure: BaseException) -> None:
+    def set_cause(self, failure: BaseException) -> None:
         """Set the last failure of the method itself as the cause of a refusal that ends the retries."""
-        if isinstance(failure, RefusedException) and failure.__cause__ is None and self.last is not None:
-            failure.__cause__ = self.last
+        if isinstance(failure, RefusedException) and failure.__cause__ is None and self.last_failure is not None:
+            failure.__cause__ = self.last_failure
 
-    def note(self, failure: BaseException, elapsed: float, stop: Stop, name: str, limit: float) -> None:
+    def add_note(self, failure: BaseException, elapsed: float, stop: Stop, name: str, limit: float) -> None:
         """Add a note to *failure* on attempts and duration; the guard *name* makes at most *limit* attempts.
 
         There is one note of this library per object (rule R1), but notes of the guards inside stay before it (rule T6).
@@ -118,10 +118,10 @@ class CallRecord:
             inner = next((note for note in reversed(notes) if type(note) is Note), None)
             tried = f"{self.attempts} attempt{'s' * (self.attempts > 1)}"
             if inner is not None:
-                outer_name, inner_name = told_apart(name, inner.guard)
+                outer_name, inner_name = distinct_names(name, inner.guard)
                 tried = f"{tried} of {outer_name}, each up to {inner.limit} of {inner_name},"
-            reason = self.objection or _REASONS[stop]
-            text = f"faulttolerance: {tried} in {elapsed:.3f} s{self._kinds()}; no more, because {reason}"
+            reason = self.veto_reason or _REASONS[stop]
+            text = f"faulttolerance: {tried} in {elapsed:.3f} s{self._failure_classes()}; no more, because {reason}"
             ours = Note(text, name, self.attempts if limit == inf else int(limit), self.began)
             # Not by assignment: a frozen dataclass that is an exception rejects it.
             BaseException.__setattr__(failure, "__notes__", [*notes, ours])
@@ -146,12 +146,12 @@ class CallRecord:
         # A note of the same guard comes from another caller, which shares the failure.
         return note.guard != name and note.began >= self.began
 
-    def _kinds(self) -> str:
+    def _failure_classes(self) -> str:
         """Return the classes of the attempts' failures, in brackets; empty if all had the same class."""
-        if not self._runs or self.kind is None:
+        if not self._runs or self.failure_class is None:
             return ""
         kinds = [] if self._runs[0][0] == 1 else ["..."]
-        for first, last, kind in (*self._runs, (self._runs[-1][1] + 1, self.attempts, self.kind)):
+        for first, last, kind in (*self._runs, (self._runs[-1][1] + 1, self.attempts, self.failure_class)):
             attempts = f"{first}" if first == last else f"{first}-{last}"
             kinds.append(f"{attempts}: {vars(kind).get('_words', kind.__name__)}")
         return f" ({', '.join(kinds)})"
@@ -186,19 +186,19 @@ RETRY_RESULTS = {
 """The value of the metric for a call that ended for a reason."""
 
 
-class Pausing:
+class RetryDelays:
     """The switch for delays between attempts; a test may turn them off."""
 
     is_on = True
 
 
-class Given(NamedTuple):
+class RejectedResult(NamedTuple):
     """A rejected result of the last attempt, on its way to the caller; the store of last good results must skip it."""
 
     result: Any
 
 
-LEFT = object()
+LOOP_LEFT = object()
 """The result of a block that ends the loop that would repeat it."""
 
 _ALWAYS_NOTED = (
@@ -213,7 +213,7 @@ _ALWAYS_NOTED = (
 """The reasons that a note mentions even after a single attempt."""
 
 
-def follow(
+def continue_call(
     policies: BoundPolicies,
     failure: BaseException | None,
     result: Any,
@@ -225,14 +225,14 @@ def follow(
     retry = policies.retry
     while True:
         if failure is None and retry is not None and retry.result_predicate is not None:
-            failure = _refusal_of(policies, retry, result, call)
+            failure = _rejection_of(policies, retry, result, call)
         try:
             if failure is None:
                 break
             delay = _next_delay(policies, call, failure)
             if delay is None:
-                if retry is None or failure is not call.refusal or not retry.gives_result:
-                    failure, result = _replaced(policies, call, failure, args, kwargs)
+                if retry is None or failure is not call.rejection or not retry.returns_rejected_result:
+                    failure, result = _apply_fallbacks(policies, call, failure, args, kwargs)
                     if failure is not None:
                         with KeepContext(failure):
                             raise failure
@@ -245,15 +245,15 @@ def follow(
             del failure  # its traceback refers to this frame
         _count_retry(policies, call)
         failure, result = policies.attempt()(args, kwargs, call)
-    if type(result) is not policies.usual:
-        policies.examine(result)
-    if retry is not None and retry.is_remembered and call.is_given:
-        result = Given(result)
-    policies.finish(call, True)
+    if type(result) is not policies.checked_result_type:
+        policies.check_result(result)
+    if retry is not None and retry.is_result_stored and call.has_rejected_result:
+        result = RejectedResult(result)
+    policies.end_call(call, True)
     return result
 
 
-async def follow_async(
+async def continue_call_async(
     policies: BoundPolicies,
     failure: BaseException | None,
     result: Any,
@@ -269,16 +269,16 @@ async def follow_async(
         if consulted is not None:
             call.answer = await environment.call(consulted.consult, failure, result)
         if failure is None and retry is not None and retry.result_predicate is not None:
-            failure = _refusal_of(policies, retry, result, call)
+            failure = _rejection_of(policies, retry, result, call)
         try:
             if failure is None:
                 break
             if consulted is not None:
-                call.told = await environment.call(_foresee, consulted, call, failure)
-            delay = _next_delay(policies, call, failure, result is LEFT)
+                call.told = await environment.call(_await_delay, consulted, call, failure)
+            delay = _next_delay(policies, call, failure, result is LOOP_LEFT)
             if delay is None:
-                if retry is None or failure is not call.refusal or not retry.gives_result:
-                    failure, result = await _replaced_async(policies, call, failure, args, kwargs)
+                if retry is None or failure is not call.rejection or not retry.returns_rejected_result:
+                    failure, result = await _apply_fallbacks_async(policies, call, failure, args, kwargs)
                     if failure is not None:
                         with KeepContext(failure):
                             raise failure
@@ -292,27 +292,27 @@ async def follow_async(
             del failure  # its traceback refers to this frame
         _count_retry(policies, call)
         failure, result = await policies.attempt()(args, kwargs, call)
-    if retry is not None and retry.is_remembered and call.is_given:
-        result = Given(result)
-    policies.finish(call, True)
+    if retry is not None and retry.is_result_stored and call.has_rejected_result:
+        result = RejectedResult(result)
+    policies.end_call(call, True)
     return result
 
 
-def _refusal_of(policies: BoundPolicies, retry: Retry, result: object, call: CallRecord) -> BaseException | None:
+def _rejection_of(policies: BoundPolicies, retry: Retry, result: object, call: CallRecord) -> BaseException | None:
     """Return the failure for *result* if ``retry_when`` does not accept it, or ``None``."""
     if not retry.refuses(result, call.answer):
         return None
-    call.refusal = FaultToleranceException(f"{policies.name}: the result was refused by retry_when")
-    call.refusal.result = result
-    return call.refusal
+    call.rejection = FaultToleranceException(f"{policies.name}: the result was refused by retry_when")
+    call.rejection.result = result
+    return call.rejection
 
 
-def _foresee(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[AwaitedDelay | None]:
+def _await_delay(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[AwaitedDelay | None]:
     """Return an awaitable of the decision about the next delay, which the application may have to await."""
     if call.delays is None:
         call.delays = retry.begin()
     elapsed = clock.monotonic() - call.began
-    return retry.await_delay(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.refusal)
+    return retry.await_delay(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.rejection)
 
 
 def _next_delay(
@@ -329,11 +329,11 @@ def _next_delay(
     elapsed = clock.monotonic() - call.began
     attempts, kind = call.attempts, type(failure)
     if attempts == 1:
-        call.kind = kind
-    elif call.kind is not kind:
-        call.end_run(kind)
+        call.failure_class = kind
+    elif call.failure_class is not kind:
+        call.record_class_change(kind)
     if not isinstance(failure, RefusedException):
-        call.last = failure
+        call.last_failure = failure
     if retry.plain_delay is not None:
         decision = retry.after_failure(failure, attempts, elapsed, remaining())
     else:
@@ -341,23 +341,23 @@ def _next_delay(
     if type(decision) is not Stop:  # twice as fast as ``isinstance`` with an enumeration
         if has_left:
             decision = Stop.LEFT
-        elif vetoes and (objection := objection_to(policies.name, failure)):
-            call.objection, decision = objection, Stop.VETOED
+        elif vetoes and (veto_reason := veto_reason_for(policies.name, failure)):
+            call.veto_reason, decision = veto_reason, Stop.VETOED
         elif policies.budget is not None and not _is_paid(policies, call):
             decision = Stop.BUDGET_SPENT  # called last, and before the delay: no call sleeps before a refusal (rule B3)
         else:
             if retry.is_alone and "__notes__" in failure.__dict__:
-                _tell_of_nesting(policies, retry, call, failure)
+                _log_nested_retries(policies, retry, call, failure)
             delay: float = decision  # type: ignore[assignment]
             if sinks.wanted[RetryScheduled](call):
-                sinks.tell(RetryScheduled(policies.name, attempts, delay, failure), call)
-            return delay if Pausing.is_on else 0.0
+                sinks.send(RetryScheduled(policies.name, attempts, delay, failure), call)
+            return delay if RetryDelays.is_on else 0.0
     call.stop = decision
-    call.explain(failure)
-    if attempts > 1 or decision in _ALWAYS_NOTED or failure is call.refusal:
-        call.note(failure, elapsed, decision, policies.name, retry.max_retries + 1)
+    call.set_cause(failure)
+    if attempts > 1 or decision in _ALWAYS_NOTED or failure is call.rejection:
+        call.add_note(failure, elapsed, decision, policies.name, retry.max_retries + 1)
     if isinstance(failure, Exception) and sinks.wanted[GaveUp](call):
-        sinks.tell(GaveUp(policies.name, attempts, elapsed, call.objection or decision.value, failure), call)
+        sinks.send(GaveUp(policies.name, attempts, elapsed, call.veto_reason or decision.value, failure), call)
     return None
 
 
@@ -366,22 +366,22 @@ def _decision(retry: Retry, call: CallRecord, failure: BaseException, elapsed: f
     delays = None
     if retry.fixed_delay is None:
         delays = call.delays = call.delays or retry.begin()
-    chance = clock.random() if retry.is_random else 0.0
-    # Only ``follow_async`` sets answers, because it awaits predicates.
+    draw = clock.random() if retry.is_random else 0.0
+    # Only ``continue_call_async`` sets answers, because it awaits predicates.
     return retry.after_failure(
-        failure, call.attempts, elapsed, remaining(), chance, delays, call.answer, call.told, failure is call.refusal
+        failure, call.attempts, elapsed, remaining(), draw, delays, call.answer, call.told, failure is call.rejection
     )
 
 
 def _is_paid(policies: BoundPolicies, call: CallRecord) -> bool:
     """Return whether the retry budget pays for the next attempt; also true if the budget is only observed."""
-    is_paid = take(policies.budget, policies.tell_of_budget, policies.counters, "retry")
+    is_paid = charge(policies.budget, policies.on_budget_refusal, policies.counters, "retry")
     if is_paid:
         call.paid_for = call.attempts + 1
     return is_paid is not False
 
 
-def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, failure: BaseException) -> None:
+def _log_nested_retries(policies: BoundPolicies, retry: Retry, call: CallRecord, failure: BaseException) -> None:
     """Log once that a guard retries the calls of another guard that retries (rule T6): their attempts multiply."""
     inner = call.inner_note(failure, policies.name)
     if inner is not None:
@@ -395,7 +395,7 @@ def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, fa
         )
 
 
-def _replaced(
+def _apply_fallbacks(
     policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
 ) -> tuple[BaseException | None, Any]:
     """Return the failure of a synchronous call that no fallback replaces, or its replacement (rule FB1)."""
@@ -407,14 +407,14 @@ def _replaced(
             except BaseException as error:  # noqa: BLE001  # raised if no further fallback applies
                 failure = error
             else:
-                _collect(policies.name, failure, fallback[0])
+                _record_degradation(policies.name, failure, fallback[0])
                 return None, result
         return failure, None
     finally:
         del failure  # its traceback refers to this frame
 
 
-async def _replaced_async(
+async def _apply_fallbacks_async(
     policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
 ) -> tuple[BaseException | None, Any]:
     """Return the failure of an asynchronous call that no fallback replaces, or its replacement (rule FB1)."""
@@ -427,7 +427,7 @@ async def _replaced_async(
             except BaseException as error:  # noqa: BLE001  # as above
                 failure = StoppedIteration.meant(error)
             else:
-                _collect(policies.name, failure, fallback[0])
+                _record_degradation(policies.name, failure, fallback[0])
                 return None, result
         return StoppedIteration.of(failure) if policies.detached or policies.is_block else failure, None
     finally:
@@ -435,20 +435,20 @@ async def _replaced_async(
 
 
 def _next_fallback(
-    policies: BoundPolicies, call: CallRecord, failure: BaseException, fallbacks: Iterator[tuple[str, Aside]]
-) -> tuple[str, Aside] | None:
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, fallbacks: Iterator[tuple[str, Callback]]
+) -> tuple[str, Callback] | None:
     """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
     fallback = next(fallbacks, None) if applies else None
     if fallback is not None:
         if sinks.wanted[FallbackApplied](call):
-            sinks.tell(FallbackApplied(policies.name, failure), call)
-        if call.replaced is None:
-            call.replaced = failure
+            sinks.send(FallbackApplied(policies.name, failure), call)
+        if call.replaced_failure is None:
+            call.replaced_failure = failure
     return fallback
 
 
-def _collect(name: str, failure: BaseException, by: str) -> None:
+def _record_degradation(name: str, failure: BaseException, by: str) -> None:
     """Append a degradation to all active collections, after a fallback has answered (rule Y2)."""
     for found in collecting.get():
         found.append(Degradation(name, failure, by))
@@ -459,13 +459,13 @@ def _count_retry(policies: BoundPolicies, call: CallRecord) -> None:
     call.attempts += 1
     counters = policies.counters
     if counters is not None:
-        batch = (policies.often or policies.count_often(counters))[1]
+        batch = (policies.frequent_counts or policies.create_frequent_counts(counters))[1]
         batch.append(None)
         if len(batch) >= FOLD:
             counters.fold()
 
 
-def fail(
+def count_failed_call(
     policies: BoundPolicies,
     error: BaseException,
     call: CallRecord | None,
@@ -478,19 +478,19 @@ def fail(
     *permit* is the permit of an attempt that control flow ended before it was settled, or ``None``.
     """
     if permit is not None:
-        policies.abandon(permit)
-    replaced = call.replaced if call is not None else None
+        policies.release_permit(permit)
+    replaced_failure = call.replaced_failure if call is not None else None
     # A fallback method may accept only one class of failures, and raise all others without a call.
     if (
         call is not None
-        and replaced is not None
-        and StoppedIteration.meant(error) is replaced
-        and not any(_accepts(fallback, args, kwargs, replaced) for _, fallback in policies.fallbacks)
+        and replaced_failure is not None
+        and StoppedIteration.meant(error) is replaced_failure
+        and not any(_accepts(fallback, args, kwargs, replaced_failure) for _, fallback in policies.fallbacks)
     ):
-        call.replaced = None
-    policies.finish(call, False)
+        call.replaced_failure = None
+    policies.end_call(call, False)
 
 
-def _accepts(fallback: Aside, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
+def _accepts(fallback: Callback, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
     accepts = getattr(fallback, "accepts", None)
     return accepts is None or accepts(args, kwargs, failure)

@@ -9,7 +9,7 @@ from math import frexp
 from operator import add
 from typing import NamedTuple
 
-from .page import Sample
+from .exposition import Sample
 from .target import Target
 
 CONFIGURATION = "ft_config_info"
@@ -67,11 +67,11 @@ HIGHEST: Mapping[str, Choice] = {
 """The levels of which the highest over processes counts."""
 
 
-NOTHING = -10_000
+LOWEST_EXPONENT = -10_000
 """Lower than the exponent of any amount."""
 
 
-class Rank(IntEnum):
+class Severity(IntEnum):
     """The degree to which a guard hurts, the worst first."""
 
     FAILING = 0
@@ -85,7 +85,7 @@ class Rank(IntEnum):
     """There are no calls."""
 
 
-class Standing(NamedTuple):
+class GuardStats(NamedTuple):
     """One guard, by its name, in all processes that have it."""
 
     method: str
@@ -108,17 +108,17 @@ class Standing(NamedTuple):
         return sum(found) if found else None
 
     @property
-    def rank(self) -> Rank:
+    def severity(self) -> Severity:
         """The degree to which the guard hurts."""
         rate, level = self.rates.get, self.levels.get
         if rate("failures", 0.0) > 0:
-            return Rank.FAILING
+            return Severity.FAILING
         if rate("fallbacks", 0.0) > 0 or self.states.get("open", 0.0) > 0:
-            return Rank.REPLACED
+            return Severity.REPLACED
         strain = (self.refused, self.timed_out, rate("retries"), level("waiting"), level("throttle_probability"))
         if any(strain) or level("abandoned", 0.0) > 0:
-            return Rank.STRAINED
-        return Rank.WELL if rate("calls", 0.0) > 0 or level("running", 0.0) > 0 else Rank.IDLE
+            return Severity.STRAINED
+        return Severity.WELL if rate("calls", 0.0) > 0 or level("running", 0.0) > 0 else Severity.IDLE
 
     @property
     def _order(self) -> tuple[float | str, ...]:
@@ -131,12 +131,12 @@ class Standing(NamedTuple):
             lost,
             rate("calls", 0.0),
         )
-        return (self.rank, *(-_size(amount) for amount in amounts), self.method)
+        return (self.severity, *(-_size(amount) for amount in amounts), self.method)
 
 
 def _size(amount: float) -> int:
     """Group amounts by doublings: rows with nearly equal rates must not change places at each update."""
-    return frexp(amount)[1] if amount > 0 else NOTHING
+    return frexp(amount)[1] if amount > 0 else LOWEST_EXPONENT
 
 
 class Fleet(NamedTuple):
@@ -149,22 +149,22 @@ class Fleet(NamedTuple):
     """The number of processes that decide alone."""
 
 
-def standings(targets: Iterable[Target]) -> list[Standing]:
+def collect_stats(targets: Iterable[Target]) -> list[GuardStats]:
     """Return every guard, the guard that hurts most first."""
     targets = list(targets)
-    rates = _together((one for target in targets for one in target.rates()), {**COUNTERS, **STATES}, add)
+    rates = _aggregate((one for target in targets for one in target.rates()), {**COUNTERS, **STATES}, add)
     levels = [one for target in targets for one in target.levels().items()]
-    added, highest = _together(levels, ADDED, add), _together(levels, HIGHEST, max)
+    added, highest = _aggregate(levels, ADDED, add), _aggregate(levels, HIGHEST, max)
     found = (
-        Standing(
+        GuardStats(
             method,
             {kind: rates[method][kind] for kind in COUNTERS if kind in rates.get(method, {})},
-            _parts(rates.get(method, {})),
+            _state_shares(rates.get(method, {})),
             {**added.get(method, {}), **highest.get(method, {})},
         )
         for method in {_label(labels, "method") for (_, labels), _ in levels} - {""}
     )
-    return sorted(found, key=lambda standing: standing._order)
+    return sorted(found, key=lambda stats: stats._order)
 
 
 def fleets(targets: Iterable[Target]) -> list[Fleet]:
@@ -192,14 +192,14 @@ def configurations(targets: Iterable[Target]) -> set[str]:
     }
 
 
-def _parts(rates: Mapping[str, float]) -> dict[str, float]:
+def _state_shares(rates: Mapping[str, float]) -> dict[str, float]:
     """Return the share of each state in the time of all circuits; empty if no time has passed."""
     times = {state: rates[state] for state in STATES if state in rates}
     whole = sum(times.values())
     return {state: time / whole for state, time in times.items()} if whole > 0 else {}
 
 
-def _together(
+def _aggregate(
     samples: Iterable[tuple[Sample, float]], kinds: Mapping[str, Choice], join: Callable[[float, float], float]
 ) -> dict[str, dict[str, float]]:
     """Return one value for each method and kind, joined over all its samples."""

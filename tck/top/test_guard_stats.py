@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from faulttolerance._command.top.page import Page, page_of
-from faulttolerance._command.top.standing import Rank, Standing, configurations, fleets, standings
+from faulttolerance._command.top.exposition import Exposition, parse_exposition
+from faulttolerance._command.top.guard_stats import GuardStats, Severity, collect_stats, configurations, fleets
 from faulttolerance._command.top.target import Target
 
 
@@ -15,8 +15,8 @@ def target(before: str, after: str, seconds: float = 2.0) -> Target:
     """One that has shown two pages."""
     made = Target("a")
     for at, text in ((10.0, before), (10.0 + seconds, after)):
-        made.ask(at)
-        made.answered(page_of(text), at)
+        made.begin_scrape(at)
+        made.record_answer(parse_exposition(text), at)
     return made
 
 
@@ -42,23 +42,23 @@ def test_rates_of_processes_are_added() -> None:
     slow = target(*counts("shop.pay", calls=10, failures=2), seconds=4)
     fast = target(*counts("shop.pay", calls=10, failures=2), seconds=1)
 
-    [standing] = standings([slow, fast])
+    [stats] = collect_stats([slow, fast])
 
-    assert standing.rates == {"calls": 15, "failures": 2.5}
+    assert stats.rates == {"calls": 15, "failures": 2.5}
 
 
 @pytest.mark.parametrize("gauge", ["ft_bulkhead_executionsRunning", "ft_bulkhead_limit", "ft_timeout_abandoned"])
 def test_levels_of_processes_are_added(gauge: str) -> None:
-    [standing] = standings([target("", f'{gauge}{{method="m"}} {value}\n') for value in (2, 3)])
+    [stats] = collect_stats([target("", f'{gauge}{{method="m"}} {value}\n') for value in (2, 3)])
 
-    assert list(standing.levels.values()) == [5]
+    assert list(stats.levels.values()) == [5]
 
 
 @pytest.mark.parametrize("gauge", ["ft_throttle_probability", "ft_timeout_limit_seconds", "ft_hedge_delay_seconds"])
 def test_of_levels_that_are_no_amounts_the_highest_counts(gauge: str) -> None:
-    [standing] = standings([target("", f'{gauge}{{method="m"}} {value}\n') for value in (0.2, 0.7, 0.1)])
+    [stats] = collect_stats([target("", f'{gauge}{{method="m"}} {value}\n') for value in (0.2, 0.7, 0.1)])
 
-    assert list(standing.levels.values()) == [0.7]
+    assert list(stats.levels.values()) == [0.7]
 
 
 def test_circuits_are_told_by_the_part_of_the_time_in_each_state() -> None:
@@ -66,17 +66,17 @@ def test_circuits_are_told_by_the_part_of_the_time_in_each_state() -> None:
     always_open = target(*counts("m", open=2_000, closed=0))
     closed = target(*counts("m", open=0, closed=2_000))
 
-    assert standings([always_open])[0].states == {"open": 1, "closed": 0}
-    assert standings([always_open, closed, closed, closed])[0].states == {"open": 0.25, "closed": 0.75}
-    assert standings([target(*counts("m", open=0, closed=0))])[0].states == {}  # no time has passed
+    assert collect_stats([always_open])[0].states == {"open": 1, "closed": 0}
+    assert collect_stats([always_open, closed, closed, closed])[0].states == {"open": 0.25, "closed": 0.75}
+    assert collect_stats([target(*counts("m", open=0, closed=0))])[0].states == {}  # no time has passed
 
 
 def test_what_is_not_counted_is_not_there() -> None:
     """That is not the same as 0."""
-    [standing] = standings([target(*counts("m", calls=4))])
+    [stats] = collect_stats([target(*counts("m", calls=4))])
 
-    assert (standing.refused, standing.timed_out, standing.states) == (None, None, {})
-    assert "retries" not in standing.rates
+    assert (stats.refused, stats.timed_out, stats.states) == (None, None, {})
+    assert "retries" not in stats.rates
 
 
 def test_the_one_that_hurts_most_stands_on_top() -> None:
@@ -91,21 +91,21 @@ def test_the_one_that_hurts_most_stands_on_top() -> None:
         counts("fails", calls=9, failures=1),
         counts("fails more", calls=0, failures=3),
     ]
-    found = standings([target("".join(one for one, _ in pages), "".join(other for _, other in pages))])
+    found = collect_stats([target("".join(one for one, _ in pages), "".join(other for _, other in pages))])
 
     assert [one.method for one in found] == [
         "fails more", "fails", "replaced", "open, and nobody calls", "repeats more", "repeats", "busy", "less busy",
         "idle",
     ]  # fmt: skip
-    assert [one.rank for one in found] == sorted(one.rank for one in found)
-    assert {one.rank for one in found} == set(Rank)
+    assert [one.severity for one in found] == sorted(one.severity for one in found)
+    assert {one.severity for one in found} == set(Severity)
 
 
 def test_guards_that_hurt_about_as_much_keep_their_places() -> None:
     """Rates differ a little at each look; who watches wants to find a guard where it was."""
     for calls in ((20, 22), (22, 20)):
         pages = [counts(method, calls=more) for method, more in zip(("a", "b"), calls, strict=True)]
-        found = standings([target("".join(one for one, _ in pages), "".join(other for _, other in pages))])
+        found = collect_stats([target("".join(one for one, _ in pages), "".join(other for _, other in pages))])
 
         assert [one.method for one in found] == ["a", "b"]
 
@@ -113,19 +113,19 @@ def test_guards_that_hurt_about_as_much_keep_their_places() -> None:
 @pytest.mark.parametrize(
     ("rates", "levels", "rank"),
     [
-        ({"timeouts": 0.1}, {}, Rank.STRAINED),
-        ({"deadlines": 0.1}, {}, Rank.STRAINED),
-        ({"throttle": 0.1}, {}, Rank.STRAINED),
-        ({"calls": 1}, {"waiting": 1}, Rank.STRAINED),
-        ({"calls": 1}, {"throttle_probability": 0.2}, Rank.STRAINED),
-        ({"calls": 1}, {"abandoned": 1}, Rank.STRAINED),
-        ({"calls": 0.0}, {"running": 2}, Rank.WELL),
-        ({"calls": 1}, {"running": 0, "waiting": 0}, Rank.WELL),
-        ({}, {}, Rank.IDLE),
+        ({"timeouts": 0.1}, {}, Severity.STRAINED),
+        ({"deadlines": 0.1}, {}, Severity.STRAINED),
+        ({"throttle": 0.1}, {}, Severity.STRAINED),
+        ({"calls": 1}, {"waiting": 1}, Severity.STRAINED),
+        ({"calls": 1}, {"throttle_probability": 0.2}, Severity.STRAINED),
+        ({"calls": 1}, {"abandoned": 1}, Severity.STRAINED),
+        ({"calls": 0.0}, {"running": 2}, Severity.WELL),
+        ({"calls": 1}, {"running": 0, "waiting": 0}, Severity.WELL),
+        ({}, {}, Severity.IDLE),
     ],
 )
-def test_what_a_guard_suffers_ranks_it(rates: dict[str, float], levels: dict[str, float], rank: Rank) -> None:
-    assert Standing("m", rates, {}, levels).rank is rank
+def test_what_a_guard_suffers_ranks_it(rates: dict[str, float], levels: dict[str, float], rank: Severity) -> None:
+    assert GuardStats("m", rates, {}, levels).severity is rank
 
 
 def test_a_fleet_tells_who_is_alone() -> None:
@@ -151,10 +151,10 @@ def test_different_configurations_are_told() -> None:
 
 def test_what_is_lost_counts_for_nothing() -> None:
     lost = target(*counts("m", calls=4))
-    lost.ask(20)
-    lost.failed("Connection refused", 20)
+    lost.begin_scrape(20)
+    lost.record_failure("Connection refused", 20)
     silent = Target("b")
-    silent.ask(0)
-    silent.answered(Page({}), 0)
+    silent.begin_scrape(0)
+    silent.record_answer(Exposition({}), 0)
 
-    assert standings([lost, silent]) == []
+    assert collect_stats([lost, silent]) == []

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from faulttolerance._command.top import feed, target
-from faulttolerance._command.top.feed import Feed, address
+from faulttolerance._command.top import scraper, target
+from faulttolerance._command.top.scraper import Scraper, address
 from kit.waiting import wait_until
 
 GOOD = 'ft_retry_retries_total{method="shop.pay"} 3\n'
@@ -75,21 +75,21 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "PATIENCE", 1.0)
+    monkeypatch.setattr(scraper, "PATIENCE", 1.0)
     monkeypatch.setattr(target, "PATIENCE", 1.0)
-    monkeypatch.setattr(feed, "LARGEST", 1_500_000)
+    monkeypatch.setattr(scraper, "LARGEST", 1_500_000)
 
 
-def asked(one: Feed) -> Feed:
+def asked(one: Scraper) -> Scraper:
     """Ask all once, until each has answered or is given up."""
-    one.ask()
-    wait_until(lambda: (one.take() or True) and one.is_complete)
+    one.scrape()
+    wait_until(lambda: (one.process_answers() or True) and one.is_complete)
     return one
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/zipped", "/moved"])
 def test_a_page_is_read(server: str, path: str) -> None:
-    [found] = asked(Feed([address(server + path)])).targets
+    [found] = asked(Scraper([address(server + path)])).targets
 
     assert (found.trouble, list(found.levels().values())) == ("", [3])
 
@@ -110,7 +110,7 @@ def test_one_that_is_lost_does_not_keep_the_others(server: str) -> None:
         "/dripping": "no answer within 1 s",
     }
 
-    found = asked(Feed(address(server + path) for path in troubles)).targets
+    found = asked(Scraper(address(server + path) for path in troubles)).targets
 
     assert {one.url.rpartition("/")[2]: one.trouble for one in found} == {
         path[1:]: trouble for path, trouble in troubles.items()
@@ -118,7 +118,7 @@ def test_one_that_is_lost_does_not_keep_the_others(server: str) -> None:
 
 
 def test_nobody_there_is_told_so() -> None:
-    found = asked(Feed(["http://127.0.0.1:1/metrics", "http://nobody.invalid/metrics"])).targets
+    found = asked(Scraper(["http://127.0.0.1:1/metrics", "http://nobody.invalid/metrics"])).targets
 
     assert found[0].trouble == "Connection refused"
     assert found[1].trouble
@@ -126,13 +126,13 @@ def test_nobody_there_is_told_so() -> None:
 
 def test_a_password_is_for_the_one_that_is_named(server: str) -> None:
     """Not for whoever that redirects to."""
-    [found] = asked(Feed([address(f"http://me:a%20b@{server}/to-secret")])).targets
+    [found] = asked(Scraper([address(f"http://me:a%20b@{server}/to-secret")])).targets
 
     assert found.trouble == "answered 401"
 
 
 def test_a_password_is_sent_and_not_shown(server: str) -> None:
-    [found] = asked(Feed([address(f"http://me:a%20b@{server}/secret")])).targets
+    [found] = asked(Scraper([address(f"http://me:a%20b@{server}/secret")])).targets
 
     assert (found.trouble, found.url) == ("", f"http://{server}/secret")
 
@@ -147,14 +147,14 @@ def test_one_that_does_not_answer_is_not_asked_again_meanwhile(monkeypatch: pyte
         return GOOD
 
     monkeypatch.setattr(target, "PATIENCE", 0.2)
-    monkeypatch.setattr(feed, "fetched", endless)
-    one = Feed(["a"])
-    wait_until(lambda: one.ask() or (one.take() and bool(one.targets[0].trouble)))
+    monkeypatch.setattr(scraper, "fetched", endless)
+    one = Scraper(["a"])
+    wait_until(lambda: one.scrape() or (one.process_answers() and bool(one.targets[0].trouble)))
 
     assert begun == ["a"]
 
     ended.set()
-    wait_until(lambda: one.ask() or (one.take() and not one.targets[0].trouble))
+    wait_until(lambda: one.scrape() or (one.process_answers() and not one.targets[0].trouble))
 
     assert len(begun) == 2
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
-Form = Literal["html", "json"]
+OutputFormat = Literal["html", "json"]
 
 _POLICY = (
     "default-src 'none'; connect-src 'self'; form-action 'self'; img-src 'self'; script-src 'self'; style-src 'self'; "
@@ -71,12 +71,12 @@ class Response(NamedTuple):
         """Return the response to HEAD: the same headers, including the length."""
         return self._replace(body=b"")
 
-    def unchanged(self) -> Self:
+    def not_modified(self) -> Self:
         """Return the response which confirms the client's copy: status 304, and no headers about a body."""
         kept = tuple(header for header in self.headers if header[0] not in ("content-type", "content-length"))
         return self._replace(status=304, headers=kept, body=b"")
 
-    def also(self, *headers: tuple[str, str]) -> Self:
+    def with_headers(self, *headers: tuple[str, str]) -> Self:
         """Return the same response with further headers."""
         return self._replace(headers=(*self.headers, *headers))
 
@@ -88,9 +88,9 @@ def response(status: int, media: str, body: bytes, *headers: tuple[str, str]) ->
     return Response(status, (("content-type", media), length, *caching, *headers, *_SAFE), body)
 
 
-def as_json(status: int, told: Mapping[str, Any]) -> Response:
+def as_json(status: int, values: Mapping[str, Any]) -> Response:
     """Return a response for a program. Keys and values are ASCII with escapes, so no name can break the JSON."""
-    return response(status, "application/json", f"{json.dumps(told, indent=2)}\n".encode(), ("vary", "accept"))
+    return response(status, "application/json", f"{json.dumps(values, indent=2)}\n".encode(), ("vary", "accept"))
 
 
 def as_html(status: int, page: str) -> Response:
@@ -103,10 +103,10 @@ def redirect(status: int, location: str) -> Response:
     return response(status, "text/plain; charset=utf-8", b"", ("location", location))
 
 
-def form_for(request: Request) -> Form | None:
-    """Return the form of the response by the header Accept; ``None`` if the client accepts neither form.
+def format_for(request: Request) -> OutputFormat | None:
+    """Return the format of the response by the header Accept; ``None`` if the client accepts neither.
 
-    Without a preference, as from most programs, the form is JSON.
+    Without a preference, as from most programs, the format is JSON.
     """
     accepted = _accepted(request.headers.get("accept", ""))
     program, person = (_quality(media, accepted) for media in ("application/json", "text/html"))

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from faulttolerance import bulkhead, circuit_breaker, configure, fallback, retry, timeout
-from faulttolerance._command.top.page import Sample, page_of, plain_name
-from faulttolerance._command.top.standing import ADDED, COUNTERS, HIGHEST, STATES
+from faulttolerance._command.top.exposition import Sample, parse_exposition, plain_name
+from faulttolerance._command.top.guard_stats import ADDED, COUNTERS, HIGHEST, STATES
 from faulttolerance._metrics.catalogue import every_metric
 from faulttolerance._telemetry.prometheus import exposed_name
 
@@ -29,7 +29,10 @@ ft_bulkhead_runningduration_seconds_bucket{le="0.005",method="shop.charge",otel_
 
 def values(text: str) -> dict[tuple[str, str], float]:
     """By metric and method."""
-    return {(name, dict(labels).get("method", "")): value for (name, labels), value in page_of(text).samples.items()}
+    return {
+        (name, dict(labels).get("method", "")): value
+        for (name, labels), value in parse_exposition(text).samples.items()
+    }
 
 
 def test_the_names_that_are_looked_for_are_those_of_the_catalogue() -> None:
@@ -69,7 +72,7 @@ def test_what_a_process_shows_is_read(write: object) -> None:
         raise OSError
 
     charge()
-    found = page_of(write(registry).decode()).samples  # type: ignore[operator]
+    found = parse_exposition(write(registry).decode()).samples  # type: ignore[operator]
     name = next(dict(labels)["method"] for (metric, labels) in found if metric == "ft_retry_retries")
     labels: frozenset[tuple[str, str]] = frozenset({("method", name)})
 
@@ -120,15 +123,20 @@ def test_a_hostile_label_is_a_text() -> None:
 
 
 def test_the_start_of_the_process_is_read() -> None:
-    assert page_of("process_start_time_seconds 1.7e9\nother 1\n").started == 1.7e9
-    assert page_of('process_start_time_seconds{instance="a"} 1.7e9\n').started is None
+    assert parse_exposition("process_start_time_seconds 1.7e9\nother 1\n").started == 1.7e9
+    assert parse_exposition('process_start_time_seconds{instance="a"} 1.7e9\n').started is None
 
 
 def test_a_page_of_other_metrics_has_nothing_of_ours() -> None:
     text = "".join(f'http_requests_total{{path="/{number}"}} {number}\n' for number in range(30_000))
     nothing: dict[Sample, float] = {}
 
-    assert page_of(text).samples == nothing == page_of("").samples == page_of("# HELP a b\n\n").samples
+    assert (
+        parse_exposition(text).samples
+        == nothing
+        == parse_exposition("").samples
+        == parse_exposition("# HELP a b\n\n").samples
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,4 +144,4 @@ def test_a_page_of_other_metrics_has_nothing_of_ours() -> None:
 )
 def test_what_is_no_page_of_metrics_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        page_of(text)
+        parse_exposition(text)
