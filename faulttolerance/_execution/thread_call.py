@@ -99,7 +99,7 @@ class OffloadedCall:
         assert future is not None
         try:
             if not pool.enter(self, is_part=self.outer is not None):
-                self.give_up(RuntimeError("no new calls are taken while faulttolerance.shutdown() waits"))
+                self.give_up(RuntimeError("no new calls are accepted while faulttolerance.shutdown() waits"))
                 return
             future._stop = self.stop
             self.coroutine = make()
@@ -202,7 +202,7 @@ class OffloadedCall:
         future = self.future
         if future is not None:
             try:
-                future.fail(TimeoutException("an enclosing deadline passed, under which this call was made"))
+                future.fail(TimeoutException("an enclosing deadline of this call passed"))
             finally:
                 self.stop(may_interrupt=True)
 
@@ -221,7 +221,7 @@ class OffloadedCall:
             future._condition = threading.Condition()  # a thread of the parent may hold the old lock
             future._done_callbacks.clear()
             future._waiters.clear()
-            future.fail(RuntimeError("the call goes on in the process that forked this one, and only there"))
+            future.fail(RuntimeError("the call continues only in the process that forked this process"))
 
     def _close(self) -> None:
         try:
@@ -377,4 +377,4 @@ def _cancelled_error() -> Any:
 
 def log_dropped(error: BaseException) -> None:
     """Log an exception that no caller is left to receive."""
-    log(DEBUG, "dropped what a call raised that its caller gave up on", error=error)
+    log(DEBUG, "dropped the exception of a call whose caller no longer waits", error=error)

@@ -71,7 +71,7 @@ class HandedOn(tuple[Any, ...]):
 
 def handed_on(entry: Entry) -> Entry:
     """Return the entry which records that detached calls that are made from now on end with *entry* (rule D4)."""
-    return HandedOn((entry[0], entry, "it stands for the deadline around it"))
+    return HandedOn((entry[0], entry, "it represents the deadline around it"))
 
 
 HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
