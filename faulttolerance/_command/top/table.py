@@ -134,7 +134,7 @@ def shown(
     table = (
         _table(rows, standings, width)
         if rows
-        else _cut(Text("No guard was called yet, where that is known.", "dim"), width)
+        else _cut(Text("No guard has been called yet, as far as is known.", "dim"), width)
     )
     left = len(standings) - first - len(rows)
     foot = [Text(f"{left} more")] if left > 0 else []
@@ -165,7 +165,7 @@ def _trouble(target: Target, now: float) -> tuple[str, str, str]:
     if target.trouble:
         return "lost", "bold red", f" for {target.lost_for(now):.0f} s: {escaped(target.trouble)}"
     if target.is_mixed:
-        return "mixed", "yellow", ": processes answer in turn; one has to answer for all"
+        return "mixed", "yellow", ": processes answer in turn; one must answer for all"
     return ("slow", "yellow", f": {target.took:.1f} s") if target.took > SLOW else ("", "", "")
 
 
