@@ -31,7 +31,9 @@ class LastReload:
         from datetime import UTC, datetime
 
         words = f"{'failed' if problem else 'succeeded'} at {datetime.now(UTC).isoformat(timespec='seconds')}"
-        complaint = f"the last reload {words}, because of {problem}; all stayed as it was" if problem else ""
+        complaint = (
+            f"the last reload {words}, because of {problem}; the old configuration stays in force" if problem else ""
+        )
         self.outcome = (words, complaint)
 
     forget = __init__
