@@ -395,7 +395,7 @@ class BoundPolicies:
             if type(result) is CoroutineType:
                 result.close()
             what = f"an object of the class {type(result).__qualname__}"
-            raise TypeError(f"{self.name}: {what} came out, which is to be awaited; {self.advice}")
+            raise TypeError(f"{self.name}: the function returned {what}, which must be awaited; {self.advice}")
         if self.watches_results:
             self.watches_results = False
             warn_of_outcome(self.name, result)
