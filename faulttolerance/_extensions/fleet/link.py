@@ -121,7 +121,7 @@ class Lane:
         if line is None or line.contact.is_up:
             return ""
         seconds = max(0.0, line.now() - line.contact.since)
-        return f"the fleet {line.namespace!r} is lost since {seconds:.1f} s, because of {line.contact.reason}"
+        return f"the fleet {line.namespace!r} has been lost for {seconds:.1f} s, because of {line.contact.reason}"
 
     def read(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """Yield the values of the gauge ``ft.fleet.up``."""

@@ -154,7 +154,7 @@ def follow(circuits: Iterable[SharedCircuit], record_of: Callable[[str], Circuit
         try:
             circuit.follow(record_of(circuit.key), now)
         except Exception as error:  # the other circuits must get their records
-            log(ERROR, "a circuit of the fleet was not told", error=error)
+            log(ERROR, "a circuit of the fleet was not notified", error=error)
 
 
 def reason_of(error: BaseException) -> str:
@@ -166,7 +166,7 @@ def _answer(tell: Tell, answer: Any) -> None:
     try:
         tell(answer)
     except Exception as error:  # such as a closed loop; the others wait for their answers
-        log(ERROR, "an answer of the fleet was not taken", error=error)
+        log(ERROR, "an answer of the fleet was not delivered", error=error)
 
 
 def _drop(asked: list[Asked]) -> None:
@@ -290,7 +290,7 @@ class ThreadLine(Line):
                     if self._lent.is_due() and self.contact.is_up and not self._stopping:
                         self._lend()
                 except BaseException as error:  # for example a malformed answer; no other code here handles it
-                    log(ERROR, "what the fleet said was not understood", error=error)
+                    log(ERROR, "an answer of the fleet was not understood", error=error)
                     self._fail(error, self.contact.is_up)
         finally:
             self._close()

@@ -54,7 +54,9 @@ def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
 def _condition(is_obeyed: bool) -> Condition:
     from .link import lane
 
-    return Condition(lane.words if is_obeyed else "local: what it would share is switched off or observed")
+    return Condition(
+        lane.words if is_obeyed else "local: the policies that it would share are switched off or observed"
+    )
 
 
 def _faults(chosen: Any) -> list[Fault]:
@@ -63,7 +65,7 @@ def _faults(chosen: Any) -> list[Fault]:
         return []
     # The value is not shown: it may be an address with a password.
     kind = type(chosen).__name__
-    allowed = "a fleet, as RedisFleet(..., namespace=...), or None"
+    allowed = "a fleet, such as RedisFleet(..., namespace=...), or None"
     return [Fault("configure(fleet)", f"is a {kind}", kind, allowed)]
 
 
