@@ -92,7 +92,7 @@ class Guard:
 
     def __init__(self, *given: Policy, name: str = "", **policies: Unpack[GuardPolicies]) -> None:
         by_kind = _by_kind(given, policies)
-        _check_name("Guard(name)", name or "", "text that no other guard is called by, or none")
+        _check_name("Guard(name)", name or "", "text that is not the name of another guard, or none")
         frame = declaring_frame()
         place = Place(name, name) if name else place_of(self, frame)
         self.name = place.name
@@ -135,7 +135,7 @@ class Guard:
                 raise
         where, name = f"Guard {self.name}.call", getattr(function, "__qualname__", function)
         raise FaultToleranceDefinitionException(
-            Fault(where, f"is given {name}, a coroutine function", function, "a plain function; or use call_async")
+            Fault(where, f"got {name}, a coroutine function", function, "a plain function; or use call_async")
         )
 
     def _refuse_result(self, function: object, method: str) -> None:
@@ -144,7 +144,7 @@ class Guard:
             return
         if isinstance(function, Coroutine):
             function.close()  # no code will await it
-        problem, allowed = f"is given {shown(function)}, which cannot be called", "a callable and its arguments"
+        problem, allowed = f"got {shown(function)}, which cannot be called", "a callable and its arguments"
         fault = Fault(
             f"Guard {self.name}.{method}", problem, function, f"{allowed}: {method}(f, x), not {method}(f(x))"
         )
@@ -174,7 +174,7 @@ class Guard:
             raise
         except NothingToAwait as error:
             raise TypeError(
-                f"{self.name}: call_async is for what is to be awaited, or a plain `def`; use call; {error}"
+                f"{self.name}: call_async needs an awaitable result, or a plain `def`; use call; {error}"
             ) from None
 
     def attempt(self) -> Attempt:
@@ -241,8 +241,8 @@ class Guard:
             if value is self:
                 return _by_attribute, (module, attribute)
         raise TypeError(
-            f"cannot pickle the guard {self.name}: its state belongs to this process. Give it a name, or make it at the"
-            " top level of a module: then it is pickled by that, like a function"
+            f"cannot pickle the guard {self.name}: its state belongs to this process. Give it a name, or create it at"
+            " the top level of a module: pickle then stores its name, as for a function"
         )
 
     def __dir__(self) -> list[str]:
@@ -276,9 +276,9 @@ def _by_kind(given: Iterable[Policy], policies: Mapping[str, Any]) -> dict[type[
     for policy in given:
         kind = type(policy)
         if kind not in _PARAMETERS.values():
-            faults.append(Fault("Guard", f"is given {shown(policy)}", policy, "Retry(...), Timeout(...) and so on"))
+            faults.append(Fault("Guard", f"got {shown(policy)}", policy, "Retry(...), Timeout(...) and so on"))
         elif by_kind.setdefault(kind, policy) is not policy:
-            faults.append(Fault("Guard", f"is given two of {kind.__name__}", policy, "one of each kind per guard"))
+            faults.append(Fault("Guard", f"got two policies {kind.__name__}", policy, "one of each kind per guard"))
     if faults:
         raise FaultToleranceDefinitionException(*faults)
     return {kind: by_kind[kind] for kind in _PARAMETERS.values() if kind in by_kind}
@@ -301,7 +301,7 @@ def _by_name(name: str, module: str) -> Guard:
 def _by_attribute(module: str, attribute: str) -> Guard:
     guard = getattr(import_module(module), attribute)
     if not isinstance(guard, Guard):
-        raise TypeError(f"{module}.{attribute} is no guard any more")
+        raise TypeError(f"{module}.{attribute} is no longer a guard")
     return guard
 
 
@@ -362,7 +362,7 @@ def _misfits(function: Any) -> list[Fault]:
     if faults := descriptor_faults(function):
         return faults
     if not callable(function) or isinstance(function, type):
-        return [Fault("what stands below a Guard", "cannot be guarded", function, "a function or a method")]
+        return [Fault("the target of a Guard", "cannot be guarded", function, "a function or a method")]
     if is_generator_function(function):
         where = f"{getattr(function, '__qualname__', function)} under a Guard"
         allowed = "a function that returns: guard the body of the loop instead, a stream cannot be run again"

@@ -282,5 +282,5 @@ class _BeforeRetry(SideCall):
     def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
         if not isinstance(error, Exception):
             return False
-        self._mistakes.tell("what @before_retry runs failed; the retry is made all the same", error)
+        self._mistakes.tell("the function of @before_retry failed; the retry is made anyway", error)
         return True

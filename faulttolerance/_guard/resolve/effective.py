@@ -139,7 +139,7 @@ def every_effective(name: str | None = None) -> "Iterator[tuple[AnyResolver, typ
             classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
             found = [(resolver, cls, resolver.in_force(cls)) for cls in classes]
         except Exception as error:  # noqa: BLE001  # the others must still be found
-            tell_of_trouble(registry.name_of(resolver), "it is left out, for finding what holds for it failed", error)
+            tell_of_trouble(registry.name_of(resolver), "it is left out, because resolving its policies failed", error)
         else:
             yield from found
 

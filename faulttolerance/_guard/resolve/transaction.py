@@ -170,7 +170,11 @@ class _Transaction:
         except FaultToleranceDefinitionException:
             raise
         except Exception as error:  # noqa: BLE001
-            tell_of_trouble(registry.name_of(entry.resolver), "its next call finds what holds, for that failed", error)
+            tell_of_trouble(
+                registry.name_of(entry.resolver),
+                "its next call resolves its policies again, because resolving them failed",
+                error,
+            )
             return None
 
     def _draft(self, entry: Entry) -> Draft | None:
