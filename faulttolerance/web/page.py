@@ -18,9 +18,9 @@ _SAID = {
 }
 
 _ACTS = {
-    "reset": ("Reset", "close the circuit, and forget what was counted and what was forced"),
+    "reset": ("Reset", "close the circuit, and clear its counts and its forced state"),
     "force-open": ("Force open", "refuse every call until a reset"),
-    "force-closed": ("Force closed", "let every call through until a reset"),
+    "force-closed": ("Force closed", "admit every call until a reset"),
 }
 
 _FIGURES = {
@@ -69,7 +69,7 @@ def of_guard(frame: Frame, told: Told, key: Key | None) -> str:
     """Return the page of one guard, with the actions on its circuit if there is a *key*."""
     module, name = _split(told["name"])
     title = e("h1", e("small", module) if module else None, name, class_="name")
-    alike = f"{told['alike']} guards have this name; this is the one made last." if told["alike"] > 1 else None
+    alike = f"{told['alike']} guards have this name; this is the newest." if told["alike"] > 1 else None
     content = (
         _back(frame),
         e("header", title, _chips(told), e("p", alike) if alike else None),
@@ -225,7 +225,7 @@ def _conditions(guard: Told) -> Markup:
         e("li", _mark(_severity(guard, kind)), e("span", e("span", kind, class_="kind"), f" {words}"))
         for kind, words in sorted(guard["conditions"].items(), key=lambda one: one[0] not in guard["impaired"])
     ]
-    words = "nothing to remember" if guard["figures"] else "not called yet"
+    words = "no state" if guard["figures"] else "not called yet"
     return e("ul", lines, class_="conditions") if lines else e("span", words, class_="quiet")
 
 
@@ -316,7 +316,7 @@ def _actions(frame: Frame, told: Told, key: Key | None) -> Markup | None:
         )
         for act in key.actions
     ]
-    note = f"Of process {told['process']['pid']} alone; each action is logged with who asked for it."
+    note = f"Of process {told['process']['pid']} alone; the log names the author of each action."
     return e("section", e("h2", "Act on the circuit"), forms, e("p", note, class_="quiet"), class_="card acts")
 
 
@@ -342,7 +342,7 @@ def _policy(policy: Told) -> Markup:
         "div",
         e("h3", policy["annotation"], e("small", words)),
         _parameters(policy["annotation"], chosen) if chosen else None,
-        e("details", e("summary", f"{len(others)} as by default"), _parameters(policy["annotation"], others))
+        e("details", e("summary", f"{len(others)} at the default"), _parameters(policy["annotation"], others))
         if others
         else None,
         class_="policy",

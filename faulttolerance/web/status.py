@@ -39,7 +39,7 @@ Steps: TypeAlias = Generator[Question, Verdict, Response]
 
 MOST_BYTES = 16_384
 """The maximum size of a body; forms have some hundreds of bytes."""
-TOO_LONG = f"at most {MOST_BYTES} bytes are taken"
+TOO_LONG = f"at most {MOST_BYTES} bytes are accepted"
 
 _ROWS = 100
 """The number of guards that the page shows at first; programs get all guards."""
@@ -84,14 +84,14 @@ class Status:
         faults = [
             Fault(f"{where}({argument})", f"is {shown(one)}", one, allowed)
             for argument, patterns, allowed in (
-                ("critical", self._critical, "names of guards, or patterns as 'acme.payments.*'"),
-                ("hosts", self._hosts, "names of hosts, or patterns as '*.shop.example'"),
+                ("critical", self._critical, "names of guards, or patterns such as 'acme.payments.*'"),
+                ("hosts", self._hosts, "names of hosts, or patterns such as '*.shop.example'"),
             )
             for one in patterns
             if not isinstance(one, str) or not one
         ]
         if not isinstance(title, str) or not title.strip():
-            faults.append(Fault(f"{where}(title)", f"is {shown(title)}", title, "words for the head of the page"))
+            faults.append(Fault(f"{where}(title)", f"is {shown(title)}", title, "text for the head of the page"))
         hooks: dict[str, tuple[object, str]] = {
             "admit": (admit, "whoever reaches it"),
             "authorize": (authorize, "nobody"),
@@ -111,12 +111,12 @@ class Status:
         """Yield each question, receive its verdict, and return the response to *request*."""
         try:
             if not is_known(request, self._hosts):
-                raise Refusal(421, "this is not served under the name in Host; hosts=... says under which")
+                raise Refusal(421, "this is not served under the name in Host; hosts=... sets the names")
             if self._admit is not None:
                 who, error = yield Question(self._admit, request)
                 if error is not None:
                     log(ERROR, "admit failed: nothing was shown", error=error)
-                    raise Refusal(500, "whether this may be shown could not be found out")
+                    raise Refusal(500, "the check of admit failed")
                 if not who:
                     raise Refusal(403, "not admitted")
             if self._authorize is not None and (wanted := _wanted(request)) is not None:
@@ -133,7 +133,7 @@ class Status:
         who, error = yield Question(authorize, request)
         if error is not None:
             action.failed(request, error)
-            raise Refusal(500, "whether this is authorised could not be found out; nothing was done")
+            raise Refusal(500, "the check of authorize failed; nothing was done")
         if not who:
             action.refused(request)
             raise Refusal(403, "not authorised")
@@ -170,7 +170,7 @@ class Status:
         _check_method(request)
         form = "json" if is_explicit else form_for(request)
         if form is None:
-            raise Refusal(406, "there is text/html, and application/json")
+            raise Refusal(406, "only text/html and application/json are available")
         if told is not None:
             return self._guard(request, form, told)
         assert view is not None
@@ -178,7 +178,7 @@ class Status:
 
     def _check_act(self, request: Request) -> None:
         if self._authorize is not None and _acted_on(request.path) is not None:
-            raise Refusal(405, "to act is to POST", ("allow", "POST"))
+            raise Refusal(405, "actions need POST", ("allow", "POST"))
 
     def _overview(self, request: Request, form: Form) -> Response:
         wanted = _filter(request.query, form)

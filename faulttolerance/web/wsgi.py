@@ -68,7 +68,7 @@ def _answered(status: Status, environ: MutableMapping[str, Any]) -> Response:
     if request.method == "POST":
         length = environ.get("CONTENT_LENGTH") or "0"
         if not (length.isascii() and length.isdigit()):
-            return status.said(request, 400, "Content-Length is no number")
+            return status.said(request, 400, "Content-Length is not a number")
         if len(length) > 9 or int(length) > MOST_BYTES:
             return status.said(request, 413, TOO_LONG)
         request = request._replace(body=environ["wsgi.input"].read(int(length)))
@@ -79,7 +79,7 @@ def _answered(status: Status, environ: MutableMapping[str, Any]) -> Response:
         if inspect.isawaitable(verdict[0]):
             if inspect.iscoroutine(verdict[0]):
                 verdict[0].close()
-            verdict = None, TypeError("a hook returned something to await, which is for asgi_app")
+            verdict = None, TypeError("a hook returned an awaitable; only asgi_app awaits hooks")
         step = advanced(steps, verdict)
     return step
 
