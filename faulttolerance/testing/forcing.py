@@ -100,7 +100,7 @@ def exhaust(target: Any, *which: str | type[Policy]) -> Passing[None]:
     kinds = tuple(kind_of(where, one) for one in which)
     if wrong := [kind for kind in kinds if kind not in _EXHAUSTIBLE]:
         allowed = ", ".join(repr(kind.annotation) for kind in _EXHAUSTIBLE)
-        raise definition_error(where, f"is given {wrong[0].annotation!r}", wrong[0].annotation, allowed)
+        raise definition_error(where, f"got {wrong[0].annotation!r}", wrong[0].annotation, allowed)
     meant = target_of(where, target)
     return Passing("exhaust", lambda: _imposed(where, meant, kinds, lambda one: imposed.exhaust(one, clock.monotonic)))
 
@@ -113,7 +113,7 @@ def _imposed(where: str, target: Target, kinds: Collection[type[Policy]], impose
     missing = [kind.annotation for kind in kinds if kind not in present]
     if missing or not wanted:
         names = ", ".join(missing or [kind.annotation for kind in _EXHAUSTIBLE])
-        raise definition_error(where, f"is given {target.name}", target.name, f"a target with {names} in force")
+        raise definition_error(where, f"got {target.name}", target.name, f"a target with {names} in force")
     grip = _Grip(target, wanted, impose)
     try:
         watchers[grip] = grip.take_use

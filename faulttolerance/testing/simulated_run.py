@@ -230,7 +230,7 @@ class Run:
         if self.is_abandoned:
             raise VirtualTimeStalled(_GIVEN_UP)
         if self._is_checking:
-            raise RuntimeError("an invariant has to wait; it may only look")
+            raise RuntimeError("an invariant has to wait; it may only read")
 
     def add(self, when: float, due: Wait | SimulatedTimer) -> None:
         """Schedule *due* for a moment."""
@@ -306,7 +306,7 @@ class Run:
             self.is_over = True
             self._finished.release()
         else:
-            self._abandon(VirtualTimeStalled(f"nobody can go on: {'; '.join(self._standing())}"))
+            self._abandon(VirtualTimeStalled(f"no caller can continue: {'; '.join(self._standing())}"))
 
     def _standing(self) -> Sequence[str]:
         frames = sys._current_frames()
