@@ -122,12 +122,12 @@ def test_takes_from_a_client_where_the_server_is_and_who_asks(client: Callable[[
         ("redis://cache:99999", r"which has no port number in the place of the port"),
         ("redis://cache/hunter2", r"which has no number in the place of the database"),
         ("redis://a,b", r"which has several hosts"),
-        ("redis+sentinel://a,b", r"which has no name of a service"),
-        ("redis+cluster://a/1", r"which has the number of a database"),
-        ("rediss://cache?ssl_hunter2=1", r"of which no connection can be made \(TypeError\)"),
+        ("redis+sentinel://a,b", r"which has no service name"),
+        ("redis+cluster://a/1", r"which has a database number"),
+        ("rediss://cache?ssl_hunter2=1", r"and no connection can be created from it \(TypeError\)"),
         ("redis://[hunter2", r"is redis://..., which is not a URL"),
-        (b"redis://u:hunter2@cache", r"is a builtins.bytes, which is no client"),
-        (None, r"is a builtins.NoneType, which is no client"),
+        (b"redis://u:hunter2@cache", r"is a builtins.bytes, which is not a client"),
+        (None, r"is a builtins.NoneType, which is not a client"),
     ],
 )
 def test_refuses_what_says_not_where_the_server_is(given: Any, problem: str) -> None:
