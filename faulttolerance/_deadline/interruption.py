@@ -122,7 +122,7 @@ def _tell_where_it_stood(deadlines: ThreadDeadlines, entry: Entry, ended: float,
     if pending is None or pending.entry is not entry or pending.sighting is None:
         return
     if pending.seen_at is not None and ended - pending.seen_at > _LATE:
-        outcome.__notes__[0] += f"; at its deadline it was {pending.sighting}; pass remaining() there as a time-out"
+        outcome.__notes__[0] += f"; at its deadline it ran {pending.sighting}; pass remaining() there as a time-out"
         log(WARNING, "%s: %s", outcome, outcome.__notes__[0])
 
 
