@@ -49,8 +49,8 @@ def caused_by(*classes: type[BaseException]) -> CausedBy:
     """
     wrong = [one for one in classes if not (isinstance(one, type) and issubclass(one, BaseException))]
     if wrong or not classes:
-        problem = f"is given {shown(wrong[0])}" if wrong else "is given nothing"
-        fault = Fault("caused_by", problem, wrong[0] if wrong else None, "one exception class or more")
+        problem = f"got {shown(wrong[0])}" if wrong else "got no arguments"
+        fault = Fault("caused_by", problem, wrong[0] if wrong else None, "one or more exception classes")
         raise FaultToleranceDefinitionException(fault)
     return CausedBy(tuple(dict.fromkeys(classes)))
 

@@ -115,7 +115,7 @@ class Patch:
             if not change.is_in_place:
                 value = _held(change.holder, change.attribute)
                 state = "is gone" if value is _ABSENT else f"became {value!r}"
-                raise self._refusal(f"was patched here, and {state} since", value, "to undo that first")
+                raise self._refusal(f"was patched here, and {state} since", value, "to undo the later change first")
         self._is_undone = True
         if isinstance(self._target, str):
             _imports.discard(self._target, self._apply)
@@ -133,11 +133,11 @@ class Patch:
 
     def _begin(self) -> None:
         if not self._decorators:
-            raise self._refusal("is given no decorator", None, "at least one")
+            raise self._refusal("got no decorator", None, "at least one")
         for decorator in self._decorators:
             if not callable(decorator):
                 raise self._refusal(
-                    f"is to be decorated by {decorator!r}", decorator, "decorators, such as retry(max_retries=2)"
+                    f"got {decorator!r} as a decorator", decorator, "decorators, such as retry(max_retries=2)"
                 )
         if not isinstance(self._target, str):
             self._apply()
@@ -159,7 +159,7 @@ class Patch:
         if name is None or self._is_undone:
             return
         if find_spec(name) is None:
-            raise ModuleNotFoundError(f"no module named {name!r}, where {self._where} is to be", name=name)
+            raise ModuleNotFoundError(f"no module named {name!r}, which has to contain {self._where}", name=name)
         if name != module:
 
             def check(package: str) -> None:
@@ -192,7 +192,7 @@ class Patch:
         try:
             return wrapt.resolve_path(target, self._path)
         except AttributeError as error:
-            raise self._refusal("does not exist", None, "the way to an attribute, as in 'Client.send'") from error
+            raise self._refusal("does not exist", None, "the path to an attribute, as in 'Client.send'") from error
 
     def _on_callable(self, holder: Any, attribute: str, value: Any) -> _Change:
         if not callable(value) and not isinstance(value, (staticmethod, classmethod)):
@@ -203,7 +203,7 @@ class Patch:
         try:
             wrapt.apply_patch(holder, attribute, decorated)
         except (AttributeError, TypeError) as error:
-            raise self._refusal("cannot be changed", holder, "what is written in Python") from error
+            raise self._refusal("cannot be changed", holder, "an object written in Python") from error
         change = _Change(holder, attribute, before, decorated)
         try:
             control.reapply_declarations_in_use()
@@ -217,7 +217,7 @@ class Patch:
             raise self._refusal(
                 f"comes from {class_name(type(cls))}, the class of {class_name(cls)}",
                 value,
-                "what the class or one of its bases defines; patch the other one instead",
+                "an attribute of the class or one of its bases; patch the other class instead",
             )
         is_inherited = _held(cls, attribute) is _ABSENT
         decorated = self._decorated(_overridden(cls, attribute, value) if is_inherited else _as_in_a_class(value))
@@ -261,7 +261,7 @@ class Patch:
             value = decorator(value)
             if isinstance(value, (Decorator, Interceptor)):
                 name = getattr(decorator, "__name__", repr(decorator))
-                raise self._refusal(f"is to be decorated by {name}", decorator, f"{name}(...) with what it needs")
+                raise self._refusal(f"got {name} as a decorator", decorator, f"{name}(...) with its arguments")
         return value
 
     def _with_source(self, fault: Fault) -> Fault:

@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker, and reset around every test if the setting requests it."""
-    config.addinivalue_line("markers", "ft_clock(seed): where the jitter under the fixture ft_clock comes from")
+    config.addinivalue_line("markers", "ft_clock(seed): the seed of the jitter under the fixture ft_clock")
     if config.getini("ft_autouse") or config.getini("ft_reset"):
         config.pluginmanager.register(_ResetAroundEveryTest(), "faulttolerance-reset")
 

@@ -224,7 +224,7 @@ class _EntryModes:
     def begin(self, *, awaited: bool) -> Generator[Any, Any, None]:
         """Return the generator of the steps, and fix the way of entering for this block and all later ones."""
         if self.call.is_awaited is (not awaited):
-            raise RuntimeError("the blocks of one loop are entered by `with`, or all of them by `async with`")
+            raise RuntimeError("one loop enters all its blocks by `with`, or all of them by `async with`")
         self.call.is_awaited = awaited
         return self._steps[awaited]
 
@@ -260,12 +260,12 @@ class Attempt:
 
     def _of_call(self) -> _EntryModes:
         if self._modes is None:
-            raise RuntimeError("an attempt is made once; ask the guard for another one")
+            raise RuntimeError("an attempt runs only once; request another attempt from the guard")
         return self._modes
 
     def _begin(self, *, awaited: bool) -> Generator[Any, Any, None]:
         if self._is_entered:
-            raise RuntimeError("an attempt is entered once")
+            raise RuntimeError("an attempt is entered only once")
         self._is_entered = True
         return self._of_call().begin(awaited=awaited)
 
@@ -381,7 +381,7 @@ class _Loop:
             return None
         if latest is not None and call.is_open:
             raise RuntimeError(
-                f"attempt {latest.number} is not over: what is to be attempted stands in a block, `with attempt:`"
+                f"attempt {latest.number} has not ended: put the code to attempt into a block, `with attempt:`"
             )
         call.is_open = True
         self._latest = Attempt(self._modes)

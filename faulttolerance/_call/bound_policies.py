@@ -399,7 +399,7 @@ class BoundPolicies:
             if type(result) is CoroutineType:
                 result.close()
             what = f"an object of the class {type(result).__qualname__}"
-            raise TypeError(f"{self.name}: {what} came out, which is to be awaited; {self.advice}")
+            raise TypeError(f"{self.name}: the function returned {what}, which must be awaited; {self.advice}")
         if self.warns_of_pending_result:
             self.warns_of_pending_result = False
             warn_of_pending_result(self.name, result)

@@ -163,8 +163,8 @@ _REASONS = {
     Stop.MAX_DURATION_REACHED: "max_duration reached",
     Stop.DEADLINE: "an enclosing deadline would pass during the delay",
     Stop.PREDICATE_FAILED: "the exception predicate of retry_when failed, which is logged",
-    Stop.TOLD_TOO_LONG: "it says to wait for longer than max_delay of honor_retry_after",
-    Stop.TOLD_PAST_MAX_DURATION: "it says to wait until after max_duration",
+    Stop.TOLD_TOO_LONG: "the failure asks for a longer wait than max_delay of honor_retry_after",
+    Stop.TOLD_PAST_MAX_DURATION: "the failure asks for a wait beyond max_duration",
     Stop.LEFT: "the block left its loop",
     Stop.BUDGET_SPENT: "the retry budget is spent",
 }
@@ -388,7 +388,8 @@ def _log_nested_retries(policies: BoundPolicies, retry: Retry, call: CallRecord,
         policies.retry = retry.for_outer_retry()
         log(
             WARNING,
-            "%s: retries what %s inside it has retried: each of its attempts is up to %d there; let one of them retry",
+            "%s: retries calls that %s inside it has retried: each of its attempts makes up to %d attempts there; let"
+            " only one of them retry",
             policies.name,
             inner.guard,
             inner.limit,

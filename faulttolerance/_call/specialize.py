@@ -111,7 +111,7 @@ def _source(function: Callable[..., Any]) -> str:
     code = function.__code__
     text = _texts.get(code, "")
     if not _is_text_of(code, text):
-        raise OSError("the text of the program is not there, or is another one than runs")
+        raise OSError("the source text is missing, or differs from the running code")
     return "".join(text.splitlines(keepends=True)[code.co_firstlineno - 1 :])
 
 

@@ -19,7 +19,7 @@ from .order import ORDER, STRATEGY_FACTORIES, Strategies
 from .row import Policies
 
 _NO_STRATEGIES = Strategies()
-_UNKNOWN = Condition("unknown, for asking it failed", is_impaired=True)
+_UNKNOWN = Condition("unknown, because reading it failed", is_impaired=True)
 
 
 class State:
@@ -86,7 +86,7 @@ class State:
         try:
             return self._conditions()
         except Exception as error:  # noqa: BLE001  # other strategies must still be asked
-            log_guard_error(self.name, "nobody knows how it stands, for asking it failed", error)
+            log_guard_error(self.name, "its condition is unknown, because reading it failed", error)
             return {type(policy): _UNKNOWN for policy in self.policies}
 
     def _conditions(self) -> dict[type[Policy], Condition]:

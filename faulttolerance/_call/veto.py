@@ -25,11 +25,11 @@ def veto_reason_for(name: str, failure: BaseException) -> str:
             try:
                 reason = ask(failure)
                 if reason is not None and not isinstance(reason, str):
-                    raise TypeError(f"gave {reason!r}; allowed: the reason as text, or None")
+                    raise TypeError(f"returned {reason!r}; allowed: the reason as text, or None")
             except Exception as error:  # noqa: BLE001  # its error must not replace the failure of the call
                 if key not in _logged:
                     _logged.add(key)
-                    log(WARNING, "%s: an error in %r, which was asked for a veto", name, ask, error=error)
+                    log(WARNING, "%s: the veto function %r failed", name, ask, error=error)
             else:
                 if reason:
                     return reason

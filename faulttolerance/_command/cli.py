@@ -42,7 +42,7 @@ from .lints import codes_of, lint, unknown
 _MISSING: Any = object()
 
 app = typer.Typer(
-    help="Show and check what is guarded and how it is configured.",
+    help="Show and check guards and their configuration.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -70,11 +70,11 @@ Config = Annotated[
     Path | None,
     typer.Option(
         "--config", metavar="FILE", exists=True, dir_okay=False, callback=_name_file,
-        help="A configuration file to read, beside those that the application reads.",
+        help="A configuration file to read in addition to those of the application.",
     ),
 ]  # fmt: skip
 Version = Annotated[
-    bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_tell_version)
+    bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
 ]
 
 
@@ -100,15 +100,15 @@ def check(
         bool,
         typer.Option(
             "--strict",
-            help="Fail on keys that nothing uses, on listeners of circuits that no guard has, and on doubts, too.",
+            help="Fail also on unused keys, on listeners of circuits that no guard has, and on doubts.",
         ),
     ] = False,
     ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", help="Doubts not to tell of, as in FT002.", metavar="CODE")
+        list[str] | None, typer.Option("--ignore", help="Codes of doubts to ignore, as in FT002.", metavar="CODE")
     ] = None,
     config: Config = None,
 ) -> None:
-    """Import modules and report everything that is wrong; exit status 1 if anything is, or nothing was checked."""
+    """Import modules and report every fault; exit status 1 if there is a fault, or nothing to check."""
     ignored = {code.strip().upper() for one in ignore or () for code in one.split(",")}
     if wrong := next(unknown(ignored), ""):
         raise typer.BadParameter(wrong, param_hint="--ignore")
@@ -135,15 +135,15 @@ def check(
 
 @app.command()
 def explain(
-    name: Annotated[str, typer.Argument(help="As list shows it, or as in acme.billing:Client.charge.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="A name from list, or as in acme.billing:Client.charge.", metavar="NAME")],
     modules: Annotated[
         list[str] | None, typer.Argument(help="Modules to import besides the one in the name.", metavar="[MODULE]...")
     ] = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Show what is as by default, too.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Show default values, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     config: Config = None,
 ) -> None:
-    """Show the policies of a function, a guard, or a class's methods, in order, each value and where it came from."""
+    """Show the policies of a function, a guard, or a class's methods, in order, with each value and its source."""
     with _apart():
         _import(modules or (), recursive=False)
         try:
@@ -183,7 +183,7 @@ def keys(
     how: Annotated[Format, typer.Option("--format", help="A table, or a template to fill in.")] = Format.TABLE,
     config: Config = None,
 ) -> None:
-    """List every key that could be set, its environment variable, the value that holds, and the declared one."""
+    """List every key, its environment variable, the value in force, and the declared value."""
     with _apart():
         _import(modules, recursive)
         lines = template.key_lines(pair for guard in control.guards() for pair in _resolved(guard))
@@ -199,17 +199,17 @@ def keys(
 @app.command()
 def top(
     urls: Annotated[
-        list[str], typer.Argument(help="Where processes show their metrics, as in localhost:8000.", metavar="URL...")
+        list[str], typer.Argument(help="Addresses of metrics pages, as in localhost:8000.", metavar="URL...")
     ],
     interval: Annotated[
-        str, typer.Option("--interval", help="Seconds from one look to the next, or as in 500ms.", metavar="TIME")
+        str, typer.Option("--interval", help="Seconds between two readings, or as in 500ms.", metavar="TIME")
     ] = "2s",
     once: Annotated[
-        bool, typer.Option("--once", help="Show one table and end; exit status 1 if an address did not answer.")
+        bool, typer.Option("--once", help="Show one table and exit; exit status 1 if an address did not answer.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, a line for each look.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, one line for each reading.")] = False,
 ) -> None:
-    """Show live what guards do in processes that show their metrics; what hurts stands on top."""
+    """Show live the guards of processes, from their metrics pages; guards in trouble come first."""
     try:
         from rich.console import Console
 
@@ -266,7 +266,7 @@ def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
         module, path = _split(name)
     if not module:
         near = _nearest(name, [guard.name for guard in control.guards()])
-        raise typer.BadParameter(f"no guard has the name {name!r}{near}; modules to import may follow it")
+        raise typer.BadParameter(f"no guard has the name {name!r}{near}; name the modules to import after it")
     if not path:
         raise typer.BadParameter(f"{name!r} is a module: list shows its guards")
     parent, target = None, importlib.import_module(module)

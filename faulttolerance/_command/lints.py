@@ -83,7 +83,7 @@ def _uncounted(policies: Policies) -> Findings:
     for kind, error, case in inside:
         if _is_at_work(policies.get(kind)) and not _names(error, breaker.fail_on, breaker.skip_on):
             yield (
-                f"@CircuitBreaker(fail_on) does not name {error.__name__}: {case} is a success of the circuit; name"
+                f"@CircuitBreaker(fail_on) does not name {error.__name__}: {case} counts as a success; name"
                 f" {error.__name__} in fail_on, or in skip_on if that is meant"
             )
 
@@ -92,8 +92,8 @@ def _bare(policies: Policies) -> Findings:
     retry = _retry_by_sets(policies)
     if retry is not None and retry.retry_on == (Exception,) and not retry.abort_on:
         yield (
-            "@Retry(retry_on) is Exception: whatever fails is done again, mistakes of the program and what must not"
-            " happen twice included; name what another attempt may cure"
+            "@Retry(retry_on) is Exception: every failure is retried, also bugs and actions that must not happen twice;"
+            " name the failures that another attempt may cure"
         )
 
 
@@ -103,7 +103,7 @@ def _not_retried(policies: Policies) -> Findings:
         return
     if not _names(TimeoutException, retry.retry_on, retry.abort_on):
         yield (
-            "@Retry(retry_on) does not name TimeoutException: an attempt that takes too long is the last one; name"
+            "@Retry(retry_on) does not name TimeoutException: an attempt that times out is not retried; name"
             " TimeoutException in retry_on, or in abort_on if that is meant"
         )
 
@@ -115,8 +115,8 @@ def _scattered(policies: Policies) -> Findings:
     delay, jitter = seconds(retry.delay, retry.delay_unit), seconds(retry.jitter, retry.jitter_delay_unit)
     if 0 < delay < jitter:
         yield (
-            f"@Retry(jitter) is {_spelled(jitter)} while delay is {_spelled(delay)}: some retries come without any"
-            " delay; give a jitter of at most the delay"
+            f"@Retry(jitter) is {_spelled(jitter)} while delay is {_spelled(delay)}: some retries start without any"
+            " delay; set a jitter of at most the delay"
         )
 
 
@@ -124,8 +124,8 @@ def _hasty(policies: Policies) -> Findings:
     timeout: Any = policies.get(Timeout)
     if _is_at_work(timeout) and (limit := seconds(timeout.value, timeout.unit)) < _SHORT:
         yield (
-            f"@Timeout(value) is {_spelled(limit)}: below 10ms the pauses of threads and garbage collection end"
-            " calls that are well; a bare number counts milliseconds"
+            f"@Timeout(value) is {_spelled(limit)}: below 10ms, pauses of threads and of garbage collection end"
+            " healthy calls; a bare number counts milliseconds"
         )
 
 
@@ -137,7 +137,7 @@ def _impatient(policies: Policies) -> Findings:
     if delay < limit:
         yield (
             f"@CircuitBreaker(delay) is {_spelled(delay)} while @Timeout(value) is {_spelled(limit)}: the next probe"
-            " is let in before the last one can have failed; give a delay of at least the time-out"
+            " is admitted before the last probe can have failed; set a delay of at least the time-out"
         )
 
 
@@ -147,8 +147,8 @@ def _swallows(policies: Policies) -> Findings:
         return
     if _has_class_of(NameError, fallback.apply_on):
         yield (
-            f"@Fallback(apply_on) is {_listed(fallback.apply_on)}: a mistake of the program, as a NameError, looks"
-            " like an outage; name what the fallback is for in apply_on, or NameError, AttributeError and TypeError in"
+            f"@Fallback(apply_on) is {_listed(fallback.apply_on)}: a bug, such as a NameError, looks like an outage;"
+            " name the failures that need the fallback in apply_on, or NameError, AttributeError and TypeError in"
             " skip_on"
         )
 
@@ -170,8 +170,8 @@ def _stunted(policies: Policies) -> Findings:
         return
     if exponential is None or not exponential.min_delay:
         yield (
-            f"@{type(growth).__name__} lets the delay of @Retry grow, which is 0 and stays so; give a delay to begin"
-            " with"
+            f"@{type(growth).__name__} increases the delay of @Retry, but a delay of 0 stays 0; set a delay"
+            " to start with"
         )
 
 
@@ -185,9 +185,9 @@ def _mistaken(policies: Policies, method: object) -> Findings:
         names = _parameters_of(handler) if isinstance(handler, FunctionType) else []
         if len(names) == 1 and names[0] in _parameters_of(method) and names[0] not in _CONTEXT:
             yield (
-                f"@Fallback(value) is {handler.__qualname__}, whose parameter {names[0]} gets an ExecutionContext, and"
-                " is called as one of the guarded function; give the name of the handler as fallback_method, or call"
-                " its parameter context"
+                f"@Fallback(value) is {handler.__qualname__}: its parameter {names[0]} receives an ExecutionContext,"
+                " but the guarded function has a parameter of this name; pass the name of the handler as"
+                " fallback_method, or rename its parameter to context"
             )
 
 
@@ -206,9 +206,9 @@ def _blaming(policies: Policies) -> Findings:
             continue
         if all(isinstance(one, type) and issubclass(one, FaultToleranceException) for one in gate.skip_on):
             yield (
-                f"@{kind.__name__}(fail_on) is Exception: mistakes of callers, as a ValueError, count against the"
-                " callee, and enough of them refuse the calls of all; name in fail_on what says that the callee is in"
-                " trouble, or in skip_on what callers do wrong"
+                f"@{kind.__name__}(fail_on) is Exception: mistakes of callers, such as a ValueError, count against the"
+                " callee, and after enough of them all calls are refused; name the failures of the callee in fail_on,"
+                " or the mistakes of callers in skip_on"
             )
 
 
@@ -222,9 +222,9 @@ def _insistent(policies: Policies) -> Findings:
         waits = HonorRetryAfter in policies and error in (CircuitBreakerOpenException, RateLimitException)
         if not waits and not _names(error, retry.abort_on):
             yield (
-                f"@Retry(retry_on) is {_listed(retry.retry_on)}, which {error.__name__} is, too: what {refuses} is"
-                f" tried again at once, and refused again; name {error.__name__} in abort_on, or in retry_on if that"
-                " is meant"
+                f"@Retry(retry_on) is {_listed(retry.retry_on)}, which includes {error.__name__}: an attempt that"
+                f" {refuses} is retried at once, and refused again; name {error.__name__} in abort_on, or in retry_on"
+                " if that is meant"
             )
 
 
@@ -292,8 +292,8 @@ def _nested(function: Any, cls: type | None) -> Iterator[LintFinding]:
         yield LintFinding(
             _NESTED,
             outer.title,
-            f"@Retry(max_retries) stands above another: each of {attempts[0]} attempts is up to {attempts[1]} of the"
-            " guard inside; let one of them retry",
+            f"@Retry(max_retries) is above another: each of {attempts[0]} attempts makes up to {attempts[1]} of"
+            " the guard inside; let only one of them retry",
         )
 
 

@@ -48,7 +48,7 @@ def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
     for file in named:
         collect(partial(_file, *file), file.name, f"named by {CONFIG_VARIABLE}")
     for source in inputs.sources:
-        collect(partial(_foreign, source), shown(source), "given to configure(sources=...)")
+        collect(partial(_foreign, source), shown(source), "passed to configure(sources=...)")
     if faults:
         raise FaultToleranceDefinitionException(*faults)
     return read_sources[::-1]
@@ -59,7 +59,7 @@ def _foreign(source: Any) -> Source:
     name = f"source {getattr(named, '__name__', None) or shown(source)}"
     data = source()
     if not isinstance(data, Mapping):
-        raise TypeError("it gives no mapping")
+        raise TypeError("it returns no mapping")
     return source_of(name, 100, entries_of(name, data))
 
 
@@ -69,7 +69,7 @@ def _file(name: str, absolute: str) -> Source:
     words, suffix = f"file {name}", (path.suffix or path.name).lower()
     if suffix not in (".env", *PARSERS):
         raise FaultToleranceDefinitionException(
-            Fault(name, "is of an unknown format", name, ".properties, .toml, .yaml, .yml, .json or .env")
+            Fault(name, "has an unknown format", name, ".properties, .toml, .yaml, .yml, .json or .env")
         )
     text = path.read_text(encoding=_ENCODING)
     if suffix == ".env":
@@ -80,7 +80,7 @@ def _file(name: str, absolute: str) -> Source:
         fault = Fault(name, f"cannot be read without {error.name}", None, install("files"))
         raise FaultToleranceDefinitionException(fault) from error
     if not isinstance(data, dict):
-        raise TypeError("it holds no mapping")
+        raise TypeError("it contains no mapping")
     if suffix == ".toml":
         data, table = _ours(path, name, data)
         lines = {key.removeprefix(table): line for key, line in lines.items() if key.startswith(table)}
@@ -96,7 +96,7 @@ def _refuse_what_is_no_file(path: Path, name: str) -> None:
     else:
         if stat.S_ISREG(mode):
             return
-        problem = "is a directory" if stat.S_ISDIR(mode) else "is no regular file"
+        problem = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
     raise FaultToleranceDefinitionException(Fault(name, problem, name, "an existing file"))
 
 

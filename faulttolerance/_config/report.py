@@ -46,7 +46,7 @@ class Unused(NamedTuple):
 
     def __str__(self) -> str:
         hint = f"; did you mean {self.nearest}?" if self.nearest else ""
-        return escaped(f"{brief(self.key)} is used by nothing{hint} ({self.source})")
+        return escaped(f"{brief(self.key)} is not used{hint} ({self.source})")
 
 
 class Change(NamedTuple):
@@ -124,7 +124,7 @@ def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
         meanings = [key.name for key in known.get(folded(entry.name), ()) if entry.name in key.variables]
         if len(meanings) > 1:
             problem = f"stands for {' and for '.join(meanings)}"
-            allowed = "a variable that stands for one key; set these in a file"
+            allowed = "a variable that stands for only one key; set these keys in a file"
             faults.append(Fault(entry.name, problem, entry.value, allowed, entry.place))
     return faults
 

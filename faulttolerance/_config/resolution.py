@@ -75,7 +75,7 @@ def tracing_faults() -> list[Fault]:
     return []
 
 
-SPANS_NEED = f"what opentelemetry-api makes: {install('opentelemetry')}"
+SPANS_NEED = f"'spans' only with opentelemetry-api: {install('opentelemetry')}"
 
 
 def can_make_spans() -> bool:
@@ -179,7 +179,7 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
     if policy.permission and enabled and policy.is_active and (refused := refused_settings(policy, settings.values())):
         # A variable set for all processes of a machine must not fail the calls of a process that allows no chaos.
         enabled = False
-        words = f"there is no {annotation.lower()}"
+        words = f"{annotation.lower()} is switched off, because this setting is not allowed"
         log_guard_error(refused[0].where, words, FaultToleranceDefinitionException(*refused))
     return Effective(policy, enabled, configured, observed), faults
 

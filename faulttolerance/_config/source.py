@@ -86,7 +86,7 @@ def flat(data: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
         count += len(value)
         if count > MOST_ENTRIES or len(path) > LONGEST_KEY:
             limits = f"more than {MOST_ENTRIES} entries, or keys of more than {LONGEST_KEY} characters"
-            raise ValueError(f"it holds {limits}")
+            raise ValueError(f"it contains {limits}")
         waiting += [(f"{path}/{key}", nested) for key, nested in list(value.items())[::-1]]
 
 

@@ -135,7 +135,7 @@ def _named(name: str) -> Any:
     if name.isidentifier():
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        raise _unknown(name, "is no built-in", difflib.get_close_matches(name, dir(builtins), 1))
+        raise _unknown(name, "is not a built-in", difflib.get_close_matches(name, dir(builtins), 1))
     try:
         return pkgutil.resolve_name(name)
     except AttributeError:

@@ -230,7 +230,7 @@ def reload() -> list[Change]:
         raise
     last_reload.record()
     if is_told:
-        log(INFO, "the configuration was reloaded: its fingerprint was %s, and is %s", before, fingerprint())
+        log(INFO, "the configuration was reloaded: its fingerprint was %s, and now is %s", before, fingerprint())
     return changes
 
 
@@ -252,7 +252,7 @@ def reload_on(signum: int) -> None:
     from .._platform import signals as on_signal
 
     if not can_interrupt(signum) or signum == main_thread.signum:
-        allowed = "one of signal.valid_signals() that can be caught, and not the one that interrupts calls"
+        allowed = "a signal of signal.valid_signals() that can be caught, but not the signal that interrupts calls"
         raise FaultToleranceDefinitionException(Fault("reload_on(signum)", f"is {shown(signum)}", signum, allowed))
     name = on_signal.name_of(signum)
     if not on_signal.call_on(signum, partial(_reload_and_log, name)) and signum not in _unhandled_signals:
@@ -268,9 +268,9 @@ def _reload_and_log(name: str) -> None:
     try:
         changes = reload()
     except FaultToleranceDefinitionException as error:
-        log(ERROR, "%s: nothing is reloaded, all stays as it was: %s", name, error)
+        log(ERROR, "%s: the reload failed, and the old configuration stays in force: %s", name, error)
     except BaseException as error:  # noqa: BLE001  # no other code on this thread handles it
-        log(ERROR, "%s: nothing is reloaded, all stays as it was", name, error=error)
+        log(ERROR, "%s: the reload failed, and the old configuration stays in force", name, error=error)
     else:
         log(INFO, "%s: reloaded: %s", name, "; ".join(map(str, changes)) or "no value has changed")
 

@@ -116,7 +116,7 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_threads": (lambda value: type(value) is int and value >= 1, "an integer >= 1"),
     "interruptible_modules": (_are_names, "names of modules, as in ['sympy']"),
     "uninterruptible_modules": (_are_names, "names of modules, as in ['acme.pool']"),
-    "interrupt_signal": (_is_signal, "one of signal.valid_signals() that can be caught"),
+    "interrupt_signal": (_is_signal, "a signal of signal.valid_signals() that can be caught"),
     "tracing": (lambda value: _tracing_mode(value) is not None, "'events', 'spans', 'off' or None"),
     "prometheus_registry": (_is_exporter("register"), "a CollectorRegistry, 'auto' or None"),
     "meter_provider": (_is_exporter("get_meter"), "a MeterProvider, 'auto' or None"),

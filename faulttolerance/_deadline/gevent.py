@@ -118,7 +118,7 @@ class HubWatch:
             if deadlines.callbacks:
                 call_due(deadlines, now)
             if are_running(deadlines, lateness(deadlines, entry, now)):
-                why = "something was called first"
+                why = "functions of on_deadline had to end first"
             else:
                 why = self._why_not(greenlet, deadlines, entry, now)
         soonest = min((one[0] for one in chain(deadlines) if type(one) is not list and one[0] > now), default=inf)
@@ -137,7 +137,7 @@ class HubWatch:
             return "it ran in a greenlet"  # the greenlet is the hub itself, or has not started
         stack, late_by = stack_of(frame), lateness(deadlines, entry, now)
         if any(step.f_code.co_name in _RESTORING for step in _waiting_frames(stack)):
-            why: str | None = "it was about to take a lock again"
+            why: str | None = "it was about to acquire a lock again"
         else:
             layers = depth(deadlines, entry)
             why = reason_unsafe(stack, late_by, exact=True, asleep=True, blocked=True, depth=layers)

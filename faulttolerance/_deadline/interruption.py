@@ -122,7 +122,7 @@ def _note_location(deadlines: ThreadDeadlines, entry: Entry, ended: float, outco
     if pending is None or pending.entry is not entry or pending.location is None:
         return
     if pending.seen_at is not None and ended - pending.seen_at > _LATE:
-        outcome.__notes__[0] += f"; it stood {pending.location}; give it remaining()"
+        outcome.__notes__[0] += f"; at its deadline it ran {pending.location}; pass remaining() there as a time-out"
         log(WARNING, "%s: %s", outcome, outcome.__notes__[0])
 
 
@@ -141,7 +141,7 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
     if clock.is_virtual:
         return "under virtual time only the library's own sleeps are interrupted"
     if deadlines.withdrawn is entry:
-        return "it was in a call that is no Python code; only one that waits can be interrupted, on the main thread"
+        return "it was in a call of code that is not Python, which is interrupted only if it waits on the main thread"
     if deadlines.is_greenlet:
         return "it ran in a greenlet"
     if not allows_watching:
@@ -161,9 +161,9 @@ def _warn_of_greenlets() -> None:
     """Log once that deadlines do not interrupt some calls of greenlets, and what to use instead."""
     log(
         WARNING,
-        "deadlines interrupt no call that runs in a greenlet without a hub of gevent, nor one during which other"
-        " greenlets run in its thread: such calls end late, by themselves; let what they wait for have a time-out of"
-        " its own, or put it under eventlet.Timeout(remaining(), TimeoutError)",
+        "deadlines do not interrupt a call that runs in a greenlet without a hub of gevent, or in a thread where other"
+        " greenlets run meanwhile: such a call ends late, by itself; set a time-out on each operation that it waits"
+        " for, or put the operation under eventlet.Timeout(remaining(), TimeoutError)",
     )
 
 

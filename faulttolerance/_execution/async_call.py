@@ -87,7 +87,7 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
             if self._start is None:
                 raise asyncio.CancelledError
             raise asyncio.InvalidStateError(
-                "the call has not begun: it is awaited nowhere, and no loop ran when it was made"
+                "the call has not started: nothing awaits it, and no loop ran when it was made"
             )
         return self._task
 

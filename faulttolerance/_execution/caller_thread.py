@@ -113,8 +113,8 @@ def warn_of_pending_result(name: str, result: object) -> None:
     while frame.f_back is not None and module_of(frame).partition(".")[0] == "faulttolerance":
         level, frame = level + 1, frame.f_back
     warnings.warn(
-        f"{name} is guarded as a synchronous function and returned {what}: a failure that comes later is not seen."
-        " Write `async def`; or put `@asynchronous_non_blocking` above a function that returns what is to be awaited;"
+        f"{name} is guarded as a synchronous function and returned {what}: the guard does not see a later failure."
+        " Write `async def`; or put `@asynchronous_non_blocking` above a function that returns an awaitable;"
         " or guard the function that an executor runs",
         RuntimeWarning,
         stacklevel=level,

@@ -165,7 +165,7 @@ class Future(concurrent.futures.Future[T]):
         import asyncio
 
         if not self.done():
-            turn = running_loop("to await a future").create_future()
+            turn = running_loop("awaiting a future").create_future()
             self.add_done_callback(completer(turn))
             try:
                 yield from turn

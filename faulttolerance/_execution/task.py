@@ -74,7 +74,7 @@ def wait_in_task() -> Wait:
     def wake() -> None:
         waited = known()
         if waited is None:
-            raise RuntimeError("nobody waits any more: the loop was closed")
+            raise RuntimeError("the wait has ended, because the loop was closed")
         if get_ident() == ident:
             next(completion(waited), None)
         else:
@@ -132,7 +132,7 @@ class TaskEnvironment(Environment):
 
     async def pause(self, seconds: float) -> None:
         if seconds > 0.0:
-            running_loop("to wait for the next attempt")
+            running_loop("waiting for the next attempt")
         await asyncio.sleep(seconds)
 
     async def start_child(

@@ -102,7 +102,7 @@ class ThreadCall:
         assert future is not None
         try:
             if not pool.register(self, is_child=self.parent is not None):
-                self.fail(RuntimeError("no new calls are taken while faulttolerance.shutdown() waits"))
+                self.fail(RuntimeError("no new calls are accepted while faulttolerance.shutdown() waits"))
                 return
             future._stop = self.stop
             self.coroutine = make()
@@ -205,7 +205,7 @@ class ThreadCall:
         future = self.future
         if future is not None:
             try:
-                future.fail(TimeoutException("an enclosing deadline passed, under which this call was made"))
+                future.fail(TimeoutException("an enclosing deadline of this call passed"))
             finally:
                 self.stop(may_interrupt=True)
 
@@ -224,7 +224,7 @@ class ThreadCall:
             future._condition = threading.Condition()  # a thread of the parent may hold the old lock
             future._done_callbacks.clear()
             future._waiters.clear()
-            future.fail(RuntimeError("the call goes on in the process that forked this one, and only there"))
+            future.fail(RuntimeError("the call continues only in the process that forked this process"))
 
     def _close(self) -> None:
         try:
@@ -380,4 +380,4 @@ def _cancelled_error() -> Any:
 
 def log_dropped(error: BaseException) -> None:
     """Log an exception that no caller is left to receive."""
-    log(DEBUG, "dropped what a call raised that its caller gave up on", error=error)
+    log(DEBUG, "dropped the exception of a call whose caller no longer waits", error=error)

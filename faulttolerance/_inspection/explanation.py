@@ -149,7 +149,7 @@ class GuardExplanation:
         effective = self.effective
         lines = [self.title]
         if not effective.declared and not self._wrong:
-            lines.append("  runs plainly: no policy holds for it")
+            lines.append("  runs without policies: none is in force")
         for value, declared in zip(effective.values, effective.declared, strict=True):
             state = "" if value.enabled else f", switched off by {value.sources.get('enabled', 'configuration')}"
             if value.enabled and value.observed:
@@ -189,7 +189,7 @@ def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str
         if variable := _variable(one, declared):
             yield f"      variable {variable}"
     if by_default and not all:
-        yield f"    [{len(by_default)} as by default]"
+        yield f"    [{len(by_default)} at the default]"
 
 
 def _variable(parameter: Parameter, declared: Declared) -> str:

@@ -31,7 +31,9 @@ class LastReload:
         from datetime import UTC, datetime
 
         words = f"{'failed' if problem else 'succeeded'} at {datetime.now(UTC).isoformat(timespec='seconds')}"
-        impairment = f"the last reload {words}, because of {problem}; all stayed as it was" if problem else ""
+        impairment = (
+            f"the last reload {words}, because of {problem}; the old configuration stays in force" if problem else ""
+        )
         self.outcome = (words, impairment)
 
     forget = __init__

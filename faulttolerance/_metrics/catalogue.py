@@ -105,7 +105,7 @@ _RETRY_BUDGET = (
     Metric(
         "ft.retry.budget.total",
         "counter",
-        "The number of times the retry budget was asked",
+        "The number of times a token of the retry budget was requested",
         ("kind", "result"),
         _each(("retry", "hedge"), ("granted", "exhausted")),
     ),
@@ -130,7 +130,7 @@ _TIMEOUT = (
     Metric(
         "ft.timeout.limit",
         "gauge",
-        "The time that an execution may take, where that adapts to how long they take",
+        "The time that an execution may take, if it adapts to the durations of executions",
         readings={(): lambda left_behind, _: left_behind.limit.seconds if left_behind.limit is not None else None},
         unit="seconds",
         is_highest=True,
@@ -187,7 +187,7 @@ _BULKHEAD = (
     Metric(
         "ft.bulkhead.limit",
         "gauge",
-        "The number of executions that may run at once, where that adapts to their latency",
+        "The number of executions that may run at once, if it adapts to their latency",
         readings={(): lambda bulkhead, _: bulkhead.limit if bulkhead.adaptive is not None else None},
     ),
     Metric(

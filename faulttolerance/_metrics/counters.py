@@ -28,8 +28,8 @@ MAX_DEPARTED_NAMES = 1_000
 
 
 _DROPPED = (
-    "more than %d guards with names of their own are gone: the counts of those gone longest are dropped, and a name"
-    " that comes back counts from 0; name guards after what there are few of, or use partition_by"
+    "more than %d guards with names of their own no longer exist: the counts of those that ended first are dropped,"
+    " and a name that returns counts from 0; use few different names, or partition_by"
 )
 
 

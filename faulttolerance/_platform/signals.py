@@ -45,7 +45,12 @@ class _Caller:
         try:
             _thread.start_new_thread(self._serve, ())
         except RuntimeError as error:
-            log(ERROR, "%s is left for the next one, there is no thread for it: %s", name_of(self._signum), error)
+            log(
+                ERROR,
+                "%s waits for the next signal, because no thread can be started: %s",
+                name_of(self._signum),
+                error,
+            )
 
     def _serve(self) -> None:
         # A thread that finds another calling leaves the rest to that, which checks again after it released the lock.

@@ -112,7 +112,7 @@ class Fallback(Policy):
         several = value if isinstance(value, (list, tuple)) else (value,)
         recalling = [one for one in several if isinstance(one, RecallingHandler)]
         if len(recalling) > 1:
-            yield "value", f"has {recalling[0].name} more than once", "one memory of each method", ()
+            yield "value", f"has {recalling[0].name} more than once", "one memory per method", ()
         for one in several:
             if isinstance(one, type) and not callable(getattr(one, "handle", None)):
                 yield (

@@ -272,7 +272,7 @@ def _hint_at_exception(value: object) -> str:
     if isinstance(value, BaseException):
         return f"perhaps the class {type(value).__name__} is meant"
     if callable(value) and not isinstance(value, type):
-        return "and functions are for retry_when and fail_when"
+        return "but functions belong to retry_when and fail_when"
     return ""
 
 

@@ -142,7 +142,7 @@ class CustomBackoff(Policy):
     """
 
     _kinds = kinds(
-        value=function("a class or function that makes the back-off function", is_optional=False),
+        value=function("a class or function that creates the back-off function", is_optional=False),
     )
 
     value: Callable[[], Callable[[BaseException | None], float | timedelta]]
@@ -162,7 +162,7 @@ class HonorRetryAfter(Policy, kw_only=True):
 
     _kinds = kinds(
         max_delay=duration(plausible=BRIEF),
-        read=function("a function that takes the failure and gives seconds, or None"),
+        read=function("a function that takes the failure and returns seconds, or None"),
     )
 
     max_delay: Duration = 60_000
@@ -223,4 +223,4 @@ class BeforeRetry(Policy):
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """Reject both, and neither."""
         if (values["value"] is None) == (not values["method_name"]):
-            yield "value", "and method_name are both given or both missing", "exactly one of them", ("method_name",)
+            yield "value", "and method_name are both set or both missing", "exactly one of them", ("method_name",)

@@ -38,8 +38,8 @@ class IdentityReference(ref[Any]):
         except TypeError:
             kind = type(target)
             raise TypeError(
-                f"{kind.__module__}.{kind.__qualname__} has no place for a weak reference, by which its objects are "
-                "told apart after a call; say by key= what tells calls apart, or give it the slot `__weakref__`"
+                f"{kind.__module__}.{kind.__qualname__} supports no weak references, which identify its objects after "
+                "a call; identify calls by key=, or add the slot `__weakref__` to the class"
             ) from None
         self._ident = id(target)
         return self
@@ -131,7 +131,7 @@ def mismatches(key: Key, function: Callable[..., Any], *, takes_self: bool) -> I
     if callable(key):
         if is_coroutine_function(key):
             name = getattr(key, "__qualname__", key)
-            yield f"is {name}, a coroutine function, which nothing awaits", "a function that answers at once"
+            yield f"is {name}, a coroutine function, which nothing awaits", "a synchronous function"
         elif signature is not None and not any(
             _accepts(key, signature, leaves_out_first=leaves_out_first)
             for leaves_out_first in ((False, True) if takes_self else (False,))
@@ -147,7 +147,7 @@ def mismatches(key: Key, function: Callable[..., Any], *, takes_self: bool) -> I
             if name not in known:
                 near = get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                allowed = f"names of its parameters: {', '.join(known) or 'it has none that are known'}"
+                allowed = f"names of its parameters: {', '.join(known) or 'none are known'}"
                 yield f"names {shown(name)}, which is no parameter of the function{hint}", allowed
 
 
@@ -157,7 +157,7 @@ def refuse_unhashable(name: str, key: object) -> None:
         hash(key)
     except TypeError as error:
         raise TypeError(
-            f"{name}: the key {shown(key)} of this call has no hash; say by key= what tells calls apart: {error}"
+            f"{name}: the key {shown(key)} of this call is not hashable; identify calls by key=: {error}"
         ) from None
 
 

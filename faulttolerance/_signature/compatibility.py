@@ -96,7 +96,7 @@ def kind_mismatches(guarded: Callee, function: Callable[..., Any], asynchronous:
         and is_coroutine_function(function)
         and return_kind_of(guarded.returned) is not ReturnKind.AWAITABLE
     ):
-        yield "which is a coroutine function", "a plain function, as the guarded one is"
+        yield "which is a coroutine function", "a plain function, as the guarded function is"
 
 
 # Parameters
@@ -111,13 +111,13 @@ def _parameter_mismatches(guarded: Callee, substitute: Callee) -> Iterator[Misma
         for key, mine in passed.items():
             yours = taken[key]
             if not is_assignable(resolve(mine.annotation, guarded.scope), resolve(yours.annotation, substitute.scope)):
-                problem = f"whose parameter `{yours}` does not take what `{mine}` takes"
+                problem = f"whose parameter `{yours}` does not accept every value of `{mine}`"
                 yield problem, "the same type, a base of it, or a union with it"
 
 
 def allowed_parameters(guarded: Callee) -> str:
     """Return the parameters that a substitute may have, as text."""
-    return f"{_display(guarded)}, and at will one more at the end, which takes the exception"
+    return f"{_display(guarded)}, and optionally a last parameter for the exception"
 
 
 def _display(callee: Callee) -> str:

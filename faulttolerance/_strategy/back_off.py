@@ -232,8 +232,8 @@ class CustomBackOff:
                 return math.inf if delay > 0 else -math.inf
         if hasattr(delay, "close"):
             delay.close()  # a coroutine that nobody awaits
-        allowed = "seconds or a timedelta; a negative one ends the retrying"
-        fault = Fault(f"{self._name} @CustomBackoff(value)".lstrip(), f"gave {shown(delay)}", delay, allowed)
+        allowed = "seconds or a timedelta; a negative delay ends the retries"
+        fault = Fault(f"{self._name} @CustomBackoff(value)".lstrip(), f"returned {shown(delay)}", delay, allowed)
         raise FaultToleranceDefinitionException(fault)
 
 
@@ -275,7 +275,7 @@ class CustomDelays:
 
 AnyBackOff: TypeAlias = BackOff | Full | Decorrelated | CustomBackOff
 
-_FAILED = "the function of @custom_backoff, instead of which the delay of @retry counts"
+_FAILED = "the function of @custom_backoff; the delay of @retry applies"
 
 
 @lru_cache

@@ -115,7 +115,7 @@ class _CheckedQueue(_Queue):
 _REASONS: Final = {
     "full": "",
     "waited": ", and no permit came free within the longest wait",
-    "displaced": ", and another call took the place in its queue",
+    "displaced": ", and another call took its place in the queue",
 }
 _EMPTY_QUEUE, _EMPTY_CHECKED_QUEUE = _Queue(), _CheckedQueue()
 """The queues of every bulkhead for which no call has waited yet; nothing is ever stored in them."""

@@ -387,7 +387,7 @@ class RateLimit:
             moment = ticks(now)
             due = self.due_locked(moment)
             used = self.window.used(moment)
-        return Condition(f"{used} let through in its window", is_impaired=due > moment)
+        return Condition(f"{used} admitted in its window", is_impaired=due > moment)
 
     def is_idle(self, now: float) -> bool:
         """Return whether the limit can be dropped without loss: no admitted call still counts, and none waits."""

@@ -65,7 +65,7 @@ class Predicates:
             if hasattr(answer, "__await__"):
                 if hasattr(answer, "close"):
                     answer.close()
-                raise TypeError(f"gave {answer!r}, which is to be awaited; allowed: a truth value")
+                raise TypeError(f"returned {answer!r}, which must be awaited; allowed: a truth value")
             return bool(answer)
         except Exception as mistake:  # noqa: BLE001  # the predicate's, and never in place of the call's own failure
             self._report(failure, mistake)
@@ -93,7 +93,7 @@ class Predicates:
 
     def _report(self, failure: BaseException | None, mistake: Exception) -> None:
         parameter = "result" if failure is None else "exception"
-        self._tell(f"the {parameter} predicate of {self._source}, which counts as false", mistake)
+        self._tell(f"the {parameter} predicate of {self._source}; it counts as false", mistake)
 
 
 _NO_PREDICATES: Final = Predicates(None, None, "@retry_when", ignore_error)

@@ -52,7 +52,7 @@ class RetryAfter:
             if hasattr(answer, "__await__"):
                 if hasattr(answer, "close"):
                     answer.close()
-                raise TypeError(f"gave {answer!r}, which is to be awaited")
+                raise TypeError(f"returned {answer!r}, which must be awaited")
             return _seconds(answer)
         except Exception as mistake:  # noqa: BLE001  # never in place of the call's own failure
             self._report(mistake)
@@ -76,7 +76,7 @@ class RetryAfter:
 
     def _report(self, mistake: Exception) -> None:
         what = "reading a failure for" if self._read is None else "`read` of"
-        self._tell(f"{what} @honor_retry_after, for which the failure says nothing", mistake)
+        self._tell(f"{what} @honor_retry_after; the failure sets no delay", mistake)
 
 
 def parse_retry_after(failure: BaseException, now: float) -> float | None:
@@ -101,7 +101,7 @@ def _seconds(answer: Any) -> float | None:
         return answer.total_seconds()
     if isinstance(answer, (int, float)) and not isinstance(answer, bool) and answer == answer:
         return float(answer) if abs(answer) < 1e300 else math.inf if answer > 0 else -math.inf
-    raise TypeError(f"gave {shown(answer)}; allowed: seconds, a timedelta or None")
+    raise TypeError(f"returned {shown(answer)}; allowed: seconds, a timedelta or None")
 
 
 def _header(headers: Any) -> str:
@@ -170,7 +170,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
         if kind == 2:
             length, place = _varint(message, place)
         if length < 0 or place + length > len(message):
-            raise ValueError("no message of protobuf")
+            raise ValueError("not a message of protobuf")
         yield key >> 3, message[place : place + length]
         place += length
 
@@ -183,4 +183,4 @@ def _varint(message: bytes, place: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, place
-    raise ValueError("no whole number of protobuf")
+    raise ValueError("not an integer of protobuf")

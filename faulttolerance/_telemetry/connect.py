@@ -175,7 +175,7 @@ class Telemetry:
             except KeyError:
                 pass  # the application has emptied it, as test suites do
             except Exception as error:  # noqa: BLE001  # likewise the application's
-                write(ERROR, "metrics are still exported to a registry that does not let go of them", error=error)
+                write(ERROR, "metrics are still exported to a registry, because unregistering them failed", error=error)
         if self._ticker is not None:
             self._ticker.stop()
 

@@ -38,10 +38,10 @@ AGAIN = frozenset({_Code.UNAVAILABLE, _Code.RESOURCE_EXHAUSTED})
 FAILURES = AGAIN | {_Code.DEADLINE_EXCEEDED, _Code.INTERNAL, _Code.UNKNOWN, _Code.DATA_LOSS}
 """Codes that are failures of the service; the others are answers to the request."""
 _NOT_TAKEN = {
-    "hedge": "None: it sends twice at once what may be sent once",
-    "coalesce": "None: a call is read by one caller",
-    "fallback": "None: a call is more than a response; put a fallback around what calls the stub",
-    "retry_when": "None: `retry_on` of Retry and `methods` say what is sent again",
+    "hedge": "None: it would send a call twice that may be sent only once",
+    "coalesce": "None: only one caller can read a call",
+    "fallback": "None: a call is more than a response; put a fallback around the code that calls the stub",
+    "retry_when": "None: `retry_on` of Retry and `methods` decide which calls are sent again",
 }
 
 
@@ -179,15 +179,15 @@ class GrpcRules:
         given: dict[str, Any] = {kind: policy for kind, policy in policies.items() if policy is not None}
         self._patterns = (methods,) if isinstance(methods, str) else tuple(methods)
         faults = [
-            Fault(f"{where}({kind})", "is given", given[kind], allowed)
+            Fault(f"{where}({kind})", "is set", given[kind], allowed)
             for kind, allowed in _NOT_TAKEN.items()
             if kind in given
         ]
         for of, codes in (("failures", failures), ("again", again)):
             if wrong := [code for code in codes if not isinstance(code, grpc.StatusCode)]:
-                faults.append(Fault(f"{where}({of})", f"contains {wrong[0]!r}", wrong[0], "codes, as UNAVAILABLE"))
+                faults.append(Fault(f"{where}({of})", f"contains {wrong[0]!r}", wrong[0], "codes, such as UNAVAILABLE"))
         if wrong := [pattern for pattern in self._patterns if not isinstance(pattern, str)]:
-            faults.append(Fault(f"{where}(methods)", f"contains {wrong[0]!r}", wrong[0], "patterns, as 'Get*'"))
+            faults.append(Fault(f"{where}(methods)", f"contains {wrong[0]!r}", wrong[0], "patterns, such as 'Get*'"))
         if faults:
             raise FaultToleranceDefinitionException(*faults)
         self._failures = frozenset(failures)

@@ -181,21 +181,21 @@ def _wrong_guard(guard: object, name: str, policies: GuardPolicies, where: str) 
     if isinstance(guard, Guard):
         if name or policies:
             given = ["name"] * bool(name) + [*policies]
-            yield Fault(where, f"is given a guard, and {', '.join(given)} beside it", given, "a guard or the others")
+            yield Fault(where, f"got a guard, and also {', '.join(given)}", given, "a guard or the others")
         kinds = [type(policy) for one in guards(guard.name) if one.method is guard for policy in one.policies]
     elif guard is not None:
-        yield Fault(f"{where}(guard)", f"is {guard!r}", guard, "a Guard, or policies by name, as retry=Retry(...)")
+        yield Fault(f"{where}(guard)", f"is {guard!r}", guard, "a Guard, or policies by name, such as retry=Retry(...)")
     if Hedge in kinds:
-        yield Fault(f"{where}(hedge)", "sends at once again what may be sent once", allowed="none")
+        yield Fault(f"{where}(hedge)", "would send a request twice that may be sent only once", allowed="none")
     if Coalesce in kinds:
-        yield Fault(f"{where}(coalesce)", "shares a response, which one caller reads", allowed="none")
+        yield Fault(f"{where}(coalesce)", "would share a response that only one caller can read", allowed="none")
 
 
 def _wrong_sets(statuses: object, methods: object, where: str) -> Iterator[Fault]:
     if not (_is_set(statuses, int) and all(100 <= status <= 599 for status in statuses)):
         yield Fault(f"{where}(statuses)", f"is {statuses!r}", statuses, "a set of numbers from 100 to 599")
     if not _is_set(methods, str):
-        yield Fault(f"{where}(methods)", f"is {methods!r}", methods, "a set of names, as GET")
+        yield Fault(f"{where}(methods)", f"is {methods!r}", methods, "a set of names, such as GET")
 
 
 def _is_set(values: object, kind: type[T]) -> TypeGuard[Collection[T]]:

@@ -36,8 +36,8 @@ _KINDS: Final = (
 """The exceptions that a guard raises by itself; the base of the refusals comes last."""
 
 _WORDS: Final = {
-    429: "More was asked for than is allowed for now.",
-    503: "The service cannot take this request now.",
+    429: "The limit of requests is reached for now.",
+    503: "The service cannot accept this request now.",
     504: "The answer was not ready in time.",
 }
 _LONGEST: Final = 2**31 - 1

@@ -31,7 +31,7 @@ def failures(where: str, value: ExceptionSet) -> Failures:
 
 def refuse_retries(what: str, is_open: Callable[[BaseException], bool]) -> None:
     """Veto retries after a failure for which *is_open* returns true: a transaction, *what*, is open in its context."""
-    reason = f"{what} is open, in which another attempt would go on: retry around the transaction, not inside it"
+    reason = f"{what} is open, and another attempt would run inside it: retry around the transaction, not inside it"
 
     def ask(failure: BaseException) -> str | None:
         return reason if is_open(failure) else None

@@ -78,7 +78,7 @@ def guarded(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
 
             reason = _reason([args[0] for args, _ in stack], repeatable)
             if pipe.watching:
-                reason = "what it watched is not watched any more: watch it again"
+                reason = "its keys are no longer watched: watch them again"
             return call(guard, Command(reason, pipe.watching), run_again)
 
         pipe.execute = execute
@@ -116,7 +116,7 @@ def _reason(names: Iterable[str | bytes], repeatable: Container[str]) -> str:
     writes = next((name for name in texts if name.upper() not in repeatable), None)
     if writes is None:
         return ""
-    return f"{writes} may have been carried out, and its answer is lost: name it in idempotent= if twice is as once"
+    return f"{writes} may have run, and its answer is lost: name it in idempotent= if it may run twice"
 
 
 def _call(guard: Guard, command: Command, function: Callable[[], Any]) -> Any:

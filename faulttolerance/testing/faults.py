@@ -154,7 +154,7 @@ def inject(
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, float, str))):
         raise definition_error(f"{where}(seed)", f"is {shown(seed)}", seed, "a number, a text, or None")
     if error is not None and result is not BODY:
-        raise definition_error(f"{where}(result)", "is given beside an error", result, "an error, or a result")
+        raise definition_error(f"{where}(result)", "is set beside an error", result, "an error, or a result")
     delay = seconds(latency, ChronoUnit.MILLIS)
     if error is None and result is BODY and not delay:
         raise definition_error(where, "injects nothing", None, "an error, a latency or a result")

@@ -100,7 +100,7 @@ def exhaust(target: Any, *which: str | type[Policy]) -> ReusableContext[None]:
     kinds = tuple(kind_of(where, one) for one in which)
     if wrong := [kind for kind in kinds if kind not in _EXHAUSTIBLE]:
         allowed = ", ".join(repr(kind.annotation) for kind in _EXHAUSTIBLE)
-        raise definition_error(where, f"is given {wrong[0].annotation!r}", wrong[0].annotation, allowed)
+        raise definition_error(where, f"got {wrong[0].annotation!r}", wrong[0].annotation, allowed)
     named = target_of(where, target)
     return ReusableContext(
         "exhaust",
@@ -116,7 +116,7 @@ def _forced(where: str, target: Target, kinds: Collection[type[Policy]], force_s
     missing = [kind.annotation for kind in kinds if kind not in present]
     if missing or not wanted:
         names = ", ".join(missing or [kind.annotation for kind in _EXHAUSTIBLE])
-        raise definition_error(where, f"is given {target.name}", target.name, f"a target with {names} in force")
+        raise definition_error(where, f"got {target.name}", target.name, f"a target with {names} in force")
     forced_states = _ForcedStates(target, wanted, force_state)
     try:
         state_listeners[forced_states] = forced_states.force_use

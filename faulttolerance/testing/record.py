@@ -127,7 +127,7 @@ class RecordedCall(_Recorded):
         arguments = [*map(shown, self.args), *(f"{name}={shown(value)}" for name, value in self.kwargs.items())]
         steps = "; ".join(map(repr, self._attempts)) or "no attempt"
         stop = f", because {self.stop}" if self.stop else ""
-        by = ", after a fallback was asked" if self.fallback else ""
+        by = ", after a fallback was called" if self.fallback else ""
         return f"<{self.name}({', '.join(arguments)}): {steps}; {self._describe_end()}{by}{stop}>"
 
     # Updates by the recorder

@@ -51,8 +51,8 @@ class SimulatedClock:
         run = self.run
         if run is None or not run.has_turn():
             raise VirtualTimeStalled(
-                f"simulate() is active, and the thread {threading.current_thread().name!r} is none of its callers;"
-                " let sim.start(...) start it"
+                f"simulate() is active, and the thread {threading.current_thread().name!r} is not one of its callers;"
+                " start it by sim.start(...)"
             )
         return run
 
@@ -180,7 +180,7 @@ def _refuse_foreign_loop() -> None:
     loop = loop_here()
     if loop is not None and not hasattr(loop, "current_name"):
         raise VirtualTimeStalled(
-            "simulate() is active, and this event loop is none of its own: let sim.start(...) start the coroutine"
+            "simulate() is active, and this event loop does not belong to it: start the coroutine by sim.start(...)"
         )
 
 

@@ -232,7 +232,7 @@ class SimulatedRun:
         if self.is_abandoned:
             raise VirtualTimeStalled(_GIVEN_UP)
         if self._is_checking:
-            raise RuntimeError("an invariant has to wait; it may only look")
+            raise RuntimeError("an invariant has to wait; it may only read")
 
     def add(self, when: float, due: SimulatedWait | SimulatedTimer) -> None:
         """Schedule *due* for a moment."""
@@ -308,7 +308,7 @@ class SimulatedRun:
             self.is_over = True
             self._finished.release()
         else:
-            self._abandon(VirtualTimeStalled(f"nobody can go on: {'; '.join(self._waiting_callers())}"))
+            self._abandon(VirtualTimeStalled(f"no caller can continue: {'; '.join(self._waiting_callers())}"))
 
     def _waiting_callers(self) -> Sequence[str]:
         frames = sys._current_frames()

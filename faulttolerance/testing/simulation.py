@@ -338,17 +338,17 @@ def simulate(
 
 def _faults(scenario: object, seeds: object, modules: Iterable[object], expected: Iterable[object]) -> Iterator[Fault]:
     if not callable(scenario) or inspect.iscoroutinefunction(scenario):
-        allowed = "a function of one argument, and no coroutine function; sim.start begins those"
+        allowed = "a function of one argument, and no coroutine function; sim.start starts those"
         yield Fault("simulate(scenario)", f"is {shown(scenario)}", scenario, allowed)
     if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)):
-        yield Fault("simulate(seeds)", f"is {shown(seeds)}", seeds, "several seeds, as range(1000) or [17]")
+        yield Fault("simulate(seeds)", f"is {shown(seeds)}", seeds, "several seeds, such as range(1000) or [17]")
     for module in modules:
         if not (isinstance(module, ModuleType) or (isinstance(module, str) and _is_known(module))):
-            allowed = "modules, or names of modules that are there"
-            yield Fault("simulate(switch_in)", f"has {shown(module)}", module, allowed)
+            allowed = "modules, or names of modules that exist"
+            yield Fault("simulate(switch_in)", f"contains {shown(module)}", module, allowed)
     for kind in expected:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            yield Fault("simulate(expected)", f"has {shown(kind)}", kind, "an exception class, or a tuple of them")
+            yield Fault("simulate(expected)", f"contains {shown(kind)}", kind, "an exception class, or a tuple of them")
 
 
 def _is_known(name: str) -> bool:
@@ -364,7 +364,7 @@ def _simulation_failed(simulator: _Simulator, run: SimulatedRun) -> SimulationFa
     cause = last.failure or run.failure
     reason = f"{type(cause).__name__}: {cause}"
     if not replays or last.failure is None:
-        reason += " (it does not replay: the scenario depends on something else than its seed)"
+        reason += " (it does not replay: the scenario depends on more than its seed)"
     failed = SimulationFailed(plan.seed, last.history or [], simulator.callers, len(last.schedule.switches), reason)
     failed.__cause__ = cause
     return failed

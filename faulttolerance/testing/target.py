@@ -97,7 +97,7 @@ def target_of(where: str, candidate: Any) -> Target:
         if found:
             home = None if owner is None else owner if isinstance(owner, type) else type(owner)
             return Target(getattr(candidate, "__qualname__", repr(candidate)), tuple(found), home)
-    raise definition_error(where, f"is given {shown(candidate)}, which is not guarded", candidate, _TARGETS)
+    raise definition_error(where, f"got {shown(candidate)}, which is not guarded", candidate, _TARGETS)
 
 
 def _guards_of(function: Any) -> Iterator[AnyResolver]:
@@ -134,7 +134,7 @@ def kind_of(where: str, candidate: object) -> type[Policy]:
     near = get_close_matches(candidate.title(), kinds, 1) if isinstance(candidate, str) else ()
     hint = f"; did you mean {near[0]!r}?" if near else ""
     allowed = f"an annotation, such as 'Retry' or 'CircuitBreaker'{hint}"
-    raise definition_error(where, f"is given {shown(candidate)}", candidate, allowed)
+    raise definition_error(where, f"got {shown(candidate)}", candidate, allowed)
 
 
 def kinds_and_targets(where: str, named: tuple[Any, ...]) -> tuple[frozenset[type[Policy]], tuple[Target, ...]]:

@@ -42,9 +42,9 @@ _JOIN_SECONDS = 1.0
 _FOREIGN_LOOP = (
     "virtual_time() is active, and this event loop does not follow it: delays would take real time here, and deadlines"
     " of coroutines would not pass. Run the coroutine by clock.run(...), or let faulttolerance.testing.loop_factory"
-    " make the loop, while the clock is there: in pytest-asyncio by the hook pytest_asyncio_loop_factories, in anyio by"
-    " the fixture anyio_backend. With the fixture ft_clock both do so by themselves, if no fixture that is a coroutine,"
-    " or loop of a wider scope, comes before it"
+    " create the loop, while the clock is active: in pytest-asyncio by the hook pytest_asyncio_loop_factories, in anyio"
+    " by the fixture anyio_backend. With the fixture ft_clock both do so automatically, unless a fixture that is a"
+    " coroutine, or a loop of a wider scope, comes before it"
 )
 
 
@@ -373,7 +373,7 @@ class VirtualClock:
 
     def _stall(self, states: ThreadStates) -> None:
         holders = ", ".join(place_of(ident, frame) for ident, frame in sorted(states.participants.items()))
-        reason = f"virtual time is held by {holders}; what blocks outside the library needs clock.advance()"
+        reason = f"virtual time is held by {holders}; code that blocks outside the library needs clock.advance()"
         if not self._end_waits(reason) and not self._has_complained:
             self._has_complained = True
             log(WARNING, "%s", reason)

@@ -47,17 +47,17 @@ def token(secret: bytes, nonce: str) -> str:
 def rejection(request: Request, secret: bytes) -> tuple[int, str] | None:
     """Return the reason to reject *request* before ``authorize`` is called, as a status and words; ``None`` if none."""
     if not _is_same_origin(request.headers):
-        return 403, "this was sent by a page of another origin"
+        return 403, "a page of another origin sent this"
     if PROGRAM_HEADER in request.headers:
         return None
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-        return 403, f"neither a form of this page, nor the header {PROGRAM_HEADER.title()} of a program"
+        return 403, f"this has neither a form of this page, nor the header {PROGRAM_HEADER.title()} of a program"
     sent = {name: values[-1] for name, values in parse_qs(request.body.decode("ascii", "replace")).items()}
     if sent.get("process", "") != process_name():
-        return 409, "the form was shown by another process of the service, and each has circuits of its own"
+        return 409, "another process of the service created the form, and each process has its own circuits"
     right = token(secret, nonce_of(request))
     if not hmac.compare_digest(right.encode(), sent.get("token", "").encode()):
-        return 403, "the form is not one that this process gave to this browser; load the page again"
+        return 403, "this process did not create the form for this browser; load the page again"
     return None
 
 

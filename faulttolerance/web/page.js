@@ -75,7 +75,7 @@
       follow(document.querySelector("footer"), next.querySelector("footer"));
       say("");
     } catch {
-      if (mine === turn) say("The process does not answer; what is shown may be old.");
+      if (mine === turn) say("The process does not answer; the page may be old.");
     }
     if (mine === turn) later(Math.max(LEAST, SHARE * (performance.now() - began)));
   }
@@ -109,7 +109,7 @@
       const words = isDone ? null : new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("h1");
       refusal = isDone ? "" : `Not done. ${words ? words.textContent : answer.status}`;
     } catch {
-      refusal = "The process does not answer; whether this was done is not known.";
+      refusal = "The process does not answer; it may have been done.";
     }
     say("");
     look();

@@ -18,9 +18,9 @@ _STATUS_TEXTS = {
 }
 
 _ACTION_TEXTS = {
-    "reset": ("Reset", "close the circuit, and forget what was counted and what was forced"),
+    "reset": ("Reset", "close the circuit, and clear its counts and its forced state"),
     "force-open": ("Force open", "refuse every call until a reset"),
-    "force-closed": ("Force closed", "let every call through until a reset"),
+    "force-closed": ("Force closed", "admit every call until a reset"),
 }
 
 _FIGURE_TITLES = {
@@ -69,7 +69,7 @@ def guard_page(frame: Frame, values: JsonObject, key: ActionToken | None) -> str
     """Return the page of one guard, with the actions on its circuit if there is a *key*."""
     module, name = _split(values["name"])
     title = e("h1", e("small", module) if module else None, name, class_="name")
-    alike = f"{values['alike']} guards have this name; this is the one made last." if values["alike"] > 1 else None
+    alike = f"{values['alike']} guards have this name; this is the newest." if values["alike"] > 1 else None
     content = (
         _back(frame),
         e("header", title, _chips(values), e("p", alike) if alike else None),
@@ -225,7 +225,7 @@ def _conditions(guard: JsonObject) -> Markup:
         e("li", _mark(_severity(guard, kind)), e("span", e("span", kind, class_="kind"), f" {words}"))
         for kind, words in sorted(guard["conditions"].items(), key=lambda one: one[0] not in guard["impaired"])
     ]
-    words = "nothing to remember" if guard["figures"] else "not called yet"
+    words = "no state" if guard["figures"] else "not called yet"
     return e("ul", lines, class_="conditions") if lines else e("span", words, class_="quiet")
 
 
@@ -318,7 +318,7 @@ def _actions(frame: Frame, values: JsonObject, key: ActionToken | None) -> Marku
         )
         for act in key.actions
     ]
-    note = f"Of process {values['process']['pid']} alone; each action is logged with who asked for it."
+    note = f"Of process {values['process']['pid']} alone; the log names the author of each action."
     return e("section", e("h2", "Act on the circuit"), forms, e("p", note, class_="quiet"), class_="card acts")
 
 
@@ -344,7 +344,7 @@ def _policy(policy: JsonObject) -> Markup:
         "div",
         e("h3", policy["annotation"], e("small", words)),
         _parameters(policy["annotation"], chosen) if chosen else None,
-        e("details", e("summary", f"{len(others)} as by default"), _parameters(policy["annotation"], others))
+        e("details", e("summary", f"{len(others)} at the default"), _parameters(policy["annotation"], others))
         if others
         else None,
         class_="policy",

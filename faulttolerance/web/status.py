@@ -39,7 +39,7 @@ Steps: TypeAlias = Generator[HookCall, HookResult, Response]
 
 MOST_BYTES = 16_384
 """The maximum size of a body; forms have some hundreds of bytes."""
-TOO_LONG = f"at most {MOST_BYTES} bytes are taken"
+TOO_LONG = f"at most {MOST_BYTES} bytes are accepted"
 
 _ROWS = 100
 """The number of guards that the page shows at first; programs get all guards."""
@@ -84,14 +84,14 @@ class StatusPage:
         faults = [
             Fault(f"{where}({argument})", f"is {shown(one)}", one, allowed)
             for argument, patterns, allowed in (
-                ("critical", self._critical, "names of guards, or patterns as 'acme.payments.*'"),
-                ("hosts", self._hosts, "names of hosts, or patterns as '*.shop.example'"),
+                ("critical", self._critical, "names of guards, or patterns such as 'acme.payments.*'"),
+                ("hosts", self._hosts, "names of hosts, or patterns such as '*.shop.example'"),
             )
             for one in patterns
             if not isinstance(one, str) or not one
         ]
         if not isinstance(title, str) or not title.strip():
-            faults.append(Fault(f"{where}(title)", f"is {shown(title)}", title, "words for the head of the page"))
+            faults.append(Fault(f"{where}(title)", f"is {shown(title)}", title, "text for the head of the page"))
         hooks: dict[str, tuple[object, str]] = {
             "admit": (admit, "whoever reaches it"),
             "authorize": (authorize, "nobody"),
@@ -111,12 +111,12 @@ class StatusPage:
         """Yield each question, receive its decision, and return the response to *request*."""
         try:
             if not is_known(request, self._hosts):
-                raise EarlyResponse(421, "this is not served under the name in Host; hosts=... says under which")
+                raise EarlyResponse(421, "this is not served under the name in Host; hosts=... sets the names")
             if self._admit is not None:
                 identity, error = yield HookCall(self._admit, request)
                 if error is not None:
                     log(ERROR, "admit failed: nothing was shown", error=error)
-                    raise EarlyResponse(500, "whether this may be shown could not be found out")
+                    raise EarlyResponse(500, "the check of admit failed")
                 if not identity:
                     raise EarlyResponse(403, "not admitted")
             if self._authorize is not None and (action_request := _action_request(request)) is not None:
@@ -133,7 +133,7 @@ class StatusPage:
         identity, error = yield HookCall(authorize, request)
         if error is not None:
             action.log_hook_failure(request, error)
-            raise EarlyResponse(500, "whether this is authorised could not be found out; nothing was done")
+            raise EarlyResponse(500, "the check of authorize failed; nothing was done")
         if not identity:
             action.log_unauthorized(request)
             raise EarlyResponse(403, "not authorised")
@@ -170,7 +170,7 @@ class StatusPage:
         _check_method(request)
         output = "json" if is_explicit else format_for(request)
         if output is None:
-            raise EarlyResponse(406, "there is text/html, and application/json")
+            raise EarlyResponse(406, "only text/html and application/json are available")
         if values is not None:
             return self._guard(request, output, values)
         assert view is not None
@@ -178,7 +178,7 @@ class StatusPage:
 
     def _check_act(self, request: Request) -> None:
         if self._authorize is not None and _action_in(request.path) is not None:
-            raise EarlyResponse(405, "to act is to POST", ("allow", "POST"))
+            raise EarlyResponse(405, "actions need POST", ("allow", "POST"))
 
     def _overview(self, request: Request, output: OutputFormat) -> Response:
         guard_filter = _filter(request.query, output)

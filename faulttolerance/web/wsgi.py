@@ -68,7 +68,7 @@ def _respond(status: StatusPage, environ: MutableMapping[str, Any]) -> Response:
     if request.method == "POST":
         length = environ.get("CONTENT_LENGTH") or "0"
         if not (length.isascii() and length.isdigit()):
-            return status.message(request, 400, "Content-Length is no number")
+            return status.message(request, 400, "Content-Length is not a number")
         if len(length) > 9 or int(length) > MOST_BYTES:
             return status.message(request, 413, TOO_LONG)
         request = request._replace(body=environ["wsgi.input"].read(int(length)))
@@ -79,7 +79,7 @@ def _respond(status: StatusPage, environ: MutableMapping[str, Any]) -> Response:
         if inspect.isawaitable(decision[0]):
             if inspect.iscoroutine(decision[0]):
                 decision[0].close()
-            decision = None, TypeError("a hook returned something to await, which is for asgi_app")
+            decision = None, TypeError("a hook returned an awaitable; only asgi_app awaits hooks")
         step = next_step(steps, decision)
     return step
 

@@ -344,32 +344,32 @@ def test_a_refusal_names_the_guarded_method() -> None:
 
 def test_both_gates_on_one_method_are_refused() -> None:
     """The error names the second one; in whichever order, on a class, and in a Guard."""
-    with refused("work @AdaptiveThrottle stands beside @CircuitBreaker"):
+    with refused("work @AdaptiveThrottle is combined with @CircuitBreaker"):
 
         @adaptive_throttle
         @circuit_breaker
         def work() -> None: ...
 
-    with refused("work_async @AdaptiveThrottle stands beside @CircuitBreaker"):
+    with refused("work_async @AdaptiveThrottle is combined with @CircuitBreaker"):
 
         @circuit_breaker
         @adaptive_throttle
         async def work_async() -> None: ...
 
-    with refused("@AdaptiveThrottle stands beside @CircuitBreaker"):
+    with refused("@AdaptiveThrottle is combined with @CircuitBreaker"):
         Guard(circuit_breaker=CircuitBreaker(), adaptive_throttle=AdaptiveThrottle())
 
 
 def test_a_method_of_a_class_with_the_other_one_is_refused() -> None:
     """When the class is decorated; and both on a class are as wrong."""
-    with refused("Client.work @AdaptiveThrottle stands beside @CircuitBreaker"):
+    with refused("Client.work @AdaptiveThrottle is combined with @CircuitBreaker"):
 
         @circuit_breaker
         class Client:
             @adaptive_throttle
             def work(self) -> None: ...
 
-    with refused("Both.work @AdaptiveThrottle stands beside @CircuitBreaker"):
+    with refused("Both.work @AdaptiveThrottle is combined with @CircuitBreaker"):
 
         @circuit_breaker
         @adaptive_throttle
@@ -416,7 +416,7 @@ def test_check_finds_both_and_what_is_out_of_range(tmp_path: Path) -> None:
     assert low[0] != 0
     assert "AdaptiveThrottle/window" in low[1] or "FAULTTOLERANCE_ADAPTIVETHROTTLE_WINDOW" in low[1]
     assert both[0] != 0
-    assert "@AdaptiveThrottle stands beside @CircuitBreaker" in both[1]
+    assert "@AdaptiveThrottle is combined with @CircuitBreaker" in both[1]
 
 
 def test_ranges_hold_for_configured_values() -> None:

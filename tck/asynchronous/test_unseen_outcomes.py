@@ -123,7 +123,9 @@ def test_what_is_to_be_awaited_is_an_error_of_guard_call(kind: str) -> None:
                 assert [guard.call(service) for _ in range(2)] == results
         else:
             for _ in range(2):
-                with pytest.raises(TypeError, match=r"given: an object of the class .* use call_async"):
+                with pytest.raises(
+                    TypeError, match=r"given: the function returned an object of the class .* use call_async"
+                ):
                     guard.call(service)
         assert service.calls == 2
         assert circuit_breakers.state("given") == "closed"

@@ -218,12 +218,12 @@ def test_what_is_told_and_not_awaited_cannot_be_a_coroutine_function() -> None:
 @pytest.mark.parametrize("wrong", [None, 3, "print"])
 def test_what_is_told_can_be_called(wrong: Any) -> None:
     """Rule O4: what cannot be is refused when it is given, and not logged at each event."""
-    with refused(f"circuit_breakers.on_state_change(callback) is {wrong!r}", "allowed: a function"):
+    with refused(f"circuit_breakers.on_state_change(callback) is {wrong!r}", "allowed: a synchronous function"):
         circuit_breakers.on_state_change("anything", wrong)
-    with refused(f"set_event_sinks(sinks) is {wrong!r}", "allowed: a function"):
+    with refused(f"set_event_sinks(sinks) is {wrong!r}", "allowed: a synchronous function"):
         set_event_sinks([wrong])
     if wrong is not None:
-        with refused(f"set_event_sinks(sinks) is {wrong!r}", "allowed: a function"):
+        with refused(f"set_event_sinks(sinks) is {wrong!r}", "allowed: a synchronous function"):
             set_event_sinks(wrong)
 
 

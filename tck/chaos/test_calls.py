@@ -222,7 +222,7 @@ def test_a_variable_is_ignored_unless_it_is_allowed(
 
     assert [alone(), alone()] == ["fresh", "fresh"]
     (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
-    assert "there is no chaos" in record.getMessage()
+    assert "chaos is switched off" in record.getMessage()
 
     monkeypatch.setenv("FAULTTOLERANCE_CHAOS_ALLOWED", "true")
     reload()
@@ -243,9 +243,9 @@ def test_a_rate_of_nothing_is_no_chaos(monkeypatch: pytest.MonkeyPatch) -> None:
         ("rate", 1.5, ("Chaos/rate", "1.5", "from 0 to 1")),
         ("latency", "soon", ("Chaos/latency", "'soon'", "duration")),
         ("error", "Outrage", ("Chaos/error", "Outrage")),
-        ("error", "KeyboardInterrupt", ("Chaos/error", "KeyboardInterrupt", "derive from Exception")),
-        ("error", f"{HERE}.Picky", ("Chaos/error", "Picky", "made of one text")),
-        ("error", "caused_by(OSError)", ("Chaos/error", "derive from Exception")),
+        ("error", "KeyboardInterrupt", ("Chaos/error", "KeyboardInterrupt", "subclasses of Exception")),
+        ("error", f"{HERE}.Picky", ("Chaos/error", "Picky", "created from one text")),
+        ("error", "caused_by(OSError)", ("Chaos/error", "subclasses of Exception")),
     ],
 )
 def test_wrong_values_are_refused(key: str, value: object, words: tuple[str, ...]) -> None:
@@ -265,7 +265,7 @@ def test_a_guard_that_carries_it_says_so(caplog: pytest.LogCaptureFixture) -> No
         configure(properties={f"{HERE}/alone/Chaos/latency": 1, "Retry/maxRetries": 2})
         alone()
     said = [record.getMessage() for record in caplog.records]
-    assert said == [f"{HERE}.alone carries Chaos(latency=1): calls fail or wait on purpose"]
+    assert said == [f"{HERE}.alone has Chaos(latency=1): calls fail or wait on purpose"]
     assert [(change.where, change.after) for change in changes] == [
         (f"{HERE}.alone @Chaos(enabled)", True),
         (f"{HERE}.alone @Chaos(latency)", 1),

@@ -184,8 +184,8 @@ def test_a_predicate_that_raises_changes_nothing(invoke: Invoke, caplog: pytest.
 
     told = [one.getMessage() for one in caplog.records if one.exc_info]
     assert [text.partition("service: ")[2] for text in told] == [
-        "an error in the result predicate of @fail_when, which counts as false",
-        "an error in the exception predicate of @fail_when, which counts as false",
+        "an error in the result predicate of @fail_when; it counts as false",
+        "an error in the exception predicate of @fail_when; it counts as false",
     ]
 
 
@@ -307,7 +307,7 @@ def test_without_a_breaker_or_a_throttle_it_is_refused() -> None:
     def service() -> None: ...
 
     allowed = "@circuit_breaker or @adaptive_throttle on the same method or its class"
-    with pytest.raises(FaultToleranceDefinitionException, match=f"stands without @CircuitBreaker or .*{allowed}"):
+    with pytest.raises(FaultToleranceDefinitionException, match=f"is used without @CircuitBreaker or .*{allowed}"):
         service()
 
 

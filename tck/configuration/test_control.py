@@ -147,7 +147,10 @@ def test_health_shows_the_last_reload_until_another_one(tmp_path: Path) -> None:
 
     assert (before.status, before.reload, before.as_dict()) == ("up", "", {"status": "up", "reasons": []})
     assert (failed.status, len(failed.reasons)) == ("degraded", 1)
-    assert failed.reasons[0] == f"the last reload {failed.reload}, because of Retry/maxRetries; all stayed as it was"
+    assert (
+        failed.reasons[0]
+        == f"the last reload {failed.reload}, because of Retry/maxRetries; the old configuration stays in force"
+    )
     assert (after.status, after.reasons, after.as_dict()["reload"]) == ("up", (), after.reload)
     assert re.fullmatch(r"succeeded at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", after.reload)
 

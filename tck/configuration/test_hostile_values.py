@@ -218,7 +218,7 @@ def test_what_is_no_file_is_called_by_its_name() -> None:
     os.symlink("loop.toml", "loop.toml")
     if hasattr(os, "mkfifo"):
         os.mkfifo("pipe.toml")
-        assert refusal("pipe.toml") == "pipe.toml is no regular file; allowed: an existing file"
+        assert refusal("pipe.toml") == "pipe.toml is not a regular file; allowed: an existing file"
 
     assert refusal("folder.toml") == "folder.toml is a directory; allowed: an existing file"
     assert refusal("gone/f.toml") == "gone/f.toml does not exist; allowed: an existing file"
@@ -261,10 +261,10 @@ def test_a_byte_order_mark_and_ends_of_lines_change_nothing(name: str, line: str
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("f.json", "[1]", "f.json cannot be read (TypeError: it holds no mapping)"),
-        ("f.json", '["ab"]', "f.json cannot be read (TypeError: it holds no mapping)"),
-        ("f.json", "false", "f.json cannot be read (TypeError: it holds no mapping)"),
-        ("f.yaml", "[]", "f.yaml cannot be read (TypeError: it holds no mapping)"),
+        ("f.json", "[1]", "f.json cannot be read (TypeError: it contains no mapping)"),
+        ("f.json", '["ab"]', "f.json cannot be read (TypeError: it contains no mapping)"),
+        ("f.json", "false", "f.json cannot be read (TypeError: it contains no mapping)"),
+        ("f.yaml", "[]", "f.yaml cannot be read (TypeError: it contains no mapping)"),
         ("f.json", f'{{"a": {"9" * 5000}}}', "f.json cannot be read (ValueError: Exceeds the limit"),
         ("f.toml", "tool.faulttolerance = 5", "f.toml tool.faulttolerance is 5; allowed: a table"),
         ("pyproject.toml", "tool.faulttolerance = false", "pyproject.toml tool.faulttolerance is False; allowed: a ta"),

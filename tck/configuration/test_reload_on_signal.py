@@ -109,7 +109,7 @@ def test_a_file_with_a_mistake_is_logged_and_ends_nothing(tmp_path: Path) -> Non
     )
 
     assert lines[0] == (
-        "ERROR SIGHUP: nothing is reloaded, all stays as it was: Retry/maxRetries is 'lots';"
+        "ERROR SIGHUP: the reload failed, and the old configuration stays in force: Retry/maxRetries is 'lots';"
         " allowed: -1 (no limit) or an integer >= 0 (file faulttolerance.toml line 1)"
     )
 
@@ -134,7 +134,7 @@ def test_a_source_that_ends_programs_ends_nothing(tmp_path: Path) -> None:
         tmp_path,
     )
 
-    assert lines[0].startswith("ERROR SIGHUP: nothing is reloaded, all stays as it was")
+    assert lines[0].startswith("ERROR SIGHUP: the reload failed, and the old configuration stays in force")
 
 
 @pytest.mark.outside
@@ -285,7 +285,9 @@ def test_a_child_of_a_fork_serves_signals_of_its_own(tmp_path: Path) -> None:
 )
 def test_a_signal_that_cannot_serve_is_refused(signum: object) -> None:
     """One that interrupts calls would no longer do so."""
-    with pytest.raises(FaultToleranceDefinitionException, match=r"reload_on\(signum\) is .*; allowed: one of signal"):
+    with pytest.raises(
+        FaultToleranceDefinitionException, match=r"reload_on\(signum\) is .*; allowed: a signal of signal"
+    ):
         reload_on(signum)  # type: ignore[arg-type]
 
 

@@ -105,7 +105,7 @@ def test_the_report_reads_as_a_sentence() -> None:
     found = unused(settings_of(properties={"Retry/dely": 1}).snapshot, DECLARED)
 
     assert [str(one) for one in found] == [
-        "Retry/dely is used by nothing; did you mean Retry/delay? (configure(properties=...))"
+        "Retry/dely is not used; did you mean Retry/delay? (configure(properties=...))"
     ]
 
 

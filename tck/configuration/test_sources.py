@@ -259,12 +259,12 @@ def test_properties_may_be_nested() -> None:
     [
         ("f.toml", ["a = "], "f.toml cannot be read (TOMLDecodeError"),
         ("f.yaml", ["a: ["], "f.yaml cannot be read (ParserError"),
-        ("f.yaml", ["- a", "- b"], "f.yaml cannot be read (TypeError: it holds no mapping)"),
-        ("f.json", ["[1]"], "f.json cannot be read (TypeError: it holds no mapping)"),
+        ("f.yaml", ["- a", "- b"], "f.yaml cannot be read (TypeError: it contains no mapping)"),
+        ("f.json", ["[1]"], "f.json cannot be read (TypeError: it contains no mapping)"),
         ("f.json", ["{a}"], "f.json cannot be read (JSONDecodeError"),
         ("f.properties", ["a = \\u12"], "f.properties cannot be read (InvalidUEscapeError"),
         (".env", ["a=1", "'b"], "file .env line 2 cannot be read"),
-        ("f.ini", ["a=1"], "f.ini is of an unknown format; allowed: .properties, .toml, .yaml, .yml, .json or .env"),
+        ("f.ini", ["a=1"], "f.ini has an unknown format; allowed: .properties, .toml, .yaml, .yml, .json or .env"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused(name: str, lines: list[str], message: str) -> None:

@@ -459,7 +459,7 @@ def test_all_wrong_values_are_reported_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("OSErro", "names OSErro, which is no built-in; did you mean OSError?"),
+        ("OSErro", "names OSErro, which is not a built-in; did you mean OSError?"),
         (f"{HERE}.Outer.Eror", f"names {HERE}.Outer.Eror, which does not exist; did you mean {HERE}.Outer.Error?"),
         ("acme.nowhere.Error", "names acme.nowhere.Error, which cannot be imported (ModuleNotFoundError"),
     ],

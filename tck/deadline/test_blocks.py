@@ -353,7 +353,7 @@ def test_an_offloaded_call_ends_with_the_block_that_made_it(clock: Clock) -> Non
         sleep(5)
 
     assert interrupted.wait(5)
-    with pytest.raises(TimeoutException, match="an enclosing deadline passed"):
+    with pytest.raises(TimeoutException, match="an enclosing deadline of this call passed"):
         future.result(5)
 
 
@@ -421,7 +421,7 @@ def test_a_call_that_a_guarded_call_offloads_ends_with_it(clock: Clock) -> None:
 
     with pytest.raises(TimeoutException, match=r"deadline of 0\.4 s passed"):
         waits()
-    with pytest.raises(TimeoutException, match="an enclosing deadline passed"):
+    with pytest.raises(TimeoutException, match="an enclosing deadline of this call passed"):
         made[0].result(5)
 
 
@@ -436,7 +436,7 @@ def test_nothing_is_offloaded_without_time_left(clock: Clock) -> None:
 
     with pytest.raises(TimeoutException, match=r"deadline of 0\.1 s"), deadline(100):
         clock.work(0.2)
-        with pytest.raises(TimeoutException, match="an enclosing deadline passed"):
+        with pytest.raises(TimeoutException, match="an enclosing deadline of this call passed"):
             late().result(5)
 
     assert not ran

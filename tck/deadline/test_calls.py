@@ -641,14 +641,14 @@ def test_a_wrong_configuration_is_refused() -> None:
 
 def test_a_deadline_needs_a_value() -> None:
     """By rule P7: a function below it is no duration."""
-    with pytest.raises(FaultToleranceDefinitionException, match="stands without arguments"):
+    with pytest.raises(FaultToleranceDefinitionException, match="is used without arguments"):
 
         @deadline  # type: ignore[arg-type]
         def forgotten() -> None: ...
 
     with pytest.raises(TypeError):
         deadline()  # type: ignore[call-arg]
-    with pytest.raises(FaultToleranceDefinitionException, match="is there twice"):
+    with pytest.raises(FaultToleranceDefinitionException, match="is present twice"):
         deadline(1)(deadline(2)(lambda: None))
     with pytest.raises(FaultToleranceDefinitionException, match="generator function"):
 

@@ -720,7 +720,7 @@ def test_a_late_end_says_where_it_stood_in_its_note_and_in_one_line_of_the_log(
 
     assert type(failure) is TimeoutException
     (note,) = failure.__notes__
-    where = f"in time.sleep, from test_on_deadline.py:{SHOP_LINE}; give it remaining()"
+    where = f"in time.sleep, from test_on_deadline.py:{SHOP_LINE}; pass remaining() there as a time-out"
     assert note.endswith(where)
     (record,) = [record for record in caplog.records if record.name == "faulttolerance"]
     assert record.levelno == logging.WARNING
@@ -741,7 +741,10 @@ def test_a_late_end_in_the_standard_library_names_module_and_function(caplog: py
         failure = on_thread(lambda: timeout(30)(read)(stream))
 
     line = read.__code__.co_firstlineno + 1
-    assert f"in socket.recv_into, from test_on_deadline.py:{line}; give it remaining()" in failure.__notes__[0]
+    assert (
+        f"in socket.recv_into, from test_on_deadline.py:{line}; pass remaining() there as a time-out"
+        in failure.__notes__[0]
+    )
     assert len([record for record in caplog.records if "socket.recv_into" in record.getMessage()]) == 1
 
 
@@ -751,7 +754,7 @@ def test_an_end_in_time_says_nothing_of_places(caplog: pytest.LogCaptureFixture)
     with pytest.raises(TimeoutException) as caught:
         timeout(20)(sleep)(PATIENCE)
 
-    assert "stood" not in caught.value.__notes__[0]
+    assert "at its deadline it ran" not in caught.value.__notes__[0]
     assert not [record for record in caplog.records if record.name == "faulttolerance"]
 
 

@@ -60,9 +60,9 @@ def numbers() -> Any:
             lambda: Guard(timeout="2s"),
             ["Guard(timeout) is '2s'", "Timeout(...) or None; perhaps Timeout('2s') is meant"],
         ),
-        (lambda: Guard(Retry(), Retry()), ["Guard is given two of Retry; allowed: one of each kind per guard"]),
-        (lambda: Guard(Retry(), retry=Retry()), ["Guard is given two of Retry"]),
-        (lambda: Guard("payments"), ["Guard is given 'payments'; allowed: retry(...), timeout(...) and so on"]),
+        (lambda: Guard(Retry(), Retry()), ["Guard got two policies Retry; allowed: one of each kind per guard"]),
+        (lambda: Guard(Retry(), retry=Retry()), ["Guard got two policies Retry"]),
+        (lambda: Guard("payments"), ["Guard got 'payments'; allowed: retry(...), timeout(...) and so on"]),
         (lambda: timeout(500, "ms")(body), ["@Timeout(unit) is 'ms', perhaps 'millis' is meant", "'seconds'"]),
         (lambda: timeout(5, "sec")(body), ["@Timeout(unit) is 'sec', perhaps 'seconds' is meant"]),
         (lambda: timeout(5, "fortnights")(body), ["@Timeout(unit) is 'fortnights'; allowed: a ChronoUnit"]),
@@ -72,11 +72,11 @@ def numbers() -> Any:
             ["@CircuitBreaker(fail_on) is [", "'Gone']; allowed"],
         ),
         (lambda: retry(retry_on=Gone("no"))(body), ["is Gone('no'), perhaps the class Gone is meant; allowed"]),
-        (lambda: retry(retry_on=lambda error: True)(body), ["and functions are for retry_when and fail_when"]),
-        (lambda: retry(OSError), ["@Retry is given <class 'OSError'> by position", "retry_on"]),
-        (lambda: retry(Gone), ["@Retry is given", "Gone'> by position", "retry_on"]),
-        (lambda: circuit_breaker(Gone), ["@CircuitBreaker is given", "fail_on"]),
-        (lambda: retry(3), ["@Retry is given 3 by position", "max_retries"]),
+        (lambda: retry(retry_on=lambda error: True)(body), ["but functions belong to retry_when and fail_when"]),
+        (lambda: retry(OSError), ["@Retry got <class 'OSError'> by position", "retry_on"]),
+        (lambda: retry(Gone), ["@Retry got", "Gone'> by position", "retry_on"]),
+        (lambda: circuit_breaker(Gone), ["@CircuitBreaker got", "fail_on"]),
+        (lambda: retry(3), ["@Retry got 3 by position", "max_retries"]),
         (lambda: retry(Cart.__dict__["total"]), ["a property (Cart.total) cannot be guarded", "below @property"]),
         (lambda: retry(numbers), ["numbers @Retry is on a generator function", "body of the loop"]),
         (lambda: bulkhead("5")(body), ["@Bulkhead(value) is '5'; allowed: an integer >= 1"]),
@@ -107,7 +107,7 @@ def test_a_guard_is_given_what_to_call_and_not_its_result() -> None:
         guard.close()
 
     assert str(called.value) == (
-        "Guard rules.mistakes.call is given 42, which cannot be called;"
+        "Guard rules.mistakes.call got 42, which cannot be called;"
         " allowed: a callable and its arguments: call(f, x), not call(f(x))"
     )
     assert "not call_async(f(x))" in str(awaited.value)

@@ -202,7 +202,7 @@ def test_what_would_do_nothing_is_refused_at_the_first_call_and_by_validate(
         @companion
         def charge(self) -> None: ...
 
-    allowed = f"stands without {'@CircuitBreaker' if principal is circuit_breaker else '@Retry'}; allowed: {decorator}"
+    allowed = f"is used without {'@CircuitBreaker' if principal is circuit_breaker else '@Retry'}; allowed: {decorator}"
     with pytest.raises(FaultToleranceDefinitionException, match=f"function @{annotation} {allowed} on the same"):
         function()
     with pytest.raises(FaultToleranceDefinitionException, match=f"Client.charge @{annotation} {allowed} on the same"):
@@ -260,7 +260,7 @@ def test_a_companion_of_a_class_is_for_the_methods_that_have_what_it_belongs_to(
         def charge(self) -> None: ...
 
     assert (Some().charge(), Some().refund()) == ("charged", "refunded")
-    with pytest.raises(FaultToleranceDefinitionException, match=r"None_\.charge @ExponentialBackoff stands without"):
+    with pytest.raises(FaultToleranceDefinitionException, match=r"None_\.charge @ExponentialBackoff is used without"):
         None_().charge()
 
 
@@ -305,8 +305,8 @@ def test_a_companion_above_a_guard_is_refused(
 
     def function() -> None: ...
 
-    with refused(f"function @{annotation} stands above a Guard without", f"allowed: {decorator} below it"):
+    with refused(f"function @{annotation} is above a Guard without", f"allowed: {decorator} below it"):
         companion(by(function))
-    with refused(f"function @{annotation} stands above a Guard without"):
+    with refused(f"function @{annotation} is above a Guard without"):
         companion(timeout(by(function)))
     assert companion(principal(by(function))) is not None

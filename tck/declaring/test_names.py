@@ -167,7 +167,7 @@ def test_a_bound_method_of_a_guard_keeps_its_object() -> None:
         assert retry(bound)(5) == (AlsoGuarded, 5)
         assert retry(bound)() == (AlsoGuarded, 0)
 
-    with pytest.raises(FaultToleranceDefinitionException, match="is there twice"):
+    with pytest.raises(FaultToleranceDefinitionException, match="is present twice"):
         timeout(1000)(AlsoGuarded().send)
 
 

@@ -590,7 +590,7 @@ def test_a_patch_on_a_patch_comes_off_first(flaky: Any) -> None:
     second = patch(flaky, "Client.send", timeout(500))
     explained = explain(flaky.Client.send)
 
-    with refused("vendor.Client.send", "undo that first"):
+    with refused("vendor.Client.send", "undo the later change first"):
         first.undo()
     second.undo()
 
@@ -608,7 +608,7 @@ def test_a_later_patch_of_somebody_else_is_not_clobbered(flaky: Any) -> None:
     made = patch(flaky, "Client.send", again)
     wrapt.wrap_function_wrapper(flaky, "Client.send", recording(seen))
 
-    with refused("vendor.Client.send", "undo that first"):
+    with refused("vendor.Client.send", "undo the later change first"):
         made.undo()
 
     assert flaky.Client().send("a") == ("a", False)
@@ -698,10 +698,10 @@ def test_a_wrapped_function_of_a_module_is_guarded(flaky: Any) -> None:
         ("Client.pages", (again,), "generator function"),
         ("get", (), "no decorator"),
         ("get", ("retry",), "'retry'"),
-        ("get", (again, retry), "there twice"),
-        ("get", (timeout(500), timeout(100)), "there twice"),
-        ("get", (fallback,), r"fallback\(\.\.\.\) with what it needs"),
-        ("get", (around_invoke,), r"around_invoke\(\.\.\.\) with what it needs"),
+        ("get", (again, retry), "is present twice"),
+        ("get", (timeout(500), timeout(100)), "is present twice"),
+        ("get", (fallback,), r"fallback\(\.\.\.\) with its arguments"),
+        ("get", (around_invoke,), r"around_invoke\(\.\.\.\) with its arguments"),
         ("get", (retry(max_retries=3, delay=10, max_duration=5),), "max_duration"),
     ],
 )
@@ -726,7 +726,7 @@ def test_the_same_patch_twice_is_refused(vendor: Callable[[], Any]) -> None:
     patch(module, "Client.send", audit)
     patch(module, "Client", audit)
 
-    with refused("vendor.get", "there twice"):
+    with refused("vendor.get", "is present twice"):
         patch(module, "get", again)
     for path in ("Client.send", "Client"):
         with refused(f"vendor.{path}", "already"):
@@ -769,7 +769,7 @@ def test_a_class_that_is_refused_is_left_as_it_was(vendor: Callable[[], Any]) ->
     special = type("Special", (module.Client,), {"stale": lambda self, request, *, stream=False: request})
     before = [dict(vars(cls)) for cls in (module.Client, special)]
 
-    with refused("vendor.Client", "there twice"):
+    with refused("vendor.Client", "is present twice"):
         patch(module, "Client", again, bulkhead(3), retry(max_retries=1))
 
     assert [dict(vars(cls)) for cls in (module.Client, special)] == before

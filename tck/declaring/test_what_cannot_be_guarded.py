@@ -114,7 +114,7 @@ def test_apply_guard_takes_a_name(name: Any) -> None:
 @pytest.mark.parametrize("decorator", [retry, circuit_breaker, exponential_backoff, honor_retry_after])
 def test_a_value_by_position_is_told_of_the_names(decorator: Any) -> None:
     """Where parameters have names only, a number in the place of the function is answered by them (rule R9)."""
-    with pytest.raises(FaultToleranceDefinitionException, match=r"is given 500 by position; .* by name: .*delay"):
+    with pytest.raises(FaultToleranceDefinitionException, match=r"got 500 by position; .* by name: .*delay"):
         decorator(500)
 
 

@@ -353,7 +353,7 @@ def test_parameters_of_another_kind_or_count_are_refused(guarded: str, substitut
 
     assert "names 'substitute', whose parameters (" in fault
     assert "are not those of the guarded function; allowed: (" in fault
-    assert "at will one more at the end, which takes the exception" in fault
+    assert "and optionally a last parameter for the exception" in fault
 
 
 def test_an_override_may_take_the_failure_too() -> None:
@@ -738,7 +738,7 @@ def test_a_failure_before_a_retry_is_logged_and_changes_nothing(
     assert result is None
     [record] = caplog.records
     assert record.name == "faulttolerance"
-    assert "Session.method: what @before_retry runs failed" in record.getMessage()
+    assert "Session.method: the function of @before_retry failed" in record.getMessage()
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == "no route"
 

@@ -114,13 +114,13 @@ def test_types_that_are_compatible_or_not_known_fit(name: str) -> None:
     [
         (
             "other_element",
-            "whose parameter `x: 'list[int]'` does not take what `a: 'list[float]'` takes; allowed: the same",
+            "whose parameter `x: 'list[int]'` does not accept every value of `a: 'list[float]'`; allowed: the same",
         ),
         ("other_rest", "`*y: 'str'`"),
         ("other_keyword", "`k: 'int'`"),
         ("other_more", "`**z: 'str'`"),
         ("other_result", "which returns int; allowed: str | None, as the guarded function returns"),
-        ("narrower", "whose parameter `*y: 'bool'` does not take what `*b: 'int'` takes"),
+        ("narrower", "whose parameter `*y: 'bool'` does not accept every value of `*b: 'int'`"),
         ("wider_result", "which returns str | int | None; allowed: str | None, as the guarded function returns"),
     ],
 )
@@ -368,7 +368,7 @@ def test_a_handler_that_takes_what_the_guarded_function_takes_is_told_how_it_goe
     for handler, is_told in [(lambda article, amount: "", True), (lambda a, b, c, d: "", False), (lambda: "", False)]:
         with pytest.raises(FaultToleranceDefinitionException, match="which does not take one argument") as refused:
             guard_by_fallback(handler)(guarded)
-        assert ("goes as fallback_method, by its name" in str(refused.value)) is is_told
+        assert ("as fallback_method, by its name" in str(refused.value)) is is_told
 
 
 class Inspected:

@@ -106,14 +106,14 @@ def broken(call: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("beside", [{}, {"adaptive_throttle": AdaptiveThrottle()}], ids=["nothing", "a throttle"])
 def test_what_has_nothing_to_share_is_a_definition_error(beside: dict[str, Any]) -> None:
     """By rule X9: a throttle finds by itself what it may let through (F6)."""
-    with refused("@FleetWide stands without @CircuitBreaker or @RateLimit"):
+    with refused("@FleetWide is used without @CircuitBreaker or @RateLimit"):
         Guard(fleet_wide=FleetWide(), **beside)
 
     @fleet_wide
     @adaptive_throttle
     def function() -> None: ...
 
-    with refused("@FleetWide stands without @CircuitBreaker or @RateLimit", "@circuit_breaker or @rate_limit"):
+    with refused("@FleetWide is used without @CircuitBreaker or @RateLimit", "@circuit_breaker or @rate_limit"):
         function()
 
 
@@ -155,7 +155,7 @@ logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
 one = Guard(name="one", rate_limit=RateLimit(1), fleet_wide=FleetWide())
 other = Guard(name="other", circuit_breaker=CircuitBreaker(), fleet_wide=FleetWide())
 """
-LOCAL = "is fleet-wide and local: no fleet is configured"
+LOCAL = "is fleet-wide, but local: no fleet is configured"
 
 
 @pytest.mark.outside
@@ -207,7 +207,10 @@ def test_the_server_can_be_named_by_the_environment(
 
 @pytest.mark.parametrize(
     ("url", "namespace", "problem"),
-    [("redis://u:hunter2@host:port", "shop", "no number where a port belongs"), ("redis://host", "", "namespace")],
+    [
+        ("redis://u:hunter2@host:port", "shop", "no port number in the place of the port"),
+        ("redis://host", "", "namespace"),
+    ],
 )
 def test_a_wrong_server_of_the_environment_is_a_definition_error(
     url: str, namespace: str, problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -298,7 +301,7 @@ def test_what_shares_nothing_now_is_not_said_to_be_shared(fleet: MemoryFleet, ke
     pay = replica()
     pay()
     with configured({key: "observe" if key.endswith("mode") else "false"}):
-        assert "now local: what it would share is switched off or observed" in str(explain(pay))
+        assert "now local: the policies that it would share are switched off or observed" in str(explain(pay))
     assert "shared in 'memory'" in str(explain(pay))
 
 

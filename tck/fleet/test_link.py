@@ -342,7 +342,7 @@ def test_people_are_told_in_words(fleet: DistantFleet, caplog: pytest.LogCapture
     assert fleet_link.description == "shared in 'words'"
     assert health().status == "up"
     lost(fleet)
-    assert fleet_link.description.startswith("local: the fleet 'words' is lost since ")
+    assert fleet_link.description.startswith("local: the fleet 'words' has been lost for ")
     assert fleet_link.description.endswith(", because of ConnectionError: gone")
     assert health().status == "degraded"
     fleet.failure = None
@@ -436,7 +436,7 @@ def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
     memory.lose("as if")
     assert circuit.told[-1] is None
     assert ask() == "alone"
-    assert health().reasons == ("the fleet 'memory' is lost since 0.0 s, because of ConnectionError: as if",)
+    assert health().reasons == ("the fleet 'memory' has been lost for 0.0 s, because of ConnectionError: as if",)
     memory.regain()
     assert circuit.state == "open"
     assert ask() == 0

@@ -607,7 +607,7 @@ def test_a_loop_whose_block_is_not_entered_is_refused() -> None:
     """It would go round for ever."""
     guard = Guard(retry=again())
 
-    with pytest.raises(RuntimeError, match="attempt 1 is not over"):
+    with pytest.raises(RuntimeError, match="attempt 1 has not ended"):
         for _ in guard.attempts():
             pass
 

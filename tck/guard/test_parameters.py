@@ -147,7 +147,7 @@ def test_the_circuit_of_a_guard_may_have_a_further_name() -> None:
 @pytest.mark.parametrize("policies", ALONE, ids=lambda policies: next(iter(policies)))
 def test_a_guard_refuses_what_belongs_to_a_policy_that_it_does_not_have(policies: dict[str, Any]) -> None:
     """It would do nothing, silently (rule G4)."""
-    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard .* stands without @(Retry|CircuitBreaker);"):
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard .* is used without @(Retry|CircuitBreaker);"):
         Guard(**policies)
 
 
@@ -156,9 +156,9 @@ def test_a_function_refuses_what_belongs_to_a_policy_that_it_does_not_have(decor
     """When it is first used, for decorators come in any order; `validate` tells before (rule G4)."""
     function = decorate(failing)
 
-    with pytest.raises(FaultToleranceDefinitionException, match="stands without @"):
+    with pytest.raises(FaultToleranceDefinitionException, match="is used without @"):
         validate()
-    with pytest.raises(FaultToleranceDefinitionException, match="stands without @"):
+    with pytest.raises(FaultToleranceDefinitionException, match="is used without @"):
         function()
 
 
@@ -190,7 +190,7 @@ def test_nothing_reaches_into_a_guard_from_above(by: str) -> None:
     guard = Guard(retry=Retry(), name="payments")
     decorate = guard if by == "guard" else apply_guard("payments")
 
-    with pytest.raises(FaultToleranceDefinitionException, match="stands above a Guard without @Retry"):
+    with pytest.raises(FaultToleranceDefinitionException, match="is above a Guard without @Retry"):
         exponential_backoff(decorate(failing))
     guard.close()
 
@@ -256,7 +256,7 @@ def test_a_coroutine_function_is_refused_by_call_before_it_runs() -> None:
     async def charge() -> None:
         pytest.fail("it ran")
 
-    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard payments\.call is given .*charge.*call_async"):
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard payments\.call got .*charge.*call_async"):
         guard.call(charge)
     with pytest.raises(TypeError, match="use call_async"):
         guard.call(lambda: charge())

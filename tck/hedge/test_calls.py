@@ -564,7 +564,7 @@ def test_blocks_cannot_be_hedged() -> None:
         ({"quantile": 0.4}, "a number from 0.5 to 0.999, or 0"),
         ({"quantile": 1}, "quantile"),
         ({"delay": -1}, "delay"),
-        ({"quantile": 0}, "nothing says when"),
+        ({"quantile": 0}, "no moment for a hedge is set"),
     ],
 )
 def test_values_out_of_range_are_refused(values: dict[str, Any], wrong: str) -> None:

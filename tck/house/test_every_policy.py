@@ -226,7 +226,7 @@ def test_what_does_nothing_alone_is_refused_alone(policy: type[Policy]) -> None:
     partner = ROWS[policy].modifies
     assert partner is not None
 
-    with refused(f"@{policy.annotation} stands without @{partner.annotation}"):
+    with refused(f"@{policy.annotation} is used without @{partner.annotation}"):
         Guard(**{decorator_name(policy): policy(**values_of(policy))})  # type: ignore[arg-type]
 
 

@@ -364,7 +364,7 @@ def test_a_guard_that_no_attribute_holds_is_explained_by_its_name(run: Run, tmp_
     ("target", "message"),
     [
         ("shop.billing", "'shop.billing' is a module: list shows its guards"),
-        ("nobody", "no guard has the name 'nobody'; modules to import may follow it"),
+        ("nobody", "no guard has the name 'nobody'; name the modules to import after it"),
         ("cli paymens", "no guard has the name 'cli paymens'"),
         ("shop.billing.Client.chrge", "there is no chrge; did you mean charge?"),
         ("shop.billing:Client.chrge", "there is no chrge; did you mean charge?"),
@@ -508,7 +508,7 @@ def test_nothing_that_is_shown_reaches_the_terminal_as_a_command(tmp_path: Path)
     done = program("check", "acme", folder=tmp_path, FAULTTOLERANCE_CONFIG="f.json")
     wrong = program("check", "acme", folder=tmp_path, FAULTTOLERANCE_RETRY_RETRYON="a\nb\x1b[31m")
 
-    assert "Retry/\\x1b[2Jdelay\\n is used by nothing" in done.stderr
+    assert "Retry/\\x1b[2Jdelay\\n is not used" in done.stderr
     assert wrong.stderr.startswith("Retry/retryOn names a\\nb\\x1b[31m, which cannot be imported")
     assert all(line.isprintable() for line in (done.stderr + wrong.stderr).splitlines())
 

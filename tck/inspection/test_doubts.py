@@ -252,7 +252,7 @@ def nested_in_guard() -> tuple[Any, str]:
     @inner
     def call() -> None: ...
 
-    return call, "each of 2 attempts is up to 4 of"
+    return call, "each of 2 attempts makes up to 4 of"
 
 
 def nested_in_decorators() -> tuple[Any, str]:
@@ -262,7 +262,7 @@ def nested_in_decorators() -> tuple[Any, str]:
     @ft.retry(max_retries=2, retry_on=TROUBLE)
     def call() -> None: ...
 
-    return call, "each of endlessly many attempts is up to 3 of"
+    return call, "each of endlessly many attempts makes up to 3 of"
 
 
 @pytest.mark.parametrize("make", [nested_in_guard, nested_in_decorators])

@@ -38,13 +38,13 @@ def test_what_differs_from_the_default_is_shown_with_source_and_variable() -> No
         f"      variable {VARIABLE}_RETRY_DELAY\n"
         "    retryOn = ConnectionError  [decorator]\n"
         f"      variable {VARIABLE}_RETRY_RETRYON\n"
-        f"    [{len(parameters(ft.Retry)) - 3} as by default]\n"
+        f"    [{len(parameters(ft.Retry)) - 3} at the default]\n"
         "  Timeout (declared on the method)\n"
         "    value = 2s  [decorator]\n"
         f"      variable {VARIABLE}_TIMEOUT_VALUE\n"
         "    unit = SECONDS  [decorator]\n"
         f"      variable {VARIABLE}_TIMEOUT_UNIT\n"
-        f"    [{len(parameters(ft.Timeout)) - 2} as by default]"
+        f"    [{len(parameters(ft.Timeout)) - 2} at the default]"
     )  # fmt: skip
 
 

@@ -138,7 +138,7 @@ def test_a_reload_tells_both(caplog: pytest.LogCaptureFixture, monkeypatch: pyte
     guard.close()
 
     assert after != before
-    assert f"its fingerprint was {before}, and is {after}" in caplog.text
+    assert f"its fingerprint was {before}, and now is {after}" in caplog.text
 
 
 def test_a_gauge_shows_it() -> None:

@@ -47,7 +47,7 @@ SETTINGS = """if True:
 """
 
 OPEN = (
-    "an atomic block of Django is open, in which another attempt would go on: "
+    "an atomic block of Django is open, and another attempt would run inside it: "
     "retry around the transaction, not inside it"
 )
 OUT = "max_retries reached"

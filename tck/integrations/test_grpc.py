@@ -423,7 +423,7 @@ def test_a_server_says_what_it_refuses_and_when_to_come_back() -> None:
     answers = told(_CLIENT)
 
     assert answers["open"] == "Error UNAVAILABLE"
-    assert answers["words"] == "'The service cannot take this request now.'"
+    assert answers["words"] == "'The service cannot accept this request now.'"
     assert answers["open taken"] == 1
     assert (answers["rate"], answers["rate taken"]) == ("Error RESOURCE_EXHAUSTED", 3)
 
@@ -467,7 +467,7 @@ def test_wrong_values_are_refused() -> None:
     )
 
     assert lines[:2] == [
-        "GuardedCalls(failures) contains 5; allowed: codes, as UNAVAILABLE",
-        "AsyncGuardedCalls(methods) contains 7; allowed: patterns, as 'Get*'",
+        "GuardedCalls(failures) contains 5; allowed: codes, such as UNAVAILABLE",
+        "AsyncGuardedCalls(methods) contains 7; allowed: patterns, such as 'Get*'",
     ]
-    assert lines[2].startswith("GuardedCalls(hedge) is given; allowed: None: it sends twice")
+    assert lines[2].startswith("GuardedCalls(hedge) is set; allowed: None: it would send a call twice")

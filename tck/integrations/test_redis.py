@@ -35,7 +35,7 @@ pytestmark = pytest.mark.outside
 LATE = Timeout("300ms")
 LOST = (redis.ConnectionError, redis.TimeoutError, TimeoutException)
 THREE = Retry(max_retries=2, delay=0, jitter=0, retry_on=LOST)
-FINAL = "may have been carried out, and its answer is lost"
+FINAL = "may have run, and its answer is lost"
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +290,7 @@ def test_what_watches_keys_is_not_sent_again(server: RedisServer) -> None:
             pipe.set("a", "mine")
             with pytest.raises(redis.WatchError) as raised:
                 pipe.execute()
-        assert "watch it again" in raised.value.__notes__[-1]
+        assert "watch them again" in raised.value.__notes__[-1]
 
         def swap(pipe: Any) -> None:
             pipe.multi()

@@ -37,7 +37,7 @@ ENDLESS = text("with recursive n(i) as (select 1 union all select i + 1 from n) 
 WRONG = text("select nothing from nowhere")
 LATE = Timeout("300ms")
 THREE = Retry(max_retries=3, delay=0, jitter=0)
-OPEN = "no more, because a transaction of SQLAlchemy is open, in which another attempt would go on"
+OPEN = "no more, because a transaction of SQLAlchemy is open, and another attempt would run inside it"
 
 
 @pytest.fixture

@@ -297,7 +297,7 @@ class Run:
             (level, text.replace(self.name, "G"))
             for level, text in log
             # What a body comes to that was left behind, and what the enclosing guard does, is no business of the call.
-            if not text.startswith(("dropped what a call raised", "outer: "))
+            if not text.startswith(("dropped the exception of a call", "outer: "))
         ]
         return self
 

@@ -204,4 +204,4 @@ def test_dropping_counts_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         ledger.read()
 
     (record,) = caplog.records
-    assert "more than 1000 guards with names of their own are gone" in record.getMessage()
+    assert "more than 1000 guards with names of their own no longer exist" in record.getMessage()

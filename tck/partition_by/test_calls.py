@@ -553,7 +553,7 @@ def test_what_cannot_be_meant_is_refused() -> None:
     def work(host: str) -> str:
         return host
 
-    with refused("stands without arguments"):
+    with refused("is used without arguments"):
 
         @partition_by
         def bare(host: str) -> None: ...

@@ -19,7 +19,7 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if "let one of them retry" in one.getMessage()]
+    return [one.getMessage() for one in caplog.records if "let only one of them retry" in one.getMessage()]
 
 
 def nested(invoke: Invoke, failure: BaseException | None = None, delay: float = 0) -> Any:
@@ -232,7 +232,7 @@ def test_a_retry_inside_a_retry_is_logged_once(invoke: Invoke, clock: Clock, cap
         call(invoke, clock, outer)
 
     (warning,) = warnings(caplog)
-    assert "inner inside it has retried: each of its attempts is up to 3 there" in warning
+    assert "inner inside it has retried: each of its attempts makes up to 3 attempts there" in warning
     assert [one.levelno for one in caplog.records if one.getMessage() == warning] == [logging.WARNING]
 
 

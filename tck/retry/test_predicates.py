@@ -54,7 +54,7 @@ def test_exception_predicate_that_raises_is_logged_once_and_noted(
             invoke(Client().charge)
 
     (told,) = mistakes(caplog)
-    assert "charge: an error in the exception predicate of @retry_when, which counts as false" in told
+    assert "charge: an error in the exception predicate of @retry_when; it counts as false" in told
     assert "ZeroDivisionError('a mistake')" in told
     (note,) = raised.value.__notes__
     assert "1 attempt in" in note
@@ -123,7 +123,7 @@ def test_coroutine_function_that_nothing_awaits_is_a_definition_error(decorator:
 
     assert place in raised.value.where
     assert "a coroutine function, which nothing awaits" in str(raised.value)
-    assert raised.value.allowed == "a function that answers at once"
+    assert raised.value.allowed == "a synchronous function"
 
 
 class TwoSeconds:

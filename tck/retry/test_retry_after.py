@@ -242,7 +242,7 @@ def test_more_than_max_delay_ends_the_retries(invoke: Invoke, clock: Clock) -> N
     assert delays == []
     (note,) = failure.__notes__
     assert "1 attempt in" in note
-    assert "no more, because it says to wait for longer than max_delay of honor_retry_after" in note
+    assert "no more, because the failure asks for a longer wait than max_delay of honor_retry_after" in note
     assert attempts_of(invoke, clock, lambda: Busy("60"))[0] == [60, 60]
     assert attempts_of(invoke, clock, lambda: Busy("61"), honor_retry_after(max_delay=0))[0] == [61, 61]
 
@@ -252,7 +252,7 @@ def test_more_than_max_duration_leaves_ends_the_retries(invoke: Invoke, clock: C
     delays, failure = attempts_of(invoke, clock, lambda: Busy("20"), max_duration=30_000)
 
     assert delays == [20]
-    assert "no more, because it says to wait until after max_duration" in failure.__notes__[0]
+    assert "no more, because the failure asks for a wait beyond max_duration" in failure.__notes__[0]
     delays, failure = attempts_of(invoke, clock, lambda: Busy("30"), max_duration=30_000)
     assert delays == []
     assert "1 attempt in" in failure.__notes__[0]
@@ -329,7 +329,7 @@ def test_read_that_fails_is_logged_once_and_says_nothing(
     assert delays == [0.1, 0.1]
     assert "3 attempts" in failure.__notes__[0]
     (record,) = (one for one in caplog.records if one.exc_info)
-    assert "an error in `read` of @honor_retry_after, for which the failure says nothing" in record.getMessage()
+    assert "an error in `read` of @honor_retry_after; the failure sets no delay" in record.getMessage()
 
 
 def test_read_is_asked_only_about_failures_that_are_retried(invoke: Invoke, clock: Clock) -> None:
@@ -387,7 +387,7 @@ def test_it_needs_a_retry() -> None:
     """Rule T1: it would do nothing without one, and says so at the first call."""
     alone = honor_retry_after(lambda: None)
 
-    with pytest.raises(FaultToleranceDefinitionException, match="stands without @Retry"):
+    with pytest.raises(FaultToleranceDefinitionException, match="is used without @Retry"):
         alone()
 
 

@@ -214,7 +214,7 @@ def test_one_that_fails_forbids_nothing_and_is_logged_once(
                 Guard(retry=THREE).call(fails, attempts)
 
     assert len(attempts) == 8
-    assert len([record for record in caplog.records if "asked for a veto" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "the veto function" in record.getMessage()]) == 1
 
 
 def test_control_flow_out_of_it_comes_out(veto: Veto) -> None:
@@ -235,5 +235,7 @@ async def awaited(failure: BaseException) -> str:
 @pytest.mark.parametrize("wrong", [None, REASON, awaited])
 def test_what_cannot_answer_at_once_is_refused(wrong: Any) -> None:
     """By rules R9 and O4."""
-    with pytest.raises(FaultToleranceDefinitionException, match=r"veto_retries\(ask\) is .*allowed: a function"):
+    with pytest.raises(
+        FaultToleranceDefinitionException, match=r"veto_retries\(ask\) is .*allowed: a synchronous function"
+    ):
         veto_retries(wrong)

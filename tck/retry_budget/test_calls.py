@@ -476,13 +476,13 @@ def test_each_key_has_its_own_unless_it_has_a_name(name: str) -> None:
 
 def test_it_belongs_to_retry() -> None:
     """By rule X9: alone it would do nothing, silently."""
-    with refused("@RetryBudget stands without @Retry"):
+    with refused("@RetryBudget is used without @Retry"):
         Guard(retry_budget=RetryBudget())
 
     @retry_budget
     def alone() -> None: ...
 
-    with refused("alone @RetryBudget stands without @Retry"):
+    with refused("alone @RetryBudget is used without @Retry"):
         alone()
 
 

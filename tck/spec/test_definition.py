@@ -393,13 +393,13 @@ def test_a_bare_fallback_is_refused() -> None:
 @pytest.mark.parametrize("policy", [retry, timeout, circuit_breaker, bulkhead, asynchronous, rate_limit])
 def test_the_same_policy_twice_is_refused(policy: Any) -> None:
     """One would be silently ignored."""
-    with refused("service @", "is there twice"):
+    with refused("service @", "is present twice"):
 
         @policy
         @policy
         async def service() -> None: ...
 
-    with refused("Client @", "is there twice"):
+    with refused("Client @", "is present twice"):
 
         @policy
         @policy

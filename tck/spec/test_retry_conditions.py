@@ -382,7 +382,7 @@ def test_failed_future_that_a_synchronous_method_returns_is_a_success(clock: Clo
             return future
 
     client = Client()
-    with pytest.warns(RuntimeWarning, match="a failure that comes later is not seen"):
+    with pytest.warns(RuntimeWarning, match="the guard does not see a later failure"):
         returned = client.work(ExecutorFuture())
 
     error = returned.exception(1.0)

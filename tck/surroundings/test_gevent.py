@@ -777,7 +777,7 @@ def test_gunicorn_serves_guarded_calls_by_greenlets(preloaded: tuple[str, ...], 
         wait_until(lambda: service.get("/worker") not in workers)
         assert all(map(ask, EXPECTED))
     assert "Traceback" not in service.log
-    assert "deadlines interrupt no call" not in service.log
+    assert "deadlines do not interrupt a call" not in service.log
 
 
 def test_a_block_under_a_deadline_ends_in_each_greenlet(patched: str) -> None:

@@ -96,7 +96,7 @@ trio.run(main)
 
     assert lines == [
         "FaultToleranceException: an `@asynchronous async def` needs asyncio, and was called in a task of trio []",
-        "FaultToleranceException: to await a future needs asyncio, and was called in a task of trio",
+        "FaultToleranceException: awaiting a future needs asyncio, and was called in a task of trio",
         "done done",
     ]
 
@@ -246,7 +246,7 @@ print(*outcome(lambda: Guard(timeout=Timeout(500)).call_async(charge)))
     assert lines[0] == f"FaultToleranceException: __main__.charge {hint} 0"
     assert lines[1] == lines[2] == f"FaultToleranceException: an `@asynchronous async def` {hint} 0"
     assert lines[3] == "OSError: lost 1"
-    assert lines[4] == f"FaultToleranceException: to wait for the next attempt {hint} 1"
+    assert lines[4] == f"FaultToleranceException: waiting for the next attempt {hint} 1"
     assert lines[5] == "OSError: lost 2"
     assert lines[6].startswith("FaultToleranceException: ")
     assert lines[6].endswith(f"{hint} 0")

@@ -82,7 +82,9 @@ def test_says_at_once_what_the_test_did_to_it() -> None:
 
 @pytest.mark.parametrize("namespace", ["", " shop", "sh{op", "}", "a\nb", "a" * 201, None, 5, b"shop"])
 def test_refuses_what_is_no_namespace(namespace: Any) -> None:
-    with pytest.raises(FaultToleranceDefinitionException, match=r"^MemoryFleet\(namespace\) is .*; allowed: text"):
+    with pytest.raises(
+        FaultToleranceDefinitionException, match=r"^MemoryFleet\(namespace\) is .*; allowed: printable text"
+    ):
         MemoryFleet(namespace)
 
 

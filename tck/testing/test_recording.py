@@ -163,7 +163,7 @@ def test_refusals_and_fallbacks_are_written_down() -> None:
     assert [call.refusals for call in calls] == [(), (), ("CircuitBreaker",)]
     assert [call.attempts[0].outcome for call in calls] == ["raised", "raised", "refused"]
     assert {(call.result, call.fallback) for call in calls} == {("cached", True)}
-    assert "1 refused by CircuitBreaker; returned 'cached', after a fallback was asked" in repr(calls[2])
+    assert "1 refused by CircuitBreaker; returned 'cached', after a fallback was called" in repr(calls[2])
 
 
 def test_refusals_between_retries_and_reasons_are_written_down() -> None:

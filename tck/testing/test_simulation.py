@@ -304,7 +304,7 @@ def test_deadlock_names_who_waits_and_where() -> None:
 
     failed = failure_of(scenario, switch_in=[__name__])
 
-    assert "nobody can go on: take #1 waits at test_simulation.py" in str(failed)
+    assert "no caller can continue: take #1 waits at test_simulation.py" in str(failed)
     assert failed.switches == 1
 
 
@@ -318,7 +318,7 @@ def test_caller_that_nobody_wakes_fails_the_seed(is_task: bool) -> None:
 
         sim.start(task if is_task else threading.Event().wait)
 
-    assert "nobody can go on" in str(failure_of(scenario))
+    assert "no caller can continue" in str(failure_of(scenario))
 
 
 def test_run_that_does_not_end_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +408,7 @@ def test_guards_begin_each_seed_afresh_and_keep_their_configuration() -> None:
         ({"scenario": 3}, r"simulate\(scenario\) is 3"),
         ({"scenario": Account.add_in_task}, "no coroutine function"),
         ({"seeds": 1000}, r"simulate\(seeds\) is 1000; allowed: several seeds"),
-        ({"switch_in": ["no.such.module"]}, "names of modules that are there"),
+        ({"switch_in": ["no.such.module"]}, "names of modules that exist"),
         ({"expected": "OSError"}, "an exception class"),
     ],
 )
@@ -430,7 +430,7 @@ def test_invariant_that_waits_is_refused() -> None:
         sim.always(lambda: sim.sleep(1))
         sim.sleep(1)
 
-    assert "it may only look" in str(failure_of(scenario))
+    assert "it may only read" in str(failure_of(scenario))
 
 
 def test_loop_that_is_not_simulated_is_refused() -> None:
@@ -440,7 +440,7 @@ def test_loop_that_is_not_simulated_is_refused() -> None:
     async def fetch() -> None:
         pytest.fail("it ran")
 
-    assert "let sim.start(...) start the coroutine" in str(failure_of(lambda sim: asyncio.run(fetch())))
+    assert "start the coroutine by sim.start(...)" in str(failure_of(lambda sim: asyncio.run(fetch())))
 
 
 def test_one_clock_serves_the_process() -> None:

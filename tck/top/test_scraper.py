@@ -100,7 +100,7 @@ def test_one_that_is_lost_does_not_keep_the_others(server: str) -> None:
     troubles = {
         "/metrics": "",
         "/others": "",
-        "/html": "no page of metrics",
+        "/html": "the answer is no page of metrics",
         "/broken": "error: Error -3 while decompressing data: incorrect header check",
         "/error": "answered 503",
         "/bomb": "a page of more than 1 MB",
@@ -170,5 +170,5 @@ def test_addresses_are_completed() -> None:
     "text", ["", "ftp://a/b", "file:///etc/passwd", "http://", "a:0", "a:99999", "a:x", "http://[", "a b", "a\nb", "ä"]
 )
 def test_what_can_be_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no address as in"):
+    with pytest.raises(ValueError, match="is not an address, as in"):
         address(text)

@@ -150,7 +150,7 @@ def test_signs_that_the_output_has_not_are_replaced() -> None:
     ("arguments", "message"),
     [
         ([], "Missing argument"),
-        (["ftp://a"], "is no address"),
+        (["ftp://a"], "is not an address"),
         ([":1", "--interval", "0"], "is not 0.1 to 3600 seconds"),
         ([":1", "--interval", "2h"], "is not 0.1 to 3600 seconds"),
         ([":1", "--interval", "soon\x1b[2J"], "soon\\x1b[2J is not"),

@@ -154,7 +154,7 @@ def test_many_that_are_lost_leave_room_for_guards() -> None:
 
 
 def test_before_the_first_answer_there_is_no_table() -> None:
-    assert "No guard was called yet" in drawn([Target("a")], 60)
+    assert "No guard has been called yet" in drawn([Target("a")], 60)
     assert drawn([target("m")], 12)  # too narrow for anything, but no error
 
 

@@ -160,9 +160,9 @@ def test_control_flow_passes_through(page: Page) -> None:
         ({"origin": "http://[::1"}, "another origin"),
         ({"content_type": "text/plain"}, "neither a form"),
         ({"content_type": "multipart/form-data"}, "neither a form"),
-        ({"cookie": ""}, "not one that this process gave"),
-        ({"cookie": "faulttolerance_csrf=00000000000000000000000000000000"}, "not one that this process gave"),
-        ({"cookie": "faulttolerance_csrf=guess"}, "not one that this process gave"),
+        ({"cookie": ""}, "this process did not create the form"),
+        ({"cookie": "faulttolerance_csrf=00000000000000000000000000000000"}, "this process did not create the form"),
+        ({"cookie": "faulttolerance_csrf=guess"}, "this process did not create the form"),
     ],
 )
 def test_what_another_page_makes_a_browser_send_does_nothing(page: Page, headers: dict[str, str], why: str) -> None:
@@ -200,7 +200,7 @@ def test_a_form_that_another_worker_showed_says_so(page: Page) -> None:
     answer = page.click(fields=fields | {"process": "host/1/2026-01-01T00:00:00+00:00"})
 
     assert (answer.status, state()) == (409, "closed")
-    assert "shown by another process" in answer.text
+    assert "another process of the service created the form" in answer.text
     assert page.click(fields=fields).status == 303
 
 

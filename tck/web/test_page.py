@@ -761,7 +761,7 @@ def test_a_forked_worker_shows_itself() -> None:
     [
         ({"critical": 3}, r"_app\(critical\) is 3; allowed: names of guards"),
         ({"critical": ["watched.*", ""]}, r"_app\(critical\) is ''"),
-        ({"title": " "}, r"_app\(title\) is ' '; allowed: words"),
+        ({"title": " "}, r"_app\(title\) is ' '; allowed: text"),
         ({"title": None}, r"_app\(title\) is None"),
         ({"authorize": "alice"}, r"_app\(authorize\) is 'alice'; allowed: a callable"),
     ],

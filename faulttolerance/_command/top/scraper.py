@@ -42,7 +42,7 @@ def address(text: str) -> str:
     url = text if "://" in text else f"http://localhost{text}" if text.startswith(":") else f"http://{text}"
     parts = _parts(url)
     if parts is None or not url.isascii() or not url.isprintable() or " " in url:
-        raise ValueError(f"{text!r} is no address as in localhost:8000 or https://shop.example/metrics")
+        raise ValueError(f"{text!r} is not an address, as in localhost:8000 or https://shop.example/metrics")
     return parts._replace(path=parts.path if parts.path not in ("", "/") else "/metrics", fragment="").geturl()
 
 
@@ -94,7 +94,7 @@ class Scraper:
         except ScrapeError as error:
             trouble = str(error)
         except ValueError:
-            trouble = "no page of metrics"
+            trouble = "the answer is no page of metrics"
         except Exception as error:  # noqa: BLE001 -- on any error this target is lost, but not the others
             trouble = _reason(error)
         self._answers.append((target, exposition, trouble, clock.monotonic()))

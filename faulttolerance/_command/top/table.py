@@ -142,7 +142,7 @@ def render(
     table = (
         _table(rows, all_stats, width)
         if rows
-        else _cut(Text("No guard was called yet, where that is known.", "dim"), width)
+        else _cut(Text("No guard has been called yet, as far as is known.", "dim"), width)
     )
     left = len(all_stats) - first - len(rows)
     foot = [Text(f"{left} more")] if left > 0 else []
@@ -173,7 +173,7 @@ def _trouble(target: Target, now: float) -> tuple[str, str, str]:
     if target.trouble:
         return "lost", "bold red", f" for {target.lost_for(now):.0f} s: {escaped(target.trouble)}"
     if target.is_mixed:
-        return "mixed", "yellow", ": processes answer in turn; one has to answer for all"
+        return "mixed", "yellow", ": processes answer in turn; one must answer for all"
     return ("slow", "yellow", f": {target.answer_seconds:.1f} s") if target.answer_seconds > SLOW else ("", "", "")
 
 

@@ -24,7 +24,7 @@ _START_SECONDS = 0.05
 
 _PATIENCE_SECONDS = 1.0
 """Seconds for which an interruption waits for the end of the calls; the end of their block always waits."""
-_FAILED = "what on_deadline called failed: %r"
+_FAILED = "the function of on_deadline failed: %r"
 
 
 class DeadlineCallback:
@@ -60,7 +60,7 @@ class DeadlineCallback:
             result = self._function()
             if isinstance(result, CoroutineType):
                 result.close()
-                raise TypeError("a coroutine came out, and nobody awaits it here")
+                raise TypeError("the function returned a coroutine, and nothing awaits it")
         except Exception as error:
             log(ERROR, _FAILED, self._function, error=error)
         finally:

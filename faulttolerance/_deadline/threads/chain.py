@@ -71,7 +71,7 @@ class BindingMark(tuple[Any, ...]):
 
 def binding_mark(entry: Entry) -> Entry:
     """Return the entry which records that detached calls that are made from now on end with *entry* (rule D4)."""
-    return BindingMark((entry[0], entry, "it stands for the deadline around it"))
+    return BindingMark((entry[0], entry, "it represents the deadline around it"))
 
 
 HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()

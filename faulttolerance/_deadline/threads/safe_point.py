@@ -118,9 +118,9 @@ def reason_unsafe(
             return f"it was acquiring or releasing something in {_name_of(step)}"
     for step in frames_of_call(stack, depth):
         if is_exempt(step):
-            return f"it was in {_name_of(step)}, or in what that called"
+            return f"it was in {_name_of(step)}, or in code that this called"
         if _releases(step, is_patient=late_by < _PATIENCE):
-            return f"it was giving something back in {_name_of(step)}"
+            return f"it was releasing something in {_name_of(step)}"
     return _reason_on_the_way(stack)
 
 
@@ -225,7 +225,7 @@ def _reason_on_the_way(stack: Stack) -> str | None:
                 return OURS  # the signal's handler examines the stack that it interrupted
             guarded = True
         elif not guarded and not may_call(code, step.f_lasti):
-            return f"it was in something that the interpreter called amidst {_name_of(step)}"
+            return f"it was in code that the interpreter called in the middle of {_name_of(step)}"
     return None
 
 

@@ -48,8 +48,8 @@ class Limiter:
             _warned.add(self._name)
             log(
                 WARNING,
-                "%s ran one call at a time for a minute, and calls alone still take longer than the latency of its"
-                " bulkhead, %g s: is that too low? Recommended is at least twice the 90th percentile without load",
+                "%s ran one call at a time for a minute, and single calls still take longer than the latency of its"
+                " bulkhead, %g s, which may be too low: set at least twice the 90th percentile without load",
                 self._name,
                 adaptive.latency,
             )

@@ -151,7 +151,7 @@ class AdaptiveThrottle:
         chance: Callable[[], float],
         tier: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._message = f"{name}: throttled, because the callee turns calls down"
+        self._message = f"{name}: throttled, because the callee rejects calls"
         self._multiplier = multiplier
         self._window = window
         self._min_requests = min_requests

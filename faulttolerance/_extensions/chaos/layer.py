@@ -27,7 +27,7 @@ def chaos_of(name: str, policy: Chaos, counters: Counters | None, series_of: Cal
     """
     if (name, repr(policy)) not in _said:
         _said.add((name, repr(policy)))
-        log(WARNING, "%s carries %r: calls fail or wait on purpose", name, policy, fields={"ft_method": name})
+        log(WARNING, "%s has %r: calls fail or wait on purpose", name, policy, fields={"ft_method": name})
     delay = seconds(policy.latency, ChronoUnit.MILLIS)
     errors: Any = policy.error or (() if delay else (ConnectionError,))  # a tuple, once it is checked
 

@@ -50,7 +50,7 @@ class Chaos(Values):
         """Reject errors that cannot be raised, or that end the program."""
         for error in exceptions().normalised(values["error"]):
             if not (isinstance(error, type) and issubclass(error, Exception) and _can_be_made(error)):
-                allowed = "classes that derive from Exception, and can be made of one text"
+                allowed = "subclasses of Exception that can be created from one text"
                 yield "error", f"names {shown(error)}", allowed, ()
 
 

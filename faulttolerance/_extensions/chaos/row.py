@@ -12,7 +12,7 @@ from .policy import Chaos
 CHAOS = Metric(
     "ft.chaos.total",
     "counter",
-    "The number of times that chaos befell an attempt",
+    "The number of delays and errors that chaos added to attempts",
     ("kind",),
     {"error": ("error",), "latency": ("latency",)},
 )

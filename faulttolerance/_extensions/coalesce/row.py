@@ -21,7 +21,7 @@ _SERIES = PolicyMetrics(
         Metric(
             "ft.coalesce.calls.total",
             "counter",
-            "The number of calls that were made, and of those that shared the outcome of one",
+            "The number of calls that ran, and of calls that shared the outcome of another",
             ("role",),
             {"leader": ("leader",), "follower": ("follower",)},
         ),

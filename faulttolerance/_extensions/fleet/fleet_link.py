@@ -121,7 +121,7 @@ class FleetLink:
         if link is None or link.health.is_up:
             return ""
         seconds = max(0.0, link.now() - link.health.since)
-        return f"the fleet {link.namespace!r} is lost since {seconds:.1f} s, because of {link.health.reason}"
+        return f"the fleet {link.namespace!r} has been lost for {seconds:.1f} s, because of {link.health.reason}"
 
     def read(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """Yield the values of the gauge ``ft.fleet.up``."""

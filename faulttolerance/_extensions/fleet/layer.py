@@ -47,12 +47,10 @@ def _use_default_fleet(name: str) -> None:
         use_fleet(fleet)
     elif not fleet_link.is_absence_logged:
         fleet_link.is_absence_logged = True
-        words = (
-            "%s is fleet-wide and local: no fleet is configured, so each process has the whole limit and a circuit of"
-        )
+        words = "%s is fleet-wide, but local: no fleet is configured, so each process has the whole limit and its own"
         log(
             WARNING,
-            f"{words} its own; say configure(fleet=...), with None where that is meant, or set %s",
+            f"{words} circuit; call configure(fleet=...), with None if that is meant, or set %s",
             name,
             URL_VARIABLE,
         )

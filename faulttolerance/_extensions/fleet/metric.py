@@ -7,7 +7,7 @@ from ..._metrics.catalogue import Metric
 FLEET_UP = Metric(
     "ft.fleet.up",
     "gauge",
-    "Whether the fleet answers this process: 1, or 0 while it decides alone",
+    "1 while the fleet answers this process; 0 while the process decides alone",
     ("namespace",),
     of_process=True,
 )

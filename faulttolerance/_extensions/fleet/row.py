@@ -55,7 +55,9 @@ def _condition(is_enforced: bool) -> Condition:
     from .fleet_link import fleet_link
 
     return Condition(
-        fleet_link.description if is_enforced else "local: what it would share is switched off or observed"
+        fleet_link.description
+        if is_enforced
+        else "local: the policies that it would share are switched off or observed"
     )
 
 
@@ -65,7 +67,7 @@ def _faults(chosen: Any) -> list[Fault]:
         return []
     # The value is not shown: it may be an address with a password.
     kind = type(chosen).__name__
-    allowed = "a fleet, as RedisFleet(..., namespace=...), or None"
+    allowed = "a fleet, such as RedisFleet(..., namespace=...), or None"
     return [Fault("configure(fleet)", f"is a {kind}", kind, allowed)]
 
 

@@ -167,7 +167,7 @@ def apply_records(circuits: Iterable[CircuitFollower], record_of: Callable[[str]
         try:
             circuit.follow(record_of(circuit.key), now)
         except Exception as error:  # the other circuits must get their records
-            log(ERROR, "a circuit of the fleet was not told", error=error)
+            log(ERROR, "a circuit of the fleet was not notified", error=error)
 
 
 def reason_of(error: BaseException) -> str:
@@ -179,7 +179,7 @@ def _notify(on_response: OnResponse, response: Any) -> None:
     try:
         on_response(response)
     except Exception as error:  # such as a closed loop; the others wait for their answers
-        log(ERROR, "an answer of the fleet was not taken", error=error)
+        log(ERROR, "an answer of the fleet was not delivered", error=error)
 
 
 def _fail_requests(pending: list[PendingRequest]) -> None:
@@ -305,7 +305,7 @@ class ThreadedLink(ServerLink):
                     if self._session_pool.needs_session() and self.health.is_up and not self._stopping:
                         self._fill_pool()
                 except BaseException as error:  # for example a malformed answer; no other code here handles it
-                    log(ERROR, "what the fleet said was not understood", error=error)
+                    log(ERROR, "an answer of the fleet was not understood", error=error)
                     self._fail(error, self.health.is_up)
         finally:
             self._close()

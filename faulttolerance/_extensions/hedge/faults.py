@@ -35,8 +35,10 @@ def hedge_faults(
         if annotation is inspect.Parameter.empty:
             continue
         if any(map(_is_one_shot, members(resolve(annotation, Scope.of(function, owner or declaration.owner))))):
-            problem = f"shares {parameter.name}: {display(annotation)} among its attempts, and only one can read it"
-            allowed = "what each attempt can read anew, as a list, bytes, or the name of a file"
+            problem = (
+                f"shares {parameter.name}: {display(annotation)} among its attempts, and only one attempt can read it"
+            )
+            allowed = "a value that each attempt can read again, such as a list, bytes, or the name of a file"
             faults.append(Fault(where, problem, annotation, allowed))
     return faults
 

@@ -37,4 +37,9 @@ class Hedge(Policy, is_observable=True):
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """Reject values that define no time for a hedge."""
         if not values["quantile"] and not seconds(values["delay"], ChronoUnit.MILLIS):
-            yield "delay", "is 0 while quantile is 0: nothing says when", "more than 0, or a quantile", ("quantile",)
+            yield (
+                "delay",
+                "is 0 while quantile is 0: no moment for a hedge is set",
+                "more than 0, or a quantile",
+                ("quantile",),
+            )

@@ -66,14 +66,14 @@ _SERIES = PolicyMetrics(
         Metric(
             "ft.hedge.calls.total",
             "counter",
-            "The number of times the hedge logic was run, by what came of it",
+            "The number of times the hedge logic was run, by result",
             ("result",),
             {result: (result,) for result in RESULTS},
         ),
         Metric(
             "ft.hedge.delay",
             "gauge",
-            "The time after which a hedge is sent; 0 while none would be",
+            "The time after which a hedge is sent; 0 while no hedge would be sent",
             readings={(): lambda hedge, _: hedge.delay},
             unit="seconds",
             is_highest=True,
@@ -90,5 +90,5 @@ HEDGE = Row(
     around_attempt=_around_attempt,
     series=_SERIES,
     faults=_faults,
-    block_fault=("runs twice at once what takes long, and a block cannot be", ""),
+    block_fault=("runs slow code twice at once, and a block cannot run twice", ""),
 )

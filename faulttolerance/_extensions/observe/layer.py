@@ -39,7 +39,13 @@ class Observer:
         if self._counters is not None:
             self._counters.add(self._series)
         fields = {"ft_method": self._name, "ft_policy": self._annotation}
-        log(DEBUG, "%s: %s, only observed, let an attempt pass", self._name, self._annotation, fields=fields)
+        log(
+            DEBUG,
+            "%s: %s is only observed, but would have stopped an attempt",
+            self._name,
+            self._annotation,
+            fields=fields,
+        )
 
 
 def timed(

@@ -16,7 +16,7 @@ from .strategy import ObservedBulkhead, ObservedGate, ObservedRateLimit
 OBSERVED = Metric(
     "ft.observed.total",
     "counter",
-    "The number of attempts that a policy would have refused, or ended, which is only observed",
+    "The number of attempts that an observed policy would have refused or ended",
     ("policy",),
     {policy.annotation: (policy.annotation,) for policy in Policy.__subclasses__() if policy.is_observable},
 )

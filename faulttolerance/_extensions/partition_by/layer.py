@@ -17,7 +17,7 @@ from .strategy import Partition, Partitions, Pin
 
 _FULL = (
     "%s: each of the %d keys is in use, or its circuit is open: calls with other keys share one circuit, its permits "
-    "and its rate window; raise max_partitions of @partition_by, or choose keys that are fewer"
+    "and its rate window; raise max_partitions of @partition_by, or use fewer keys"
 )
 
 

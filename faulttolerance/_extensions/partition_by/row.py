@@ -32,13 +32,13 @@ _SERIES = PolicyMetrics(
         Metric(
             "ft.partitions",
             "gauge",
-            "The number of keys that have a state of their own",
+            "The number of keys with their own state",
             readings={(): lambda partitions, _: len(partitions)},
         ),
         Metric(
             "ft.partitions.shared.total",
             "counter",
-            "The number of calls with a key that found no place, which share one state",
+            "The number of calls that share one state, because their key has none of its own",
             readings={(): lambda partitions, _: partitions.shared},
         ),
     ),

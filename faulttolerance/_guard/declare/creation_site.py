@@ -103,8 +103,8 @@ def warn_of_one_per_call(line: str) -> None:
     if next(_creation_counts.setdefault(line, count(1))) == _MAX_GUARDS + 1:
         log(
             WARNING,
-            "%s has made more than %d guards with a circuit breaker: one that is made for each call never opens. Make"
-            " it once, at the top level of a module; where several are meant, name each, or use @partition_by",
+            "%s has created more than %d guards with a circuit breaker: a breaker that is created for each call never"
+            " opens. Create it once, at the top level of a module; for several, name each, or use @partition_by",
             line,
             _MAX_GUARDS,
         )

@@ -234,7 +234,9 @@ def accessors(attribute: object) -> tuple[Any, ...]:
 def exempt(function: Any) -> None:
     """Exempt *function*, or the function behind a guard, from class-level decorators."""
     if not callable(function) and not isinstance(function, _METHODS):
-        raise FaultToleranceDefinitionException(Fault("@unguarded", "is on no method", function, "a method of a class"))
+        raise FaultToleranceDefinitionException(
+            Fault("@unguarded", "is not on a method", function, "a method of a class")
+        )
     try:
         _exempt.add(_exemptible(function))
     except TypeError:

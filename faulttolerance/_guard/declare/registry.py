@@ -149,7 +149,7 @@ def update_all_strategies() -> None:
         try:
             state.update_strategies()
         except Exception as error:  # noqa: BLE001  # the others must still follow
-            log_guard_error(state.name, "it keeps values that held before, for taking new ones failed", error)
+            log_guard_error(state.name, "it keeps its old values, because applying the new values failed", error)
 
 
 def name_conflicts(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
@@ -210,7 +210,7 @@ def budget_conflicts(several: Iterable[InForce], own: State | None = None) -> li
                 where = f"{name} @RetryBudget({parameter})"
                 others = owner if owner != name else f"another {name}"
                 problem = f"is {value!r}, and {theirs!r} for {others}, which shares the budget {budget.name!r}"
-                faults.append(Fault(where, problem, value, "the same wherever the name is given"))
+                faults.append(Fault(where, problem, value, "the same value in every budget of this name"))
     return faults
 
 
@@ -307,7 +307,9 @@ def _after_fork() -> None:
         try:
             state.reset_after_fork(get_ident())
         except Exception as error:  # noqa: BLE001  # the others must still be put in order
-            log_guard_error(state.name, "it holds what threads of the parent held, for dropping that failed", error)
+            log_guard_error(
+                state.name, "it still holds resources of the parent's threads, because releasing them failed", error
+            )
     ledger.reset_after_fork()
 
 

@@ -105,10 +105,10 @@ def proxy_of(client: Any, guard: Guard, methods: str | Iterable[str] | None) -> 
 def _faults(client: Any, guard: Guard, patterns: tuple[Any, ...]) -> Iterator[Fault]:
     where, known = f"Guard {guard.name}.port(methods)", _method_names(client)
     if not patterns:
-        yield Fault(where, "names nothing", patterns, "names of methods or patterns, as 'get_*'; None for all")
+        yield Fault(where, "is empty", patterns, "names of methods or patterns, such as 'get_*'; None for all")
     for pattern in patterns:
         if not isinstance(pattern, str):
-            yield Fault(where, f"is {shown(pattern)}", pattern, "names of methods or patterns, as 'get_*'")
+            yield Fault(where, f"is {shown(pattern)}", pattern, "names of methods or patterns, such as 'get_*'")
         elif not any(fnmatchcase(name, pattern) for name in known) and not _is_created_on_access(client, pattern):
             near = get_close_matches(pattern, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -69,7 +69,7 @@ class Decorator:
         if not ROWS[self._kind].is_for_classes:
             faults.append(Fault(where, "is on a class", cls, "a function or a method: each has calls of its own"))
         if self._kind in declared_on(cls).policies:
-            faults.append(Fault(where, "is there twice", None, "one of each kind per class"))
+            faults.append(Fault(where, "is present twice", None, "one of each kind per class"))
         return faults
 
     def _faults_on_function(self, target: Any) -> list[Fault]:
@@ -83,7 +83,7 @@ class Decorator:
                       "a function that returns: guard the body of the loop instead, a stream cannot be run again")
             )  # fmt: skip
         if self._kind in declaration.policies:
-            faults.append(Fault(where, "is there twice", None, "one of each kind per function"))
+            faults.append(Fault(where, "is present twice", None, "one of each kind per function"))
         if above := definition.companion_above_guard_faults(self._kind, declaration):
             from .guard import finder_of
 
@@ -130,7 +130,7 @@ def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) 
     is_exception = isinstance(target, type) and issubclass(target, BaseException)  # @retry(OSError), as elsewhere
     if target is not None and (is_exception or not can_be_guarded(target)):
         names = f", or its parameters by name: {', '.join(complete)}" if complete else ""
-        problem = f"is given {shown(target)} by position"
+        problem = f"got {shown(target)} by position"
         raise FaultToleranceDefinitionException(Fault(f"@{kind.annotation}", problem, target, f"a function{names}"))
     chosen = ROWS[kind].decorator
     decorator = (Decorator if chosen is None else chosen())(kind, complete)
@@ -151,5 +151,5 @@ def refuse_bare(kind: type[Policy], value: Any) -> None:
     is_made_here = any(constant is code for constant in frame.f_code.co_consts)
     if is_made_here and code.co_firstlineno <= frame.f_lineno <= max(lines):
         where = f"{Declaration(value, {}, FUNCTION).where} @{kind.annotation}"
-        allowed = f"@{definition.decorator_name(kind)}(...) with what it needs"
-        raise FaultToleranceDefinitionException(Fault(where, "stands without arguments", None, allowed))
+        allowed = f"@{definition.decorator_name(kind)}(...) with its arguments"
+        raise FaultToleranceDefinitionException(Fault(where, "is used without arguments", None, allowed))

@@ -98,7 +98,7 @@ class Guard:
 
     def __init__(self, *given: Policy | Callable[..., Any], name: str = "", **policies: Unpack[GuardPolicies]) -> None:
         by_kind = _by_kind(given, policies)
-        _check_name("Guard(name)", name or "", "text that no other guard is called by, or none")
+        _check_name("Guard(name)", name or "", "text that is not the name of another guard, or none")
         frame = declaring_frame()
         site = CreationSite(name, name) if name else creation_site_of(self, frame)
         self.name = site.name
@@ -145,7 +145,7 @@ class Guard:
                 raise
         where, name = f"Guard {self.name}.call", getattr(function, "__qualname__", function)
         raise FaultToleranceDefinitionException(
-            Fault(where, f"is given {name}, a coroutine function", function, "a plain function; or use call_async")
+            Fault(where, f"got {name}, a coroutine function", function, "a plain function; or use call_async")
         )
 
     def _reject_uncallable(self, function: object, method: str) -> None:
@@ -154,7 +154,7 @@ class Guard:
             return
         if isinstance(function, Coroutine):
             function.close()  # no code will await it
-        problem, allowed = f"is given {shown(function)}, which cannot be called", "a callable and its arguments"
+        problem, allowed = f"got {shown(function)}, which cannot be called", "a callable and its arguments"
         fault = Fault(
             f"Guard {self.name}.{method}", problem, function, f"{allowed}: {method}(f, x), not {method}(f(x))"
         )
@@ -184,7 +184,7 @@ class Guard:
             raise
         except NotAwaitableError as error:
             raise TypeError(
-                f"{self.name}: call_async is for what is to be awaited, or a plain `def`; use call; {error}"
+                f"{self.name}: call_async needs an awaitable result, or a plain `def`; use call; {error}"
             ) from None
 
     def attempt(self) -> Attempt:
@@ -251,8 +251,8 @@ class Guard:
             if value is self:
                 return _by_attribute, (module, attribute)
         raise TypeError(
-            f"cannot pickle the guard {self.name}: its state belongs to this process. Give it a name, or make it at the"
-            " top level of a module: then it is pickled by that, like a function"
+            f"cannot pickle the guard {self.name}: its state belongs to this process. Give it a name, or create it at"
+            " the top level of a module: pickle then stores its name, as for a function"
         )
 
     def __dir__(self) -> list[str]:
@@ -287,9 +287,9 @@ def _by_kind(given: Iterable[object], policies: Mapping[str, Any]) -> dict[type[
         kind: Any = type(policy)
         if kind not in _PARAMETERS.values():
             allowed = "retry(...), timeout(...) and so on"
-            faults.append(Fault("Guard", f"is given {shown(policy)}", policy, allowed))
+            faults.append(Fault("Guard", f"got {shown(policy)}", policy, allowed))
         elif by_kind.setdefault(kind, policy) is not policy:
-            faults.append(Fault("Guard", f"is given two of {kind.__name__}", policy, "one of each kind per guard"))
+            faults.append(Fault("Guard", f"got two policies {kind.__name__}", policy, "one of each kind per guard"))
     if faults:
         raise FaultToleranceDefinitionException(*faults)
     return {kind: by_kind[kind] for kind in _PARAMETERS.values() if kind in by_kind}
@@ -321,7 +321,7 @@ def _by_name(name: str, module: str) -> Guard:
 def _by_attribute(module: str, attribute: str) -> Guard:
     guard = getattr(import_module(module), attribute)
     if not isinstance(guard, Guard):
-        raise TypeError(f"{module}.{attribute} is no guard any more")
+        raise TypeError(f"{module}.{attribute} is no longer a guard")
     return guard
 
 
@@ -382,7 +382,7 @@ def _target_faults(function: Any) -> list[Fault]:
     if faults := descriptor_faults(function):
         return faults
     if not callable(function) or isinstance(function, type):
-        return [Fault("what stands below a Guard", "cannot be guarded", function, "a function or a method")]
+        return [Fault("the target of a Guard", "cannot be guarded", function, "a function or a method")]
     if is_generator_function(function):
         where = f"{getattr(function, '__qualname__', function)} under a Guard"
         allowed = "a function that returns: guard the body of the loop instead, a stream cannot be run again"

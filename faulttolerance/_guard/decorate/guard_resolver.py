@@ -268,12 +268,12 @@ def _block_faults(policy: Policy, where: str) -> list[Fault]:
     """Return the faults of *policy* around a block, which has neither a result nor arguments."""
     place = f"{where} @{policy.annotation}"
     if (predicate := getattr(policy, "result", None)) is not None:
-        return [Fault(f"{place}(result)", "is asked about a result, and a block has none", predicate, "None; or call")]
+        return [Fault(f"{place}(result)", "checks a result, and a block has none", predicate, "None; or use call")]
     row = ROWS.get(type(policy), Row())
     problem, allowed = row.block_fault or ("", "")
     if row.needs_arguments:
-        problem = "asks for the arguments of a call, and a block has none"
-    allowed = allowed or "another guard without it; or put the block into a function, and call that"
+        problem = "needs the arguments of a call, and a block has none"
+    allowed = allowed or "a guard without it; or put the block into a function, and call the function"
     return [Fault(place, problem, None, allowed)] if problem else []
 
 

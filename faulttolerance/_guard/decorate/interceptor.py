@@ -66,7 +66,7 @@ class Interceptor:
         if not can_be_guarded(target):
             allowed = "a function, a method, a class"
             raise FaultToleranceDefinitionException(
-                Fault(repr(self), "stands above what cannot be called", target, allowed)
+                Fault(repr(self), "is above an object that cannot be called", target, allowed)
             )
         return apply_to(target, {}, (self,), repr(self))  # type: ignore[no-any-return]
 
@@ -106,7 +106,7 @@ def around_invoke(function: Callable[[Invocation], Any] | None = None, *, priori
     """
     if function is not None and not callable(function):
         raise FaultToleranceDefinitionException(
-            Fault("around_invoke", f"got {function!r}", function, "a function, or a priority by its name")
+            Fault("around_invoke", f"got {function!r}", function, "a function, or priority=...")
         )
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise FaultToleranceDefinitionException(

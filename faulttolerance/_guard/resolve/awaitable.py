@@ -24,7 +24,7 @@ class NotAwaitableError(BaseException):
         name = getattr(function, "__qualname__", None) or repr(function)
         super().__init__(
             f"{name} returned an object of the class {type(result).__qualname__}, which cannot be awaited; it was"
-            " called once, and no policy had to do with it"
+            " called once, and no policy was applied"
         )
 
 

@@ -284,5 +284,5 @@ class _BeforeRetry(BoundCallback):
     def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
         if not isinstance(error, Exception):
             return False
-        self._error_log.log("what @before_retry runs failed; the retry is made all the same", error)
+        self._error_log.log("the function of @before_retry failed; the retry is made anyway", error)
         return True

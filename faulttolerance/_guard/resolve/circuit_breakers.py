@@ -186,7 +186,7 @@ def _breakers_of(state: State, key: Hashable) -> list[CircuitBreaker]:
     if key is EVERY:
         return state.every_breaker()
     if partitions is None:
-        raise KeyError(f"the calls of {state.name} are not told apart by a key: it has no @partition_by")
+        raise KeyError(f"the calls of {state.name} have no keys: it has no @partition_by")
     partitions.look_again()
     if (partition := partitions.find(key)) is not None:
         breaker = partition.strategies.get(policies.CircuitBreaker)

@@ -147,7 +147,7 @@ def every_effective(name: str | None = None) -> "Iterator[tuple[AnyResolver, typ
             classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
             found = [(resolver, cls, resolver.in_force(cls)) for cls in classes]
         except Exception as error:  # noqa: BLE001  # the others must still be found
-            log_guard_error(registry.name_of(resolver), "it is left out, for finding what holds for it failed", error)
+            log_guard_error(registry.name_of(resolver), "it is left out, because resolving its policies failed", error)
         else:
             yield from found
 

@@ -39,7 +39,7 @@ def fingerprint() -> str:
         try:
             found = {id(cls): _digest_for(resolver, cls, known.get(id(cls))) for cls in resolver.classes()}
         except Exception as error:  # noqa: BLE001  # the others must still be found
-            log_guard_error(name_of(resolver), "it is left out, for finding what holds for it failed", error)
+            log_guard_error(name_of(resolver), "it is left out, because resolving its policies failed", error)
             return None, {}
         if memo is not None and found == known:
             return memo  # type: ignore[no-any-return]

@@ -170,7 +170,11 @@ class _Transaction:
         except FaultToleranceDefinitionException:
             raise
         except Exception as error:  # noqa: BLE001
-            log_guard_error(registry.name_of(change.resolver), "its next call finds what holds, for that failed", error)
+            log_guard_error(
+                registry.name_of(change.resolver),
+                "its next call resolves its policies again, because resolving them failed",
+                error,
+            )
             return None
 
     def _draft(self, change: GuardChange) -> Draft | None:

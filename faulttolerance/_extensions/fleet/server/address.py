@@ -11,7 +11,7 @@ __all__ = ["ALLOWED", "Address", "address_of_client", "address_of_url"]
 
 ALLOWED: Final = (
     "a URL that begins with redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or"
-    " rediss+cluster://, or a client: redis.Redis, redis.RedisCluster, or what Sentinel's master_for gives"
+    " rediss+cluster://, or a client: redis.Redis, redis.RedisCluster, or the result of Sentinel's master_for"
 )
 _DEFAULT_PORTS: Final = {"sentinel": 26379}
 _FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -68,10 +68,10 @@ def address_of_url(url: str) -> Address:
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise ValueError("is no URL") from None
+        raise ValueError("is not a URL") from None
     base, _, kind = parts.scheme.partition("+")
     if base not in ("redis", "rediss", "unix") or kind not in ("", "sentinel", "cluster") or (base == "unix" and kind):
-        raise ValueError("has another scheme")
+        raise ValueError("has an unknown scheme")
     settings, sentinel_settings = _parse_options(parts.query)
     user, _, hosts = parts.netloc.rpartition("@")
     name, _, password = user.partition(":")
@@ -85,11 +85,11 @@ def address_of_url(url: str) -> Address:
     if kind == "sentinel":
         service, _, path = path.lstrip("/").partition("/")
         if not service:
-            raise ValueError("has no name of a service after its hosts")
+            raise ValueError("has no service name after its hosts")
     if path.strip("/"):
         settings["db"] = _parse_database(path.strip("/"))
     if kind == "cluster" and settings.get("db"):
-        raise ValueError("has the number of a database, of which a cluster has one")
+        raise ValueError("has a database number, but a cluster has only one database")
     found = tuple(_parse_host(one, _DEFAULT_PORTS.get(kind, 6379)) for one in hosts.split(","))
     if not kind and len(found) > 1:
         raise ValueError("has several hosts")
@@ -109,7 +109,7 @@ def address_of_client(client: Any) -> Address:
         return Address("cluster", _is_encrypted(settings), hosts, _connection_settings(settings))
     pool = client.connection_pool
     if pool.connection_class.__module__.partition(".")[0] != "redis":
-        raise ValueError("has connections of another kind")
+        raise ValueError("has connections of an unknown kind")
     settings = pool.connection_kwargs
     is_encrypted = _is_encrypted({**settings, "connection_class": pool.connection_class})
     kept = _connection_settings(settings)
@@ -164,7 +164,7 @@ def _parse_options(query: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _parse_database(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise ValueError("has no number where that of a database belongs")
+        raise ValueError("has no number in the place of the database")
     return int(text)
 
 
@@ -176,5 +176,5 @@ def _parse_host(text: str, default_port: int) -> Host:
     elif ":" in text:
         name, _, port = text.rpartition(":")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError("has no number where a port belongs")
+        raise ValueError("has no port number in the place of the port")
     return unquote(name) or "localhost", int(port or default_port)

@@ -18,7 +18,7 @@ _KINDS: Final = {
     # The name is placed between the braces of a hash tag.
     "namespace": Kind(
         "text",
-        f"text that can be shown, of up to {_LONGEST_NAMESPACE} characters, without braces",
+        f"printable text of up to {_LONGEST_NAMESPACE} characters, without braces",
         lambda value: (
             isinstance(value, str)
             and value.isprintable()

@@ -172,7 +172,7 @@ class RedisSession:
             waiting, with_text = again, not moved
             if moved:
                 self._redirect(moved)
-        raise ConnectionError("the server sends every question elsewhere")
+        raise ConnectionError("the server redirects every request")
 
     def _replies(self, requests: Sequence[Request], with_text: bool) -> list[Any]:
         """Send *requests*, each script *with_text* at its first use; return the replies, including errors."""
@@ -300,12 +300,12 @@ def _address(url_or_client: object) -> Address:
         elif isinstance(url_or_client, (redis.asyncio.Redis, redis.asyncio.RedisCluster)):
             raise ValueError("is a client of asyncio, which belongs to one event loop")
         else:
-            raise ValueError("is no client of redis-py")
+            raise ValueError("is not a client of redis-py")
     except ValueError as error:
         raise FaultToleranceDefinitionException(Fault(where, f"is {got}, which {error}", got, ALLOWED)) from None
     try:
         connection_to(address, address.hosts[0], 1.0)
     except Exception as error:  # noqa: BLE001  # an unknown setting, or a value that it rejects
-        problem = f"is {got}, of which no connection can be made ({type(error).__name__})"
+        problem = f"is {got}, and no connection can be created from it ({type(error).__name__})"
         raise FaultToleranceDefinitionException(Fault(where, problem, got, ALLOWED)) from None
     return address

@@ -91,16 +91,19 @@ class _Check:
         declaration, owner = self._declaration, self._owner
         named = find_in_class(name, owner) if owner else find_in_module(name, declaration.template)
         if named is None:
-            allowed = ", in a class also of one in its bases" if is_fallback else " that has no parameters"
+            allowed = "; in a class, also of a function in its bases" if is_fallback else " that has no parameters"
             yield missing(name, declaration.template, owner), f"the name of a function there{allowed}"
             return
         subject, function = f"names {shown(name)}", named.function
         is_itself = function is declaration.guard or (owner is not None and mangle(name, owner) == declaration.name)
         if is_fallback and is_itself:
-            yield f"{subject}, which is the guarded function itself", "another, exempt from the class's by @unguarded"
+            yield (
+                f"{subject}, which is the guarded function itself",
+                "another function; if the class is guarded, exempt it by @unguarded",
+            )
             return
         if named.needs_instance and declaration.binding != INSTANCE:
-            yield f"{subject}, which needs an instance", "a class method or static method, as the guarded one is"
+            yield f"{subject}, which needs an instance", "a class method or static method, as the guarded method is"
         if is_fallback:
             substitute = Callee(function, owner, named.home, takes_self=named.takes_self)
             yield from _of(subject, mismatches(self._guarded, substitute, self.is_awaited))
@@ -111,7 +114,7 @@ class _Check:
         signature = signature_of(function)
         if not accepts_arguments(signature, arguments):
             is_named = subject.startswith("names")
-            allowed = "a function without parameters" if is_named else "one that takes an ExecutionContext"
+            allowed = "a function without parameters" if is_named else "a callable that takes an ExecutionContext"
             yield f"{subject}, whose parameters are {signature}", allowed
         yield from _of(subject, kind_mismatches(self._guarded, function, self.is_awaited))
 
@@ -125,9 +128,9 @@ class _Check:
                 yield f"{subject}, which is abstract or does not define handle", "a class that defines handle"
                 return
             if not accepts_arguments(constructor := signature_of(value), 0):
-                allowed = "or a callable, as the bound method handle of an object of it"
+                allowed = "or a callable, such as the bound method handle of an instance"
                 problem = f"{subject}, whose constructor needs arguments: {constructor}"
-                yield problem, f"a class that is made without arguments; {allowed}"
+                yield problem, f"a class whose constructor needs no arguments; {allowed}"
             subject, arguments = f"is {value.__qualname__}.handle", 1 + handle.takes_self
             callee = _callee_of(value, handle)
         else:
@@ -139,7 +142,7 @@ class _Check:
             takes_as_guarded = not isinstance(value, type) and not any(
                 mismatches(self._guarded, callee, self.is_awaited)
             )
-            by_name = "; what takes the parameters of the guarded function goes as fallback_method, by its name"
+            by_name = "; pass a function with the parameters of the guarded function as fallback_method, by its name"
             yield problem, f"{allowed}{by_name if takes_as_guarded else ''}"
         yield from _of(subject, mismatches(self._guarded, callee, self.is_awaited, but_parameters=True))
 

@@ -61,7 +61,9 @@ def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Faul
     faults = _excluded_faults(policies, where, ROWS)
     back_offs = [f"@{kind.annotation}" for kind, row in ROWS.items() if row.back_off and kind in policies]
     if len(back_offs) > 1:
-        faults.append(Fault(f"{where} {' and '.join(back_offs)}", "are both there", None, "one back-off per function"))
+        faults.append(
+            Fault(f"{where} {' and '.join(back_offs)}", "are both present", None, "one back-off per function")
+        )
     return faults
 
 
@@ -84,7 +86,7 @@ def _excluded_faults(policies: Container[type[Policy]], where: str, rows: Mappin
     gates = [kind for kind, row in present.items() if row.is_gate]
     pairs += [(gate, gates[0]) for gate in gates[1:]]
     return [
-        Fault(f"{where} @{kind.annotation}", f"stands beside @{other.annotation}", None, "one of them")
+        Fault(f"{where} @{kind.annotation}", f"is combined with @{other.annotation}", None, "only one of them")
         for kind, other in pairs
         if other is not None
     ]
@@ -158,7 +160,7 @@ def _interceptor_faults(
         return []
     return [
         Fault(f"{where} @{getattr(function, '__name__', function)}", "is `async def`, and its callers await nothing",
-              function, "an interceptor that is a plain `def`; `async def` around what is awaited, or annotated so")
+              function, "a plain `def`; `async def` only around functions that are awaited, or annotated so")
         for function in functions
     ]  # fmt: skip
 
@@ -182,7 +184,7 @@ def companion_faults(declared: Sequence[Declared], where: str, cls: type | None)
         mains = _COMPANIONS.get(type(each.policy), ())
         is_of_class = each.level == "class" and cls is not None
         if mains and not any(main in kinds or (is_of_class and _occurs(main, cls)) for main in mains):
-            place, problem = f"{where} @{each.policy.annotation}", f"stands without {_either(mains)}"
+            place, problem = f"{where} @{each.policy.annotation}", f"is used without {_either(mains)}"
             faults.append(Fault(place, problem, None, f"{_decorators(mains)} on the same method or its class"))
     return faults
 
@@ -192,8 +194,8 @@ def companion_above_guard_faults(kind: type[Policy], declaration: Declaration) -
     mains = _COMPANIONS.get(kind, ())
     if not mains or any(main in declaration.policies for main in mains):
         return []
-    allowed = f"{_decorators(mains)} below it; the one of the Guard takes no companion"
-    problem = f"stands above a Guard without {_either(mains)}"
+    allowed = f"{_decorators(mains)} below it; the policy of the Guard cannot be modified"
+    problem = f"is above a Guard without {_either(mains)}"
     return [Fault(f"{declaration.where} @{kind.annotation}", problem, None, allowed)]
 
 
@@ -278,9 +280,9 @@ def callback_faults(
 def never_awaited_faults(where: str, function: Any) -> list[Fault]:
     """Return the fault of an object that cannot be called, or of a coroutine function, which is never awaited."""
     if not callable(function):
-        return [Fault(where, f"is {shown(function)}", function, "a function that answers at once")]
+        return [Fault(where, f"is {shown(function)}", function, "a synchronous function")]
     if not is_coroutine_function(function):
         return []
     name = getattr(function, "__qualname__", function)
     problem = f"is {name}, a coroutine function, which nothing awaits"
-    return [Fault(where, problem, function, "a function that answers at once")]
+    return [Fault(where, problem, function, "a synchronous function")]
