@@ -69,9 +69,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     if asks or growth or is_own or any(one.__module__ != "builtins" for one in failures):
         decides = retry.Retry(
             *values,
-            exception_predicate=when and when.exception,
-            result_predicate=when and when.result,
-            tell=report_error,
+            predicates=when and retry.Predicates(when.exception, when.result, "@retry_when", report_error),
             retry_after=honor
             and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, report_error),
             returns_rejected_result=when is not None and when.give == "result",

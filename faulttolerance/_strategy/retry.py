@@ -177,9 +177,7 @@ class Retry:
         jitter: float,
         retry_on: Classes,
         abort_on: Classes,
-        exception_predicate: Predicate | None = None,
-        result_predicate: Predicate | None = None,
-        tell: Mistakes = ignore_error,
+        predicates: Predicates | None = None,
         retry_after: RetryAfter | None = None,
         returns_rejected_result: bool = False,
         is_result_stored: bool = False,
@@ -192,8 +190,8 @@ class Retry:
         """The delay, before jitter, where it is the same each time; else ``begin`` returns the delays of a call."""
         self.is_random = self.jitter > 0 or back_off.is_random
         """Whether a decision needs a random number."""
-        has_predicate = exception_predicate is not None or result_predicate is not None
-        is_plain = not (self.is_random or has_predicate or retry_after is not None)
+        self._predicates = _NO_PREDICATES if predicates is None else predicates
+        is_plain = not (self.is_random or self._predicates.all or retry_after is not None)
         self.plain_delay = self.fixed_delay if is_plain else None
         """The delay where nothing varies it, and no function of the application is called, as in most retries."""
         self.retry_on = retry_on
@@ -202,12 +200,9 @@ class Retry:
         self.returns_rejected_result = returns_rejected_result
         self.is_result_stored = is_result_stored
         # Most failures are retried by one test. These plain classes do not override ``isinstance``.
-        is_plain = exception_predicate is None and not abort_on and all(map(_is_plain, retry_on))
+        is_plain = self._predicates.exception is None and not abort_on and all(map(_is_plain, retry_on))
         self._always_retried = retry_on if is_plain else ()
-        self._predicates = _NO_PREDICATES
-        if has_predicate:
-            self._predicates = Predicates(exception_predicate, result_predicate, "@retry_when", tell)
-        self.result_predicate = result_predicate
+        self.result_predicate = self._predicates.result
         """The predicate by which results are refused, if there is one."""
         self.consults = False
         """Whether a predicate or a function that decides on delays may have to be awaited; only where calls are."""

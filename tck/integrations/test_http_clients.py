@@ -358,7 +358,7 @@ def test_a_failing_answer_is_not_waited_for_whole(
     client: Client, served: Backend, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a stream at most 64 KiB and a second are read before the next attempt; its connection is lost to nobody."""
-    monkeypatch.setattr(client.module, "SECONDS", 0.1)
+    monkeypatch.setattr(client.module, "MAX_BODY_SECONDS", 0.1)
     served.will(answer)
     client.open(retry=RETRY)
 

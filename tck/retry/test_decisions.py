@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from faulttolerance._strategy.back_off import CustomBackOff, exponential, fixed
-from faulttolerance._strategy.retry import Retry, Stop
+from faulttolerance._strategy.retry import Predicates, Retry, Stop, ignore_error
 
 
 def retry(
@@ -23,6 +23,8 @@ def retry(
     **others: Any,
 ) -> Retry:
     back_off = others.pop("back_off", fixed(delay))
+    if predicate := others.pop("exception_predicate", None):
+        others["predicates"] = Predicates(predicate, None, "@retry_when", ignore_error)
     return Retry(max_retries, max_duration, back_off, jitter, retry_on, abort_on, **others)
 
 
