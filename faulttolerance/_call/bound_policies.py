@@ -19,7 +19,7 @@ from .._metrics.counters import FOLD, Counters
 from .._platform.event_loop import refuse_trio
 from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
-from .._strategy.gate import NOT_ADMITTED, Gate, Tell
+from .._strategy.gate import NOT_ADMITTED, Gate, OnRefusal
 from .._strategy.left_behind import LeftBehind
 from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Predicates, Retry
@@ -116,7 +116,7 @@ class BoundPolicies:
     """The code of the application that runs before each retry."""
     budget: RetryBudget | None
     """The budget that pays for retries."""
-    on_budget_refusal: Tell | None
+    on_budget_refusal: OnRefusal | None
     """Called for each retry that an exhausted budget would refuse, if the budget is only observed."""
     gate: Gate | None
     """The circuit breaker, or the policy in its place."""

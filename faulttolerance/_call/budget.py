@@ -11,7 +11,7 @@ from .._metrics.counters import Counters
 from .._platform.fork import at_fork
 from .._policy import RetryBudget
 from .._strategy import retry_budget
-from .._strategy.gate import Tell
+from .._strategy.gate import OnRefusal
 
 
 class _NamedBudgets:
@@ -50,7 +50,7 @@ def budget_of(_: object, policy: RetryBudget, __: object) -> retry_budget.RetryB
     return named_budgets.of(policy) if policy.name else retry_budget.RetryBudget(policy.ratio, policy.burst)
 
 
-def charge(budget: Any, on_refusal: Tell | None, counters: Counters | None, kind: str) -> bool | None:
+def charge(budget: Any, on_refusal: OnRefusal | None, counters: Counters | None, kind: str) -> bool | None:
     """Charge a retry or a hedge to the budget, and count it.
 
     Args:

@@ -229,7 +229,9 @@ def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.B
     return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
 
 
-def _custom(policy: CustomBackoff, delay: float, name: str, report_error: back_off.Mistakes) -> back_off.CustomBackOff:
+def _custom(
+    policy: CustomBackoff, delay: float, name: str, report_error: back_off.ReportError
+) -> back_off.CustomBackOff:
     return back_off.CustomBackOff(policy.value, name, delay, report_error)
 
 

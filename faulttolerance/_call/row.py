@@ -12,7 +12,7 @@ from .._metrics.counters import Counters
 from .._policy import Policy
 from .._strategy import back_off, circuit_breaker
 from .._strategy.condition import Condition
-from .._strategy.gate import Gate, Tell
+from .._strategy.gate import Gate, OnRefusal
 from ..exceptions import Fault, RefusedException
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Binding(NamedTuple):
     """Returns the counters of the series of a schema; ``None`` if nothing is counted."""
     is_block: bool = False
     """Whether a call is a block of code, which has no layer."""
-    on_refusal_of: Callable[[type[Policy]], Tell | None] = lambda kind: None
+    on_refusal_of: Callable[[type[Policy]], OnRefusal | None] = lambda kind: None
     """Returns the function to call for refusals of an observed policy; ``None`` if the policy is enforced."""
     may_wait: bool = True
     """Whether attempts on this call path may wait for a turn or a permit; hedges never do."""
@@ -163,7 +163,7 @@ class Row(NamedTuple):
     """The policy that excludes this policy on the same function."""
     is_for_classes: bool = True
     """Whether the policy may stand on a class."""
-    back_off: Callable[[Any, float, str, back_off.Mistakes], back_off.BackOff | back_off.CustomBackOff] | None = None
+    back_off: Callable[[Any, float, str, back_off.ReportError], back_off.BackOff | back_off.CustomBackOff] | None = None
     """Returns the growth of the delays of ``Retry``; a function has at most one."""
 
     beside: tuple[type[Policy], ...] = ()
@@ -189,7 +189,7 @@ class Row(NamedTuple):
     """Returns the class that binds policies of some kinds and listens to attempts; ``None`` for the usual class."""
     around_call: Callable[[GuardedCall, str, bool], GuardedCall] | None = None
     """Wraps the whole call of a guard; its arguments include the name and whether it is asynchronous."""
-    observer: Callable[[str, type[Policy], Counters | None], Tell] | None = None
+    observer: Callable[[str, type[Policy], Counters | None], OnRefusal] | None = None
     """Returns the function to call for each refusal of an observed policy of some kind."""
 
     # Tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .._strategy.gate import Era
+    from .._strategy.gate import GateState
     from .task import TaskDeadline
     from .threads.chain import Entry, ThreadDeadlines
 
@@ -28,7 +28,7 @@ class AttemptRecord:
     """The last policy that admitted the attempt: a constant of ``_call/bound_policies.py``, ``BY_NONE`` for none."""
     refused_by = ""
     """The policy that refused the attempt."""
-    gate_state: Era | None = None
+    gate_state: GateState | None = None
     """The state of the gate when it admitted the attempt."""
     fails: bool | None = False
     """Whether the predicate of ``@fail_when`` counts the attempt as a failure for the gate."""

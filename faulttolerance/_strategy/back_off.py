@@ -20,7 +20,7 @@ __all__ = [
     "Decorrelated",
     "Delays",
     "Full",
-    "Mistakes",
+    "ReportError",
     "decorrelated",
     "exponential",
     "fibonacci",
@@ -53,7 +53,7 @@ class Delays(Protocol):
         ...
 
 
-Mistakes = Callable[[str, Exception], None]
+ReportError = Callable[[str, Exception], None]
 """A function that reports an error of the application's code that has no further effect: a description, the error."""
 
 
@@ -205,7 +205,7 @@ class CustomBackOff:
         factory: Callable[[], Callable[[BaseException | None], float | timedelta]],
         name: str = "",
         default: float = 0.0,
-        tell: Mistakes = ignore_error,
+        tell: ReportError = ignore_error,
     ) -> None:
         self.factory = factory
         self._name = name

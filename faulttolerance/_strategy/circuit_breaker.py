@@ -1,6 +1,6 @@
 """The states of the circuit breaker, and its moves between them (specification, chapter Circuit Breaker).
 
-It is a ``Gate``, which documents the protocol. An attempt is settled against the era that admitted it, or not at all.
+It is a ``Gate``, which documents the protocol. An attempt is settled against the state that admitted it, or not at all.
 """
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
@@ -19,25 +19,25 @@ from .circuit_state import (
     HALF_OPEN,
     NONE_YET,
     OPEN,
-    CircuitEra,
     CircuitSnapshot,
+    CircuitState,
     StateName,
     Transition,
     Transitions,
 )
 from .condition import Condition, in_seconds
-from .gate import Era
+from .gate import GateState
 from .rolling_window import RollingWindow, TimeWindow
 from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
-__all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "CircuitEra", "StateName", "Transition"]
+__all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "CircuitState", "StateName", "Transition"]
 
 _NEVER: Final = -math.inf
 _REST: Final = 60.0
 _NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 0.0}
 
 
-class Closed(CircuitEra):
+class Closed(CircuitState):
     """The closed state: attempts pass; their verdicts fill the window, which is assessed when it is full."""
 
     __slots__ = ("used", "window")
@@ -57,7 +57,7 @@ class Closed(CircuitEra):
         self.is_clean = window.is_full and not window.failures and not window.expires
 
 
-class Open(CircuitEra):
+class Open(CircuitState):
     """The open state: attempts are refused until a moment; then the next attempt makes the circuit half-open.
 
     Args:
@@ -80,7 +80,7 @@ class Open(CircuitEra):
         self.chance = chance
 
 
-class HalfOpen(CircuitEra):
+class HalfOpen(CircuitState):
     """The half-open state: a few probes pass and decide together."""
 
     __slots__ = ("overdue", "probes", "reopened", "successes")
@@ -160,8 +160,8 @@ class CircuitBreaker:
         self.window = window
         self.max_delay = max_delay
         self._chance = chance
-        self.state: CircuitEra = Closed(self._new_window(), now)
-        """The era that admits attempts now: the one reference that a transition swaps, under the lock."""
+        self.state: CircuitState = Closed(self._new_window(), now)
+        """The state that admits attempts now: the one reference that a transition swaps, under the lock."""
         self.transitions = NONE_YET
         """The transitions that were not delivered yet."""
         self.opened_total = 0
@@ -180,49 +180,49 @@ class CircuitBreaker:
         """The lock that is held while the circuit changes; reentrant, and other parts of the guard may use it, too."""
         return self._lock
 
-    def admit(self, attempt_id: Hashable, ident: int, now: float) -> Era:
-        """Admit the attempt of thread *ident* while the circuit is not closed; return the era that admitted it.
+    def admit(self, attempt_id: Hashable, ident: int, now: float) -> GateState:
+        """Admit the attempt of thread *ident* while the circuit is not closed; return the state that admitted it.
 
         The first attempt after the delay makes the circuit half-open.
 
         Raises:
             CircuitBreakerOpenException: The circuit is open, or as many probes as may run are under way.
         """
-        era = self.state
-        if now < era.until:
-            raise CircuitBreakerOpenException(self.message, era.until - now)
+        state = self.state
+        if now < state.until:
+            raise CircuitBreakerOpenException(self.message, state.until - now)
         with self._lock:
-            era = self._update_locked(now)
-            if isinstance(era, Closed):
-                return era
-            if isinstance(era, HalfOpen) and self._has_probe_place_locked(era, now):
-                era.probes[attempt_id] = (ident, now)
-                return era
-        raise CircuitBreakerOpenException(self.message, max(0.0, era.until - now))
+            state = self._update_locked(now)
+            if isinstance(state, Closed):
+                return state
+            if isinstance(state, HalfOpen) and self._has_probe_place_locked(state, now):
+                state.probes[attempt_id] = (ident, now)
+                return state
+        raise CircuitBreakerOpenException(self.message, max(0.0, state.until - now))
 
-    def admit_probe(self, attempt_id: Hashable, ident: int, now: float) -> Era:
+    def admit_probe(self, attempt_id: Hashable, ident: int, now: float) -> GateState:
         """Admit the attempt *attempt_id* of thread *ident* as a probe; the fleet has granted its place."""
         with self._lock:
-            era = self._update_locked(now)
-            if isinstance(era, HalfOpen):
-                era.probes[attempt_id] = (ident, now)
-            return era
+            state = self._update_locked(now)
+            if isinstance(state, HalfOpen):
+                state.probes[attempt_id] = (ident, now)
+            return state
 
-    def settle(self, era: Era, attempt_id: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Record the verdict on the attempt *attempt_id* that *era* admitted; without effect where that era is over.
+    def settle(self, state: GateState, attempt_id: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+        """Record the verdict on the attempt *attempt_id* that *state* admitted; without effect if that state is over.
 
         *failure* names the class of a failure, for people. A name is kept because the object would keep its traceback.
         """
         has_failed, chance = verdict is FAILURE, 0.5
-        if has_failed and not era.is_closed and self.max_delay > self.delay:
+        if has_failed and not state.is_closed and self.max_delay > self.delay:
             chance = self._chance()  # the application may have chosen the source: not under the lock
         with self._lock:
-            if era is not self.state:
+            if state is not self.state:
                 return
             if has_failed:
                 self.last_failure = failure
-            if era.is_closed:
-                closed: Closed = era  # type: ignore[assignment]  # only a Closed is closed
+            if state.is_closed:
+                closed: Closed = state  # type: ignore[assignment]  # only a Closed is closed
                 if verdict is NEUTRAL:
                     return
                 closed.is_clean = False  # first: a signal's handler may raise before it is assessed
@@ -235,14 +235,14 @@ class CircuitBreaker:
                         closed.is_clean = not window.expires
                     elif failures / results >= self.failure_ratio and not closed.is_forced:
                         self._open_locked(now, f"{failures} of {results} failed")
-            elif isinstance(era, HalfOpen):
-                if era.probes.pop(attempt_id, None) is None and era.overdue.pop(attempt_id, None) is None:
+            elif isinstance(state, HalfOpen):
+                if state.probes.pop(attempt_id, None) is None and state.overdue.pop(attempt_id, None) is None:
                     return
                 if has_failed:
-                    self._open_locked(now, "a probe failed", era.reopened + 1, chance)
+                    self._open_locked(now, "a probe failed", state.reopened + 1, chance)
                 elif verdict is SUCCESS:
-                    era.successes += 1
-                    self._close_when_proven_locked(era, now)
+                    state.successes += 1
+                    self._close_when_proven_locked(state, now)
 
     def refusal(self, wait: float) -> CircuitBreakerOpenException:
         """Return the exception for a caller that is refused for *wait* seconds."""
@@ -278,15 +278,15 @@ class CircuitBreaker:
             now: The moment.
         """
         with self._lock:
-            era = self._update_locked(now)
-            if era.is_forced or (era.is_closed and state == CLOSED):
+            current = self._update_locked(now)
+            if current.is_forced or (current.is_closed and state == CLOSED):
                 return
             if state == CLOSED:
                 self._move_locked(Closed(self._new_window(), now), now)
             elif state == HALF_OPEN:
                 self._move_locked(HalfOpen(now, reopened), now)
             else:
-                since, failure = (era.since, self.last_failure) if isinstance(era, Open) else (now, "")
+                since, failure = (current.since, self.last_failure) if isinstance(current, Open) else (now, "")
                 because = f", {reason}" if reason else ""
                 because = f"in the fleet{because}, next probe in {wait:g} s"
                 self._move_locked(Open(since, now + wait, reopened), now, because, failure)
@@ -310,51 +310,51 @@ class CircuitBreaker:
             self.success_threshold = success_threshold
             self.window = window
             self.max_delay = max_delay
-            era = self.state
-            if isinstance(era, Closed):
-                self._resize_locked(era, now)
-                era.review_locked()  # where it has failed under the new values, the next result opens it
-            elif isinstance(era, Open):
-                if not era.is_forced:
-                    length = self._length(era.reopened, era.chance)
-                    era.until = max(era.since + length, now)  # the time already spent open stays spent
-            elif isinstance(era, HalfOpen):
+            state = self.state
+            if isinstance(state, Closed):
+                self._resize_locked(state, now)
+                state.review_locked()  # where it has failed under the new values, the next result opens it
+            elif isinstance(state, Open):
+                if not state.is_forced:
+                    length = self._length(state.reopened, state.chance)
+                    state.until = max(state.since + length, now)  # the time already spent open stays spent
+            elif isinstance(state, HalfOpen):
                 # Else, under a lowered threshold that is reached already, no probe could be admitted to close it.
-                self._close_when_proven_locked(era, now)
+                self._close_when_proven_locked(state, now)
 
     def reset_after_fork(self, ident: int) -> None:
         """Drop what other threads than *ident* hold: they do not exist after a fork. Call it in the child only."""
         self._lock = threading.RLock()
         self.transitions.clear()
         self.transitions = NONE_YET
-        era = self.state
-        if isinstance(era, Closed):
-            era.window.recount()
-            era.review_locked()
-        elif isinstance(era, HalfOpen):
-            for places in (era.probes, era.overdue):
+        state = self.state
+        if isinstance(state, Closed):
+            state.window.recount()
+            state.review_locked()
+        elif isinstance(state, HalfOpen):
+            for places in (state.probes, state.overdue):
                 for attempt_id, (holder, _) in list(places.items()):
                     if holder != ident:
                         del places[attempt_id]
 
     def state_name(self, now: float) -> StateName:
         """Return the state: half-open as soon as the delay is over, even without a call."""
-        era = self.state
-        return HALF_OPEN if isinstance(era, Open) and now >= era.until else era.name
+        state = self.state
+        return HALF_OPEN if isinstance(state, Open) and now >= state.until else state.name
 
     def snapshot(self, now: float) -> CircuitSnapshot:
         """Return the circuit's values at a moment; the state is right even without a call, as in ``state_name``."""
         with self._lock:
-            era, results, failures = self.state, 0, 0
-            if isinstance(era, Closed):
-                results, failures = era.window.held(now)
-            is_over = isinstance(era, Open) and now >= era.until
-            half_open_at = era.until if isinstance(era, Open) and not is_over and not era.is_forced else None
+            state, results, failures = self.state, 0, 0
+            if isinstance(state, Closed):
+                results, failures = state.window.held(now)
+            is_over = isinstance(state, Open) and now >= state.until
+            half_open_at = state.until if isinstance(state, Open) and not is_over and not state.is_forced else None
             return CircuitSnapshot(
                 self.name,
-                HALF_OPEN if is_over else era.name,
-                era.is_forced,
-                era.until if is_over else era.since,
+                HALF_OPEN if is_over else state.name,
+                state.is_forced,
+                state.until if is_over else state.since,
                 results,
                 failures,
                 self.opened_total,
@@ -364,22 +364,22 @@ class CircuitBreaker:
 
     def condition(self, now: float) -> Condition:
         """Return the condition of the circuit."""
-        state, era = self.state_name(now), self.state
-        is_open = state == OPEN
-        words = f"{state} for {in_seconds(now - era.since)}" if is_open else state
-        end = ", forced" if era.is_forced else f", half-open in {in_seconds(era.until - now)}" if is_open else ""
-        return Condition(words + end, is_impaired=era.is_forced or state != CLOSED, is_down=is_open)
+        name, state = self.state_name(now), self.state
+        is_open = name == OPEN
+        words = f"{name} for {in_seconds(now - state.since)}" if is_open else name
+        end = ", forced" if state.is_forced else f", half-open in {in_seconds(state.until - now)}" if is_open else ""
+        return Condition(words + end, is_impaired=state.is_forced or name != CLOSED, is_down=is_open)
 
     def is_idle(self, now: float) -> bool:
         """Return whether the circuit can be dropped without loss: it is closed, and its window holds no failure."""
         with self._lock:
-            era = self.state
-            return isinstance(era, Closed) and not era.is_forced and not era.window.held(now)[1]
+            state = self.state
+            return isinstance(state, Closed) and not state.is_forced and not state.window.held(now)[1]
 
     def is_at_rest(self, now: float) -> bool:
         """Return whether the circuit is closed, whatever failed, and no attempt ended for a minute."""
-        era = self.state
-        return isinstance(era, Closed) and not era.is_forced and now - era.used >= _REST
+        state = self.state
+        return isinstance(state, Closed) and not state.is_forced and now - state.used >= _REST
 
     def copy_force(self, other: "CircuitBreaker", now: float) -> None:
         """Force the circuit into the state into which *other* is forced, if any."""
@@ -397,13 +397,13 @@ class CircuitBreaker:
     def time_in(self, state: StateName, now: float) -> float:
         """Return the seconds spent in *state* since creation or ``start_counting``; the number never falls."""
         with self._lock:
-            era = self.state
+            current = self.state
             spent = self._spent[state]
-            end = min(now, era.until) if isinstance(era, Open) else now
-            if era.name == state:
+            end = min(now, current.until) if isinstance(current, Open) else now
+            if current.name == state:
                 spent += max(0.0, end - self._entered)
-            elif state == HALF_OPEN and isinstance(era, Open):
-                spent += max(0.0, now - max(era.until, self._entered))
+            elif state == HALF_OPEN and isinstance(current, Open):
+                spent += max(0.0, now - max(current.until, self._entered))
             return spent
 
     def start_counting(self, now: float) -> None:
@@ -429,23 +429,23 @@ class CircuitBreaker:
             finally:
                 transitions.release()
 
-    def _has_probe_place_locked(self, era: HalfOpen, now: float) -> bool:
-        if era.successes + len(era.probes) < self.success_threshold:
+    def _has_probe_place_locked(self, state: HalfOpen, now: float) -> bool:
+        if state.successes + len(state.probes) < self.success_threshold:
             return True
-        for attempt_id, probe in list(era.probes.items()):
+        for attempt_id, probe in list(state.probes.items()):
             if 0 < self.delay < now - probe[1]:
-                era.overdue[attempt_id] = era.probes.pop(attempt_id)
-        return era.successes + len(era.probes) < self.success_threshold
+                state.overdue[attempt_id] = state.probes.pop(attempt_id)
+        return state.successes + len(state.probes) < self.success_threshold
 
-    def _close_when_proven_locked(self, era: HalfOpen, now: float) -> None:
-        if era.successes >= self.success_threshold:
+    def _close_when_proven_locked(self, state: HalfOpen, now: float) -> None:
+        if state.successes >= self.success_threshold:
             self._move_locked(Closed(self._new_window(), now), now)
 
     def _open_locked(self, now: float, reason: str, reopened: int = 0, chance: float = 0.5) -> None:
         length, failure = self._length(reopened, chance), self.last_failure
         last = f", last {failure}" if failure else ""
-        era = Open(now, now + length, reopened, chance)
-        self._move_locked(era, now, f"{reason}{last}, next probe in {length:g} s", failure)
+        state = Open(now, now + length, reopened, chance)
+        self._move_locked(state, now, f"{reason}{last}, next probe in {length:g} s", failure)
 
     def _length(self, reopened: int, chance: float) -> float:
         """Return how long the circuit is open after probes have opened it *reopened* times in a row."""
@@ -458,9 +458,9 @@ class CircuitBreaker:
         size = self.request_volume_threshold
         return TimeWindow(size, self.window) if self.window else RollingWindow(size)
 
-    def _resize_locked(self, era: Closed, now: float) -> None:
+    def _resize_locked(self, state: Closed, now: float) -> None:
         """Adapt the window to the values; the newest results stay."""
-        size, window = self.request_volume_threshold, era.window
+        size, window = self.request_volume_threshold, state.window
         new: RollingWindow | TimeWindow | None = None
         if isinstance(window, TimeWindow):
             if self.window:
@@ -474,27 +474,27 @@ class CircuitBreaker:
         if new is not None:
             for failed in window.newest(size):
                 new.record(failed, now)
-            era.window = new
+            state.window = new
 
-    def _update_locked(self, now: float) -> CircuitEra:
-        era = self.state
-        if isinstance(era, Open) and now >= era.until:
-            self._move_locked(HalfOpen(era.until, era.reopened), era.until)
-        elif isinstance(era, HalfOpen):
-            self._close_when_proven_locked(era, now)  # where a signal's handler raised before that was done
+    def _update_locked(self, now: float) -> CircuitState:
+        state = self.state
+        if isinstance(state, Open) and now >= state.until:
+            self._move_locked(HalfOpen(state.until, state.reopened), state.until)
+        elif isinstance(state, HalfOpen):
+            self._close_when_proven_locked(state, now)  # where a signal's handler raised before that was done
         return self.state
 
-    def _move_locked(self, era: CircuitEra, at: float, reason: str = "", failure: str = "") -> None:
+    def _move_locked(self, state: CircuitState, at: float, reason: str = "", failure: str = "") -> None:
         old = self.state.name
         # Threads read the clock before they get here, so moments may arrive in the wrong order.
         self._spent = {**self._spent, old: self._spent[old] + max(0.0, at - self._entered)}
         self._entered = max(at, self._entered)
-        if isinstance(era, Open):
+        if isinstance(state, Open):
             because = f" after {failure}" if failure else ""
-            self.message = f"{self.name}: circuit breaker is open{because}"  # callers that see the new era need it
-        self.state = era
-        if old != era.name:
-            self.opened_total += old == CLOSED and era.name == OPEN
+            self.message = f"{self.name}: circuit breaker is open{because}"  # callers that see the new state need it
+        self.state = state
+        if old != state.name:
+            self.opened_total += old == CLOSED and state.name == OPEN
             if self.transitions is NONE_YET:
                 self.transitions = Transitions()
-            self.transitions.append(Transition(old, era.name, reason))
+            self.transitions.append(Transition(old, state.name, reason))

@@ -5,15 +5,15 @@
 from types import FrameType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from .gate import Era
+from .gate import GateState
 
 __all__ = [
     "CLOSED",
     "HALF_OPEN",
     "NONE_YET",
     "OPEN",
-    "CircuitEra",
     "CircuitSnapshot",
+    "CircuitState",
     "StateName",
     "Transition",
     "Transitions",
@@ -88,7 +88,7 @@ class CircuitSnapshot(NamedTuple):
         return self._asdict()
 
 
-class CircuitEra(Era):
+class CircuitState(GateState):
     """One stay in one state; a closed circuit is clean with a window full of successes."""
 
     __slots__ = ("is_forced", "name", "since")

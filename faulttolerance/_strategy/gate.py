@@ -1,17 +1,17 @@
 """The protocol of gates: the circuit breaker, or the strategy in its place, that admits or refuses attempts.
 
-A gate is notified how the attempts end. The caller keeps the era that admitted an attempt, and settles the attempt
+A gate is notified how the attempts end. The caller keeps the state that admitted an attempt, and settles the attempt
 against it. A healthy attempt costs two reads::
 
-    era = gate.state
-    if not era.is_closed:
-        era = gate.admit(permit, ident, now)  # raises a RefusedException
+    state = gate.state
+    if not state.is_closed:
+        state = gate.admit(permit, ident, now)  # raises a RefusedException
     ...
-    if not era.is_clean:  # after a success
-        gate.settle(era, permit, SUCCESS, now)
-    gate.settle(era, permit, FAILURE, now, "ConnectionError")  # after a failure
-    if not era.is_closed:  # after control flow
-        gate.settle(era, permit, NEUTRAL, now)
+    if not state.is_clean:  # after a success
+        gate.settle(state, permit, SUCCESS, now)
+    gate.settle(state, permit, FAILURE, now, "ConnectionError")  # after a failure
+    if not state.is_closed:  # after control flow
+        gate.settle(state, permit, NEUTRAL, now)
     if gate.transitions:  # after admit, also where it raised, and after settle
         ...  # they are delivered
 
@@ -27,13 +27,13 @@ from typing import Final, Protocol, TypeAlias
 from ..exceptions import RefusedException
 from .verdict import Verdict
 
-__all__ = ["NOT_ADMITTED", "Era", "Gate", "GateWrapper", "Tell"]
+__all__ = ["NOT_ADMITTED", "Gate", "GateState", "GateWrapper", "OnRefusal"]
 
-Tell: TypeAlias = Callable[[], object]
+OnRefusal: TypeAlias = Callable[[], object]
 """Called for each attempt that an observed policy would have refused."""
 
 
-class Era:
+class GateState:
     """One stay of a gate in one state."""
 
     __slots__ = ("is_clean", "is_closed", "until")
@@ -46,16 +46,16 @@ class Era:
     """The moment up to which every attempt is refused; minus infinity where attempts may pass."""
 
 
-NOT_ADMITTED: Final = Era()
-"""Stands for the era of an attempt that no era has admitted."""
+NOT_ADMITTED: Final = GateState()
+"""Stands for the state of an attempt that no state has admitted."""
 
 
 class Gate(Protocol):
     """A strategy that admits or refuses attempts, and is notified how they end."""
 
     @property
-    def state(self) -> Era:
-        """The era that admits attempts now."""
+    def state(self) -> GateState:
+        """The state that admits attempts now."""
         ...
 
     @property
@@ -68,16 +68,16 @@ class Gate(Protocol):
         """Whether an attempt that a policy further inside refused has a verdict; else it is neutral."""
         ...
 
-    def admit(self, permit: Hashable, ident: int, now: float) -> Era:
-        """Admit the attempt *permit* of thread *ident*; return the era that admitted it.
+    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
+        """Admit the attempt *permit* of thread *ident*; return the state that admitted it.
 
         Raises:
             RefusedException: The attempt is not admitted.
         """
         ...
 
-    def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Record the *verdict* on the attempt *permit* that *era* admitted; *failure* names the class of a failure."""
+    def settle(self, state: GateState, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+        """Record the *verdict* on the attempt *permit* that *state* admitted; *failure*: the class of a failure."""
 
     def refusal(self, wait: float) -> RefusedException:
         """Return the exception for a caller that is refused for *wait* seconds."""

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from .back_off import AnyBackOff, BackOff, CustomBackOff, CustomDelays, Delays, Mistakes, ignore_error, varied
+from .back_off import AnyBackOff, BackOff, CustomBackOff, CustomDelays, Delays, ReportError, ignore_error, varied
 from .retry_after import RetryAfter
 from .verdict import Classes, matches
 
@@ -44,7 +44,7 @@ class Predicates:
 
     __slots__ = ("_source", "_tell", "exception", "result")
 
-    def __init__(self, exception: Predicate | None, result: Predicate | None, source: str, tell: Mistakes) -> None:
+    def __init__(self, exception: Predicate | None, result: Predicate | None, source: str, tell: ReportError) -> None:
         self.exception = exception
         self.result = result
         self._source = source

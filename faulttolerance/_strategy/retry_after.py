@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .._shown import shown
 from ..exceptions import RefusedException
-from .back_off import Mistakes, ignore_error
+from .back_off import ReportError, ignore_error
 
 __all__ = ["RetryAfter", "parse_retry_after"]
 
@@ -38,7 +38,7 @@ class RetryAfter:
         max_delay: float,
         read: Callable[[BaseException], Any] | None,
         wall_time: Callable[[], float],
-        tell: Mistakes = ignore_error,
+        tell: ReportError = ignore_error,
     ) -> None:
         self.max_delay = max_delay or math.inf
         self._read = read

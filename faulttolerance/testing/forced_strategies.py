@@ -171,7 +171,7 @@ _VALUES: Final = ("delay", "request_volume_threshold", "failure_ratio", "success
 def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -> Callable[[], object]:
     """Move *breaker* to *state*, and keep it open or closed; return a function that restores it.
 
-    The era that was there is put aside with its window: calls that it admitted count in it when it is back.
+    The state that was there is put aside with its window: calls that it admitted count in it when it is back.
     """
     with breaker.lock:
         with _lock:
@@ -183,9 +183,9 @@ def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], f
             breaker.force_closed(moment)
         else:
             breaker.message = breaker.message or f"{breaker.name}: circuit breaker is open"
-            era = HalfOpen(moment)
-            era.is_forced = True  # its probes are local to this process, and decisions of a fleet do not move it
-            breaker._move_locked(era, moment)
+            current = HalfOpen(moment)
+            current.is_forced = True  # its probes are local to this process, and decisions of a fleet do not move it
+            breaker._move_locked(current, moment)
 
     def end() -> None:
         with breaker.lock:
@@ -198,12 +198,12 @@ def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], f
 
 
 def _restore_locked(breaker: CircuitBreaker, found: Mapping[str, Any], now: float) -> None:
-    era = found["state"]
-    breaker._move_locked(era, now, "as it was before it was forced")
-    if isinstance(era, HalfOpen):
+    state = found["state"]
+    breaker._move_locked(state, now, "as it was before it was forced")
+    if isinstance(state, HalfOpen):
         # Nobody knows which probes have ended meanwhile: they lose their place, and their verdicts still count.
-        era.overdue.update(era.probes)
-        era.probes.clear()
+        state.overdue.update(state.probes)
+        state.probes.clear()
     for name in _KEPT:
         setattr(breaker, name, found[name])
     renewed: dict[str, Any] = {name: getattr(breaker, name) for name in _VALUES}

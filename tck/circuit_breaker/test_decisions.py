@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker, CircuitEra, Transition
+from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker, CircuitState, Transition
 from faulttolerance._strategy.circuit_state import Transitions
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 from faulttolerance.exceptions import CircuitBreakerOpenException
@@ -22,7 +22,7 @@ class Call:
 
     def __init__(self, circuit: CircuitBreaker, now: float, ident: int = HERE) -> None:
         self.circuit = circuit
-        era: CircuitEra = circuit.state
+        era: CircuitState = circuit.state
         if not era.is_closed:
             era = circuit.admit(self, ident, now)
         self.era = era

@@ -23,6 +23,11 @@ MOST_PRIVATE = 0.02
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
+_REPLACED = re.compile(r"^\| (\*[^*|][^|]*) \|", re.MULTILINE)
+_PART = re.compile(r"[A-Z]?[a-z]+")
+IN_OTHER_MEANINGS = {"companion", "line", "offloaded"}
+"""Words that the glossary replaces in one meaning, and names use in another."""
+
 _ROW = re.compile(r"^\| \*\*(?P<word>[^|*]+)\*\* \|(?P<cells>.*)\|$", re.MULTILINE)
 
 
@@ -59,3 +64,25 @@ def test_each_word_of_the_glossary_has_exactly_one_meaning() -> None:
     assert words
     assert words == sorted(set(words), key=str.lower)
     assert [meaning for meaning in meanings if not meaning or "|" in meaning or meanings.count(meaning) > 1] == []
+
+
+def identifiers() -> Iterator[tuple[str, str]]:
+    """Each name of the package's code, with its file."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for field in ("name", "id", "attr", "arg"):
+                if isinstance(name := getattr(node, field, None), str):
+                    yield path.relative_to(PACKAGE).as_posix(), name
+
+
+def test_names_use_no_word_that_the_glossary_replaces() -> None:
+    """Whoever looks a name up finds its meaning under one word."""
+    rows = _REPLACED.findall(GLOSSARY.read_text(encoding="utf-8"))
+    replaced = {word for row in rows for word in re.findall(r"\*(\w+)\*", row)} - IN_OTHER_MEANINGS
+
+    assert replaced
+    assert [
+        (file, name)
+        for file, name in identifiers()
+        if not replaced.isdisjoint(part.lower().removesuffix("s") for part in _PART.findall(name))
+    ] == []

@@ -15,7 +15,7 @@ from faulttolerance._extensions.fleet.circuit import FleetCircuit
 from faulttolerance._extensions.fleet.protocol import ABSENT, OnResponse, PollRequest, Request
 from faulttolerance._extensions.fleet.server.memory import MemoryServer
 from faulttolerance._strategy.circuit_breaker import CLOSED, CircuitBreaker
-from faulttolerance._strategy.gate import Era
+from faulttolerance._strategy.gate import GateState
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
 __all__ = ["PATIENCE", "POLL", "READ", "Process", "World", "closed_again", "opened"]
@@ -77,7 +77,7 @@ class Process:
         self.breaker = CircuitBreaker("name", **world.values, now=world.now)
         self.moves: list[tuple[str, str, str]] = []
         self.circuit = self.gate = FleetCircuit("key", self.breaker, self, lambda: next(world.names), self.deliver)
-        self.running: dict[object, tuple[Era, float, bool]] = {}
+        self.running: dict[object, tuple[GateState, float, bool]] = {}
         """By attempt: its era, when it began, and whether the fleet knows of it."""
 
     def deliver(self, breaker: CircuitBreaker) -> None:

@@ -10,7 +10,7 @@ from faulttolerance._extensions.hedge.strategy import Hedge
 from faulttolerance._strategy import adaptive_timeout
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker
-from faulttolerance._strategy.gate import Era
+from faulttolerance._strategy.gate import GateState
 from faulttolerance._strategy.latencies import SUCCEEDED, TIMED_OUT, Latencies
 from faulttolerance._strategy.retry_budget import RetryBudget
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
@@ -38,7 +38,7 @@ class Gated:
     def settle(self, admission: object, now: float, is_accepted: bool) -> None:
         assert isinstance(admission, tuple)
         era, permit = admission
-        assert isinstance(era, Era)
+        assert isinstance(era, GateState)
         if not is_accepted or not era.is_clean:
             self._gate.settle(era, permit, SUCCESS if is_accepted else FAILURE, now)
 

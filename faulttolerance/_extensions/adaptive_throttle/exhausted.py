@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ..._strategy.gate import Era
+from ..._strategy.gate import GateState
 from .strategy import WATCHING, AdaptiveThrottle
 
 __all__ = ["ExhaustedThrottle"]
@@ -19,7 +19,7 @@ class ExhaustedThrottle(AdaptiveThrottle):
         lambda self: WATCHING, vars(AdaptiveThrottle)["state"].__set__
     )
 
-    def admit(self, permit: Hashable, ident: int, now: float) -> Era:
+    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
         """Reject the attempt.
 
         Raises:

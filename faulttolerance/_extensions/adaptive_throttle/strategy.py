@@ -23,7 +23,7 @@ from itertools import groupby
 from typing import ClassVar, Final
 
 from ..._strategy.condition import Condition
-from ..._strategy.gate import Era
+from ..._strategy.gate import GateState
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from ...exceptions import ThrottleException
 
@@ -36,8 +36,8 @@ _FOLD: Final = 128
 """The maximum number of successes that wait to be counted."""
 
 
-class _Admitting(Era):
-    """One of the two eras of a throttle, which all throttles share."""
+class _Admitting(GateState):
+    """One of the two states of a throttle, which all throttles share."""
 
     __slots__ = ()
 
@@ -157,8 +157,8 @@ class AdaptiveThrottle:
         self._min_requests = min_requests
         self._chance = chance
         self._tier = tier
-        self.state: Era = _CALM
-        """The era that admits attempts now."""
+        self.state: GateState = _CALM
+        """The state that admits attempts now."""
         self.transitions: tuple[()] = ()  # no class attribute: it is read for each call
         self._successes: list[float] = []  # the ends of successes that are not counted yet
         # The lock guards all attributes below, except that calls admitted without it write _passed.
@@ -170,7 +170,7 @@ class AdaptiveThrottle:
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock = threading.RLock()
 
-    def admit(self, permit: Hashable, ident: int, now: float) -> Era:
+    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
         """Admit or refuse an attempt; called only while the window contains a failure or a refusal.
 
         Raises:
@@ -195,7 +195,7 @@ class AdaptiveThrottle:
             self._is_idle = False
         raise self.refusal(0.0)
 
-    def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+    def settle(self, state: GateState, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Count an admitted attempt that has ended; a neutral attempt does not count."""
         if verdict is SUCCESS:
             successes = self._successes

@@ -12,8 +12,8 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from ..._strategy.circuit_breaker import CircuitBreaker
-from ..._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN, CircuitEra
-from ..._strategy.gate import Era, GateWrapper
+from ..._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN, CircuitState
+from ..._strategy.gate import GateState, GateWrapper
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from .protocol import ABSENT, CircuitRecord, Link, OnResponse, OpenRequest, ProbeRequest, Request
 
@@ -79,7 +79,7 @@ class FleetCircuit(GateWrapper):
         self._record = ABSENT  # the last record that was followed
         self._older_version = 0
         self._is_joined = self._is_reset = False
-        self._written_state: CircuitEra | None = None  # the stay in the open state that the fleet knows
+        self._written_state: CircuitState | None = None  # the stay in the open state that the fleet knows
         self._lease = _NO_LEASE
         self._probes: dict[Hashable, str] = {}  # the holders of their places
         self._refused_at = self._pause_until = self._pending_until = -inf
@@ -144,34 +144,34 @@ class FleetCircuit(GateWrapper):
 
     def _open_request_locked(self, now: float) -> OpenRequest | None:
         """Return the request that writes the open circuit to the fleet; ``None`` if it is not open, or forced."""
-        era: Any = self._gate.state
-        if era.is_closed or era.is_forced:
+        state: Any = self._gate.state
+        if state.is_closed or state.is_forced:
             return None
-        self._written_state = era
-        last, left = self._gate.last_failure, _microseconds(max(0.0, era.until - now))
-        reason = f"{'a probe' if era.reopened else 'calls'} failed{f', last {last}' if last else ''}"
-        return OpenRequest(self.key, self._record.version, left, era.reopened, reason)
+        self._written_state = state
+        last, left = self._gate.last_failure, _microseconds(max(0.0, state.until - now))
+        reason = f"{'a probe' if state.reopened else 'calls'} failed{f', last {last}' if last else ''}"
+        return OpenRequest(self.key, self._record.version, left, state.reopened, reason)
 
     # Calls
 
     @property
-    def state(self) -> Era:
+    def state(self) -> GateState:
         """The state of the breaker."""
         return self._gate.state
 
-    def admit(self, attempt_id: Hashable, ident: int, now: float) -> Era:
+    def admit(self, attempt_id: Hashable, ident: int, now: float) -> GateState:
         """Admit the attempt *attempt_id* if there is a place in the fleet; else request a place, for the next attempt.
 
         Raises:
             CircuitBreakerOpenException: If there is no place.
         """
         breaker = self._gate
-        probe: Era | None = None
+        probe: GateState | None = None
         request: ProbeRequest | None = None
         on_response: OnResponse = _ignore
         with breaker.lock:
-            era = breaker.state
-            if not self._is_joined or era.is_closed or era.is_forced or now < era.until:
+            state = breaker.state
+            if not self._is_joined or state.is_closed or state.is_forced or now < state.until:
                 return breaker.admit(attempt_id, ident, now)
             holder, until, _ = self._lease
             if now < until:
@@ -217,11 +217,11 @@ class FleetCircuit(GateWrapper):
         places, version = self._gate.success_threshold, self._record.version
         return ProbeRequest(self.key, version, holder, places, _microseconds(length), step)
 
-    def settle(self, era: Era, attempt_id: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Settle the attempt *attempt_id* that *era* admitted, and write to the fleet if the circuit moves."""
+    def settle(self, state: GateState, attempt_id: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+        """Settle the attempt *attempt_id* that *state* admitted, and write to the fleet if the circuit moves."""
         breaker = self._gate
-        breaker.settle(era, attempt_id, verdict, now, failure)
-        if not self._probes and (not era.is_closed or breaker.state is era):
+        breaker.settle(state, attempt_id, verdict, now, failure)
+        if not self._probes and (not state.is_closed or breaker.state is state):
             return
         request: Request | None = None
         with breaker.lock:
@@ -231,7 +231,7 @@ class FleetCircuit(GateWrapper):
                     self._lease = _NO_LEASE
                     request = self._open_request_locked(now)
                 request = request or self._probe_request(holder, "success" if verdict is SUCCESS else "end")
-            elif era.is_closed and breaker.state not in (era, self._written_state) and self._record.state == CLOSED:
+            elif state.is_closed and breaker.state not in (state, self._written_state) and self._record.state == CLOSED:
                 request = self._open_request_locked(now)
         if request is not None:
             self._link.send_for(self, request, _ignore)

@@ -26,7 +26,7 @@ from ..._platform.event_loop import refuse_trio
 from ..._signature.kind import is_coroutine_function
 from ..._strategy.adaptive_timeout import LEAST
 from ..._strategy.circuit_breaker import CircuitBreaker
-from ..._strategy.gate import Tell
+from ..._strategy.gate import OnRefusal
 from ...exceptions import RefusedException, TimeoutException
 from . import policy
 from .strategy import RESULTS, Hedge, Race
@@ -74,7 +74,7 @@ class Hedging:
         payment: Payment,
         limit: float,
         counters: Counters | None,
-        tell: Tell | None,
+        tell: OnRefusal | None,
         inside: Callable[..., GuardedCall],
     ) -> None:
         self._name = name
@@ -180,7 +180,7 @@ class Hedging:
     def _is_own_timeout(self, failure: BaseException, elapsed: float) -> bool:
         return isinstance(failure, TimeoutException) and 0.0 < self._limit <= elapsed
 
-    def _watched(self, call: GuardedCall, environment: Environment, tell: Tell) -> GuardedCall:
+    def _watched(self, call: GuardedCall, environment: Environment, tell: OnRefusal) -> GuardedCall:
         """Return the path of a call whose hedges are only counted (rule X7)."""
 
         async def watched(args: Arguments, kwargs: Mapping[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from ..._strategy.condition import Condition
-from ..._strategy.gate import Era, Gate, GateWrapper
+from ..._strategy.gate import Gate, GateState, GateWrapper
 from ..._strategy.latencies import EVERY, Latencies
 from ..._strategy.retry_budget import RetryBudget
 from ..._strategy.verdict import NEUTRAL, Verdict
@@ -237,16 +237,16 @@ class DeafGate(GateWrapper):
         self._has_lost = has_lost
 
     @property
-    def state(self) -> Era:
-        """The era of the gate."""
+    def state(self) -> GateState:
+        """The state of the gate."""
         return self._gate.state
 
-    def admit(self, permit: Hashable, ident: int, now: float) -> Era:
+    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
         """Admit the attempt if the gate does."""
         return self._gate.admit(permit, ident, now)
 
-    def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+    def settle(self, state: GateState, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Report the outcome of an attempt to the gate; for an attempt that has lost, only its end."""
         if self._has_lost():
             verdict, failure = NEUTRAL, ""
-        self._gate.settle(era, permit, verdict, now, failure)
+        self._gate.settle(state, permit, verdict, now, failure)

@@ -12,7 +12,7 @@ from ..._log import DEBUG, log
 from ..._metrics.catalogue import Series
 from ..._metrics.counters import Counters
 from ..._strategy.adaptive_timeout import AdaptiveTimeout
-from ..._strategy.gate import Tell
+from ..._strategy.gate import OnRefusal
 from ..._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT
 
 
@@ -49,7 +49,7 @@ class Observer:
 
 
 def timed(
-    seconds: float, tell: Tell, limit: AdaptiveTimeout | None = None
+    seconds: float, tell: OnRefusal, limit: AdaptiveTimeout | None = None
 ) -> Callable[[GuardedCall, Environment | None], GuardedCall]:
     """Return the layer that reports attempts that took too long, for any outcome, and interrupts none.
 

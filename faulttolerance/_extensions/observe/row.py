@@ -10,7 +10,7 @@ from ..._call.row import AttemptBinding, Binding, Layer, Row
 from ..._metrics.catalogue import Metric, Schema, schema_of_metric
 from ..._metrics.counters import Counters
 from ..._policy import Bulkhead, ChronoUnit, Policy, RateLimit, Timeout, seconds
-from ..._strategy.gate import Gate, Tell
+from ..._strategy.gate import Gate, OnRefusal
 from .strategy import ObservedBulkhead, ObservedGate, ObservedRateLimit
 
 OBSERVED = Metric(
@@ -23,7 +23,7 @@ OBSERVED = Metric(
 """Counted for each observed policy."""
 
 
-def _observer(name: str, kind: type[Policy], counters: Counters | None) -> Tell:
+def _observer(name: str, kind: type[Policy], counters: Counters | None) -> OnRefusal:
     from .layer import Observer
 
     return Observer(name, kind.annotation, counters, OBSERVED.series((kind.annotation,)))

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
-from ..._strategy.gate import Era, Gate, GateWrapper, Tell
+from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal
 from ..._strategy.rate_limit import RateLimit, TurnWaiter
 from ..._strategy.unqueued import UnqueuedBulkhead
 from ..._strategy.verdict import Verdict
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["ObservedBulkhead", "ObservedGate", "ObservedRateLimit"]
 
 
-def _era(*, is_closed: bool) -> Era:
-    era = Era()
-    era.is_closed, era.is_clean, era.until = is_closed, False, float("-inf")
-    return era
+def _gate_state(*, is_closed: bool) -> GateState:
+    state = GateState()
+    state.is_closed, state.is_clean, state.until = is_closed, False, float("-inf")
+    return state
 
 
-_ASKS: Final = _era(is_closed=False)
-"""Stands for the era of a gate that is not closed: each attempt must request admission."""
-_LET_BY: Final = _era(is_closed=True)
-"""Stands for the era of an attempt that the gate would have refused: its outcome is not reported to the gate."""
+_ASKS: Final = _gate_state(is_closed=False)
+"""Stands for the state of a gate that is not closed: each attempt must request admission."""
+_LET_BY: Final = _gate_state(is_closed=True)
+"""Stands for the state of an attempt that the gate would have refused: its outcome is not reported to the gate."""
 
 
 class ObservedGate(GateWrapper):
@@ -36,17 +36,17 @@ class ObservedGate(GateWrapper):
 
     __slots__ = ("_tell",)
 
-    def __init__(self, gate: Gate, tell: Tell) -> None:
+    def __init__(self, gate: Gate, tell: OnRefusal) -> None:
         super().__init__(gate)
         self._tell = tell
 
     @property
-    def state(self) -> Era:
-        """The era of the gate while it is closed."""
-        era = self._gate.state
-        return era if era.is_closed else _ASKS
+    def state(self) -> GateState:
+        """The state of the gate while it is closed."""
+        state = self._gate.state
+        return state if state.is_closed else _ASKS
 
-    def admit(self, permit: Hashable, ident: int, now: float) -> Era:
+    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
         """Admit the attempt, for any decision of the gate."""
         try:
             return self._gate.admit(permit, ident, now)
@@ -55,10 +55,10 @@ class ObservedGate(GateWrapper):
         self._tell()
         return _LET_BY
 
-    def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+    def settle(self, state: GateState, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Report the outcome of an attempt that the gate admitted to the gate."""
-        if era is not _LET_BY:
-            self._gate.settle(self._gate.state if era is _ASKS else era, permit, verdict, now, failure)
+        if state is not _LET_BY:
+            self._gate.settle(self._gate.state if state is _ASKS else state, permit, verdict, now, failure)
 
 
 class ObservedRateLimit:
@@ -69,7 +69,7 @@ class ObservedRateLimit:
 
     __slots__ = ("_limit", "_lock", "_tell", "_waiting")
 
-    def __init__(self, limit: RateLimit, tell: Tell) -> None:
+    def __init__(self, limit: RateLimit, tell: OnRefusal) -> None:
         self._limit = limit
         self._tell = tell
         self._waiting: deque[tuple[float, TurnWaiter]] = (
@@ -114,7 +114,7 @@ class ObservedBulkhead(UnqueuedBulkhead):
 
     __slots__ = ("_beyond", "_may_wait", "_tell")
 
-    def __init__(self, bulkhead: Bulkhead, tell: Tell, *, may_wait: bool) -> None:
+    def __init__(self, bulkhead: Bulkhead, tell: OnRefusal, *, may_wait: bool) -> None:
         super().__init__(bulkhead)
         self._tell = tell
         self._may_wait = may_wait

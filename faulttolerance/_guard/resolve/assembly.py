@@ -23,7 +23,7 @@ from ..._execution.environment import Environment
 from ..._metrics.catalogue import Schema
 from ..._metrics.counters import Counters, Ledger
 from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, RecallingHandler, recalling_handler_in
-from ..._strategy.gate import Tell
+from ..._strategy.gate import OnRefusal
 from ..declare.declaration import CLASS, FUNCTION, Declaration, unbound
 from .awaitable import call_awaited, is_coroutine_code, with_type_error
 from .circuit_breakers import deliver_transitions
@@ -323,7 +323,7 @@ def _binding(
         return draft.counters_under(name, schema, queue=False)
 
     # Created at once: the counters come into force together with the rest.
-    tells: dict[type[Policy], Tell] = {}
+    tells: dict[type[Policy], OnRefusal] = {}
     rows = tuple(row for row in ORDER if row.matters(effective.policies, bool(effective.observed)))
     for row in rows:
         if row.observer is not None and row.schema_of_observed is not None:
