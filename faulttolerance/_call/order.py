@@ -9,7 +9,7 @@ the place of the circuit breaker:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .._policy import Bulkhead, CircuitBreaker, Policy, RetryBudget, Timeout
@@ -39,6 +39,20 @@ _PLACES: Mapping[type[Policy], int] = {
     policy: place for place, policy in enumerate(sorted(STRATEGY_FACTORIES, key=lambda policy: policy not in _FREQUENT))
 }
 _NESTING = [(kind, factory.nested) for kind, factory in STRATEGY_FACTORIES.items() if factory.nested is not None]
+
+
+def rows_for(policies: Mapping[type[Policy], Policy], *, is_observed: bool) -> Sequence[Row]:
+    """Return the rows that do something for a function with *policies*, some of which may be observed."""
+    return [
+        row
+        for row in ORDER
+        if (
+            row.policy in policies
+            if row.policy is not None
+            else (is_observed or not row.is_for_observed)
+            and not (row.beside and policies.keys().isdisjoint(row.beside))
+        )
+    ]
 
 
 class Strategies(tuple[Any, ...]):

@@ -224,13 +224,6 @@ class Row(NamedTuple):
     reset: Callable[[], object] | None = None
     """Clears the state of the extension in this process."""
 
-    def matters(self, policies: Policies, is_observed: bool) -> bool:
-        """Return whether it does something for a function with *policies*, some of which may be observed."""
-        if self.policy is not None:
-            return self.policy in policies
-        is_beside = not self.beside or any(kind in policies for kind in self.beside)
-        return is_beside and (is_observed or not self.is_for_observed)
-
 
 def key_of(key: Any, binding: Binding, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
     """Return the function that computes the *key* of a call from its arguments; see ``key_function``."""

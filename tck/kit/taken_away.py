@@ -81,6 +81,11 @@ class _Removal(ast.NodeTransformer):
             return rows[0] if rows and self._is_removed(node.func) else None
         return self.generic_visit(node)
 
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST | None:
+        """Return the alternative of a removed call."""
+        self.generic_visit(node)
+        return node if hasattr(node, "body") else node.orelse
+
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
         """Remove the modules of names that are imported late."""
         kept = [

@@ -13,7 +13,7 @@ from ..._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from ..._call.bound_policies import BoundPolicies
 from ..._call.core import is_detached, may_queue
 from ..._call.error_log import ErrorLog
-from ..._call.order import ORDER
+from ..._call.order import ORDER, rows_for
 from ..._call.row import AttemptBinding, Binding, Layer, Row
 from ..._call.specialize import source_of
 from ..._call.state import State, StateDraft
@@ -324,14 +324,15 @@ def _binding(
 
     # Created at once: the counters come into force together with the rest.
     tells: dict[type[Policy], OnRefusal] = {}
-    rows = tuple(row for row in ORDER if row.matters(effective.policies, bool(effective.observed)))
+    policies, observed = effective.policies, effective.observed
+    rows = rows_for(policies, is_observed=bool(observed))
     for row in rows:
         if row.observer is not None and row.schema_of_observed is not None:
-            for kind in effective.observed:
+            for kind in observed:
                 tells[kind] = row.observer(effective.name, kind, counters_under(row.schema_of_observed(kind)))
     return Binding(
         effective.name,
-        effective.policies,
+        policies,
         draft.strategies,
         asynchronous,
         detached,
