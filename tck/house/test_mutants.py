@@ -45,6 +45,14 @@ def test_change_can_be_made_in_one_place(mutant: mutation.Mutant) -> None:
     assert [test for test in mutant.tests if not (mutation.ROOT / "tck" / test).exists()] == []
 
 
+@pytest.mark.parametrize("defect", mutation.mutants("kit/defects.toml"), ids=lambda defect: defect.name)
+def test_a_planted_defect_can_be_made_in_one_place(defect: mutation.Mutant) -> None:
+    """Whoever renames something is told before the tests under stress plant it."""
+    text = (mutation.ROOT / defect.path).read_text(encoding="utf-8")
+
+    assert is_another(defect.applied_to(text), text)
+
+
 def test_each_change_has_a_name_of_its_own() -> None:
     """A survivor is found by its name."""
     names = [mutant.name for mutant in MUTANTS]
