@@ -446,15 +446,15 @@ _MISTAKES = (
 
 
 def recommended(
-    timeout: Duration = "1s", /, *given: Policy, name: str = "", **policies: Unpack[GuardPolicies]
+    attempt_timeout: Duration = "1s", /, *given: Policy, name: str = "", **policies: Unpack[GuardPolicies]
 ) -> Guard:
     """Return a ``Guard`` for calls of another service that may be repeated.
 
     The guard has these policies. Each can be replaced by another value of its kind, or left out by ``None`` under its
     name. One guard serves all functions that call the same service.
 
-    - ``Timeout``: an attempt ends after *timeout*.
-    - ``Deadline``: a call, with all attempts and the delays between them, ends after three times *timeout*.
+    - ``Timeout``: an attempt ends after *attempt_timeout*.
+    - ``Deadline``: a call, with all attempts and the delays between them, ends after three times *attempt_timeout*.
     - ``Retry`` and ``ExponentialBackoff``: a failed attempt is repeated up to twice, after random delays of up to 100
       and 200 ms; mistakes of the caller, such as a ``TypeError``, and refusals are not repeated.
     - ``RetryBudget``: repeated attempts are at most a fifth of the successful calls, beside a burst of ten. So retries
@@ -463,7 +463,7 @@ def recommended(
       caller do not count.
 
     Args:
-        timeout: The longest duration of an attempt: about twice the slowest answer that is normal.
+        attempt_timeout: The longest duration of an attempt: about twice the slowest answer that is normal.
         *given: Policies that replace recommended ones of their kind, or add to them.
         name: The name of the guard; see ``Guard``.
         **policies: The same by name: ``retry=Retry(...)``; ``None`` leaves the policy out.
@@ -480,7 +480,7 @@ def recommended(
     """
     from ._guard.decorate.guard import Guard
 
-    attempt = Timeout(timeout)
+    attempt = Timeout(attempt_timeout)
     whole = 3_000 * seconds(attempt.value, attempt.unit)
     chosen: dict[str, Any] = {
         "timeout": attempt,
@@ -494,4 +494,5 @@ def recommended(
     kept = {key: policy for key, policy in chosen.items() if type(policy) not in kinds}
     if policies.get("retry", chosen["retry"]) is None:
         kept = {key: policy for key, policy in kept.items() if key not in ("exponential_backoff", "retry_budget")}
-    return Guard(*given, name=name, **{**kept, **policies})
+    arguments: dict[str, Any] = {**kept, **policies}
+    return Guard(*given, name=name, **arguments)

@@ -81,7 +81,9 @@ class AdaptivelyTimed(ListenedPolicies):
         self._time_limit = time_limit
         super().__init__(name, time_limit, **values)
 
-    seconds = property(attrgetter("_time_limit.seconds"), lambda policies, seconds: None)
+    seconds = property(  # pyright: ignore[reportAssignmentType]
+        attrgetter("_time_limit.seconds"), lambda policies, seconds: None
+    )
     """The limit for an attempt that starts now; only the strategy changes it."""
 
     def timeout_of(self, record: AttemptRecord) -> float:
