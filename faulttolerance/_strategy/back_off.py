@@ -11,25 +11,6 @@ from typing import Any, Final, Protocol, TypeAlias
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
-__all__ = [
-    "LONGEST",
-    "AnyBackOff",
-    "BackOff",
-    "CustomBackOff",
-    "CustomDelays",
-    "Decorrelated",
-    "Delays",
-    "Full",
-    "ReportError",
-    "decorrelated",
-    "exponential",
-    "fibonacci",
-    "fixed",
-    "full",
-    "ignore_error",
-    "varied",
-]
-
 LONGEST: Final = 1e9
 """The longest delay where no maximum is stated: thirty years, for which any clock can still wait."""
 

@@ -7,18 +7,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from .gate import GateState
 
-__all__ = [
-    "CLOSED",
-    "HALF_OPEN",
-    "NONE_YET",
-    "OPEN",
-    "CircuitSnapshot",
-    "CircuitState",
-    "StateName",
-    "Transition",
-    "Transitions",
-]
-
 StateName: TypeAlias = Literal["closed", "open", "half-open"]
 
 CLOSED: Final = "closed"

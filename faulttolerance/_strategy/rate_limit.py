@@ -24,8 +24,6 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 from ..exceptions import RateLimitException
 from .condition import Condition
 
-__all__ = ["GRACE", "NO_WAITER", "RateLimit", "TurnWaiter", "WindowKind", "ticks", "wait_for"]
-
 WindowKind: TypeAlias = Literal["fixed", "rolling", "smooth"]
 
 _PER_SECOND = 1_000_000_000
