@@ -96,10 +96,6 @@ def _tracing() -> str:
     return os.environ.get(TRACING_VARIABLE, "")
 
 
-INSTALL = install("files")
-"""This extra also installs the packages that every installation should have, as pydantic-settings."""
-
-
 class Effective:
     """A policy with the configured values in place of the declared values.
 
@@ -210,12 +206,8 @@ def _values(
     declared: Declared, where: str, settings: Mapping[str, tuple[str, Entry]]
 ) -> tuple[dict[str, Any], list[Fault]]:
     policy = declared.policy
-    try:
-        from .value import validated
-    except ImportError as error:
-        return {}, [
-            Fault(key, f"needs {error.name}", entry.value, INSTALL, entry.place) for key, entry in settings.values()
-        ]
+    from .value import validated
+
     values, faults = validated(type(policy), settings)
     if faults:
         return {}, faults
