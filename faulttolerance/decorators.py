@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, overload
 
+from . import _policy
 from ._extensions.adaptive_throttle.policy import AdaptiveThrottle
 from ._extensions.chaos import policy as _chaos  # noqa: F401  # configuration alone declares it
 from ._extensions.coalesce.policy import Coalesce
@@ -26,28 +27,6 @@ from ._extensions.deadline.policy import Deadline
 from ._extensions.fleet.policy import FleetWide
 from ._extensions.hedge.policy import Hedge
 from ._extensions.partition_by.policy import PartitionBy
-from ._policy import (
-    Asynchronous,
-    AsynchronousNonBlocking,
-    BeforeRetry,
-    Bulkhead,
-    CircuitBreaker,
-    CircuitBreakerName,
-    CustomBackoff,
-    ExponentialBackoff,
-    FailWhen,
-    Fallback,
-    FibonacciBackoff,
-    HonorRetryAfter,
-    Policy,
-    RateLimit,
-    Retry,
-    RetryBudget,
-    RetryWhen,
-    Timeout,
-    seconds,
-    warn_of_bare_numbers,
-)
 from ._policy.rows import provide_rows
 from .exceptions import RefusedException
 
@@ -143,28 +122,28 @@ def _rows() -> tuple[Row, ...]:
 provide_rows(_rows)
 
 
-def _decorator(kind: Callable[P, Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]:
+def _decorator(kind: Callable[P, _policy.Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]:
     """Convert a documented name to the decorator that declares a *kind* of policy."""
     return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
 
 
 def _decorator_with_parentheses(
-    kind: Callable[P, Policy],
+    kind: Callable[P, _policy.Policy],
 ) -> Callable[[Callable[[], None]], _DecoratorWithParentheses[P]]:
     """Convert a documented name to a decorator that always needs arguments: its first argument may be a function."""
     return _declaring(kind, takes_target=False)  # type: ignore[no-any-return]
 
 
 # Each distinct shape has its own function: editors that do not resolve overloads would show all of them.
-def _asynchronous(kind: type[Asynchronous]) -> Callable[[Callable[[], None]], _Asynchronous]:
+def _asynchronous(kind: type[_policy.Asynchronous]) -> Callable[[Callable[[], None]], _Asynchronous]:
     return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
 
 
-def _non_blocking(kind: type[AsynchronousNonBlocking]) -> Callable[[Callable[[], None]], _NonBlocking]:
+def _non_blocking(kind: type[_policy.AsynchronousNonBlocking]) -> Callable[[Callable[[], None]], _NonBlocking]:
     return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
 
 
-def _whole_call(kind: type[Policy]) -> Callable[[Callable[[], None]], _Deadline]:
+def _whole_call(kind: type[_policy.Policy]) -> Callable[[Callable[[], None]], _Deadline]:
     return _declaring(kind, takes_target=False)  # type: ignore[no-any-return]
 
 
@@ -179,7 +158,7 @@ def _declaring(kind: Any, takes_target: bool) -> Any:
         values = kind._bound(tuple(args), named)
         if not takes_target:
             refuse_bare(kind, next(iter(args), None))
-        warn_of_bare_numbers(kind, args, named)
+        _policy.warn_of_bare_numbers(kind, args, named)
         return decorate(kind, values, target)
 
     def documented(name: Callable[[], None]) -> Any:
@@ -208,7 +187,7 @@ def _is_target(kind: Any, first: Any) -> bool:
     return not kind.__match_args__ or callable(first) or hasattr(type(first), "__get__")
 
 
-@_decorator(Retry)
+@_decorator(_policy.Retry)
 def retry() -> None:
     """Repeat a failed attempt until it succeeds or a limit is reached (specification, chapter Retry Policy).
 
@@ -220,7 +199,7 @@ def retry() -> None:
     """
 
 
-@_decorator(Timeout)
+@_decorator(_policy.Timeout)
 def timeout() -> None:
     """End an attempt that takes too long with ``TimeoutException`` (specification, chapter Timeout).
 
@@ -232,7 +211,7 @@ def timeout() -> None:
     """
 
 
-@_decorator(RetryBudget)
+@_decorator(_policy.RetryBudget)
 def retry_budget() -> None:
     """Limit retries and hedges in proportion to the calls that succeed: in an outage there are nearly none.
 
@@ -263,7 +242,7 @@ def deadline() -> None:
     """
 
 
-@_decorator(CircuitBreaker)
+@_decorator(_policy.CircuitBreaker)
 def circuit_breaker() -> None:
     """Reject calls at once while the callee fails often (specification, chapter Circuit Breaker).
 
@@ -298,7 +277,7 @@ def hedge() -> None:
     """
 
 
-@_decorator_with_parentheses(FailWhen)
+@_decorator_with_parentheses(_policy.FailWhen)
 def fail_when() -> None:
     """Define by predicates the failures of the circuit breaker, or of the adaptive throttle in its place.
 
@@ -309,7 +288,7 @@ def fail_when() -> None:
     """
 
 
-@_decorator(Bulkhead)
+@_decorator(_policy.Bulkhead)
 def bulkhead() -> None:
     """Limit the number of calls that run at once (specification, chapter Bulkhead).
 
@@ -321,7 +300,7 @@ def bulkhead() -> None:
     """
 
 
-@_decorator(RateLimit)
+@_decorator(_policy.RateLimit)
 def rate_limit() -> None:
     """Reject calls beyond a number per window with ``RateLimitException``, or delay them until their turn.
 
@@ -344,7 +323,7 @@ def fleet_wide() -> None:
     """
 
 
-@_decorator_with_parentheses(Fallback)
+@_decorator_with_parentheses(_policy.Fallback)
 def fallback() -> None:
     """Return a substitute if a call fails after all other policies (specification, chapter Fallback).
 
@@ -378,7 +357,7 @@ def partition_by() -> None:
     """
 
 
-@_asynchronous(Asynchronous)
+@_asynchronous(_policy.Asynchronous)
 def asynchronous() -> None:
     """Return at once, and run the call detached (specification, chapter Asynchronous).
 
@@ -391,42 +370,42 @@ def asynchronous() -> None:
     """
 
 
-@_non_blocking(AsynchronousNonBlocking)
+@_non_blocking(_policy.AsynchronousNonBlocking)
 def asynchronous_non_blocking() -> None:
     """Run a ``def`` that returns an awaitable on the caller's thread; the call ends when the awaitable is done."""
 
 
-@_decorator(ExponentialBackoff)
+@_decorator(_policy.ExponentialBackoff)
 def exponential_backoff() -> None:
     """Multiply the delay of ``@retry`` after each attempt; the parameters are those of ``ExponentialBackoff``."""
 
 
-@_decorator(FibonacciBackoff)
+@_decorator(_policy.FibonacciBackoff)
 def fibonacci_backoff() -> None:
     """Increase the delay of ``@retry`` as 1, 2, 3, 5, 8; the parameters are those of ``FibonacciBackoff``."""
 
 
-@_decorator_with_parentheses(CustomBackoff)
+@_decorator_with_parentheses(_policy.CustomBackoff)
 def custom_backoff() -> None:
     """Compute each delay of ``@retry``, in seconds, by a function; the parameter is that of ``CustomBackoff``."""
 
 
-@_decorator(HonorRetryAfter)
+@_decorator(_policy.HonorRetryAfter)
 def honor_retry_after() -> None:
     """Wait before a retry as long as the failure requests; the parameters are those of ``HonorRetryAfter``."""
 
 
-@_decorator_with_parentheses(RetryWhen)
+@_decorator_with_parentheses(_policy.RetryWhen)
 def retry_when() -> None:
     """Define by predicates what ``@retry`` retries; the parameters are those of ``RetryWhen``."""
 
 
-@_decorator_with_parentheses(BeforeRetry)
+@_decorator_with_parentheses(_policy.BeforeRetry)
 def before_retry() -> None:
     """Call a function before each retry; the parameters are those of ``BeforeRetry``."""
 
 
-@_decorator_with_parentheses(CircuitBreakerName)
+@_decorator_with_parentheses(_policy.CircuitBreakerName)
 def circuit_breaker_name() -> None:
     """Set the name of a method's breaker in ``circuit_breakers``; each name has at most one living breaker."""
 
@@ -446,7 +425,7 @@ _MISTAKES = (
 
 
 def recommended(
-    attempt_timeout: Duration = "1s", /, *given: Policy, name: str = "", **policies: Unpack[GuardPolicies]
+    attempt_timeout: Duration = "1s", /, *given: _policy.Policy, name: str = "", **policies: Unpack[GuardPolicies]
 ) -> Guard:
     """Return a ``Guard`` for calls of another service that may be repeated.
 
@@ -480,15 +459,15 @@ def recommended(
     """
     from ._guard.decorate.guard import Guard
 
-    attempt = Timeout(attempt_timeout)
-    whole = 3_000 * seconds(attempt.value, attempt.unit)
+    attempt = _policy.Timeout(attempt_timeout)
+    whole = 3_000 * _policy.seconds(attempt.value, attempt.unit)
     chosen: dict[str, Any] = {
         "timeout": attempt,
         "deadline": Deadline(whole) if whole else None,
-        "retry": Retry(max_retries=2, delay=100, jitter_kind="full", abort_on=(*_MISTAKES, RefusedException)),
-        "exponential_backoff": ExponentialBackoff(),
-        "retry_budget": RetryBudget(),
-        "circuit_breaker": CircuitBreaker(skip_on=_MISTAKES),
+        "retry": _policy.Retry(max_retries=2, delay=100, jitter_kind="full", abort_on=(*_MISTAKES, RefusedException)),
+        "exponential_backoff": _policy.ExponentialBackoff(),
+        "retry_budget": _policy.RetryBudget(),
+        "circuit_breaker": _policy.CircuitBreaker(skip_on=_MISTAKES),
     }
     kinds = {type(policy) for policy in given}
     kept = {key: policy for key, policy in chosen.items() if type(policy) not in kinds}

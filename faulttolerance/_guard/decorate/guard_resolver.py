@@ -232,10 +232,6 @@ def _is_awaited(caller: Any) -> bool:
     return caller.asynchronous if isinstance(caller, BlockForm) else caller is not call_blocking
 
 
-def _single_fallbacks(policy: Policy) -> tuple[Policy, ...]:
-    return policy.links if isinstance(policy, Fallback) and isinstance(policy.value, tuple) else (policy,)
-
-
 def _needs_key(policy: Policy) -> bool:
     row = ROWS.get(type(policy))
     return (row is not None and row.needs_arguments) or recalling_handler_in(policy) is not None
@@ -251,7 +247,7 @@ def policy_faults(
         where = f"Guard {name}.{'attempts' if function.retries else 'attempt'}"
         faults = [fault for policy in policies for fault in _block_faults(policy, where)]
         function = call_awaited if asynchronous else call_blocking
-    for policy in chain.from_iterable(map(_single_fallbacks, policies)):
+    for policy in chain.from_iterable(each.links if isinstance(each, Fallback) else (each,) for each in policies):
         if isinstance(policy, (Fallback, BeforeRetry)) and policy.value is None:
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
             place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)
