@@ -160,8 +160,7 @@ def _warn_of_greenlets() -> None:
     log(
         WARNING,
         "deadlines do not interrupt a call that runs in a greenlet without a hub of gevent, or in a thread where other"
-        " greenlets run meanwhile: such a call ends late, by itself; set a time-out on each operation that it waits"
-        " for, or put the operation under eventlet.Timeout(remaining(), TimeoutError)",
+        " greenlets run meanwhile: such a call ends late, by itself; set a time-out on each operation it waits for",
     )
 
 
