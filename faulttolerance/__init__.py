@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ._cause import caused_by
@@ -78,6 +79,11 @@ from .exceptions import (
     TimeoutException,
 )
 from .typing import ExecutionContext, FallbackHandler
+
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise RuntimeError(
+        "faulttolerance needs the GIL, which this interpreter has disabled; set PYTHON_GIL=1 to enable it"
+    )
 
 if TYPE_CHECKING:
     from ._control.configure import configure, guards, reload, reload_on, unguarded, validate, veto_retries

@@ -266,5 +266,3 @@ def _faults_of_packages() -> list[Fault]:
 
 
 settings = Settings()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=settings.version.renew_lock)

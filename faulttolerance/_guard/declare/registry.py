@@ -13,6 +13,7 @@ from ..._config import settings
 from ..._log import log_guard_error
 from ..._metrics.counters import ledger
 from ..._platform.fork import Section, at_fork
+from ..._platform.greenlets import refuse_eventlet
 from ..._platform.swap import Swap
 from ..._platform.unpatched import get_ident
 from ..._policy import RetryBudget
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
 
 
 class _Resolving(Section):
+    def __enter__(self) -> None:
+        refuse_eventlet()
+        super().__enter__()
+
     def _left(self) -> None:
         telemetry.connect_if_due()
 
