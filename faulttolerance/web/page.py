@@ -115,9 +115,7 @@ def _foot(process: JsonObject | None) -> Markup:
     which = e(
         "p",
         f"One process: {process['pid']} on {process['host']}, since {started}. Where a service runs several, each "
-        "shows itself here, and ",
-        e("code", "python -m faulttolerance top URL"),
-        " shows all of them from their metrics.",
+        "shows itself here, and its metrics show all of them.",
     )
     return e("footer", which, e("p", f"As of {now}"))
 
