@@ -7,21 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
-from .. import (
-    CircuitBreaker,
-    Coalesce,
-    ExponentialBackoff,
-    FaultToleranceDefinitionException,
-    Guard,
-    Hedge,
-    HonorRetryAfter,
-    PartitionBy,
-    Retry,
-    TimeoutException,
-    guards,
-    veto_retries,
-)
+from .. import FaultToleranceDefinitionException, Guard, TimeoutException, guards, veto_retries
 from ..exceptions import Fault
+from ..policies import CircuitBreaker, Coalesce, ExponentialBackoff, Hedge, HonorRetryAfter, PartitionBy, Retry
 
 if TYPE_CHECKING:
     from .._extensions.keywords import GuardPolicies

@@ -1,8 +1,9 @@
 """Clients of redis-py under a guard: commands that end at the deadline on every thread, and writes that are sent once.
 
 >>> import redis
->>> from faulttolerance import Guard, Timeout
+>>> from faulttolerance import Guard
 >>> from faulttolerance.integrations.redis import guarded
+>>> from faulttolerance.policies import Timeout
 >>> cache = guarded(redis.Redis(), Guard(timeout=Timeout("100ms")))
 """
 

@@ -13,17 +13,9 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    CircuitBreaker,
-    CircuitBreakerOpenException,
-    Guard,
-    Retry,
-    circuit_breaker,
-    circuit_breakers,
-    explain,
-    guards,
-)
+from faulttolerance import CircuitBreakerOpenException, Guard, circuit_breaker, circuit_breakers, explain, guards
 from faulttolerance._metrics.counters import ledger
+from faulttolerance.policies import CircuitBreaker, Retry
 
 BREAKER = CircuitBreaker(request_volume_threshold=1)
 

@@ -11,13 +11,9 @@ import pytest
 pytest.importorskip("pydantic_settings")
 
 from faulttolerance import (
-    Bulkhead,
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
-    RateLimit,
     RateLimitException,
-    Retry,
     bulkhead,
     circuit_breaker,
     circuit_breaker_name,
@@ -27,6 +23,7 @@ from faulttolerance import (
     rate_limit,
     reload,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit, Retry
 from faulttolerance.testing import configured, virtual_time
 
 

@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
-    Timeout,
     bulkhead,
     circuit_breaker,
     exponential_backoff,
@@ -22,6 +19,7 @@ from faulttolerance import (
     retry,
     timeout,
 )
+from faulttolerance.policies import CircuitBreaker, Retry, Timeout
 
 
 def body() -> None:

@@ -14,12 +14,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    AdaptiveThrottle,
     CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
-    FleetWide,
     Guard,
-    RateLimit,
     RedisFleet,
     adaptive_throttle,
     bulkhead,
@@ -38,6 +35,7 @@ from faulttolerance import (
 )
 from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._extensions.fleet.protocol import ABSENT, CircuitRecord, PollRequest
+from faulttolerance.policies import AdaptiveThrottle, FleetWide, RateLimit
 from faulttolerance.testing import MemoryFleet, VirtualClock, configured, virtual_time
 from kit.definition import refused
 from kit.fleet import DistantFleet

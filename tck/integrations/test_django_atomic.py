@@ -23,7 +23,8 @@ SETTINGS = """if True:
     settings.configure(DATABASES=files)
     django.setup()
     from django.db import Error, OperationalError, connection, connections, transaction
-    from faulttolerance import FaultToleranceDefinitionException, Guard, Retry, retry
+    from faulttolerance import FaultToleranceDefinitionException, Guard, retry
+    from faulttolerance.policies import Retry
     from faulttolerance.integrations.django import refuse_retries_in_atomic
 
     found = {}

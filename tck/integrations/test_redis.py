@@ -12,16 +12,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    CircuitBreaker,
-    CircuitBreakerOpenException,
-    Deadline,
-    FaultToleranceDefinitionException,
-    Guard,
-    Retry,
-    Timeout,
-    TimeoutException,
-)
+from faulttolerance import CircuitBreakerOpenException, FaultToleranceDefinitionException, Guard, TimeoutException
+from faulttolerance.policies import CircuitBreaker, Deadline, Retry, Timeout
 from kit.crowd import on_thread
 
 redis = pytest.importorskip("redis")

@@ -26,7 +26,6 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
     Interrupted,
-    Timeout,
     TimeoutException,
     around_invoke,
     asynchronous,
@@ -50,6 +49,7 @@ from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._deadline.threads.main_thread import set_interrupt_signal
 from faulttolerance._deadline.threads.watchdog import watchdog
 from faulttolerance._platform.atomic import stack_of
+from faulttolerance.policies import Timeout
 from kit.interpreter import needs_gil
 from kit.program import python
 from kit.waiting import wait_until
