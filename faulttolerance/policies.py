@@ -457,4 +457,4 @@ def before_retry() -> None:
 
 @_decorator_with_parentheses(CircuitBreakerName)
 def circuit_breaker_name() -> None:
-    """Set the name of a method's breaker in ``circuit_breakers``; each name has at most one living breaker."""
+    """Set the name of a method's circuit breaker, as ``@circuit_breaker(name=...)`` does; SmallRye's annotation."""

@@ -205,8 +205,7 @@ def test_a_name_that_two_circuits_would_share_is_refused_by_the_reload_that_make
     def one() -> str:
         return "one"
 
-    @circuit_breaker_name("charging")
-    @circuit_breaker
+    @circuit_breaker(name="charging")
     def other() -> str:
         return "other"
 

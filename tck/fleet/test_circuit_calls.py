@@ -148,6 +148,7 @@ def test_without_a_fleet_all_is_local_and_silent(clock: VirtualClock) -> None:
 NAMELESS = """
 import logging, sys
 from faulttolerance import *
+from faulttolerance.policies import *
 logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
 
 one = Guard(name="one", rate_limit=RateLimit(1), fleet_wide=FleetWide())
@@ -520,6 +521,7 @@ def test_a_child_has_no_place_of_its_parent() -> None:
         + textwrap.dedent("""
         import os
         from faulttolerance import *
+        from faulttolerance.policies import *
         from faulttolerance.testing import MemoryFleet, virtual_time
 
         pay = Guard(circuit_breaker=CircuitBreaker(), fleet_wide=FleetWide(), name="pay")

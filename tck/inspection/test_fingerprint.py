@@ -21,6 +21,7 @@ SHAPE = re.compile(r"[0-9a-f]{16}")
 
 PROGRAM = """
 from faulttolerance import *
+from faulttolerance.policies import *
 {}
 class Client:
     @retry(retry_on={}, delay="500ms")

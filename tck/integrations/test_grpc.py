@@ -20,6 +20,7 @@ import asyncio, json, pickle, subprocess, sys, threading, time
 from concurrent import futures
 import grpc
 from faulttolerance import *
+from faulttolerance.policies import *
 from faulttolerance.integrations.grpc import *
 from grpc import StatusCode
 

@@ -26,7 +26,7 @@ from ..declare.checks.definition import (
     decorator_name,
     descriptor_faults,
     exclusive_faults,
-    latency_faults,
+    value_faults,
 )
 from ..declare.creation_site import (
     CreationSite,
@@ -106,7 +106,7 @@ class Guard:
         where = f"Guard {self.name}"
         if faults := [
             *exclusive_faults(by_kind, where),
-            *latency_faults(by_kind, where),
+            *value_faults(by_kind, where),
             *companion_faults(declared, where, None),
             *policy_faults(by_kind.values(), self.name),
         ]:
