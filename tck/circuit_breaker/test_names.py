@@ -150,7 +150,9 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     name = "loaded_again"
 
     def load(text: str) -> ModuleType:
-        (tmp_path / f"{name}.py").write_text(f"from faulttolerance import *\nfrom faulttolerance.policies import *\n{text}")
+        (tmp_path / f"{name}.py").write_text(
+            f"from faulttolerance import *\nfrom faulttolerance.policies import *\n{text}"
+        )
         importlib.invalidate_caches()
         return importlib.reload(sys.modules[name]) if name in sys.modules else importlib.import_module(name)
 

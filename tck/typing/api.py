@@ -85,7 +85,7 @@ from faulttolerance.integrations import redis as guarded_redis
 from faulttolerance.integrations import requests as guarded_requests
 from faulttolerance.integrations import sqlalchemy as guarded_sqlalchemy
 from faulttolerance.integrations import starlette as answering_starlette
-from faulttolerance.instrumentation import Event
+from faulttolerance.instrumentation import Degradation, Event
 from faulttolerance.typing import AsyncCall
 from faulttolerance.web import Request, asgi_app, wsgi_app
 
@@ -768,7 +768,7 @@ ft.policies.Fallback(lambda context: 1, lambda context: 2, skip_on=KeyError)
 ft.policies.Fallback(value=[lambda context: 1, "copied"])
 ft.policies.Fallback(1)  # type: ignore[arg-type]
 with ft.degradations() as found:
-    assert_type(found, list[ft.instrumentation.Degradation])
+    assert_type(found, list[Degradation])
     assert_type(found[0].by, str)
 
 
@@ -832,9 +832,9 @@ with testing.recorded(priced) as calls, testing.captured_events() as events:
     assert_type(calls[0].attempts[0].delay, float | None)
     assert_type(events, list[Event])
 
-redis_client = guarded_redis.guarded(redis.asyncio.Redis(), Guard(), idempotent=["SET"])
+redis_client = guarded_redis.install(redis.asyncio.Redis(), Guard(), idempotent=["SET"])
 assert_type(redis_client, redis.asyncio.Redis)
-guarded_redis.guarded(Guard(), Guard())  # type: ignore[type-var]
+guarded_redis.install(Guard(), Guard())  # type: ignore[type-var]
 guarded_sqlalchemy.install(create_engine("sqlite://"), no_retry_on=(OSError, ft.caused_by(ValueError)))
 guarded_sqlalchemy.install("sqlite://")  # type: ignore[arg-type]
 answering_starlette.install(Starlette(), longest="5s")
@@ -854,7 +854,9 @@ def scenario(sim: testing.Simulation) -> None:
     sim.join()
 
 
-assert_type(testing.simulate(scenario, seeds=["a", 1], switch_in=[testing, "x"], expected=OSError), testing.Explored)
+assert_type(
+    testing.simulate(scenario, seeds=["a", 1], switch_in=[testing, "x"], expected=OSError), testing.simulation.Explored
+)
 testing.simulate(judged)  # type: ignore[arg-type]
 
 
