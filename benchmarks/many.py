@@ -39,11 +39,11 @@ def _made(count: int) -> list[object]:
         cls.__qualname__ = f"Client{number}"
         cls().method(1)
         guard = ft.Guard(
-            fallback=ft.Fallback(_zero),
-            retry=ft.Retry(),
-            circuit_breaker=ft.CircuitBreaker(),
-            timeout=ft.Timeout("60s"),
-            bulkhead=ft.Bulkhead(64),
+            fallback=ft.policies.Fallback(_zero),
+            retry=ft.policies.Retry(),
+            circuit_breaker=ft.policies.CircuitBreaker(),
+            timeout=ft.policies.Timeout("60s"),
+            bulkhead=ft.policies.Bulkhead(64),
             name=f"service {number}",
         )
         guard.call(int)

@@ -199,8 +199,10 @@ class StateDraft:
 
 def alias_in(policies: Policies) -> str:
     """Return the further name of a circuit breaker with *policies*."""
-    name = policies.get(CircuitBreakerName)
-    return name.value if isinstance(name, CircuitBreakerName) and CircuitBreaker in policies else ""
+    breaker, name = policies.get(CircuitBreaker), policies.get(CircuitBreakerName)
+    if not isinstance(breaker, CircuitBreaker):
+        return ""
+    return name.value if isinstance(name, CircuitBreakerName) else breaker.name
 
 
 def _parts(state: State) -> tuple[Strategies, tuple[Counters, ...], Meter | None]:

@@ -38,7 +38,6 @@ _EQUIVALENTS: Final = {
 _REPLACEMENTS: Final = {
     ("Fallback", "default"): "fallback(lambda context: ...)",
     ("Retry", "backoff"): "exponential_backoff(factor=...) beside it",
-    ("CircuitBreaker", "name"): "circuit_breaker_name(...) beside it",
 }
 """A parameter that a user may look for, and the decorator or argument to write in its place."""
 

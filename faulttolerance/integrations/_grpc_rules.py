@@ -11,21 +11,15 @@ import grpc  # type: ignore[import-untyped]
 
 from .. import (
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
-    FailWhen,
     FaultToleranceDefinitionException,
     Guard,
-    HonorRetryAfter,
-    PartitionBy,
     RateLimitException,
     RefusedException,
-    Retry,
-    RetryWhen,
-    ThrottleException,
     TimeoutException,
 )
-from ..exceptions import Fault
+from ..exceptions import Fault, ThrottleException
+from ..policies import CircuitBreaker, FailWhen, HonorRetryAfter, PartitionBy, Retry, RetryWhen
 from ._refusals import client_exception
 
 if TYPE_CHECKING:

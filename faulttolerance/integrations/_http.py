@@ -7,22 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
-from .. import (
-    CircuitBreaker,
-    Coalesce,
-    ExponentialBackoff,
-    FaultToleranceDefinitionException,
-    Guard,
-    Hedge,
-    HonorRetryAfter,
-    PartitionBy,
-    RefusedException,
-    Retry,
-    TimeoutException,
-    guards,
-    veto_retries,
-)
+from .. import FaultToleranceDefinitionException, Guard, RefusedException, TimeoutException, guards, veto_retries
 from ..exceptions import Fault
+from ..policies import CircuitBreaker, Coalesce, ExponentialBackoff, Hedge, HonorRetryAfter, PartitionBy, Retry
 from ._refusals import client_exception
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Guards in httpx: transports with a circuit for each host, which send repeatable requests again.
 
 >>> import httpx
->>> from faulttolerance import Retry, Timeout
+>>> from faulttolerance.policies import Retry, Timeout
 >>> client = httpx.Client(transport=GuardedTransport(retry=Retry(retry_on=httpx.HTTPError), timeout=Timeout("2s")))
 """
 
@@ -21,9 +21,9 @@ from .. import (
     Guard,
     RateLimitException,
     RefusedException,
-    ThrottleException,
     TimeoutException,
 )
+from ..exceptions import ThrottleException
 from ._http import (
     MAX_BODY_BYTES,
     MAX_BODY_SECONDS,

@@ -1,7 +1,7 @@
 """Guards in requests: an adapter with a circuit for each host, which sends repeatable requests again.
 
 >>> import requests
->>> from faulttolerance import Retry, Timeout
+>>> from faulttolerance.policies import Retry, Timeout
 >>> adapter = GuardedAdapter(retry=Retry(retry_on=requests.RequestException), timeout=Timeout("2s"))
 >>> session = requests.Session()
 >>> session.mount("http://", adapter)
@@ -29,9 +29,9 @@ from .. import (
     Guard,
     RateLimitException,
     RefusedException,
-    ThrottleException,
     TimeoutException,
 )
+from ..exceptions import ThrottleException
 from ._http import MAX_BODY_BYTES, MAX_BODY_SECONDS, METHODS, STATUSES, GuardedClient, current_record, origin_of
 from ._time import monotonic, time_limit
 

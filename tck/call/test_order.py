@@ -7,13 +7,14 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from faulttolerance import Bulkhead, CircuitBreaker, Guard, RateLimit, Retry, Timeout, decorators
+from faulttolerance import Guard, decorators
 from faulttolerance._call.order import RANK, ROWS, STRATEGY_FACTORIES, Strategies
 from faulttolerance._call.state import State, StateDraft
 from faulttolerance._extensions.keywords import GuardPolicies
 from faulttolerance._guard.declare.checks.definition import decorator_name
 from faulttolerance._metrics.counters import Ledger
 from faulttolerance._policy import Fallback, Policy
+from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit, Retry, Timeout
 
 GUARD_PARAMETERS = [name for name in inspect.signature(Guard).parameters if name not in ("given", "name")]
 

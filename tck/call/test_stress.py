@@ -21,15 +21,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
-    Fallback,
     Future,
     Guard,
-    Retry,
-    Timeout,
     TimeoutException,
     asynchronous,
     bulkhead,
@@ -47,6 +42,7 @@ from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._guard.declare import registry
 from faulttolerance._strategy import circuit_breaker as strategy
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, Verdict
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
 from kit.crowd import Crowd
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))

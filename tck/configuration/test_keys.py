@@ -172,7 +172,7 @@ def test_everything_but_names_can_be_configured() -> None:
         for kind in configurable
         for one in parameters(kind).values()
         if not one.is_configurable
-    ] == [("RetryBudget", "name")]
+    ] == [("CircuitBreaker", "name"), ("RetryBudget", "name")]
 
 
 def test_no_two_parameters_of_an_annotation_share_a_spelling() -> None:

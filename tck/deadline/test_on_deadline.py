@@ -18,7 +18,6 @@ import pytest
 
 from faulttolerance import (
     Interrupted,
-    Timeout,
     TimeoutException,
     asynchronous,
     on_deadline,
@@ -30,6 +29,7 @@ from faulttolerance import (
 from faulttolerance._deadline.threads.callbacks import DeadlineCallback
 from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._deadline.threads.watchdog import watchdog
+from faulttolerance.policies import Timeout
 from faulttolerance.testing import virtual_time
 from kit.program import output_of
 from kit.struck import Strike, Struck, sampled, strikes

@@ -12,11 +12,12 @@ from weakref import ref
 
 import pytest
 
-from faulttolerance import FleetWide, Guard, RateLimit, TimeoutException, configure, timeout
+from faulttolerance import Guard, TimeoutException, configure, timeout
 from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._extensions.fleet.protocol import Request, Response, TurnRequest
 from faulttolerance._extensions.fleet.server.memory import MemoryServer
 from faulttolerance._extensions.fleet.server_link import ThreadedLink
+from faulttolerance.policies import FleetWide, RateLimit
 from faulttolerance.testing import reset
 from kit.fleet import DistantFleet, DistantSession
 from kit.struck import Struck, strikes

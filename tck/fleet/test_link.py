@@ -11,15 +11,7 @@ from typing import Any
 import pytest
 
 import faulttolerance
-from faulttolerance import (
-    CircuitBreaker,
-    FaultToleranceDefinitionException,
-    FleetWide,
-    Guard,
-    RateLimit,
-    configure,
-    health,
-)
+from faulttolerance import FaultToleranceDefinitionException, Guard, configure, health
 from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._extensions.fleet.protocol import (
     CircuitRecord,
@@ -30,6 +22,7 @@ from faulttolerance._extensions.fleet.protocol import (
     TurnRequest,
 )
 from faulttolerance.instrumentation import FleetLost, FleetRegained, set_event_sinks
+from faulttolerance.policies import CircuitBreaker, FleetWide, RateLimit
 from faulttolerance.testing import MemoryFleet, reset, virtual_time
 from kit.fleet import DistantFleet, DistantSession
 from kit.waiting import wait_until

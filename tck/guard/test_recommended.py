@@ -6,17 +6,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    Bulkhead,
-    CircuitBreakerOpenException,
-    Guard,
-    Retry,
-    Timeout,
-    TimeoutException,
-    guards,
-    recommended,
-    sleep,
-)
+from faulttolerance import CircuitBreakerOpenException, Guard, TimeoutException, guards, recommended, sleep
+from faulttolerance.policies import Bulkhead, Retry, Timeout
 from faulttolerance.testing import VirtualClock, virtual_time
 from simulation import storm
 

@@ -8,24 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from faulttolerance import (
-    Bulkhead,
-    CircuitBreaker,
-    Guard,
-    Retry,
-    Timeout,
-    circuit_breakers,
-    configure,
-    fingerprint,
-    guards,
-    health,
-    reload,
-    testing,
-    validate,
-)
+from faulttolerance import Guard, circuit_breakers, configure, fingerprint, guards, health, reload, testing, validate
 from faulttolerance._command.lints import lint
 from faulttolerance._config import settings
 from faulttolerance._metrics.counters import ledger
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry, Timeout
 from faulttolerance.web.reading import GuardFilter, guard_called, overview
 
 

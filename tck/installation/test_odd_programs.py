@@ -13,18 +13,8 @@ from typing import Any
 import pytest
 
 import faulttolerance
-from faulttolerance import (
-    Guard,
-    Retry,
-    around_invoke,
-    asynchronous,
-    bulkhead,
-    explain,
-    guards,
-    rate_limit,
-    retry,
-    timeout,
-)
+from faulttolerance import Guard, around_invoke, asynchronous, bulkhead, explain, guards, rate_limit, retry, timeout
+from faulttolerance.policies import Retry
 from kit.definition import refused
 from kit.program import QUIET, output_of, python
 

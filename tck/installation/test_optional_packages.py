@@ -44,7 +44,7 @@ NEEDED = [
 ]
 STARTS = {
     "the first guard": "@ft.timeout\ndef call(): ...",
-    "the first guard that is a value": "ft.Guard(timeout=ft.Timeout('1s'))",
+    "the first guard that is a value": "ft.Guard(timeout=ft.policies.Timeout('1s'))",
     "configure": "ft.configure(properties={'Timeout/value': 3})",
     "validate": "ft.validate()",
 }

@@ -26,7 +26,6 @@ from faulttolerance import (
     Future,
     Guard,
     RateLimitException,
-    Retry,
     TimeoutException,
     asynchronous,
     bulkhead,
@@ -53,6 +52,7 @@ from faulttolerance.instrumentation import (
     get_event_sinks,
     set_event_sinks,
 )
+from faulttolerance.policies import Retry
 from faulttolerance.testing import virtual_time
 from kit.program import python
 

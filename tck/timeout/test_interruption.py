@@ -25,7 +25,6 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
     Interrupted,
-    Timeout,
     TimeoutException,
     around_invoke,
     asynchronous,
@@ -41,6 +40,7 @@ from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._deadline.threads.main_thread import set_interrupt_signal
 from faulttolerance._deadline.threads.watchdog import watchdog
 from faulttolerance._platform.atomic import stack_of
+from faulttolerance.policies import Timeout
 from kit.program import python
 from kit.waiting import wait_until
 

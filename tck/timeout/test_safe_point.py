@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Guard, Timeout, TimeoutException, timeout
+from faulttolerance import Guard, TimeoutException, timeout
 from faulttolerance._deadline.threads import safe_point
 from faulttolerance._deadline.threads.safe_point import reason_unsafe
 from faulttolerance._platform.atomic import stack_of
+from faulttolerance.policies import Timeout
 from kit.tiers import few_and_many
 
 WHERE = pytest.mark.parametrize("on_main", [True, False], ids=["main", "other"])

@@ -17,11 +17,8 @@ from urllib.parse import quote
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
     circuit_breakers,
     configure,
     guards,
@@ -29,6 +26,7 @@ from faulttolerance import (
     retry,
     testing,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry
 from faulttolerance.web import asgi_app, reading, wsgi_app
 from kit.program import QUIET, output_of
 from kit.web import Answer, Ask, ask_asgi, ask_wsgi, asked, served_by_uvicorn, served_by_wsgiref

@@ -16,7 +16,7 @@ from ..._platform.fork import Section, at_fork
 from ..._platform.greenlets import refuse_eventlet
 from ..._platform.swap import Swap
 from ..._platform.unpatched import get_ident
-from ..._policy import RetryBudget
+from ..._policy import CircuitBreakerName, RetryBudget
 from ..._telemetry.connect import telemetry
 from ...exceptions import Fault
 
@@ -170,19 +170,23 @@ def name_conflicts(several: Iterable[InForce], own: State | None = None) -> list
 
 
 def _breaker_conflicts(several: Iterable[InForce]) -> list[Fault]:
-    """Return the faults of the names that ``@circuit_breaker_name`` assigns to circuit breakers of several guards."""
-    wanted = [(alias, effective.name) for effective in several if (alias := alias_in(effective.policies))]
+    """Return the faults of the names of circuit breakers of several guards."""
+    wanted = [(alias, effective) for effective in several if (alias := alias_in(effective.policies))]
     if not wanted:
         return []
     owners: dict[str, str] = {}
     for state in every_state():
         owners |= dict.fromkeys(state.breaker_names, state.name)
     faults = []
-    for alias, name in wanted:
+    for alias, effective in wanted:
+        name = effective.name
         owner = owners.setdefault(alias, name)
         if owner != name:
-            where, problem = f"{name} @CircuitBreakerName(value)", f"is {alias!r}, the name of the breaker of {owner}"
-            faults.append(Fault(where, problem, alias, "a name that no other breaker has"))
+            parameter = (
+                "CircuitBreakerName(value)" if CircuitBreakerName in effective.policies else "CircuitBreaker(name)"
+            )
+            problem = f"is {alias!r}, the name of the breaker of {owner}"
+            faults.append(Fault(f"{name} @{parameter}", problem, alias, "a name that no other breaker has"))
     return faults
 
 

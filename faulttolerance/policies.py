@@ -1,4 +1,8 @@
-"""Decorators for functions, methods and classes.
+"""Policies: as values for a ``Guard``, and as decorators, which the package itself exports.
+
+>>> from faulttolerance import Guard
+>>> Guard(retry=Retry(max_retries=2, retry_on=OSError), timeout=Timeout("400ms")).call(len, "ready")
+5
 
 Every decorator works on functions, methods, ``async def``, static and class methods (on either side of these),
 callables and classes, in any order: all policies of one function form one guard, nested as the specification says. A
@@ -19,7 +23,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _policy
+from ._execution.criticality import Criticality
 from ._extensions.adaptive_throttle.policy import AdaptiveThrottle
 from ._extensions.chaos import policy as _chaos  # noqa: F401  # configuration alone declares it
 from ._extensions.coalesce.policy import Coalesce
@@ -27,18 +31,37 @@ from ._extensions.deadline.policy import Deadline
 from ._extensions.fleet.policy import FleetWide
 from ._extensions.hedge.policy import Hedge
 from ._extensions.partition_by.policy import PartitionBy
+from ._policy import (
+    Asynchronous,
+    AsynchronousNonBlocking,
+    BeforeRetry,
+    Bulkhead,
+    CircuitBreaker,
+    CircuitBreakerName,
+    CustomBackoff,
+    ExponentialBackoff,
+    FailWhen,
+    Fallback,
+    FibonacciBackoff,
+    HonorRetryAfter,
+    Policy,
+    RateLimit,
+    RateLimitType,
+    Retry,
+    RetryBudget,
+    RetryWhen,
+    Timeout,
+    warn_of_bare_numbers,
+)
 from ._policy.rows import provide_rows
-from .exceptions import RefusedException
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
     from types import TracebackType
-    from typing import ParamSpec, Protocol, Self, TypeVar, Unpack
+    from typing import ParamSpec, Protocol, Self, TypeVar
 
     from ._call.row import Row
     from ._execution.future import ExecutorFuture, Future
-    from ._extensions.keywords import GuardPolicies
-    from ._guard.decorate.guard import Guard
     from .typing import AsyncCall, Duration
 
     C = TypeVar("C", bound=type[Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
@@ -113,6 +136,33 @@ if TYPE_CHECKING:
         def __call__(self) -> _NonBlocking: ...
 
 
+__all__ = [
+    "AdaptiveThrottle",
+    "BeforeRetry",
+    "Bulkhead",
+    "CircuitBreaker",
+    "CircuitBreakerName",
+    "Coalesce",
+    "Criticality",
+    "CustomBackoff",
+    "Deadline",
+    "ExponentialBackoff",
+    "FailWhen",
+    "Fallback",
+    "FibonacciBackoff",
+    "FleetWide",
+    "Hedge",
+    "HonorRetryAfter",
+    "PartitionBy",
+    "RateLimit",
+    "RateLimitType",
+    "Retry",
+    "RetryBudget",
+    "RetryWhen",
+    "Timeout",
+]
+
+
 def _rows() -> tuple[Row, ...]:
     from ._extensions.order import ORDER
 
@@ -122,28 +172,28 @@ def _rows() -> tuple[Row, ...]:
 provide_rows(_rows)
 
 
-def _decorator(kind: Callable[P, _policy.Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]:
+def _decorator(kind: Callable[P, Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]:
     """Convert a documented name to the decorator that declares a *kind* of policy."""
     return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
 
 
 def _decorator_with_parentheses(
-    kind: Callable[P, _policy.Policy],
+    kind: Callable[P, Policy],
 ) -> Callable[[Callable[[], None]], _DecoratorWithParentheses[P]]:
     """Convert a documented name to a decorator that always needs arguments: its first argument may be a function."""
     return _declaring(kind, takes_target=False)  # type: ignore[no-any-return]
 
 
 # Each distinct shape has its own function: editors that do not resolve overloads would show all of them.
-def _asynchronous(kind: type[_policy.Asynchronous]) -> Callable[[Callable[[], None]], _Asynchronous]:
+def _asynchronous(kind: type[Asynchronous]) -> Callable[[Callable[[], None]], _Asynchronous]:
     return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
 
 
-def _non_blocking(kind: type[_policy.AsynchronousNonBlocking]) -> Callable[[Callable[[], None]], _NonBlocking]:
+def _non_blocking(kind: type[AsynchronousNonBlocking]) -> Callable[[Callable[[], None]], _NonBlocking]:
     return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
 
 
-def _whole_call(kind: type[_policy.Policy]) -> Callable[[Callable[[], None]], _Deadline]:
+def _whole_call(kind: type[Policy]) -> Callable[[Callable[[], None]], _Deadline]:
     return _declaring(kind, takes_target=False)  # type: ignore[no-any-return]
 
 
@@ -158,7 +208,7 @@ def _declaring(kind: Any, takes_target: bool) -> Any:
         values = kind._bound(tuple(args), named)
         if not takes_target:
             refuse_bare(kind, next(iter(args), None))
-        _policy.warn_of_bare_numbers(kind, args, named)
+        warn_of_bare_numbers(kind, args, named)
         return decorate(kind, values, target)
 
     def documented(name: Callable[[], None]) -> Any:
@@ -187,7 +237,7 @@ def _is_target(kind: Any, first: Any) -> bool:
     return not kind.__match_args__ or callable(first) or hasattr(type(first), "__get__")
 
 
-@_decorator(_policy.Retry)
+@_decorator(Retry)
 def retry() -> None:
     """Repeat a failed attempt until it succeeds or a limit is reached (specification, chapter Retry Policy).
 
@@ -199,7 +249,7 @@ def retry() -> None:
     """
 
 
-@_decorator(_policy.Timeout)
+@_decorator(Timeout)
 def timeout() -> None:
     """End an attempt that takes too long with ``TimeoutException`` (specification, chapter Timeout).
 
@@ -211,7 +261,7 @@ def timeout() -> None:
     """
 
 
-@_decorator(_policy.RetryBudget)
+@_decorator(RetryBudget)
 def retry_budget() -> None:
     """Limit retries and hedges in proportion to the calls that succeed: in an outage there are nearly none.
 
@@ -242,7 +292,7 @@ def deadline() -> None:
     """
 
 
-@_decorator(_policy.CircuitBreaker)
+@_decorator(CircuitBreaker)
 def circuit_breaker() -> None:
     """Reject calls at once while the callee fails often (specification, chapter Circuit Breaker).
 
@@ -277,7 +327,7 @@ def hedge() -> None:
     """
 
 
-@_decorator_with_parentheses(_policy.FailWhen)
+@_decorator_with_parentheses(FailWhen)
 def fail_when() -> None:
     """Define by predicates the failures of the circuit breaker, or of the adaptive throttle in its place.
 
@@ -288,7 +338,7 @@ def fail_when() -> None:
     """
 
 
-@_decorator(_policy.Bulkhead)
+@_decorator(Bulkhead)
 def bulkhead() -> None:
     """Limit the number of calls that run at once (specification, chapter Bulkhead).
 
@@ -300,7 +350,7 @@ def bulkhead() -> None:
     """
 
 
-@_decorator(_policy.RateLimit)
+@_decorator(RateLimit)
 def rate_limit() -> None:
     """Reject calls beyond a number per window with ``RateLimitException``, or delay them until their turn.
 
@@ -323,7 +373,7 @@ def fleet_wide() -> None:
     """
 
 
-@_decorator_with_parentheses(_policy.Fallback)
+@_decorator_with_parentheses(Fallback)
 def fallback() -> None:
     """Return a substitute if a call fails after all other policies (specification, chapter Fallback).
 
@@ -357,7 +407,7 @@ def partition_by() -> None:
     """
 
 
-@_asynchronous(_policy.Asynchronous)
+@_asynchronous(Asynchronous)
 def asynchronous() -> None:
     """Return at once, and run the call detached (specification, chapter Asynchronous).
 
@@ -370,108 +420,41 @@ def asynchronous() -> None:
     """
 
 
-@_non_blocking(_policy.AsynchronousNonBlocking)
+@_non_blocking(AsynchronousNonBlocking)
 def asynchronous_non_blocking() -> None:
     """Run a ``def`` that returns an awaitable on the caller's thread; the call ends when the awaitable is done."""
 
 
-@_decorator(_policy.ExponentialBackoff)
+@_decorator(ExponentialBackoff)
 def exponential_backoff() -> None:
     """Multiply the delay of ``@retry`` after each attempt; the parameters are those of ``ExponentialBackoff``."""
 
 
-@_decorator(_policy.FibonacciBackoff)
+@_decorator(FibonacciBackoff)
 def fibonacci_backoff() -> None:
     """Increase the delay of ``@retry`` as 1, 2, 3, 5, 8; the parameters are those of ``FibonacciBackoff``."""
 
 
-@_decorator_with_parentheses(_policy.CustomBackoff)
+@_decorator_with_parentheses(CustomBackoff)
 def custom_backoff() -> None:
     """Compute each delay of ``@retry``, in seconds, by a function; the parameter is that of ``CustomBackoff``."""
 
 
-@_decorator(_policy.HonorRetryAfter)
+@_decorator(HonorRetryAfter)
 def honor_retry_after() -> None:
     """Wait before a retry as long as the failure requests; the parameters are those of ``HonorRetryAfter``."""
 
 
-@_decorator_with_parentheses(_policy.RetryWhen)
+@_decorator_with_parentheses(RetryWhen)
 def retry_when() -> None:
     """Define by predicates what ``@retry`` retries; the parameters are those of ``RetryWhen``."""
 
 
-@_decorator_with_parentheses(_policy.BeforeRetry)
+@_decorator_with_parentheses(BeforeRetry)
 def before_retry() -> None:
     """Call a function before each retry; the parameters are those of ``BeforeRetry``."""
 
 
-@_decorator_with_parentheses(_policy.CircuitBreakerName)
+@_decorator_with_parentheses(CircuitBreakerName)
 def circuit_breaker_name() -> None:
-    """Set the name of a method's breaker in ``circuit_breakers``; each name has at most one living breaker."""
-
-
-_MISTAKES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    NotImplementedError,
-    TypeError,
-    ValueError,
-)
-"""The exceptions that say that the caller is wrong: another attempt fails alike, and the callee is not in trouble."""
-
-
-def recommended(
-    attempt_timeout: Duration = "1s", /, *given: _policy.Policy, name: str = "", **policies: Unpack[GuardPolicies]
-) -> Guard:
-    """Return a ``Guard`` for calls of another service that may be repeated.
-
-    The guard has these policies. Each can be replaced by another value of its kind, or left out by ``None`` under its
-    name. One guard serves all functions that call the same service.
-
-    - ``Timeout``: an attempt ends after *attempt_timeout*.
-    - ``Deadline``: a call, with all attempts and the delays between them, ends after three times *attempt_timeout*.
-    - ``Retry`` and ``ExponentialBackoff``: a failed attempt is repeated up to twice, after random delays of up to 100
-      and 200 ms; mistakes of the caller, such as a ``TypeError``, and refusals are not repeated.
-    - ``RetryBudget``: repeated attempts are at most a fifth of the successful calls, beside a burst of ten. So retries
-      do not make an outage worse.
-    - ``CircuitBreaker``: when half of the last 20 attempts failed, calls are refused for five seconds; mistakes of the
-      caller do not count.
-
-    Args:
-        attempt_timeout: The longest duration of an attempt: about twice the slowest answer that is normal.
-        *given: Policies that replace recommended ones of their kind, or add to them.
-        name: The name of the guard; see ``Guard``.
-        **policies: The same by name: ``retry=Retry(...)``; ``None`` leaves the policy out.
-
-    Raises:
-        FaultToleranceDefinitionException: If a value is out of range, or the policies do not fit together.
-
-    >>> inventory = recommended("2s", retry=Retry(max_retries=1, retry_on=OSError))
-    >>> @inventory
-    ... def stock(item: str) -> int:
-    ...     return 3
-    >>> stock("chair")
-    3
-    """
-    from ._guard.decorate.guard import Guard
-
-    attempt = _policy.Timeout(attempt_timeout)
-    whole = 3_000 * _policy.seconds(attempt.value, attempt.unit)
-    chosen: dict[str, Any] = {
-        "timeout": attempt,
-        "deadline": Deadline(whole) if whole else None,
-        "retry": _policy.Retry(max_retries=2, delay=100, jitter_kind="full", abort_on=(*_MISTAKES, RefusedException)),
-        "exponential_backoff": _policy.ExponentialBackoff(),
-        "retry_budget": _policy.RetryBudget(),
-        "circuit_breaker": _policy.CircuitBreaker(skip_on=_MISTAKES),
-    }
-    kinds = {type(policy) for policy in given}
-    kept = {key: policy for key, policy in chosen.items() if type(policy) not in kinds}
-    if policies.get("retry", chosen["retry"]) is None:
-        kept = {key: policy for key, policy in kept.items() if key not in ("exponential_backoff", "retry_budget")}
-    arguments: dict[str, Any] = {**kept, **policies}
-    return Guard(*given, name=name, **arguments)
+    """Set the name of a method's circuit breaker, as ``@circuit_breaker(name=...)`` does; SmallRye's annotation."""
