@@ -638,6 +638,14 @@ guard = Guard(
 )
 
 assert_type(guard.call(charge, "a", amount=3), bytes)
+declared = Guard(retry(max_retries=2), timeout("500ms"), circuit_breaker, circuit_breaker(), deadline("2s"))
+assert_type(declared.call(charge, "a", amount=3), bytes)
+assert_type(ft.recommended("2s", retry(max_retries=1), bulkhead(5), Timeout(500), deadline=None), Guard)
+Guard("retry")  # type: ignore[arg-type]
+circuit_breaker(name="orders")(charge)
+circuit_breaker(name=7)(charge)  # type: ignore[arg-type]
+print(ft.Retry)  # type: ignore[attr-defined]  # it is in policies
+print(ft.retyr)  # type: ignore[attr-defined]
 
 
 def in_block() -> int:
