@@ -643,7 +643,7 @@ assert_type(declared.call(charge, "a", amount=3), bytes)
 assert_type(ft.recommended("2s", retry(max_retries=1), bulkhead(5), Timeout(500), deadline=None), Guard)
 Guard("retry")  # type: ignore[arg-type]
 circuit_breaker(name="orders")(charge)
-circuit_breaker(name=7)(charge)  # type: ignore[arg-type]
+circuit_breaker(name=7)(charge)  # type: ignore[call-overload]
 print(ft.Retry)  # type: ignore[attr-defined]  # it is in policies
 print(ft.retyr)  # type: ignore[attr-defined]
 
