@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from weakref import ref
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         def classes(self) -> Iterable[type | None]: ...
         def classes_with_path(self) -> list[type | None]: ...
         def create_state(self, cls: type | None) -> None: ...
-        def resolve_breaker(self, name: str | None = None) -> None: ...
+        def resolve_breaker(self, names: Collection[str] | None = None) -> None: ...
         def effective_policies(
             self, cls: type | None, basis: Configuration | None = None
         ) -> tuple[Any, list[Fault]]: ...
@@ -119,13 +119,12 @@ def resolve_remote_circuits() -> None:
     """Resolve the circuits that other processes have opened, and whose methods have not been called here yet."""
     from ..._call.order import ORDER
 
-    for row in ORDER:
-        for key in row.open_elsewhere() if row.open_elsewhere is not None else ():
-            for resolver in resolvers():
-                try:
-                    resolver.resolve_breaker(key)
-                except Exception:  # noqa: BLE001  # its first call raises the error
-                    pass
+    names = {name for row in ORDER if row.open_elsewhere is not None for name in row.open_elsewhere()}
+    for resolver in resolvers() if names else ():
+        try:
+            resolver.resolve_breaker(names)
+        except Exception:  # noqa: BLE001  # its first call raises the error
+            pass
 
 
 def every_state() -> Iterator[State]:

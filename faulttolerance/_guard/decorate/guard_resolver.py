@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
@@ -127,12 +127,14 @@ class GuardResolver(Resolver):
         """Return the class that may call."""
         return [None]
 
-    def resolve_breaker(self, name: str | None = None) -> None:
-        """Create the circuit breaker, if there is one, and, if a name is passed, only if it has that name."""
+    def resolve_breaker(self, names: Collection[str] | None = None) -> None:
+        """Create the circuit breaker, if there is one, and, if names are passed, only if it has one of them."""
         if self.effective is not None:
             return
         policies = {type(entry.policy): entry.policy for entry in self.declared}
-        if CircuitBreaker in policies and name in (None, self.name, alias_in(policies)):
+        if CircuitBreaker not in policies:
+            return
+        if names is None or self.name in names or alias_in(policies) in names:
             self.create_state()
 
     def create_state(self, cls: type | None = None) -> None:
