@@ -40,6 +40,8 @@ class _Window:
     less room, never more.
     """
 
+    burst = 1
+    """The calls that may come at once after a rest, where the window is smooth."""
     count = 0
     """The calls that were admitted since the current window began; 0 where windows do not follow one another."""
     has_room_until = -math.inf
@@ -68,7 +70,6 @@ class _Window:
         """Replace the values; keep the counts."""
         self.limit = limit
         self.length = length
-        self.burst = burst
 
 
 class _Fixed(_Window):
@@ -147,6 +148,10 @@ class _Smooth(_Window):
     filled: int | None = None
     """The moment at which all permits are back, times the limit: whole even where a permit's interval is not."""
 
+    def __init__(self, limit: int, length: int, burst: int) -> None:
+        super().__init__(limit, length, burst)
+        self.burst = burst
+
     def due(self, now: int, ahead: int = 0) -> int:
         if self.filled is None:
             self.filled = now * self.limit
@@ -172,6 +177,7 @@ class _Smooth(_Window):
             missing = max(0, self.filled - now * self.limit)  # in permits, times the old length
             self.filled = now * limit + min(burst * length, -(-missing * length // self.length))
         super().resize(limit, length, burst, now)
+        self.burst = burst
 
 
 _KINDS: dict[WindowKind, type[_Window]] = {"fixed": _Fixed, "rolling": _Rolling, "smooth": _Smooth}

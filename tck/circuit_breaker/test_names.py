@@ -163,7 +163,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
 MODULES = {
     "function": ("def charge(): raise OSError", "loaded_again.charge"),
     "named": ("def charge(): raise OSError", "charging"),
-    "Guard": ("guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1))", "loaded_again:2"),
+    "Guard": ("guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1))", "loaded_again:3"),
     "named Guard": (
         "guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1), name='charging guard')",
         "charging guard",

@@ -314,7 +314,7 @@ def test_no_message_quotes_a_file_that_cannot_be_read(name: str, text: str) -> N
 def test_a_long_array_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines with a key are parsed once more to find where it stands, those of a long value are not."""
     lines = ["[project]", "dependencies = [", *['  "acme]", # "[', "  '''a", "b''',"] * 500, "]"]
-    lines += ["[tool.faulttolerance.policies.Retry]", "maxRetries = 5"]
+    lines += ["[tool.faulttolerance.Retry]", "maxRetries = 5"]
     Path("pyproject.toml").write_text("\n".join(lines))
     function = retry(lambda: None)
     function()

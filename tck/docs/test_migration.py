@@ -172,7 +172,7 @@ def test_old_and_new_do_what_the_table_says(case: Case, way: str) -> None:
 
 SPECIFIED = {
     faulttolerance.policies.Bulkhead: {"max_wait", "latency"},
-    faulttolerance.policies.CircuitBreaker: {"slow", "window", "max_delay"},
+    faulttolerance.policies.CircuitBreaker: {"slow", "window", "max_delay", "name"},
     faulttolerance.policies.Fallback: set(),
     faulttolerance.policies.Retry: {"jitter_kind"},
     faulttolerance.policies.Timeout: {"interrupt", "adaptive"},

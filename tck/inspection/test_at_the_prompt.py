@@ -14,6 +14,8 @@ from faulttolerance._extensions.keywords import GuardPolicies
 from faulttolerance._policy import Policy, parameters
 
 _PUBLIC = {name: getattr(ft, name) for name in ft.__all__}
+PROMPT = vars(ft) | vars(ft.policies)
+"""The names of a prompt that has imported all of both modules."""
 DECORATORS = {
     policy: name
     for name, one in _PUBLIC.items()
@@ -68,7 +70,7 @@ def test_the_repr_of_a_policy_makes_it_again(policy: Policy) -> None:
     """Rule M2: short, for what is so by default is left out."""
     text = repr(policy)
 
-    assert eval(text, vars(ft)) == policy
+    assert eval(text, PROMPT) == policy
     assert all(f"{name}=" not in text for name in parameters(policy) if policy._is_default(name, getattr(policy, name)))
 
 
@@ -79,7 +81,7 @@ def test_the_repr_of_a_decorator_that_waits_makes_it_again(policy: Policy) -> No
     waiting = getattr(ft, DECORATORS[type(policy)])(**values)
 
     assert repr(waiting) == repr(policy).replace(type(policy).__name__, DECORATORS[type(policy)], 1)
-    assert repr(eval(repr(waiting), vars(ft))) == repr(waiting)
+    assert repr(eval(repr(waiting), PROMPT)) == repr(waiting)
 
 
 def test_a_decorator_with_a_wrong_value_is_shown_as_it_was_written() -> None:
@@ -94,7 +96,7 @@ def test_the_repr_of_a_guard_makes_one_like_it() -> None:
     )
     text = repr(guard)
     guard.close()
-    again = eval(text, vars(ft))
+    again = eval(text, PROMPT)
     again.close()
 
     assert text == "Guard(retry=Retry(max_retries=1, retry_on=OSError), timeout=Timeout(value='1s'), name='prompt')"
@@ -115,7 +117,7 @@ def test_policies_for_everything_that_a_guard_takes_are_exported() -> None:
         kind for hint in get_type_hints(GuardPolicies).values() for kind in get_args(hint) if kind is not type(None)
     }
 
-    assert {kind.__name__ for kind in taken} <= set(ft.__all__)
+    assert {kind.__name__ for kind in taken} <= set(ft.policies.__all__)
 
 
 @pytest.mark.parametrize(
