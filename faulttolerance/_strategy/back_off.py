@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
 from .._shown import shown
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import definition_error
 
 LONGEST: Final = 1e9
 """The longest delay where no maximum is stated: thirty years, for which any clock can still wait."""
@@ -246,8 +246,9 @@ class CustomBackOff:
         if hasattr(delay, "close"):
             delay.close()  # a coroutine that nobody awaits
         allowed = "seconds or a timedelta; a negative delay ends the retries"
-        fault = Fault(f"{self._name} @CustomBackoff(value)".lstrip(), f"returned {shown(delay)}", delay, allowed)
-        raise FaultToleranceDefinitionException(fault)
+        raise definition_error(
+            f"{self._name} @CustomBackoff(value)".lstrip(), f"returned {shown(delay)}", delay, allowed
+        )
 
 
 class CustomDelays:
