@@ -32,7 +32,7 @@ from ._guard.decorate.interceptor import Interceptor
 from ._platform.import_watch import imports
 from ._signature.method import as_real_method
 from ._signature.naming import class_name
-from .exceptions import Fault, FaultToleranceDefinitionException
+from .exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 
 __all__ = ["Patch", "patch"]
 
@@ -224,8 +224,7 @@ class Patch:
         if (declaration := declaration_of(decorated)) is not None:
             declaration.name = attribute
         decorated, faults = apply.assign_owner(cls, attribute, decorated)
-        if faults:
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(faults)
         return decorated
 
     def _on_class(self, holder: Any, attribute: str, cls: type) -> list[_Change]:
@@ -268,7 +267,7 @@ class Patch:
         return fault._replace(source=", ".join(dict.fromkeys(filter(None, (fault.source, self._source)))))
 
     def _refusal(self, problem: str, got: object, allowed: str) -> FaultToleranceDefinitionException:
-        return FaultToleranceDefinitionException(Fault(self._where, problem, got, allowed, self._source))
+        return definition_error(self._where, problem, got, allowed, self._source)
 
 
 def _take_back(changes: list[_Change]) -> None:

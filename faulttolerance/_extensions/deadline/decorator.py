@@ -30,6 +30,9 @@ from .layer import Asking, WholeCallPolicies, refuse_late
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import TypeVar
+
+    F = TypeVar("F")
 
 __all__ = ["WholeCall"]
 
@@ -91,6 +94,7 @@ class WholeCall(Decorator):
 
     if TYPE_CHECKING:
 
+        def __call__(self, target: F, /) -> F: ...
         def __exit__(
             self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
         ) -> None: ...

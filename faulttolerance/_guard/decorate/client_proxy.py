@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._shown import install, one_or_several, shown
 from ..._signature.kind import is_coroutine_function, is_generator_function
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, raise_faults
 
 try:
     import wrapt
@@ -97,8 +97,8 @@ class MethodProxy(wrapt.CallableObjectProxy):  # type: ignore[type-arg]
 def proxy_of(client: Any, guard: Guard, methods: str | Iterable[str] | None) -> Any:
     """Return the port of *client*; see ``Guard.port``."""
     patterns = None if methods is None else one_or_several(methods)
-    if patterns is not None and (faults := list(_faults(client, guard, patterns))):
-        raise FaultToleranceDefinitionException(*faults)
+    if patterns is not None:
+        raise_faults(_faults(client, guard, patterns))
     return (CallableClientProxy if callable(client) else ClientProxy)(client, guard, patterns)
 
 

@@ -15,7 +15,7 @@ from ..._metrics.catalogue import CONFIGURATION
 from ..._metrics.counters import ledger
 from ..._platform.swap import Swap
 from ..._policy import CircuitBreaker
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
 from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home
 from ..declare.registry import name_conflicts
@@ -200,8 +200,7 @@ class MethodResolver(Resolver):
             while (call := self._path_of(cls)) is None:
                 basis = settings.basis
                 effective, faults = self.effective_policies(cls, basis)
-                if faults:
-                    raise FaultToleranceDefinitionException(*faults)
+                raise_faults(faults)
                 self.draft(cls, effective).try_commit(basis)
             return call
 
