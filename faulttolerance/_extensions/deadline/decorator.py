@@ -31,8 +31,6 @@ from .layer import Asking, WholeCallPolicies, refuse_late
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["WholeCall"]
-
 _AWAITED = 0x80 | 0x100 | 0x200
 """The flags of the code of coroutines and asynchronous generators."""
 

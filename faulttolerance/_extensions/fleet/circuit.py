@@ -17,8 +17,6 @@ from ..._strategy.gate import GateState, GateWrapper
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from .protocol import ABSENT, CircuitRecord, Link, OnResponse, OpenRequest, ProbeRequest, Request
 
-__all__ = ["FleetCircuit"]
-
 _LEASE_SECONDS: Final = 1.0
 _LONGEST_LEASE_SECONDS: Final = 30.0
 """The seconds for which an unused place is requested; the rarer the calls here, the longer."""
@@ -153,11 +151,6 @@ class FleetCircuit(GateWrapper):
         return OpenRequest(self.key, self._record.version, left, state.reopened, reason)
 
     # Calls
-
-    @property
-    def state(self) -> GateState:
-        """The state of the breaker."""
-        return self._gate.state
 
     def admit(self, attempt_id: Hashable, ident: int, now: float) -> GateState:
         """Admit the attempt *attempt_id* if there is a place in the fleet; else request a place, for the next attempt.
