@@ -163,7 +163,8 @@ class RedisSession:
                     again.append(place)
                     moved = str(reply)
                 elif isinstance(request := requests[place], TurnRequest) and "WRONGTYPE" in str(reply):
-                    responses[place] = self._report_foreign(request.key)
+                    self._report_foreign(request.key)
+                    responses[place] = None
                 else:
                     raise reply
             if not again:
