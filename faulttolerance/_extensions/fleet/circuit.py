@@ -116,6 +116,8 @@ class FleetCircuit(GateWrapper):
             self._gate.follow(state, record.wait / 1e6, record.reopened, record.reason, now)
         if is_new:  # only now: after an interruption above, the record is followed next time
             self._clear_places_locked()
+            if not is_alike:  # else it stays half-open: the server had only forgotten it
+                self._refused_at = -inf
             self._record = record
         holder, until, ends = self._lease
         if now < until < min(now, ends - _LONGEST_LEASE_SECONDS) + _LONGEST_LEASE_SECONDS / 2:
@@ -133,7 +135,7 @@ class FleetCircuit(GateWrapper):
         """Remove the places of another version of the circuit."""
         self._lease = _NO_LEASE
         self._probes.clear()
-        self._refused_at = self._pause_until = -inf
+        self._pause_until = -inf
 
     def reset_after_fork(self) -> None:
         """Remove places and answers of the parent process, in the child of a fork."""
