@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     F = TypeVar("F")
 
-__all__ = ["WholeCall"]
-
 _AWAITED = 0x80 | 0x100 | 0x200
 """The flags of the code of coroutines and asynchronous generators."""
 
