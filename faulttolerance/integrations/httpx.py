@@ -108,6 +108,12 @@ class _BodyStart:
         self._left -= len(part)
         return self._left <= 0 or monotonic() >= self._until
 
+    def replayed(self) -> Iterator[bytes]:
+        """Yield the parts that were read; raise the reason why no more can be read."""
+        yield from self.parts
+        if self.broken is not None:
+            raise self.broken
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Bound how long the client waits for a part in this block."""
@@ -124,35 +130,24 @@ class _BodyStart:
                 self._timeouts.is_failing = False
 
 
-class _BodyRest(httpx.SyncByteStream):
+class _BodyRest(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a failing response of which only the beginning was read."""
 
-    def __init__(self, beginning: _BodyStart, rest: Iterator[bytes], stream: httpx.SyncByteStream) -> None:
+    def __init__(self, beginning: _BodyStart, rest: Any, stream: Any) -> None:
         self._beginning, self._rest, self._stream = beginning, rest, stream
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from self._beginning.parts
-        if self._beginning.broken is not None:
-            raise self._beginning.broken
+        yield from self._beginning.replayed()
         yield from self._rest
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self._beginning.replayed():
+            yield part
+        async for part in self._rest:
+            yield part
 
     def close(self) -> None:
         self._stream.close()
-
-
-class _AsyncBodyRest(httpx.AsyncByteStream):
-    """The same in coroutines."""
-
-    def __init__(self, beginning: _BodyStart, rest: AsyncIterator[bytes], stream: httpx.AsyncByteStream) -> None:
-        self._beginning, self._rest, self._stream = beginning, rest, stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for part in self._beginning.parts:
-            yield part
-        if self._beginning.broken is not None:
-            raise self._beginning.broken
-        async for part in self._rest:
-            yield part
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -181,7 +176,7 @@ async def _read_start_async(request: httpx.Request, stream: httpx.AsyncByteStrea
         else:
             await _close_shielded(stream)
             return httpx.ByteStream(b"".join(beginning.parts))
-    return _AsyncBodyRest(beginning, rest, stream)
+    return _BodyRest(beginning, rest, stream)
 
 
 class _Guarded(GuardedClient):

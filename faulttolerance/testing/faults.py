@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .._execution.caller_thread import GuardedCall
     from .._execution.environment import Environment
 
-__all__ = ["FailTimes", "fail_times", "inject"]
 
 Error: TypeAlias = BaseException | type[BaseException]
 Failure: TypeAlias = Callable[[], BaseException | None]

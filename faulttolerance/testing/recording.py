@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .._execution.caller_thread import GuardedCall
     from .._execution.environment import Environment
 
-__all__ = ["captured_events", "recorded"]
 
 _tapping = threading.Lock()
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .._guard.declare.registry import AnyResolver
     from .._guard.resolve.effective import EffectivePolicies
 
-__all__ = ["Target", "definition_error", "kind_of", "kinds_and_targets", "target_of"]
 
 _TARGETS = "a guarded function or method, a class that has some, or a Guard"
 
