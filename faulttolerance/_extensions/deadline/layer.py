@@ -27,6 +27,7 @@ from ..._deadline.threads.chain import (
 )
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
+from ..._guard.resolve.renewal import renew_at_next_calls
 from ..._metrics.catalogue import Interned
 from ...exceptions import TimeoutException
 
@@ -68,6 +69,7 @@ class UnderDeadline:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        ask_the_time()
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
         """Return *call* wrapped by this layer."""
@@ -95,15 +97,23 @@ class UnderDeadline:
         return blocking if environment is None else awaited
 
 
-class Asking:
-    """The switch for the check of the remaining time before calls; see ``asking_the_time``."""
-
+class _Asking:
     is_on = False
+    """Whether call paths that are resolved now ask."""
+    is_everywhere = False
+
+
+def ask_the_time() -> None:
+    """Ask the remaining time before calls from now on; guards in use do so from their next call on."""
+    if not _Asking.is_everywhere:
+        _Asking.is_on = True  # first: a guard that is resolved afterwards asks
+        renew_at_next_calls()
+        _Asking.is_everywhere = True  # last: until then, other threads do not rely on this thread
 
 
 def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> GuardedCall:
     """Wrap *call*, so that it starts nothing under a ``deadline`` that has passed."""
-    if not Asking.is_on:
+    if not _Asking.is_on:
         return call
 
     def asking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
