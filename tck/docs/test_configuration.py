@@ -13,6 +13,9 @@ from faulttolerance._policy import Policy, parameters
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "configuration.md"
 MARK = "<!-- The table is written by tck/docs/test_configuration.py. -->\n"
+_EXAMPLES = re.compile(r",? as in 1500.*$")
+_CLASSES = "qualified names of exception classes, or caused_by(name), separated by commas"
+_UNITS = "one of NANOS, MICROS, MILLIS, SECONDS, MINUTES, HOURS, HALF_DAYS, DAYS"
 TABLE = re.compile(re.escape(MARK) + r"(?:\n\|[^\n]*)*\n*(?:\|[^\n]*\n)*", re.MULTILINE)
 
 
@@ -35,7 +38,12 @@ def is_given(default: object) -> bool:
 
 
 def row(key: Key, default: str, allowed: str) -> str:
-    return f"| `{key.name}` | `{key.variable}` | `{default}` | {allowed} |"
+    return f"| `{key.name}` | `{key.variable}` | `{default}` | {shortened(allowed)} |"
+
+
+def shortened(allowed: str) -> str:
+    """Leave out what the page's section on values says of each kind."""
+    return _EXAMPLES.sub("", allowed).replace(_CLASSES, "exception classes").replace(_UNITS, "a unit")
 
 
 def page() -> str:

@@ -48,8 +48,10 @@ HEADINGS = [
 ]
 
 POLICIES = Policy.__subclasses__()
-TABLE = re.compile(r"(?P<mark><!-- table: (?P<what>\w+) of (?P<of>[\w. ]+) -->\n)(?:\n(?:\|[^\n]*\n)+)?")
-"""A table stands behind a comment that says what it shows."""
+TABLE = re.compile(r"(?P<mark><!-- table: (?P<what>\w+) of (?P<of>[\w. ]+) -->\n)(?:\n(?:[|`][^\n]*\n)+)?")
+"""A table, or a line of keys, stands behind a comment that says what it shows."""
+
+_FORMS = re.compile(r", (?:as in|or one of) .*$")
 
 
 def page(path: Path) -> str:
@@ -66,20 +68,25 @@ def parameter_rows(annotation: str) -> Iterator[str]:
     """Name, default, range and meaning of each parameter."""
     policy = named(annotation)
     meanings = meanings_of(policy)
+    explained = set[str]()
     yield "| parameter | default | allowed | meaning |"
     yield "| --- | --- | --- | --- |"
     for one in parameters(policy).values():
-        yield f"| `{one.name}` | {default(one)} | {one.kind.allowed} | {meanings[one.name]} |"
+        allowed = one.kind.allowed
+        if forms := _FORMS.search(allowed):
+            allowed = _FORMS.sub("", allowed) if forms[0] in explained else allowed
+            explained.add(forms[0])
+        yield f"| `{one.name}` | {default(one)} | {allowed} | {meanings[one.name]} |"
 
 
 def key_rows(annotations: str) -> Iterator[str]:
-    """The global key of each parameter, and the variable that goes with it."""
-    yield "| key | environment variable |"
-    yield "| --- | --- |"
-    for annotation in annotations.split():
-        for leaf in [*(one.key for one in parameters(named(annotation)).values() if one.is_configurable), ENABLED]:
-            key = Key(f"{annotation}/{leaf}", has_class=False)
-            yield f"| `{key.name}` | `{key.variable}` |"
+    """The global key of each parameter, in one line."""
+    keys = [
+        Key(f"{annotation}/{leaf}", has_class=False).name
+        for annotation in annotations.split()
+        for leaf in [*(one.key for one in parameters(named(annotation)).values() if one.is_configurable), ENABLED]
+    ]
+    yield ", ".join(f"`{key}`" for key in keys)
 
 
 def metric_rows(prefix: str) -> Iterator[str]:
