@@ -90,13 +90,9 @@ def key_rows(annotations: str) -> Iterator[str]:
 
 
 def metric_rows(prefix: str) -> Iterator[str]:
-    """The metrics whose names begin like this, with the values that their tags can have."""
-    yield "| metric | kind | tags |"
-    yield "| --- | --- | --- |"
-    for metric in every_metric():
-        if metric.name.startswith(f"{prefix}."):
-            kind = metric.kind + (f", {metric.unit}" if metric.unit else "")
-            yield f"| `{metric.name}` | {kind} | {'; '.join(tags_of(metric)) or 'none'} |"
+    """The metrics whose names begin like this, in one line."""
+    names = ", ".join(f"`{metric.name}`" for metric in every_metric() if metric.name.startswith(f"{prefix}."))
+    yield f"{names}: see [metrics](metrics.md#the-metrics)."
 
 
 def named(annotation: str) -> type[Policy]:
@@ -116,10 +112,10 @@ def meanings_of(policy: type[Policy]) -> dict[str, str]:
     return {name: re.sub(r"\*(\w+)\*|``([^`]+)``", r"`\1\2`", " ".join(said.split())) for name, said in found}
 
 
-def tags_of(metric: Metric) -> Iterator[str]:
+def tags_of(metric: Metric) -> Iterator[tuple[str, set[str]]]:
+    """Each tag of a metric with the values that it can have."""
     for tag, *values in zip(metric.tags, *metric.facts.values(), *metric.readings, strict=True):
-        of_values = ", ".join(f"`{value}`" for value in dict.fromkeys(values))
-        yield f"`{tag}`: {of_values}" if of_values else f"`{tag}`"
+        yield tag, set(values)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -142,6 +138,19 @@ def test_every_policy_has_its_tables() -> None:
 
     assert with_parameters == {policy.annotation for policy in POLICIES if parameters(policy)}
     assert with_keys == {policy.annotation for policy in POLICIES} - {"CircuitBreakerName"}  # no key reaches a name
+
+
+@pytest.mark.parametrize("metric", every_metric(), ids=lambda metric: metric.name)
+def test_every_metric_is_on_its_page(metric: Metric) -> None:
+    """With its kind, its unit, and each tag with the values that it can have."""
+    written = (REFERENCE / "metrics.md").read_text(encoding="utf-8")
+    [row] = re.findall(rf"^\| `{re.escape(metric.name)}` \| (.*?) \|$", written, re.MULTILINE)
+    kind, unit, tags, _ = (cell.strip() for cell in f" {row}".split(" |"))
+
+    assert (kind, unit) == (metric.kind, metric.unit or "")
+    for tag, values in tags_of(metric):
+        assert f"`{tag}`" in tags
+        assert not values or values <= set(re.findall("`([^`]+)`", tags))
 
 
 def test_every_exception_is_on_its_page() -> None:
