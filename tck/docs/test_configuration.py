@@ -7,7 +7,7 @@ from pathlib import Path
 
 from faulttolerance._config import Declared
 from faulttolerance._config.formatting import formatted
-from faulttolerance._config.key import ANNOTATIONS, ENABLED, MODE, SWITCHES, Key, parameter_keys, switch_key
+from faulttolerance._config.key import ANNOTATIONS, SWITCHES, Key, parameter_keys, switch_key
 from faulttolerance._config.resolution import Switches
 from faulttolerance._policy import Policy, parameters
 
@@ -20,16 +20,13 @@ TABLE = re.compile(re.escape(MARK) + r"(?:\n\|[^\n]*)*\n*(?:\|[^\n]*\n)*", re.MU
 
 
 def table() -> str:
-    """Every key of the lowest level, with its variable, default and range."""
-    lines = ["| key | environment variable | default | allowed |", "| --- | --- | --- | --- |"]
+    """Every parameter's key of the lowest level, with its default and range."""
+    lines = ["| key | default | allowed |", "| --- | --- | --- |"]
     for name, policy in ANNOTATIONS.items():
         for parameter in filter(lambda one: one.is_configurable, parameters(policy).values()):
             key = Key(f"{name}/{parameter.key}", has_class=False)
             default = formatted(parameter.default) if is_given(parameter.default) else "required"
             lines.append(row(key, default or "none", parameter.configurable))
-        lines.append(row(Key(f"{name}/{ENABLED}", has_class=False), "true", "true or false"))
-        if policy.is_observable:
-            lines.append(row(Key(f"{name}/{MODE}", has_class=False), "enforce", "enforce or observe"))
     return "\n".join(lines) + "\n"
 
 
@@ -38,7 +35,7 @@ def is_given(default: object) -> bool:
 
 
 def row(key: Key, default: str, allowed: str) -> str:
-    return f"| `{key.name}` | `{key.variable}` | `{default}` | {shortened(allowed)} |"
+    return f"| `{key.name}` | `{default}` | {shortened(allowed)} |"
 
 
 def shortened(allowed: str) -> str:
