@@ -20,8 +20,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from examples.fleet.server import Server, running
-from faulttolerance import FleetWide, Guard, RateLimit, RateLimitException, RedisFleet, configure
+from faulttolerance import Guard, RateLimitException, RedisFleet, configure
 from faulttolerance.instrumentation import FleetLost, FleetRegained, set_event_sinks
+from faulttolerance.policies import FleetWide, RateLimit
 
 PROCESSES, VALUE, BURST, LOAD = 4, 200, 10, 8
 SECONDS = 6.0

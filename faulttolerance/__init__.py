@@ -11,36 +11,23 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
+from . import exceptions as exceptions, policies as policies
 from ._cause import caused_by
-from ._extensions.adaptive_throttle.policy import AdaptiveThrottle
-from ._extensions.coalesce.policy import Coalesce
-from ._extensions.deadline.policy import Deadline
-from ._extensions.fleet.policy import FleetWide
-from ._extensions.hedge.policy import Hedge
 from ._extensions.last_good.policy import last_good
-from ._extensions.partition_by.policy import PartitionBy
-from ._policy import (
-    BeforeRetry,
-    Bulkhead,
-    ChronoUnit,
-    CircuitBreaker,
-    CircuitBreakerName,
-    CustomBackoff,
-    ExponentialBackoff,
-    FailWhen,
-    Fallback,
-    FibonacciBackoff,
-    HonorRetryAfter,
-    RateLimit,
-    RateLimitType,
-    Retry,
-    RetryBudget,
-    RetryWhen,
-    Timeout,
+from ._policy import ChronoUnit
+from .exceptions import (
+    BulkheadException,
+    CircuitBreakerOpenException,
+    FaultToleranceDefinitionException,
+    FaultToleranceException,
+    RateLimitException,
+    RefusedException,
+    TimeoutException,
 )
-from .decorators import (
+from .policies import (
     adaptive_throttle,
     asynchronous,
     asynchronous_non_blocking,
@@ -60,33 +47,26 @@ from .decorators import (
     honor_retry_after,
     partition_by,
     rate_limit,
-    recommended,
     retry,
     retry_budget,
     retry_when,
     timeout,
 )
-from .exceptions import (
-    BulkheadException,
-    CircuitBreakerOpenException,
-    FaultToleranceDefinitionException,
-    FaultToleranceException,
-    MillisecondsWarning,
-    RateLimitException,
-    RefusedException,
-    ThrottleException,
-    TimeoutException,
-)
 from .typing import ExecutionContext, FallbackHandler
 
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise RuntimeError(
+        "faulttolerance needs the GIL, which this interpreter has disabled; set PYTHON_GIL=1 to enable it"
+    )
+
 if TYPE_CHECKING:
-    from ._control.configure import configure, guards, reload, reload_on, unguarded, validate, veto_retries
+    from ._control.configure import configure, guards, reload, unguarded, validate, veto_retries
     from ._deadline.interruption import remaining, sleep
     from ._deadline.on_deadline import on_deadline
     from ._deadline.threads.async_exception import Interrupted
     from ._deadline.uninterruptible import uninterruptible
-    from ._event import Degradation, degradations
-    from ._execution.criticality import Criticality, criticality
+    from ._event import degradations
+    from ._execution.criticality import criticality
     from ._execution.future import Future, completed_future
     from ._execution.thread import shutdown
     from ._extensions.fleet.server.redis import RedisFleet
@@ -96,49 +76,24 @@ if TYPE_CHECKING:
     from ._guard.resolve.fingerprint import fingerprint
     from ._inspection.explanation import explain
     from ._inspection.health import health
+    from ._recommended import recommended
 
     __version__: str
 
 __all__ = [
-    "AdaptiveThrottle",
-    "BeforeRetry",
-    "Bulkhead",
     "BulkheadException",
     "ChronoUnit",
-    "CircuitBreaker",
-    "CircuitBreakerName",
     "CircuitBreakerOpenException",
-    "Coalesce",
-    "Criticality",
-    "CustomBackoff",
-    "Deadline",
-    "Degradation",
     "ExecutionContext",
-    "ExponentialBackoff",
-    "FailWhen",
-    "Fallback",
     "FallbackHandler",
     "FaultToleranceDefinitionException",
     "FaultToleranceException",
-    "FibonacciBackoff",
-    "FleetWide",
     "Future",
     "Guard",
-    "Hedge",
-    "HonorRetryAfter",
     "Interrupted",
-    "MillisecondsWarning",
-    "PartitionBy",
-    "RateLimit",
     "RateLimitException",
-    "RateLimitType",
     "RedisFleet",
     "RefusedException",
-    "Retry",
-    "RetryBudget",
-    "RetryWhen",
-    "ThrottleException",
-    "Timeout",
     "TimeoutException",
     "adaptive_throttle",
     "apply_guard",
@@ -175,7 +130,6 @@ __all__ = [
     "rate_limit",
     "recommended",
     "reload",
-    "reload_on",
     "remaining",
     "retry",
     "retry_budget",
@@ -192,11 +146,12 @@ __all__ = [
 _LATER = {
     "._event": ("Degradation", "degradations"),
     "._extensions.fleet.server.redis": ("RedisFleet",),
-    "._control.configure": ("configure", "guards", "reload", "reload_on", "unguarded", "validate", "veto_retries"),
+    "._control.configure": ("configure", "guards", "reload", "unguarded", "validate", "veto_retries"),
     "._inspection.explanation": ("explain",),
     "._guard.decorate.guard": ("Guard", "apply_guard"),
     "._guard.resolve.fingerprint": ("fingerprint",),
     "._inspection.health": ("health",),
+    "._recommended": ("recommended",),
     "._guard.decorate.interceptor": ("around_invoke",),
     "._guard.resolve.circuit_breakers": ("circuit_breakers",),
     "._execution.criticality": ("Criticality", "criticality"),
@@ -211,22 +166,28 @@ _LATER = {
 _HOMES = {name: home for home, names in _LATER.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
+if not TYPE_CHECKING:  # type checkers would accept any name
 
-        try:
-            return version(__name__)
-        except PackageNotFoundError as error:  # a copy of the package within an application's own files
-            raise AttributeError(f"module {__name__!r} is not installed, and has no version") from error
-    if name not in _HOMES:
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import PackageNotFoundError, version
+
+            try:
+                return version(__name__)
+            except PackageNotFoundError as error:  # a copy of the package within an application's own files
+                raise AttributeError(f"module {__name__!r} is not installed, and has no version") from error
+        if name in _HOMES:
+            from importlib import import_module
+
+            value = getattr(import_module(_HOMES[name], __name__), name)
+            if name in __all__:
+                globals()[name] = value
+            return value
+        for module in policies, exceptions:  # the names that were public here before
+            if name in module.__all__:
+                return getattr(module, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(_HOMES[name], __name__), name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, "__version__"})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ._event import (
+    Degradation,
     Event,
     FallbackApplied,
     FleetLost,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .typing import EventSink
 
 __all__ = [
+    "Degradation",
     "Event",
     "FallbackApplied",
     "FleetLost",

@@ -29,7 +29,7 @@ from ._guard.declare.declaration import declaration_of, declared_on
 from ._guard.decorate import apply
 from ._guard.decorate.decorator import Decorator
 from ._guard.decorate.interceptor import Interceptor
-from ._platform.import_watch import ImportWatch
+from ._platform.import_watch import imports
 from ._signature.method import as_real_method
 from ._signature.naming import class_name
 from .exceptions import Fault, FaultToleranceDefinitionException
@@ -118,7 +118,7 @@ class Patch:
                 raise self._refusal(f"was patched here, and {state} since", value, "to undo the later change first")
         self._is_undone = True
         if isinstance(self._target, str):
-            _imports.discard(self._target, self._apply)
+            imports.discard(self._target, self._apply)
         _take_back(self._changes)
 
     def __enter__(self) -> Self:
@@ -143,12 +143,12 @@ class Patch:
             self._apply()
             return
         self._check_that_it_can_be_imported(self._target)
-        _imports.add(self._target, self._apply)
+        imports.add(self._target, self._apply)
         if self._target in sys.modules:
             try:
                 self._apply()
             except BaseException:
-                _imports.discard(self._target, self._apply)
+                imports.discard(self._target, self._apply)
                 raise
 
     def _check_that_it_can_be_imported(self, module: str) -> None:
@@ -164,9 +164,9 @@ class Patch:
 
             def check(package: str) -> None:
                 self._check_that_it_can_be_imported(module)
-                _imports.discard(package, check)
+                imports.discard(package, check)
 
-            _imports.add(name, check)
+            imports.add(name, check)
 
     def _apply(self, _: str = "") -> None:
         if self._is_undone:
@@ -269,9 +269,6 @@ class Patch:
 
     def _refusal(self, problem: str, got: object, allowed: str) -> FaultToleranceDefinitionException:
         return FaultToleranceDefinitionException(Fault(self._where, problem, got, allowed, self._source))
-
-
-_imports = ImportWatch(once=False)
 
 
 def _take_back(changes: list[_Change]) -> None:

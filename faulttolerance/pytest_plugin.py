@@ -52,7 +52,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
 
 class _LoopFactories:
     def pytest_asyncio_loop_factories(self) -> dict[str, Callable[[], AbstractEventLoop]]:
-        from .testing import loop_factory
+        from .testing.active_clock import loop_factory
 
         return {"virtual": loop_factory}
 
@@ -65,7 +65,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     if "ft_clock" in arguments and backend:
         name, options = (backend, {}) if isinstance(backend, str) else cast("tuple[str, dict[str, Any]]", backend)
         if name == "asyncio":
-            from .testing import loop_factory
+            from .testing.active_clock import loop_factory
 
             arguments["anyio_backend"] = name, {"loop_factory": loop_factory, **options}
     return (yield)

@@ -21,7 +21,7 @@ class RuntimeSignatures(griffe.Extension):
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Show a decorator as callers write it."""
-        if func.module.path == "faulttolerance.decorators" and any(
+        if func.module.path == "faulttolerance.policies" and any(
             "_decorator" in d.callable_path for d in func.decorators
         ):
             of = getattr(import_module("faulttolerance"), func.name)

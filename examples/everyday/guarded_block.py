@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from faulttolerance import Bulkhead, Guard, Retry, Timeout, TimeoutException
+from faulttolerance import Guard, TimeoutException
+from faulttolerance.policies import Bulkhead, Retry, Timeout
 
 store = Guard(
     name="store",

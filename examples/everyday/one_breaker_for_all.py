@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from faulttolerance import CircuitBreaker, CircuitBreakerOpenException, Guard
+from faulttolerance import CircuitBreakerOpenException, Guard
+from faulttolerance.policies import CircuitBreaker
 
 ledger = Guard(name="ledger", circuit_breaker=CircuitBreaker(request_volume_threshold=4, fail_on=ConnectionError))
 

@@ -8,7 +8,8 @@ import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from faulttolerance import CircuitBreaker, Guard, health
+from faulttolerance import Guard, health
+from faulttolerance.policies import CircuitBreaker
 
 ledger = Guard(name="ledger", circuit_breaker=CircuitBreaker(request_volume_threshold=4, fail_on=ConnectionError))
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from faulttolerance import CircuitBreakerOpenException, circuit_breaker, circuit_breaker_name, circuit_breakers
+from faulttolerance import CircuitBreakerOpenException, circuit_breaker, circuit_breakers
 from faulttolerance.testing import virtual_time
 
 answer_takes = 3.0
 
 
-@circuit_breaker_name("search")
-@circuit_breaker(fail_on=OSError, request_volume_threshold=4, window=60_000, slow=2000, delay=5000, max_delay=60_000)
+@circuit_breaker(
+    name="search",
+    fail_on=OSError,
+    request_volume_threshold=4,
+    window=60_000,
+    slow=2000,
+    delay=5000,
+    max_delay=60_000,
+)
 def search(term: str) -> list[str]:
     time.sleep(answer_takes)
     return [f"{term} one", f"{term} two"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from faulttolerance import Guard, Retry, configure
+from faulttolerance import Guard, configure
+from faulttolerance.policies import Retry
 
 try:
     from opentelemetry import trace

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from faulttolerance import BulkheadException, Criticality, bulkhead, criticality, sleep
+from faulttolerance import BulkheadException, bulkhead, criticality, sleep
+from faulttolerance.policies import Criticality
 
 ended: Counter[str] = Counter()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from faulttolerance import CircuitBreaker, CircuitBreakerOpenException, FailWhen, Guard
+from faulttolerance import CircuitBreakerOpenException, Guard
+from faulttolerance.policies import CircuitBreaker, FailWhen
 
 
 class Answer(NamedTuple):

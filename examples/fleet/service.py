@@ -7,7 +7,8 @@ import http.client
 import threading
 from collections.abc import Callable
 
-from faulttolerance import CircuitBreaker, FleetWide, Guard, RateLimit, RateLimitException, RateLimitType, Timeout
+from faulttolerance import Guard, RateLimitException
+from faulttolerance.policies import CircuitBreaker, FleetWide, RateLimit, RateLimitType, Timeout
 
 VALUE = 100
 """Calls per second that the backend allows its callers, all of them together."""

@@ -30,7 +30,7 @@ from .._deadline.interruption import NOT_WANTED, settle, watch_deadline
 from .._deadline.task import NO_DEADLINE
 from .._deadline.threads.async_exception import Interrupted
 from .._deadline.threads.block import NO_BLOCK, block_deadline, end_block
-from .._deadline.threads.chain import HAS_GIL, deadlines_here, this_thread
+from .._deadline.threads.chain import deadlines_here, this_thread
 from .._deadline.threads.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._deadline.threads.watchdog import watchdog
 from .._execution.caller_thread import Arguments, Callback, GuardedCall
@@ -142,7 +142,7 @@ else:
     from .._execution.caller_thread import acquire_on_thread as acquire
 
 
-new_permit: Callable[[], object] = count().__next__ if HAS_GIL else object
+new_permit: Callable[[], object] = count().__next__
 """Creates the object that stands for an attempt in a bulkhead; it is different from all others."""
 
 

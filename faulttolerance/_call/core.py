@@ -45,7 +45,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     when: Any = policies.get(RetryWhen)
     honor: Any = policies.get(HonorRetryAfter)
     asks = when is not None or honor is not None or CustomBackoff in policies
-    report_error = ErrorLog(name) if asks else retry.ignore_error
+    report_error = ErrorLog(name) if asks else back_off.ignore_error
     delay, ceiling = seconds(policy.delay, policy.delay_unit), math.inf
     if policy.jitter_kind == "decorrelated":  # three times the last delay, repeated, would grow without end
         ceiling = max(delay, seconds(ExponentialBackoff.max_delay, ChronoUnit.MILLIS))

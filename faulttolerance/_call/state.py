@@ -182,7 +182,6 @@ class StateDraft:
     def stage(self, swap: Swap) -> None:
         """Replace the state by this draft, together with the other stores of *swap*."""
         state, policies = self.state, self._policies
-        # Policies are stored after the objects that they use: without the GIL, others see the stores one after another.
         for name in ("strategies", "_counters", "_meter"):
             swap.attribute(state, name, getattr(self, name))
         swap.attribute(state, "alias", alias_in(policies) or state.alias)
@@ -200,8 +199,10 @@ class StateDraft:
 
 def alias_in(policies: Policies) -> str:
     """Return the further name of a circuit breaker with *policies*."""
-    name = policies.get(CircuitBreakerName)
-    return name.value if isinstance(name, CircuitBreakerName) and CircuitBreaker in policies else ""
+    breaker, name = policies.get(CircuitBreaker), policies.get(CircuitBreakerName)
+    if not isinstance(breaker, CircuitBreaker):
+        return ""
+    return name.value if isinstance(name, CircuitBreakerName) else breaker.name
 
 
 def _parts(state: State) -> tuple[Strategies, tuple[Counters, ...], Meter | None]:

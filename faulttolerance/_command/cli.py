@@ -4,7 +4,6 @@ faulttolerance check acme.billing --strict
 faulttolerance explain acme.billing.Client.charge
 faulttolerance list acme.billing --json
 faulttolerance keys acme.billing --format env
-faulttolerance top localhost:8000
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from enum import StrEnum
 from importlib.util import find_spec
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,8 +32,7 @@ from .._config.snapshot import name_file
 from .._control import configure as control
 from .._inspection import explanation
 from .._policy import parameters
-from .._policy.unit import seconds
-from .._shown import ends_the_caller, error_text, escaped, install
+from .._shown import ends_the_caller, error_text, escaped
 from ..exceptions import FaultToleranceDefinitionException
 from .lints import codes_of, lint, unknown
 
@@ -194,59 +191,6 @@ def keys(
         typer.echo("\n".join(template.template(lines, how)))
     with _apart():
         _validated()
-
-
-@app.command()
-def top(
-    urls: Annotated[
-        list[str], typer.Argument(help="Addresses of metrics pages, as in localhost:8000.", metavar="URL...")
-    ],
-    interval: Annotated[
-        str, typer.Option("--interval", help="Seconds between two readings, or as in 500ms.", metavar="TIME")
-    ] = "2s",
-    once: Annotated[
-        bool, typer.Option("--once", help="Show one table and exit; exit status 1 if an address did not answer.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, one line for each reading.")] = False,
-) -> None:
-    """Show live the guards of processes, from their metrics pages; guards in trouble come first."""
-    try:
-        from rich.console import Console
-
-        from .top import scraper, screen
-    except ImportError as error:
-        _warn(f"top needs {error.name}: {install('cli')}")
-        raise typer.Exit(1) from None
-    pause = _seconds(interval)
-    try:
-        addresses = dict.fromkeys(map(scraper.address, urls))
-    except ValueError as error:
-        raise typer.BadParameter(escaped(str(error)), param_hint="URL") from None
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a name may contain characters that the terminal's encoding lacks
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = int(min(_columns_at_most(), 200))
-    shown = screen.Top(scraper.Scraper(addresses), pause, console, typer.echo, as_json=as_json)
-    try:
-        if once:
-            raise typer.Exit(shown.once())
-        shown.run()
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-
-
-def _seconds(text: str) -> float:
-    """Parse an interval; a bare number counts seconds, as for ``watch`` and ``top``."""
-    try:
-        found = seconds(text, "seconds")
-        if 0.1 <= found <= 3600:
-            return found
-    except ValueError:
-        pass
-    raise typer.BadParameter(
-        f"{escaped(text)} is not 0.1 to 3600 seconds, as in 2, 500ms or 1m", param_hint="--interval"
-    )
 
 
 # The contents of lists

@@ -28,8 +28,6 @@ MODE = "mode"
 """The key that enforces a policy or only observes it; policies that can be observed have it."""
 IGNORE = "Check/ignore"
 """The key that names the codes of lints which ``check`` must not report."""
-SETTINGS = frozenset((ENABLED, MODE))
-"""The settings of a policy beside its parameters; they are parsed without pydantic."""
 SWITCHES = (
     "MP_Fault_Tolerance_NonFallback_Enabled",
     "MP_Fault_Tolerance_Metrics_Enabled",

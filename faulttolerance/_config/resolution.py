@@ -62,16 +62,16 @@ _TRACING = {"": EVENTS, "true": EVENTS, "false": OFF, EVENTS: EVENTS, SPANS: SPA
 
 def tracing_mode() -> str:
     """Return the tracing mode of the environment; ``EVENTS`` if the variable is unset or invalid."""
-    return _TRACING.get(_tracing().strip().lower(), EVENTS)
+    return _TRACING.get(variable(TRACING_VARIABLE).lower(), EVENTS)
 
 
 def tracing_faults() -> list[Fault]:
     """Return the faults of the tracing switch."""
-    place = f"environment variable {TRACING_VARIABLE}"
-    if _tracing().strip().lower() not in _TRACING:
-        return [Fault(TRACING_VARIABLE, f"is {shown(_tracing())}", _tracing(), "events, spans or off", place)]
+    place, value = f"environment variable {TRACING_VARIABLE}", variable(TRACING_VARIABLE)
+    if value.lower() not in _TRACING:
+        return [Fault(TRACING_VARIABLE, f"is {shown(value)}", value, "events, spans or off", place)]
     if tracing_mode() == SPANS and not can_make_spans():
-        return [Fault(TRACING_VARIABLE, f"is {SPANS!r}", _tracing(), SPANS_NEED, place)]
+        return [Fault(TRACING_VARIABLE, f"is {SPANS!r}", value, SPANS_NEED, place)]
     return []
 
 
@@ -92,15 +92,7 @@ def variable(name: str) -> str:
     return os.environ.get(name, "").strip()
 
 
-def _tracing() -> str:
-    return os.environ.get(TRACING_VARIABLE, "")
-
-
-INSTALL = install("files")
-"""This extra also installs the packages that every installation should have, as pydantic-settings."""
-
-
-class Effective:
+class Effective(NamedTuple):
     """A policy with the configured values in place of the declared values.
 
     Args:
@@ -111,19 +103,10 @@ class Effective:
         observed: Whether the policy is only observed, so that its decisions have no effect (rule X7).
     """
 
-    __slots__ = ("configured", "enabled", "observed", "policy")
-
-    def __init__(
-        self,
-        policy: Policy,
-        enabled: bool = True,
-        configured: Mapping[str, str] = MappingProxyType({}),
-        observed: bool = False,
-    ) -> None:
-        self.policy = policy
-        self.observed = observed
-        self.enabled = enabled
-        self.configured = configured
+    policy: Policy
+    enabled: bool = True
+    configured: Mapping[str, str] = MappingProxyType({})
+    observed: bool = False
 
     @property
     def sources(self) -> Mapping[str, str]:
@@ -210,12 +193,8 @@ def _values(
     declared: Declared, where: str, settings: Mapping[str, tuple[str, Entry]]
 ) -> tuple[dict[str, Any], list[Fault]]:
     policy = declared.policy
-    try:
-        from .value import validated
-    except ImportError as error:
-        return {}, [
-            Fault(key, f"needs {error.name}", entry.value, INSTALL, entry.place) for key, entry in settings.values()
-        ]
+    from .value import validated
+
     values, faults = validated(type(policy), settings)
     if faults:
         return {}, faults

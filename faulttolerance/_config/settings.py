@@ -10,20 +10,15 @@ from typing import Any, NamedTuple, TypeAlias
 from .._log import WARNING, log
 from .._platform.swap import Swap, Version
 from .._policy import parameters
+from .._shown import install
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import CONFIG_VARIABLE, PREFIX, UNDECLARED, Declared, folded
-from .resolution import INSTALL, Effective, Switches, read_switches, refused_settings, resolved, tracing_faults
-from .snapshot import (
-    Inputs,
-    Snapshot,
-    environment,
-    files_of_environment,
-    inputs_of,
-    parameters_named,
-    sets_values,
-    variables,
-)
+from .resolution import Effective, Switches, read_switches, refused_settings, resolved, tracing_faults
+from .snapshot import Inputs, Snapshot, environment, files_of_environment, inputs_of, parameters_named
 from .source import Source, entries_of, source_of
+
+INSTALL = install("files")
+"""This extra also installs pydantic-settings, which every installation should have."""
 
 Override: TypeAlias = Callable[[object, Effective], Effective]
 """Replaces the effective values of one policy of a subject; a test's override wins over all other sources."""
@@ -148,8 +143,6 @@ class Settings:
         snapshot = Snapshot(sources_read, inputs, state.number)
         if faults := [*read_switches(snapshot)[1], *tracing_faults(), *_faults_of_undeclared(snapshot)]:
             raise FaultToleranceDefinitionException(*faults)
-        if _sets_values(snapshot):
-            _load()
         return snapshot
 
     def next_configuration(self, snapshot: Snapshot, state: Configuration | None = None) -> Configuration:
@@ -226,13 +219,6 @@ def _properties_source(properties: Mapping[str, Any]) -> Source:
     return source_of(name, 500, entries)
 
 
-def _sets_values(snapshot: Snapshot) -> bool:
-    """Return whether values most likely must be parsed; variables may belong to other programs."""
-    return snapshot.has_values and any(
-        not source.is_environment or sets_values(entry.name for entry in source.entries) for source in snapshot.sources
-    )
-
-
 def _faults_of_undeclared(snapshot: Snapshot) -> list[Fault]:
     """Return the faults of keys that declare a policy outside the environment, even without a guard.
 
@@ -256,16 +242,8 @@ def _faults_of_undeclared(snapshot: Snapshot) -> list[Fault]:
     return faults
 
 
-def _load() -> None:
-    """Import the parser of values; a package that is missing for it is reported where a value is parsed."""
-    try:
-        from . import value  # noqa: F401
-    except ImportError:
-        pass
-
-
 def _faults_of_packages() -> list[Fault]:
-    """Return the packages that are missing for the environment's files and variables, and import the others.
+    """Return the packages that are missing for the files that the environment names, and import the others.
 
     So they are imported while the program starts, and not in its first request.
     """
@@ -277,20 +255,14 @@ def _faults_of_packages() -> list[Fault]:
         except ImportError as error:
             faults.append(Fault(where, f"{problem} {error.name}", None, INSTALL, source))
 
-    named = files_of_environment({})
-    if named or sets_values(variables()):
-        load(f"{__package__}.{'reading' if named else 'value'}", "the configuration", "needs")
-    if named:
+    if named := files_of_environment({}):
         from .file_format import PACKAGES
 
+        load(f"{__package__}.reading", "the configuration", "needs")
         for name, path in named:
             if package := PACKAGES.get(os.path.splitext(path)[1].lower()):
                 load(package, name, "cannot be read without", f"named by {CONFIG_VARIABLE}")
-    if not faults and named:
-        _load()
     return faults
 
 
 settings = Settings()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=settings.version.renew_lock)

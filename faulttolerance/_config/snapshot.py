@@ -7,7 +7,6 @@ The environment is read without pydantic-settings, which would be imported only 
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -26,7 +25,6 @@ from .key import (
     ORDINAL,
     PERMISSIONS,
     PREFIX,
-    SETTINGS,
     TRACING_VARIABLE,
     Key,
     folded,
@@ -163,11 +161,6 @@ class Snapshot:
         """Whether no key concerns a policy."""
         return not self._mentioned
 
-    @property
-    def has_values(self) -> bool:
-        """Whether a parameter may be set, beyond switching or observing policies."""
-        return any(name not in SETTINGS for _, name in self._mentioned)
-
     def concerns(self, annotation: str) -> bool:
         """Return whether a look-up for the policy can find anything, for any method."""
         return annotation in self._concerned
@@ -217,33 +210,13 @@ _OTHER = re.compile(r"\W", re.ASCII)
 
 def environment() -> Source | None:
     """Return the source of the variables that could be keys; ``None`` if there are none."""
-    entries = [Entry(name, value, f"environment variable {name}") for name, value in variables().items()]
+    # An empty variable counts as absent, as in MicroProfile Config. Another thread may delete a variable meanwhile:
+    # os.environ.items() would raise KeyError.
+    values = {name: os.environ.get(name) for name in list(os.environ) if _could_be_a_key(name)}
+    entries = [Entry(name, value, f"environment variable {name}") for name, value in values.items() if value]
     if not entries:
         return None
     return source_of(_ENVIRONMENT, _ORDINAL_OF_THE_ENVIRONMENT, entries, is_environment=True, is_shared=True)
-
-
-def variables() -> dict[str, str]:
-    """Return the variables that could be keys; an empty variable counts as absent, as in MicroProfile Config."""
-    # Another thread may delete a variable meanwhile: os.environ.items() would raise KeyError.
-    values = {name: os.environ.get(name) for name in list(os.environ) if _could_be_a_key(name)}
-    return {name: value for name, value in values.items() if value}
-
-
-def sets_values(names: Iterable[str]) -> bool:
-    """Return whether one of the variables *names* most likely sets a parameter of a declared policy.
-
-    ``APP_RETRY_DELAY`` may well belong to another program, unless there is a module ``app``.
-    """
-    modules = tuple(f"{_in_upper_case(name)}_" for name in list(sys.modules) if "." not in name)
-    likely = [
-        name for name in names if name.startswith(PREFIX) or "/" in name or _in_upper_case(name).startswith(modules)
-    ]
-    return any(parameter not in SETTINGS for _, parameter in parameters_named(map(folded, likely)))
-
-
-def _in_upper_case(name: str) -> str:
-    return _OTHER.sub("_", name).upper()
 
 
 def _could_be_a_key(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The keys of one source, and the values that are parsed without pydantic."""
+"""The keys of one source, and the parsing of switches."""
 
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 

@@ -1,4 +1,4 @@
-"""The parsing of configured values: pydantic models built from the parameters of the policies."""
+"""The parsing of configured values by the kinds of the parameters."""
 
 from __future__ import annotations
 
@@ -7,75 +7,56 @@ import difflib
 import pkgutil
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, partial
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, create_model
-from pydantic_core import PydanticCustomError
+from typing import Any
 
 from .._cause import caused_by
 from .._policy import Kind, Policy, parameters
-from .._shown import brief, ends_the_caller, error_text, escaped
+from .._shown import brief, ends_the_caller, error_text
 from ..exceptions import Fault
 from .source import Entry, flag
 
-_PROBLEM = "faulttolerance"
 _CAUSED_BY = re.compile(r"(?:faulttolerance\.)?caused_by\s*\(([^()]*)\)")
 _BETWEEN_MEMBERS = re.compile(r",(?![^()]*\))")
 
 
+class _UnknownNameError(ValueError):
+    """A value names an object that does not exist; the text is the problem."""
+
+
 def validated(policy: type[Policy], settings: Mapping[str, tuple[str, Entry]]) -> tuple[dict[str, Any], list[Fault]]:
     """Parse the values of some parameters, each with its key and entry; return the values, or the faults."""
-    try:
-        model = _model(policy).model_validate(  # type: ignore[arg-type]  # mypy hashes a class as its instance
-            {name: entry.value for name, (_, entry) in settings.items()}
-        )
-    except ValidationError as error:
-        faults = {}
-        for problem in error.errors():
-            name = str(problem["loc"][0])
-            key, entry = settings[name]
-            parameter = parameters(policy)[name]
-            words = problem["msg"] if problem["type"] == _PROBLEM else parameter.kind.problem(entry.value)
-            faults[name] = Fault(key, words, entry.value, parameter.configurable, entry.place)
-        return {}, list(faults.values())
-    return {name: getattr(model, name) for name in settings}, []
+    values: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for name, (key, entry) in settings.items():
+        parameter = parameters(policy)[name]
+        try:
+            values[name] = _parsed(parameter.kind, entry.value)
+        except (ValueError, OverflowError) as error:
+            problem = str(error) if isinstance(error, _UnknownNameError) else parameter.kind.problem(entry.value)
+            faults.append(Fault(key, problem, entry.value, parameter.configurable, entry.place))
+    return values, faults
 
 
-@cache
-def _model(policy: type[Policy]) -> type[BaseModel]:
-    fields: dict[str, Any] = {
-        name: (Annotated[_type_of(parameter.kind), AfterValidator(_within(parameter.kind))], None)
-        for name, parameter in parameters(policy).items()
-    }
-    return create_model(policy.__name__, **fields)
-
-
-def _type_of(kind: Kind) -> Any:
-    return _TYPES.get(kind.name) or Annotated[Any, BeforeValidator(partial(_member, kind.members))]
-
-
-def _within(kind: Kind) -> Callable[[Any], Any]:
-    def within(value: Any) -> Any:
-        if not kind.accepts(value):
-            raise ValueError(kind.allowed)
-        return kind.normalised(value)
-
-    return within
-
-
-def _no_bool(value: Any) -> Any:
-    if isinstance(value, bool):
+def _parsed(kind: Kind, value: Any) -> Any:
+    if kind.members is not None:
+        value = kind.members.__members__.get(value.strip().upper(), value) if isinstance(value, str) else value
+    elif kind.name in _PARSERS:
+        value = _PARSERS[kind.name](value)
+    if not kind.accepts(value):
         raise ValueError
-    return _stripped(value)
+    return kind.normalised(value)
+
+
+def _integer(value: Any) -> Any:
+    return int(value) if isinstance(value, str) or (isinstance(value, float) and value.is_integer()) else value
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else value
 
 
 def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
-
-
-def _member(kind: Any, value: Any) -> Any:
-    return kind.__members__.get(value.strip().upper(), value) if isinstance(value, str) else value
 
 
 def _exceptions(value: Any) -> Any:
@@ -115,19 +96,18 @@ def _callable(value: Any) -> Any:
     return value
 
 
-_TYPES: Mapping[str, Any] = {
-    "integer": Annotated[int, BeforeValidator(_no_bool)],
-    "number": Annotated[float, BeforeValidator(_no_bool)],
-    "flag": Annotated[bool, BeforeValidator(flag)],
-    "text": Annotated[str, BeforeValidator(_stripped)],
-    "duration": Any,
-    "word": Annotated[str, BeforeValidator(_stripped)],
-    "exceptions": Annotated[Any, BeforeValidator(_exceptions)],
-    "callable": Annotated[Any, BeforeValidator(_callable)],
-    "handlers": Annotated[Any, BeforeValidator(_handlers)],
-    "key": Annotated[Any, BeforeValidator(_key)],
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "integer": _integer,
+    "number": _number,
+    "flag": flag,
+    "text": _stripped,
+    "word": _stripped,
+    "exceptions": _exceptions,
+    "callable": _callable,
+    "handlers": _handlers,
+    "key": _key,
 }
-"""The types of values for pydantic, by the names of their kinds; that of a ``member`` depends on its enumeration."""
+"""The functions that parse values, by the names of their kinds; a duration parses its own text."""
 
 
 def _named(name: str) -> Any:
@@ -156,9 +136,6 @@ def _neighbours(name: str) -> list[str]:
     return [f"{path}.{sibling}" for sibling in difflib.get_close_matches(last, siblings, 1)]
 
 
-def _unknown(name: str, problem: str, nearest: list[str]) -> PydanticCustomError:
-    hint = f"; did you mean {escaped(nearest[0])}?" if nearest else ""
-    name = brief(escaped(name))  # pydantic rejects surrogates, which stand for undecodable bytes
-    return PydanticCustomError(
-        _PROBLEM, "names {name}, which {problem}{hint}", {"name": name, "problem": problem, "hint": hint}
-    )
+def _unknown(name: str, problem: str, nearest: list[str]) -> _UnknownNameError:
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return _UnknownNameError(f"names {brief(name)}, which {problem}{hint}")

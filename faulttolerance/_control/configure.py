@@ -207,17 +207,32 @@ def configure(
     return changes
 
 
-def reload() -> list[Change]:
-    """Read every source again and apply all changes or none.
+def reload(*, on: int | None = None) -> list[Change]:
+    """Read every source again and apply all changes or none: now, or whenever the process gets a signal.
 
     ``health`` shows the time and the outcome of the last reload.
 
+    ``reload(on=signal.SIGHUP)`` reads nothing yet. A failed reload on the signal is logged at ERROR, with everything
+    that is wrong, and changes nothing; a successful reload is logged at INFO. Each reload runs on a thread of its own,
+    so the signal may interrupt anything, even a reload or a first call. Signals that arrive while a reload is about to
+    start are served by that reload. An existing handler of the application for the signal is replaced.
+
+    Python installs signal handlers on the main thread only. On another thread, where a test client runs the start of a
+    service, ``reload(on=...)`` does nothing and logs this once.
+
+    Args:
+        on: The signal on which to reload; by default the function reloads now.
+
     Returns:
-        The changes, value by value, of the guards that were in use.
+        The changes, value by value, of the guards that were in use; none if *on* is a signal.
 
     Raises:
-        FaultToleranceDefinitionException: With everything that is wrong; nothing has changed then.
+        FaultToleranceDefinitionException: With everything that is wrong; nothing has changed then. If no handler can be
+            installed for the signal *on*, or it interrupts calls.
     """
+    if on is not None:
+        _reload_on(on)
+        return []
     is_told = logger().isEnabledFor(INFO)  # the fingerprint reads every guard
     before = fingerprint() if is_told else ""
     try:
@@ -234,30 +249,17 @@ def reload() -> list[Change]:
     return changes
 
 
-def reload_on(signum: int) -> None:
-    """Call ``reload`` whenever the process gets the signal *signum*, as in ``reload_on(signal.SIGHUP)``.
-
-    A failed reload is logged at ERROR, with everything that is wrong, and changes nothing; a successful reload is
-    logged at INFO. Each reload runs on a thread of its own, so the signal may interrupt anything, even a reload or a
-    first call. Signals that arrive while a reload is about to start are served by that reload. An existing handler of
-    the application for the signal is replaced.
-
-    Python installs signal handlers on the main thread only. On another thread, where a test client runs the start of a
-    service, the function does nothing and logs this once.
-
-    Raises:
-        FaultToleranceDefinitionException: If no handler can be installed for the signal, or it interrupts calls.
-    """
+def _reload_on(signum: int) -> None:
     from .._deadline.threads.main_thread import can_interrupt, main_thread
     from .._platform import signals as on_signal
 
     if not can_interrupt(signum) or signum == main_thread.signum:
         allowed = "a signal of signal.valid_signals() that can be caught, but not the signal that interrupts calls"
-        raise FaultToleranceDefinitionException(Fault("reload_on(signum)", f"is {shown(signum)}", signum, allowed))
+        raise FaultToleranceDefinitionException(Fault("reload(on)", f"is {shown(signum)}", signum, allowed))
     name = on_signal.name_of(signum)
     if not on_signal.call_on(signum, partial(_reload_and_log, name)) and signum not in _unhandled_signals:
         _unhandled_signals.add(signum)
-        log(WARNING, "reload_on: %s reloads nothing: only the main thread may handle signals", name)
+        log(WARNING, "reload(on=%s) reloads nothing: only the main thread may handle signals", name)
 
 
 _unhandled_signals: set[int] = set()

@@ -21,19 +21,16 @@ _RealLock = type(native.allocate_lock())
 class Alarm:
     """An alarm that ends one sleep early, from any thread; the sleeping thread may use it again."""
 
-    __slots__ = ("_end_sleep", "_order", "rings")
+    __slots__ = ("_end_sleep", "rings")
 
     def __init__(self) -> None:
         self.rings = False
         """Whether the alarm rang, before the sleep or during it."""
         self._end_sleep: Callable[[], object] | None = None
-        # Always empty. Without the GIL, clearing it orders a store before the following read, as seen by other threads.
-        self._order: list[object] = []
 
     def ring(self) -> None:
         """End the sleep; a sleep that has not started yet then ends at once."""
         self.rings = True
-        self._order.clear()
         end_sleep = self._end_sleep
         if end_sleep is not None:
             end_sleep()
@@ -41,7 +38,6 @@ class Alarm:
     def ends(self, sleep: Callable[[], object] | None) -> None:
         """Use the alarm for a sleep, which ends when *sleep* is called and then reads ``rings``."""
         self._end_sleep = sleep
-        self._order.clear()
 
 
 def raise_if_expired(now: float) -> None:

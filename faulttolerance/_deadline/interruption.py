@@ -24,7 +24,7 @@ from .gevent import watch_in_hub
 from .parent import mark_missed
 from .task import current
 from .threads.async_exception import Interrupted, withdraw
-from .threads.chain import HAS_GIL, BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread
+from .threads.chain import BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread
 from .threads.main_thread import main_thread
 from .threads.pending_interrupt import OTHER_GREENLETS
 from .threads.watchdog import watchdog
@@ -151,8 +151,6 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
         if pending.why == OTHER_GREENLETS:
             _warn_of_greenlets()
         return pending.why
-    if not HAS_GIL and not (deadlines.is_main and main_thread.owns_signal()):
-        return "without the GIL only the main thread is interrupted, by a signal"
     return ""
 
 
@@ -162,8 +160,7 @@ def _warn_of_greenlets() -> None:
     log(
         WARNING,
         "deadlines do not interrupt a call that runs in a greenlet without a hub of gevent, or in a thread where other"
-        " greenlets run meanwhile: such a call ends late, by itself; set a time-out on each operation that it waits"
-        " for, or put the operation under eventlet.Timeout(remaining(), TimeoutError)",
+        " greenlets run meanwhile: such a call ends late, by itself; set a time-out on each operation it waits for",
     )
 
 

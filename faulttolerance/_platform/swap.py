@@ -2,8 +2,7 @@
 
 Threads are switched, signals handled and exceptions sent between instructions of the interpreter, never inside a call
 of C code that calls nothing but C code. So one such call makes all stores of a swap. Its first step fails if another
-swap took place since the caller read the version. Without the GIL, a lock also excludes other swaps. A thread that only
-reads may then see some of the stores before the rest, as if it had read before and after.
+swap took place since the caller read the version.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
 from itertools import chain, starmap
 from operator import call, setitem
-from threading import RLock
 from typing import Any
 
 
@@ -49,19 +47,16 @@ class Swap:
 class Version:
     """The version of all values that only swaps change; each swap replaces it."""
 
-    __slots__ = ("_current", "_lock")
+    __slots__ = ("_current",)
 
     def __init__(self) -> None:
         self._current = {object()}
-        # Reentrant: a signal handler or a finalizer may swap while its thread holds the lock.
-        self._lock = RLock()
 
     @property
     def current(self) -> object:
         """The argument of ``swap``; to be read before the values on which the swap depends."""
-        with self._lock:
-            (current,) = self._current
-            return current
+        (current,) = self._current
+        return current
 
     def swap(self, seen: object, swap: Swap) -> bool:
         """Make all stores of *swap* and return true, unless another swap took place since *seen* was current."""
@@ -86,13 +81,8 @@ class Version:
             more[None] = iter(steps)
             # The inner chain reads *more* before the first step. Later nothing is allocated, so nothing is collected.
             steps = chain.from_iterable(chain(more.values()))
-        with self._lock:
-            try:
-                deque(starmap(call, steps), maxlen=0)
-            except KeyError:
-                return False
+        try:
+            deque(starmap(call, steps), maxlen=0)
+        except KeyError:
+            return False
         return True
-
-    def renew_lock(self) -> None:
-        """Replace the lock in a forked child, where the thread that may have held it does not exist."""
-        self._lock = RLock()

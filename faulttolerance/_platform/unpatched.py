@@ -1,9 +1,9 @@
 """The interpreter's own threads, locks and clock, even if other libraries have replaced them.
 
-gevent and eventlet replace threads by greenlets, and locks by locks that switch between greenlets. Test tools stop the
-clock. The library's work beside its calls needs the real objects: a watchdog that is a greenlet interrupts nothing, and
-a watchdog that sleeps on a real lock, in a greenlet of the main thread, stops everything for ever. A call itself, for
-example its wait for the next attempt, uses the names of the standard library, and so their replacements.
+gevent replaces threads by greenlets, and locks by locks that switch between greenlets. Test tools stop the clock. The
+library's work beside its calls needs the real objects: a watchdog that is a greenlet interrupts nothing, and a watchdog
+that sleeps on a real lock, in a greenlet of the main thread, stops everything for ever. A call itself, for example its
+wait for the next attempt, uses the names of the standard library, and so their replacements.
 """
 
 from __future__ import annotations
@@ -25,9 +25,6 @@ def _original(module: ModuleType, name: str) -> Any:
     patcher = sys.modules.get("gevent.monkey")
     if patcher is not None:
         return patcher.get_original(module.__name__, name)
-    patcher = sys.modules.get("eventlet.patcher")
-    if patcher is not None:
-        return getattr(patcher.original(module.__name__), name)
     return getattr(module, name)
 
 

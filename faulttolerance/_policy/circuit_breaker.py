@@ -33,6 +33,8 @@ class CircuitBreaker(Policy, kw_only=True, is_observable=True):
         max_delay: The maximum of a growing delay, in milliseconds, if it is more than *delay*: each time a probe opens
             the circuit again, the delay doubles up to this value, and varies by a tenth; when the circuit closes, the
             delay is reset. With 0, the delay is always *delay*.
+        name: A name under which ``circuit_breakers`` finds the circuit; each living circuit breaker has its own.
+            Configuration cannot change it.
     """
 
     _kinds = kinds(
@@ -46,6 +48,7 @@ class CircuitBreaker(Policy, kw_only=True, is_observable=True):
         slow=duration(note=" (0: off)", plausible=SHORT),
         window=duration(note=" (0: off)", plausible=BRIEF),
         max_delay=duration(note=" (0: off)", plausible=BRIEF),
+        name=text("a name, or none", lambda name: True, is_configurable=False),
     )
 
     fail_on: ExceptionSet = Exception
@@ -58,11 +61,12 @@ class CircuitBreaker(Policy, kw_only=True, is_observable=True):
     slow: Duration = 0
     window: Duration = 0
     max_delay: Duration = 0
+    name: str = ""
 
 
 @final
 class CircuitBreakerName(Policy, is_configurable=False):
-    """A name under which ``circuit_breakers`` finds the circuit breaker of a method; configuration cannot change it.
+    """The name of the circuit breaker, as the parameter ``name`` of ``CircuitBreaker``; SmallRye's annotation.
 
     Args:
         value: The name, not empty; each living circuit breaker has its own.

@@ -84,9 +84,10 @@ class Fallback(Policy):
 
     @property
     def links(self) -> tuple[Fallback, ...]:
-        """The single fallbacks, in their order, if there are several."""
-        several = self.value if isinstance(self.value, tuple) else ()
-        return tuple(Fallback(one, apply_on=self.apply_on, skip_on=self.skip_on) for one in several)
+        """The single fallbacks, in their order."""
+        if not isinstance(self.value, tuple):
+            return (self,)
+        return tuple(Fallback(one, apply_on=self.apply_on, skip_on=self.skip_on) for one in self.value)
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:

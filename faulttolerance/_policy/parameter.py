@@ -208,7 +208,11 @@ def shared_policy(policy: Policy) -> Policy:
     Policies that name an object of the application are not shared: mostly each method has its own, and it would stay
     alive.
     """
-    if any(parameter.kind.name in ("text", "callable", "handlers", "key") for parameter in policy._parameters.values()):
+    if any(
+        parameter.kind.name in ("text", "callable", "handlers", "key")
+        and not policy._is_default(name, getattr(policy, name))
+        for name, parameter in policy._parameters.items()
+    ):
         return policy
     values = policy._values()
     sets = (value for value in values if isinstance(value, tuple))

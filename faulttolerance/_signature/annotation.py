@@ -23,8 +23,8 @@ class Type(NamedTuple):
     """A resolved annotation: without strings, aliases and ``Annotated``, and with values for type variables.
 
     *head* is a class, ``Union``, ``Any``, a type variable without a value, an unresolved name, or a value that only
-    equality can compare. *args* are the type arguments, ``None`` for a bare generic or a plain class. For a type
-    variable and a ``NewType`` they are its bounds.
+    equality can compare. *args* are the type arguments, ``None`` for a bare generic or a plain class, and the bounds of
+    a type variable. A ``NewType`` is its base, and a ``Literal`` the classes of its values, as at run time.
     """
 
     head: Any
@@ -32,7 +32,7 @@ class Type(NamedTuple):
 
     def __str__(self) -> str:
         """Return the type as program text."""
-        args = () if self.args is None or isinstance(self.head, (TypeVar, NewType)) else tuple(map(str, self.args))
+        args = () if self.args is None or isinstance(self.head, TypeVar) else tuple(map(str, self.args))
         if self.head is Union:
             return " | ".join(args)
         if self.head is types.NoneType:
@@ -203,7 +203,7 @@ def resolve(annotation: Any, scope: Scope) -> Type:
     if annotation is typing.Never or annotation is typing.NoReturn:
         return ANYTHING
     if isinstance(annotation, NewType):
-        return Type(annotation, (resolve(annotation.__supertype__, scope),))
+        return resolve(annotation.__supertype__, scope)
     if isinstance(annotation, list):
         return Type(_CALLABLE_PARAMETERS, _resolve_all(annotation, scope))
     return _resolve_generic(annotation, scope)
@@ -229,9 +229,9 @@ def _resolve_generic(annotation: Any, scope: Scope) -> Type:
     if origin is typing.Annotated:
         return resolve(args[0], scope)
     if origin is Union or origin is types.UnionType:
-        return Type(Union, tuple(dict.fromkeys(_resolve_all(args, scope))))
+        return union_of(_resolve_all(args, scope))
     if origin is Literal:
-        return Type((Literal, frozenset((type(value), repr(value)) for value in args)))
+        return union_of(Type(type(value)) for value in args)
     if origin is Callable and len(args) == 2:
         parameters = resolve(args[0], scope) if isinstance(args[0], list) else ANYTHING
         return Type(origin, (parameters, resolve(args[1], scope)))
@@ -276,9 +276,15 @@ def ancestry(generic: Type) -> dict[type, tuple[Type, ...] | None]:
 # Testing
 
 
+def union_of(types_: Iterable[Type]) -> Type:
+    """Return the union of *types_*."""
+    distinct = tuple(dict.fromkeys(member for type_ in types_ for member in members(type_)))
+    return distinct[0] if len(distinct) == 1 else Type(Union, distinct)
+
+
 def is_gradual(type_: Type) -> bool:
-    """Return whether *type_* is unknown, and so matches every type."""
-    return type_.head is Any or isinstance(type_.head, (UnresolvedName, TypeVar))
+    """Return whether *type_*, or a member of it, is unknown, and so matches every type."""
+    return any(member.head is Any or isinstance(member.head, (UnresolvedName, TypeVar)) for member in members(type_))
 
 
 def is_resolved(type_: Type) -> bool:
@@ -287,18 +293,15 @@ def is_resolved(type_: Type) -> bool:
 
 
 def members(type_: Type) -> tuple[Type, ...]:
-    """Return the members of a union; of a bounded type variable its bounds, of another type the type itself."""
-    if isinstance(type_.head, TypeVar) and type_.args:
-        return tuple(member for bound in type_.args for member in members(bound))
+    """Return the members of a union; of another type the type itself."""
     return (type_.args or ()) if type_.head is Union else (type_,)
 
 
 def accepts(type_: Type, value: object) -> bool:
     """Return whether *value* is an instance of *type_*; an unresolved name is compared with its classes' names."""
-    return any(_accepts(member.head, value) for member in members(type_))
-
-
-def _accepts(head: Any, value: object) -> bool:
+    head = type_.head
+    if head is Union or (isinstance(head, TypeVar) and type_.args):
+        return any(accepts(member, value) for member in type_.args or ())
     if isinstance(head, UnresolvedName):
         return head.ends_in(*(cls.__name__ for cls in type(value).__mro__))
     return head is Any or (isinstance(head, type) and isinstance(value, head))

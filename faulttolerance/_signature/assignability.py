@@ -7,9 +7,9 @@ bare generic fits each of its parametrisations.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Literal, NewType, Union, is_typeddict
+from typing import Union, is_typeddict
 
-from .annotation import Type, ancestry, is_gradual
+from .annotation import Type, ancestry, is_gradual, union_of
 
 _PROMOTIONS: dict[object, tuple[object, ...]] = {int: (float, complex), bool: (float, complex), float: (complex,)}
 """The classes that type checkers accept for a class although they do not derive from it."""
@@ -20,24 +20,14 @@ _ELEMENTS: dict[object, type] = {str: str, bytes: int, bytearray: int, range: in
 def is_assignable(type_: Type, target: Type) -> bool:
     """Return whether each value of *type_* is a value of *target*, as far as is known.
 
-    A subclass fits its base, a member its union, a literal its class. Type arguments must be equal.
+    A subclass fits its base, and a member its union. Type arguments must be equal.
     """
     if is_gradual(type_) or is_gradual(target) or target.head is object:
         return True
-    alternatives = _alternatives(type_)
-    if alternatives != (type_,):
-        return all(is_assignable(alternative, target) for alternative in alternatives)
+    if type_.head is Union:
+        return all(is_assignable(member, target) for member in type_.args or ())
     if target.head is Union:
-        return any(is_assignable(type_, alternative) for alternative in _alternatives(target))
-    if isinstance(type_.head, NewType):
-        return type_.head is target.head or any(is_assignable(base, target) for base in type_.args or ())
-    if _is_literal(type_):
-        [(cls, _)] = type_.head[1]
-        return type_.head[1] <= target.head[1] if _is_literal(target) else is_assignable(Type(cls), target)
-    return _is_head_assignable(type_, target)
-
-
-def _is_head_assignable(type_: Type, target: Type) -> bool:
+        return any(is_assignable(type_, member) for member in target.args or ())
     if type_.head == target.head:
         return _are_equivalent(type_.args, target.args)
     if not isinstance(type_.head, type) or not isinstance(target.head, type):
@@ -48,7 +38,7 @@ def _is_head_assignable(type_: Type, target: Type) -> bool:
         is_subclass = issubclass(type_.head, target.head)
     except TypeError:  # structural types, which ``issubclass`` rejects
         return getattr(target.head, "_is_protocol", False) or is_typeddict(target.head)
-    return is_subclass and (target.args is None or _are_equivalent(_arguments_as(type_, target), target.args))
+    return is_subclass and _are_equivalent(_arguments_as(type_, target), target.args)
 
 
 def _arguments_as(type_: Type, base: Type) -> tuple[Type, ...] | None:
@@ -59,39 +49,15 @@ def _arguments_as(type_: Type, base: Type) -> tuple[Type, ...] | None:
     if args is not None or type_.args is None or type_.head.__module__ not in ("builtins", "collections.abc"):
         return args
     # The built-in containers do not record the arguments of their abstract bases.
-    if base.head is Awaitable:
-        return type_.args[-1:]
     if type_.head is tuple:
-        elements = tuple(dict.fromkeys(element for element in type_.args if element.head is not Ellipsis))
-        return elements if len(elements) == 1 else (Type(Union, elements),)
-    return type_.args[: len(base.args or ())]
+        return (union_of(element for element in type_.args if element.head is not Ellipsis),)
+    return type_.args[-1:] if base.head is Awaitable else type_.args[: len(base.args or ())]
 
 
 def is_equivalent(a: Type, b: Type) -> bool:
     """Return whether two types are equal, as far as is known."""
-    if is_gradual(a) or is_gradual(b):
-        return True
-    if a.head is not Union and b.head is not Union:
-        return a.head == b.head and _are_equivalent(a.args, b.args)
-    of_a, of_b = _alternatives(a), _alternatives(b)
-    if any(map(is_gradual, (*of_a, *of_b))):
-        return True
-    return all(any(is_equivalent(x, y) for y in of_b) for x in of_a) and all(
-        any(is_equivalent(x, y) for x in of_a) for y in of_b
-    )
+    return is_assignable(a, b) and is_assignable(b, a)
 
 
 def _are_equivalent(a: tuple[Type, ...] | None, b: tuple[Type, ...] | None) -> bool:
     return a is None or b is None or (len(a) == len(b) and all(map(is_equivalent, a, b)))
-
-
-def _alternatives(type_: Type) -> tuple[Type, ...]:
-    """Return the types and the single literals that form *type_*."""
-    if _is_literal(type_) and len(type_.head[1]) > 1:
-        return tuple(Type((Literal, frozenset([value]))) for value in type_.head[1])
-    return (type_.args or ()) if type_.head is Union else (type_,)
-
-
-def _is_literal(type_: Type) -> bool:
-    """Return whether *type_* is a ``Literal``: its head holds the values, each with its class."""
-    return isinstance(type_.head, tuple) and type_.head[0] is Literal

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
-from typing import Any, Literal, NewType, TypeVar, Union
+from typing import Any, TypeVar, Union
 
-from .annotation import ANYTHING, Scope, Type, UnresolvedName, ancestry, resolve, signature_of, type_parameters
+from .annotation import ANYTHING, Scope, Type, UnresolvedName, ancestry, resolve, signature_of, union_of
 from .kind import is_coroutine_function
 
 
@@ -43,11 +43,9 @@ def return_kind_of(returned: Type) -> ReturnKind:
     if head is Union or isinstance(head, TypeVar):
         kinds = {return_kind_of(member) for member in returned.args or ()}
         return kinds.pop() if len(kinds) == 1 else ReturnKind.UNKNOWN
-    if isinstance(head, NewType):
-        return return_kind_of(returned.args[0]) if returned.args else ReturnKind.UNKNOWN
     if isinstance(head, type) and head is not object and head is not Any:
         return _return_kind_of_class(head)
-    return ReturnKind.PLAIN if isinstance(head, tuple) and head[0] is Literal else ReturnKind.UNKNOWN
+    return ReturnKind.UNKNOWN
 
 
 def _return_kind_of_class(cls: type) -> ReturnKind:
@@ -73,16 +71,13 @@ def awaited_type(returned: Type) -> Type:
     if isinstance(head, UnresolvedName):
         return returned.args[-1] if returned.args else ANYTHING
     if head is Union:
-        members = tuple(awaited_type(member) for member in returned.args or ())
-        return members[0] if len(members) == 1 else Type(Union, members)
-    if isinstance(head, NewType):
-        return awaited_type(returned.args[0]) if returned.args else ANYTHING
+        return union_of(map(awaited_type, returned.args or ()))
     futures = (_loaded("asyncio", "Future"), _loaded("concurrent.futures", "Future"), _loaded("asyncio", "Task"))
     for base, args in ancestry(returned).items():
         if args is None:
             continue
         if base is Coroutine:
             return args[-1]
-        if base in (Awaitable, *futures) or (base is head and len(args) == 1 and not type_parameters(base)):
+        if base in (Awaitable, *futures):
             return args[0]
     return ANYTHING

@@ -12,8 +12,6 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ["AdaptiveLimit"]
-
 _LATE_PART: Final = 0.1
 """The part of the calls that may be late."""
 _MIN_COUNT: Final = 20

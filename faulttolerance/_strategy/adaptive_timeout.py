@@ -7,8 +7,6 @@ from typing import Final
 
 from .latencies import EVERY, OTHERWISE, End, Latencies
 
-__all__ = ["LEAST", "AdaptiveTimeout"]
-
 _QUANTILE: Final = 0.99
 _TIMES: Final = 3.0
 LEAST: Final = 0.01

@@ -11,25 +11,6 @@ from typing import Any, Final, Protocol, TypeAlias
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
-__all__ = [
-    "LONGEST",
-    "AnyBackOff",
-    "BackOff",
-    "CustomBackOff",
-    "CustomDelays",
-    "Decorrelated",
-    "Delays",
-    "Full",
-    "ReportError",
-    "decorrelated",
-    "exponential",
-    "fibonacci",
-    "fixed",
-    "full",
-    "ignore_error",
-    "varied",
-]
-
 LONGEST: Final = 1e9
 """The longest delay where no maximum is stated: thirty years, for which any clock can still wait."""
 
@@ -125,23 +106,15 @@ class Full:
         upper: The back-off whose delays are the longest.
     """
 
-    __slots__ = ("upper",)
+    __slots__ = ("maximum", "minimum", "upper")
 
     has_jitter: Final = False
     is_random: Final = True
 
     def __init__(self, upper: BackOff) -> None:
         self.upper = upper
-
-    @property
-    def maximum(self) -> float:
-        """The longest delay."""
-        return self.upper.maximum
-
-    @property
-    def minimum(self) -> float:
-        """The shortest delay."""
-        return self.upper.minimum
+        self.maximum = upper.maximum
+        self.minimum = upper.minimum
 
     def begin(self) -> Delays:
         """Return the delays of one guarded call."""
@@ -157,19 +130,14 @@ class Decorrelated:
         maximum: No delay is longer.
     """
 
-    __slots__ = ("first", "maximum")
+    __slots__ = ("first", "maximum", "minimum")
 
     has_jitter: Final = False
     is_random: Final = True
 
     def __init__(self, first: float, maximum: float = math.inf) -> None:
-        self.first = min(first, maximum)
+        self.first = self.minimum = min(first, maximum)
         self.maximum = maximum
-
-    @property
-    def minimum(self) -> float:
-        """The shortest delay."""
-        return self.first
 
     def begin(self) -> Delays:
         """Return the delays of one guarded call."""
@@ -294,7 +262,16 @@ def exponential(delay: float, factor: float, maximum: float = 0.0, minimum: floa
 
 def fibonacci(delay: float, maximum: float = 0.0) -> BackOff:
     """Return delays of *delay* times 1, 2, 3, 5, 8 and so on, at most *maximum* (0: no limit)."""
-    return _growing(delay, maximum, lambda last_but_one, last: last_but_one + last)
+    # The table ends where nothing grows any more: no power is ever computed, so none can overflow.
+    ceiling = maximum or LONGEST
+    steps = [min(delay, ceiling)]
+    last_but_one, last = delay, delay
+    while last < ceiling:
+        last_but_one, last = last, last_but_one + last
+        if last == last_but_one:
+            break
+        steps.append(min(last, ceiling))
+    return BackOff(tuple(steps), maximum or math.inf)
 
 
 def varied(delay: float, jitter: float, random: float, maximum: float = math.inf, minimum: float = 0.0) -> float:
@@ -325,16 +302,3 @@ def decorrelated(last: float, first: float, random: float, maximum: float = math
     """
     high = min(last * _FASTER, maximum)
     return min(first + max(0.0, high - first) * random, maximum)
-
-
-def _growing(delay: float, maximum: float, following: Callable[[float, float], float]) -> BackOff:
-    # The table ends where nothing grows any more: no power is ever computed, so none can overflow.
-    ceiling = maximum or LONGEST
-    steps = [min(delay, ceiling)]
-    last_but_one, last = delay, delay
-    while last < ceiling:
-        last_but_one, last = last, following(last_but_one, last)
-        if last == last_but_one:
-            break
-        steps.append(min(last, ceiling))
-    return BackOff(tuple(steps), maximum or math.inf)

@@ -30,9 +30,6 @@ admitted, and finds no key to remove, looks under the lock.
 Proof that nobody overtakes: an arrival looks at ``waiting`` after it stored its key. If there are waiters, the arrival
 decides under the lock and steps behind, unless its key was there before the first of them began to wait.
 
-Without the GIL two threads may each miss the key that the other stored a moment ago. So ``waiting`` counts as true
-there even when it is empty: every arrival and every leaver then decides under the lock.
-
 An *attempt_id* is never used twice at a time. ``held`` stays the same object; ``waiting`` is replaced by another object
 when the first call waits.
 
@@ -107,24 +104,13 @@ class _Queue(OrderedDict[Hashable, Waiter]):
     """Whether the waiters may be of several tiers."""
 
 
-class _CheckedQueue(_Queue):
-    def __bool__(self) -> bool:
-        return True
-
-
 _REASONS: Final = {
     "full": "",
     "waited": ", and no permit came free within the longest wait",
     "displaced": ", and another call took its place in the queue",
 }
-_EMPTY_QUEUE, _EMPTY_CHECKED_QUEUE = _Queue(), _CheckedQueue()
-"""The queues of every bulkhead for which no call has waited yet; nothing is ever stored in them."""
-
-
-def has_gil() -> bool:
-    """Return whether all threads see single steps of the interpreter in one order."""
-    is_enabled: Callable[[], bool] | None = getattr(sys, "_is_gil_enabled", None)
-    return is_enabled is None or is_enabled()
+_EMPTY_QUEUE = _Queue()
+"""The queue of every bulkhead for which no call has waited yet; nothing is ever stored in it."""
 
 
 class LimitChange(NamedTuple):
@@ -150,7 +136,6 @@ class Bulkhead:
         latency: Seconds within which nine in ten calls are to end; the limit moves for this target. 0.0: it stays
             fixed.
         now: Returns the moment in seconds; called only where a call has to wait, or waits, or the limit moves.
-        lock_free: Whether callers may rely on the interpreter's single steps; by default, whether there is a GIL.
         lock: A reentrant lock, which others may use too: it is held for a few steps, while a call enters or leaves.
     """
 
@@ -167,7 +152,6 @@ class Bulkhead:
         max_wait: float = 0.0,
         latency: float = 0.0,
         now: Callable[[], float] = lambda: 0.0,
-        lock_free: bool | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self.limit = limit
@@ -177,7 +161,7 @@ class Bulkhead:
         """The rule that moves the limit; changed under the lock only, except for its ``later``."""
         self.held: dict[Hashable, int] = {}
         """Thread by attempt; the first ``limit`` keys hold a permit, the others are about to decide or to leave."""
-        self.waiting: _Queue = _EMPTY_QUEUE if (has_gil() if lock_free is None else lock_free) else _EMPTY_CHECKED_QUEUE
+        self.waiting = _EMPTY_QUEUE
         """The attempts that wait; true if a caller has to decide under the lock. Changed under the lock only."""
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered
         self._name = name
@@ -325,8 +309,8 @@ class Bulkhead:
         if not len(self.waiting):
             if not room:
                 return "refused"
-            if self.waiting is _EMPTY_QUEUE or self.waiting is _EMPTY_CHECKED_QUEUE:
-                self.waiting = type(self.waiting)()
+            if self.waiting is _EMPTY_QUEUE:
+                self.waiting = _Queue()
             self.waiting.ahead = list(self.held)
             self.waiting.filled_since, self.waiting.tiers_differ = now, False
         elif waiter.tier != next(iter(self.waiting.values())).tier:

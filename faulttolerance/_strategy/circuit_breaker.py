@@ -32,7 +32,6 @@ from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
 __all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "CircuitState", "StateName", "Transition"]
 
-_NEVER: Final = -math.inf
 _REST: Final = 60.0
 _NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 0.0}
 
@@ -43,13 +42,9 @@ class Closed(CircuitState):
     __slots__ = ("used", "window")
 
     def __init__(self, window: RollingWindow | TimeWindow, since: float, is_forced: bool = False) -> None:
-        self.is_closed = True
-        self.name = CLOSED
-        self.until = _NEVER
-        self.since = self.used = since  # used: when the last result came, unless the window was full of successes
-        self.is_forced = is_forced
+        super().__init__(CLOSED, since, is_forced=is_forced)
+        self.used = since  # when the last result came, unless the window was full of successes
         self.window = window  # guarded by the breaker's lock
-        self.is_clean = False
 
     def review_locked(self) -> None:
         """Check anew whether the window is full of successes, so that one more success changes nothing."""
@@ -70,12 +65,7 @@ class Open(CircuitState):
     __slots__ = ("chance", "reopened")
 
     def __init__(self, since: float, until: float, reopened: int = 0, chance: float = 0.5) -> None:
-        self.is_closed = False
-        self.is_clean = False
-        self.name = OPEN
-        self.since = since
-        self.until = until
-        self.is_forced = until == math.inf
+        super().__init__(OPEN, since, until, is_forced=until == math.inf)
         self.reopened = reopened
         self.chance = chance
 
@@ -86,12 +76,7 @@ class HalfOpen(CircuitState):
     __slots__ = ("overdue", "probes", "reopened", "successes")
 
     def __init__(self, since: float, reopened: int = 0) -> None:
-        self.is_closed = False
-        self.is_clean = False
-        self.is_forced = False
-        self.name = HALF_OPEN
-        self.until = _NEVER
-        self.since = since
+        super().__init__(HALF_OPEN, since)
         self.reopened = reopened
         # All guarded by the breaker's lock.
         self.successes = 0

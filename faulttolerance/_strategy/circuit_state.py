@@ -2,22 +2,11 @@
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
+from math import inf
 from types import FrameType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from .gate import GateState
-
-__all__ = [
-    "CLOSED",
-    "HALF_OPEN",
-    "NONE_YET",
-    "OPEN",
-    "CircuitSnapshot",
-    "CircuitState",
-    "StateName",
-    "Transition",
-    "Transitions",
-]
 
 StateName: TypeAlias = Literal["closed", "open", "half-open"]
 
@@ -93,7 +82,11 @@ class CircuitState(GateState):
 
     __slots__ = ("is_forced", "name", "since")
 
-    name: StateName
-    is_forced: bool
-    """Whether nothing but a reset ends it."""
-    since: float
+    def __init__(self, name: StateName, since: float, until: float = -inf, *, is_forced: bool = False) -> None:
+        self.is_closed = name == CLOSED
+        self.is_clean = False
+        self.name = name
+        self.since = since
+        self.until = until
+        self.is_forced = is_forced
+        """Whether nothing but a reset ends it."""

@@ -27,8 +27,6 @@ from typing import Final, Protocol, TypeAlias
 from ..exceptions import RefusedException
 from .verdict import Verdict
 
-__all__ = ["NOT_ADMITTED", "Gate", "GateState", "GateWrapper", "OnRefusal"]
-
 OnRefusal: TypeAlias = Callable[[], object]
 """Called for each attempt that an observed policy would have refused."""
 

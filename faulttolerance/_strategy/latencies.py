@@ -12,8 +12,6 @@ from array import array
 from enum import Enum
 from typing import Final, Protocol
 
-__all__ = ["EVERY", "OTHERWISE", "SUCCEEDED", "TIMED_OUT", "End", "Latencies", "Listener"]
-
 SIZE: Final = 512
 """The number of samples that count, the newest ones."""
 EVERY: Final = 64

@@ -19,12 +19,10 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from operator import indexOf
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from ..exceptions import RateLimitException
 from .condition import Condition
-
-__all__ = ["GRACE", "NO_WAITER", "RateLimit", "TurnWaiter", "WindowKind", "ticks", "wait_for"]
 
 WindowKind: TypeAlias = Literal["fixed", "rolling", "smooth"]
 
@@ -35,47 +33,49 @@ GRACE = _PER_SECOND
 """The time after its longest wait after which a call that has not asked again counts as gone."""
 
 
-class _Window(Protocol):
+class _Window:
     """A window that counts admitted calls. Moments and lengths are in nanoseconds.
 
     Threads read the clock before they get here, so a moment may be a little earlier than the one before; then it has
     less room, never more.
     """
 
-    limit: int
-    length: int
-    count: int
+    burst = 1
+    """The calls that may come at once after a rest, where the window is smooth."""
+    count = 0
     """The calls that were admitted since the current window began; 0 where windows do not follow one another."""
-    has_room_until: float
+    has_room_until = -math.inf
     """Up to this moment, in seconds, a call has room if ``count`` is below ``limit``; minus infinity: call ``due``."""
+
+    def __init__(self, limit: int, length: int, burst: int) -> None:
+        _Window.resize(self, limit, length, burst, 0)
 
     def due(self, now: int, ahead: int = 0) -> int:
         """Return the moment from which a call has room after *ahead* others; *now* or earlier: there is room now."""
-        ...
+        raise NotImplementedError
 
     def record(self, now: int, since: int) -> None:
         """Count an admitted call that had room from *since* on; only after ``due`` with the same *now*."""
+        raise NotImplementedError
 
     def used(self, now: int) -> int:
         """Return the used part of the limit at the moment, in calls."""
-        ...
+        raise NotImplementedError
 
     def prefill(self, used: int, now: int) -> None:
         """Begin with *used* calls counted, so that a change of the kind of window forgives none."""
+        raise NotImplementedError
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         """Replace the values; keep the counts."""
-
-
-class _Fixed:
-    """Windows that follow one another from the first call on."""
-
-    def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
         self.length = length
-        self.end: int | None = None
-        self.count = 0
-        self.has_room_until = -math.inf
+
+
+class _Fixed(_Window):
+    """Windows that follow one another from the first call on."""
+
+    end: int | None = None
 
     def due(self, now: int, ahead: int = 0) -> int:
         end = self.end
@@ -104,8 +104,7 @@ class _Fixed:
         self.due(now)
         assert self.end is not None
         self._set_end(self.end + length - self.length)
-        self.limit = limit
-        self.length = length
+        super().resize(limit, length, burst, now)
 
     def _set_end(self, end: int) -> int:
         self.end = end
@@ -115,18 +114,13 @@ class _Fixed:
         return end
 
 
-class _Rolling:
+class _Rolling(_Window):
     """A window that moves: no period of its length admits more calls than the limit."""
 
-    count = 0
-    has_room_until = -math.inf
-
     def __init__(self, limit: int, length: int, burst: int) -> None:
-        self.limit = limit
-        self.length = length
-        self.moments: deque[int] = deque(
-            maxlen=min(limit, sys.maxsize)
-        )  # of the newest calls; the deque drops the oldest
+        super().__init__(limit, length, burst)
+        # Of the newest calls; the deque drops the oldest.
+        self.moments: deque[int] = deque(maxlen=min(limit, sys.maxsize))
 
     def due(self, now: int, ahead: int = 0) -> int:
         later, ahead = divmod(ahead, self.limit)
@@ -144,24 +138,19 @@ class _Rolling:
         self.moments.extend([now] * min(used, _MOST))
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
-        self.limit = limit
-        self.length = length
+        super().resize(limit, length, burst, now)
         self.moments = deque(self.moments, maxlen=min(limit, sys.maxsize))
 
 
-class _Smooth:
+class _Smooth(_Window):
     """Permits that come back singly and evenly; up to the burst gather while nobody calls, as before the first call."""
 
-    count = 0
-    has_room_until = -math.inf
+    filled: int | None = None
+    """The moment at which all permits are back, times the limit: whole even where a permit's interval is not."""
 
     def __init__(self, limit: int, length: int, burst: int) -> None:
-        self.limit = limit
-        self.length = length
+        super().__init__(limit, length, burst)
         self.burst = burst
-        # The moment at which all permits are back, times the limit: a whole number even where a permit's interval is
-        # none.
-        self.filled: int | None = None
 
     def due(self, now: int, ahead: int = 0) -> int:
         if self.filled is None:
@@ -187,12 +176,11 @@ class _Smooth:
         if self.filled is not None:
             missing = max(0, self.filled - now * self.limit)  # in permits, times the old length
             self.filled = now * limit + min(burst * length, -(-missing * length // self.length))
-        self.limit = limit
-        self.length = length
+        super().resize(limit, length, burst, now)
         self.burst = burst
 
 
-_KINDS: dict[WindowKind, type[_Fixed | _Rolling | _Smooth]] = {"fixed": _Fixed, "rolling": _Rolling, "smooth": _Smooth}
+_KINDS: dict[WindowKind, type[_Window]] = {"fixed": _Fixed, "rolling": _Rolling, "smooth": _Smooth}
 
 
 class TurnWaiter:

@@ -12,9 +12,6 @@ from .back_off import AnyBackOff, BackOff, CustomBackOff, CustomDelays, Delays, 
 from .retry_after import RetryAfter
 from .verdict import Classes, matches
 
-__all__ = ["NOT_CALLED", "Answer", "Predicates", "Retry", "Stop", "ignore_error", "shared_retry"]
-
-
 _FOR_EVER: Final = math.inf
 
 

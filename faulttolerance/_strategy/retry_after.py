@@ -12,8 +12,6 @@ from .._shown import shown
 from ..exceptions import RefusedException
 from .back_off import ReportError, ignore_error
 
-__all__ = ["RetryAfter", "parse_retry_after"]
-
 _SECONDS: Final = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
 _LONGEST_TEXT: Final = 100
 """No date of HTTP has more characters."""

@@ -12,8 +12,6 @@ from typing import Final
 
 from .condition import Condition
 
-__all__ = ["RetryBudget"]
-
 _TOKEN: Final = 10**9
 """All counting is in whole billionths of a token: ten times 0.1 is 1, in whatever order it is added."""
 

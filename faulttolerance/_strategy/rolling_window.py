@@ -6,9 +6,6 @@ from collections import deque
 from operator import attrgetter
 from typing import ClassVar, Final
 
-__all__ = ["RollingWindow", "TimeWindow"]
-
-
 _NO_RESULTS = bytearray()
 
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from .bulkhead import Bulkhead, Waiter
 
-__all__ = ["UnqueuedBulkhead"]
-
 
 class UnqueuedBulkhead:
     """A bulkhead that admits an attempt while a permit is free, and lets none wait; hedges use it (rule H2).

@@ -8,8 +8,6 @@ from typing import Final
 
 from ..exceptions import TimeoutException
 
-__all__ = ["FAILURE", "NEUTRAL", "SUCCESS", "Classes", "Verdict", "contains", "matches", "never_match", "verdict_on"]
-
 Classes = tuple[type[BaseException], ...]
 """An exception set: classes, and other objects that ``isinstance`` accepts as a class (``caused_by``)."""
 

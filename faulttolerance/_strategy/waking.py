@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-__all__ = ["wake_all"]
-
 
 class Wakeable(Protocol):
     """A call that waits."""

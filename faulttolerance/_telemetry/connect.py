@@ -13,6 +13,7 @@ from .._event import Sink, sinks
 from .._log import ERROR, log as write
 from .._metrics.counters import ledger
 from .._platform.fork import at_fork
+from .._platform.import_watch import imports, is_here
 from .log import log
 from .trace import trace
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from .._platform.background import Ticker
-    from .._platform.import_watch import ImportWatch
     from .multiprocess import MultiprocessExporter
     from .opentelemetry import Exporter
     from .prometheus import Collector
@@ -46,7 +46,8 @@ class Telemetry:
         self._registry: Any = "auto"
         self._provider: Any = "auto"
         self._tracing: str | None = None
-        self._watch: ImportWatch | None = None
+        self._missing: list[str] = []
+        """The modules of exporters that the application has not imported yet."""
         self._collector: tuple[CollectorRegistry, Collector] | None = None
         self._multiprocess: MultiprocessExporter | None = None
         self._ticker: Ticker | None = None
@@ -60,7 +61,7 @@ class Telemetry:
 
         An OpenTelemetry reader may hold a lock of its own while it calls a guarded function for the first time.
         """
-        if not ledger.is_empty and (self._is_due or (self._watch is not None and self._watch.is_overdue)):
+        if not ledger.is_empty and (self._is_due or any(map(is_here, self._missing))):
             self._is_due = False
             self._connect()
 
@@ -82,9 +83,7 @@ class Telemetry:
         """Reset the choices, and disconnect all exporters until the next first call."""
         self._disconnect_prometheus()
         with self._lock:
-            if self._watch is not None:
-                self._watch.end()
-                self._watch = None
+            self._await_imports([])
             self._disconnect_opentelemetry()
             self._registry = self._provider = "auto"
             self._tracing = None
@@ -117,8 +116,6 @@ class Telemetry:
                 exporter.reset_after_fork()
 
     def _connect(self, arrived: str = "") -> None:
-        from .._platform.import_watch import ImportWatch, is_here
-
         missing = []
         for chosen, connected, module, connect in (
             (self._registry, self._collector, _PROMETHEUS, self._connect_prometheus),
@@ -131,9 +128,14 @@ class Telemetry:
             else:
                 _try(partial(connect, has_just_arrived=arrived == module))
         with self._lock:
-            if self._watch is not None:
-                self._watch.end()
-            self._watch = ImportWatch(dict.fromkeys(missing, self._connect)) if missing else None
+            self._await_imports(missing)
+
+    def _await_imports(self, modules: list[str]) -> None:
+        for module in self._missing:
+            imports.discard(module, self._connect)
+        self._missing = modules
+        for module in modules:
+            imports.add(module, self._connect)
 
     def _connect_prometheus(self, *, has_just_arrived: bool) -> None:
         from .multiprocess import MultiprocessExporter, is_multiprocess

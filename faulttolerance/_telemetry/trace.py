@@ -5,24 +5,8 @@ from __future__ import annotations
 from sys import modules
 from typing import Any
 
-from .._event import (
-    Event,
-    FallbackApplied,
-    FleetLost,
-    FleetRegained,
-    GaveUp,
-    HedgeSent,
-    LimitChanged,
-    Question,
-    Recovered,
-    Rejected,
-    RetryScheduled,
-    StateChanged,
-    TimedOut,
-    TracedCall,
-    error_type,
-    nobody,
-)
+from .._event import Event, Question, TracedCall, nobody
+from .description import describe
 
 
 def trace(event: Event) -> bool:
@@ -34,41 +18,13 @@ def trace(event: Event) -> bool:
     span: Any = None if find is None else find()
     if span is None or not span.is_recording():
         return False
-    name, attributes = _described(event)
-    span.add_event(name, {"ft.method": event.method, **attributes} if event.method else attributes)
+    description = describe(event)
+    attributes = {"ft.method": event.method} if event.method else {}
+    for field in (*description.in_text, *description.further):
+        if (value := field.value_in(event)) != "":
+            attributes[field.attribute] = value
+    span.add_event(description.name, attributes)
     return True
-
-
-def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
-    match event:
-        case RetryScheduled(_, attempt, delay, failure):
-            return "ft.retry", {"ft.attempt": attempt, "ft.delay": delay, "error.type": error_type(failure)}
-        case TimedOut(_, attempt, limit):
-            return "ft.timeout", {"ft.attempt": attempt, "ft.limit": limit}
-        case Rejected(_, attempt, policy, failure):
-            return "ft.rejection", {"ft.attempt": attempt, "ft.policy": policy, "error.type": error_type(failure)}
-        case StateChanged(_, old, new, reason):
-            states = {"ft.state.old": old, "ft.state.new": new}
-            return "ft.circuitbreaker.state", {**states, "ft.reason": reason} if reason else {**states}
-        case LimitChanged(_, old, new):
-            return "ft.bulkhead.limit", {"ft.limit.old": old, "ft.limit.new": new}
-        case FallbackApplied(_, failure):
-            return "ft.fallback", {"error.type": error_type(failure)}
-        case GaveUp(_, attempts, elapsed, reason, failure):
-            return "ft.give_up", {
-                "ft.attempt": attempts,
-                "ft.elapsed": elapsed,
-                "ft.stop_reason": reason,
-                "error.type": error_type(failure),
-            }
-        case HedgeSent(_, hedge, delay):
-            return "ft.hedge", {"ft.hedge": hedge, "ft.delay": delay}
-        case FleetLost(namespace, reason):
-            return "ft.fleet.lost", {"ft.namespace": namespace, "ft.reason": reason}
-        case FleetRegained(namespace, seconds):
-            return "ft.fleet.regained", {"ft.namespace": namespace, "ft.seconds": seconds}
-        case Recovered(_, attempts):
-            return "ft.recovery", {"ft.attempt": attempts}
 
 
 _tracer: Any = None

@@ -9,13 +9,13 @@ from django.db import connections  # type: ignore[import-untyped]
 from ..typing import ExceptionSet
 from ._transactions import Failures, failures, refuse_retries
 
-__all__ = ["refuse_retries_in_atomic"]
+__all__ = ["install"]
 
 _not_retried: list[Failures] = []
 """The failures after which no attempt follows, once they were declared."""
 
 
-def refuse_retries_in_atomic(*, no_retry_on: ExceptionSet = Exception) -> None:
+def install(*, no_retry_on: ExceptionSet = Exception) -> None:
     """Forbid further attempts of any guard while an ``atomic`` block is open on this thread, of any database.
 
     The effects of a failed attempt are still in the transaction, and another attempt would repeat them; after an error
@@ -29,7 +29,7 @@ def refuse_retries_in_atomic(*, no_retry_on: ExceptionSet = Exception) -> None:
     Raises:
         FaultToleranceDefinitionException: If *no_retry_on* is no set of exceptions.
     """
-    given = failures("refuse_retries_in_atomic(no_retry_on)", no_retry_on)
+    given = failures("install(no_retry_on)", no_retry_on)
     is_first = not _not_retried
     _not_retried[:] = [given]
     if is_first:

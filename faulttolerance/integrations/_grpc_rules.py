@@ -11,21 +11,15 @@ import grpc  # type: ignore[import-untyped]
 
 from .. import (
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
-    FailWhen,
     FaultToleranceDefinitionException,
     Guard,
-    HonorRetryAfter,
-    PartitionBy,
     RateLimitException,
     RefusedException,
-    Retry,
-    RetryWhen,
-    ThrottleException,
     TimeoutException,
 )
-from ..exceptions import Fault
+from ..exceptions import Fault, ThrottleException
+from ..policies import CircuitBreaker, FailWhen, HonorRetryAfter, PartitionBy, Retry, RetryWhen
 from ._refusals import client_exception
 
 if TYPE_CHECKING:
@@ -119,21 +113,11 @@ class Throttled(RefusedCall, ThrottleException):
     """A refusal: the adaptive throttle spares the service the call."""
 
 
-_EXCEPTIONS: tuple[type[CallTimeout | RefusedCall], ...] = (
-    CallTimeout,
-    CircuitOpen,
-    RateLimited,
-    BulkheadFull,
-    Throttled,
-    RefusedCall,
-)
-
-
 def as_grpc_error(failure: RefusedException | TimeoutException) -> CallTimeout | RefusedCall:
     """Convert *failure* of the library to an exception that is also gRPC's."""
     if isinstance(failure, (CallTimeout, RefusedCall)):
         return failure
-    made = client_exception(failure, _EXCEPTIONS)
+    made = client_exception(failure, CallTimeout, RefusedCall)
     made.__cause__ = failure
     for note in getattr(failure, "__notes__", ()):
         made.add_note(note)

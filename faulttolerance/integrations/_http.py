@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
-from .. import (
-    CircuitBreaker,
-    Coalesce,
-    ExponentialBackoff,
-    FaultToleranceDefinitionException,
-    Guard,
-    Hedge,
-    HonorRetryAfter,
-    PartitionBy,
-    Retry,
-    TimeoutException,
-    guards,
-    veto_retries,
-)
+from .. import FaultToleranceDefinitionException, Guard, RefusedException, TimeoutException, guards, veto_retries
 from ..exceptions import Fault
+from ..policies import CircuitBreaker, Coalesce, ExponentialBackoff, Hedge, HonorRetryAfter, PartitionBy, Retry
+from ._refusals import client_exception
 
 if TYPE_CHECKING:
     from .._extensions.keywords import GuardPolicies
@@ -44,12 +33,14 @@ class RequestRecord:
     """The facts about one request while its guard calls; recorded by the transport, used to veto retries.
 
     Args:
+        request: The request.
         obstacle: Why the request may not be sent again once it may have arrived; ``None``: it may.
     """
 
-    __slots__ = ("attempts", "is_running", "is_sent", "obstacle", "response")
+    __slots__ = ("attempts", "given", "is_running", "is_sent", "obstacle", "request", "response")
 
-    def __init__(self, obstacle: str | None) -> None:
+    def __init__(self, request: Any, obstacle: str | None) -> None:
+        self.request = request
         self.obstacle = obstacle
         self.attempts = 0
         self.is_running = False
@@ -57,21 +48,23 @@ class RequestRecord:
         """Whether the last attempt may have arrived."""
         self.response: Any = None
         """The response of the last attempt, which has to be closed unless the caller gets it."""
+        self.given: Any = None
+        """The response for the caller."""
 
-    def begin(self) -> Any:
-        """Record the start of an attempt; return the response of the attempt before, which has to be closed."""
+    def begin(self) -> list[Any]:
+        """Record the start of an attempt; return the responses of earlier attempts, which have to be closed."""
         before, self.response = self.response, None
         self.attempts += 1
         self.is_running = self.is_sent = True  # until it is known that it was not: an interruption proves nothing
-        return before
+        return [] if before is None else [before]
 
     def end(self, *, is_sent: bool = True) -> None:
         """Record that the attempt is over."""
         self.is_running, self.is_sent = False, is_sent
 
-    def response_to_close(self, given: object) -> Any:
-        """Return the response that has to be closed, where *given* is the response for the caller."""
-        return None if self.response is given else self.response
+    def left_over(self) -> list[Any]:
+        """Return the responses that have to be closed, because the caller gets another one, or none."""
+        return [] if self.response is None or self.response is self.given else [self.response]
 
 
 _current: ContextVar[RequestRecord] = ContextVar("faulttolerance.integrations.exchange")
@@ -83,9 +76,8 @@ def current_record() -> RequestRecord:
 
 
 @contextmanager
-def recording_request(obstacle: str | None) -> Iterator[RequestRecord]:
-    """Yield a new record for the guard that is called in this block."""
-    record = RequestRecord(obstacle)
+def _recording(record: RequestRecord) -> Iterator[RequestRecord]:
+    """Yield *record* for the guard that is called in this block."""
     token = _current.set(record)
     try:
         yield record
@@ -103,74 +95,92 @@ def _veto(failure: BaseException) -> str | None:
 veto_retries(_veto)
 
 
-class HttpRules:
-    """The rules by which a transport judges requests and responses: guard, failing statuses, repeatable methods.
+class GuardedClient:
+    """The common decisions of transports and adapters: guard, failing statuses, repeatable methods, failures.
 
     Args:
         guard: A guard; ``None``: the transport creates its own, of *name* and *policies*.
+        sender: The object that sends, or ``None``.
+        name: The name of its own guard.
         policies: The policies, as in ``Guard``. By default ``partition_by`` is ``PartitionBy("origin")``, and a
             ``retry`` comes with ``HonorRetryAfter(max_delay="30s")``. Without any policy: two retries after 200
-            and 400 ms, give or take 100 ms, and a circuit breaker, of *failures* and time-outs.
+            and 400 ms, give or take 100 ms, and a circuit breaker, of failures and time-outs.
         statuses: Statuses of failing responses.
         methods: Methods that may be sent again though they may have arrived.
-        failures: Exceptions caused by the host or the network.
-        mistakes: The exceptions among *failures* that the application caused.
-        sends: The object that sends, or ``None``.
-        by: The name of its method for that.
-        where: The transport, for messages.
 
     Raises:
         FaultToleranceDefinitionException: If one of these is something else, a guard and policies are passed, or the
             guard hedges or coalesces.
     """
 
-    __slots__ = ("_is_own", "guard", "methods", "statuses")
+    _sends: ClassVar[str]
+    """The name of the sender's method that sends."""
+    _failures: ClassVar[tuple[type[Exception], ...]]
+    """Exceptions caused by the host or the network."""
+    _mistakes: ClassVar[tuple[type[Exception], ...]]
+    """The exceptions among them that the application caused."""
+    _status_error: ClassVar[Any]
+    """The exception for a failing response."""
+    _client_error: ClassVar[type[Exception]]
+    """The base of the client's exceptions."""
+    _timeout: ClassVar[type[TimeoutException]]
+    _refusal: ClassVar[type[RefusedException]]
 
     def __init__(
         self,
         guard: Guard | None,
+        sender: object,
         name: str,
         policies: GuardPolicies,
         statuses: Collection[int],
         methods: Collection[str],
-        *,
-        failures: tuple[type[Exception], ...],
-        mistakes: tuple[type[Exception], ...],
-        sends: object,
-        by: str,
-        where: str,
     ) -> None:
+        super().__init__()
+        where, sends = type(self).__name__, self._sends
         faults = [*_wrong_sets(statuses, methods, where), *_wrong_guard(guard, name, policies, where)]
-        if sends is not None and not callable(getattr(sends, by, None)):
-            faults.append(Fault(f"{where}(what sends)", f"is {sends!r}", sends, f"an object with `{by}`, or None"))
+        if sender is not None and not callable(getattr(sender, sends, None)):
+            faults.append(Fault(f"{where}(what sends)", f"is {sender!r}", sender, f"an object with `{sends}`, or None"))
         if faults:
             raise FaultToleranceDefinitionException(*faults)
-        self.statuses = frozenset(statuses)
-        self.methods = frozenset(method.upper() for method in methods)
+        self._statuses = frozenset(statuses)
+        self._methods = frozenset(method.upper() for method in methods)
         self._is_own = guard is None
         if guard is None:
-            failing = (*failures, TimeoutException)
+            failing = (*self._failures, TimeoutException)
             given: dict[str, Any] = dict(policies) or {
-                "retry": Retry(max_retries=2, delay=200, jitter=100, retry_on=failing, abort_on=mistakes),
+                "retry": Retry(max_retries=2, delay=200, jitter=100, retry_on=failing, abort_on=self._mistakes),
                 "exponential_backoff": ExponentialBackoff(),
-                "circuit_breaker": CircuitBreaker(fail_on=failing, skip_on=mistakes),
+                "circuit_breaker": CircuitBreaker(fail_on=failing, skip_on=self._mistakes),
             }
             given.setdefault("partition_by", PartitionBy("origin"))
             if given.get("retry") is not None:
                 given.setdefault("honor_retry_after", HonorRetryAfter(max_delay=30_000))
             guard = Guard(name=name, **given)
         self.guard = guard
+        """The guard, which others may share."""
 
-    def obstacle(self, method: str | None, headers: Mapping[str, Any], is_at_hand: bool) -> str | None:
-        """Return why a request may not be sent again after it may have arrived; *is_at_hand*: its body can be."""
+    def _recording(self, request: Any, is_at_hand: bool) -> AbstractContextManager[RequestRecord]:
+        """Record *request* while its guard is called in the block; *is_at_hand*: its body can be sent again."""
+        method = (request.method or "").upper()
+        obstacle = None
         if not is_at_hand:
-            return "the body of the request can be read only once"
-        method = (method or "").upper()
-        if method in self.methods or _KEY in headers:
-            return None
-        return f"a {method} without {_KEY} may have been done already"
+            obstacle = "the body of the request can be read only once"
+        elif method not in self._methods and _KEY not in request.headers:
+            obstacle = f"a {method} without {_KEY} may have been done already"
+        return _recording(RequestRecord(request, obstacle))
 
-    def close(self) -> None:
+    def _response_after(self, failure: Exception, record: RequestRecord) -> Any:
+        """Return the response that *failure* is about; raise any other failure as users of the client catch it."""
+        if isinstance(failure, self._status_error) and failure.response is not None:
+            if failure.response is record.response:
+                return failure.response
+        elif isinstance(failure, (TimeoutException, RefusedException)) and not isinstance(failure, self._client_error):
+            raised: Any = client_exception(failure, self._timeout, self._refusal)
+            raised.request = record.request
+            raise raised from failure
+        raise failure
+
+    def _release(self) -> None:
         """Release the name of a guard of its own."""
         if self._is_own:
             self.guard.close()

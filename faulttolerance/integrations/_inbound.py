@@ -8,8 +8,9 @@ from datetime import timedelta
 from math import floor, log10
 from typing import Any, Final
 
-from .. import Deadline, FaultToleranceDefinitionException, TimeoutException, deadline
+from .. import FaultToleranceDefinitionException, TimeoutException, deadline
 from ..exceptions import Fault
+from ..policies import Deadline
 from ..typing import Duration
 
 __all__ = ["HEADER", "deadline_block", "longest_in_seconds", "rounded_down", "time_left"]

@@ -7,33 +7,16 @@ that is for the log, and none of it is written here.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from http import HTTPStatus
 from math import ceil
 from typing import Final, NamedTuple, TypeVar
 
-from ..exceptions import (
-    BulkheadException,
-    CircuitBreakerOpenException,
-    RateLimitException,
-    RefusedException,
-    ThrottleException,
-    TimeoutException,
-)
+from ..exceptions import RateLimitException, RefusedException, TimeoutException
 
 __all__ = ["HttpAnswer", "answer_to", "client_exception", "guard_failure_in"]
 
-E = TypeVar("E", bound=Exception)
-
-_KINDS: Final = (
-    TimeoutException,
-    CircuitBreakerOpenException,
-    RateLimitException,
-    BulkheadException,
-    ThrottleException,
-    RefusedException,
-)
-"""The exceptions that a guard raises by itself; the base of the refusals comes last."""
+E = TypeVar("E", bound=TimeoutException)
+R = TypeVar("R", bound=RefusedException)
 
 _WORDS: Final = {
     429: "The limit of requests is reached for now.",
@@ -105,12 +88,13 @@ def _wait(failure: RefusedException | TimeoutException) -> float:
     return (failure.retry_after if isinstance(failure, RefusedException) else None) or 0.0
 
 
-def client_exception(failure: Exception, exceptions: Sequence[type[E]]) -> E:
+def client_exception(failure: RefusedException | TimeoutException, timeout: type[E], refusal: type[R]) -> E | R:
     """Convert *failure* to an exception that users of the client catch, and users of this library, too.
 
     Args:
         failure: A time-out or a refusal of the library.
-        exceptions: The exceptions of the client that are a time-out, an open circuit, a rate limit, a full bulkhead and
-            a throttle, too, in this order, and the base of the refusals.
+        timeout: The time-out of the client that is one of the library, too.
+        refusal: The base of the client's refusals; each subclass inherits the refusal of the library that it is, too.
     """
-    return next(made for kind, made in zip(_KINDS, exceptions, strict=True) if isinstance(failure, kind))(*failure.args)
+    kinds: tuple[type[E | R], ...] = (timeout, *refusal.__subclasses__(), refusal)
+    return next(kind for kind in kinds if isinstance(failure, kind.__bases__))(*failure.args)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import FaultToleranceDefinitionException, Retry, veto_retries
+from .. import FaultToleranceDefinitionException, veto_retries
 from ..exceptions import Fault
+from ..policies import Retry
 from ..typing import ExceptionSet
 
 __all__ = ["Failures", "failures", "refuse_retries"]

@@ -10,11 +10,11 @@ from django import conf  # type: ignore[import-untyped]
 from django.http import HttpRequest, HttpResponse  # type: ignore[import-untyped]
 
 from .. import TimeoutException
-from ._django_atomic import refuse_retries_in_atomic as refuse_retries_in_atomic
+from ._django_atomic import install as install
 from ._inbound import deadline_block, longest_in_seconds, time_left
 from ._refusals import answer_to
 
-__all__ = ["FaultToleranceMiddleware", "refuse_retries_in_atomic"]
+__all__ = ["FaultToleranceMiddleware", "install"]
 
 
 class FaultToleranceMiddleware:

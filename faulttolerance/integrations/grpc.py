@@ -1,7 +1,7 @@
 """Guards in gRPC: interceptors for clients and servers, of threads and of asyncio.
 
 >>> import grpc
->>> from faulttolerance import CircuitBreaker, Retry
+>>> from faulttolerance.policies import CircuitBreaker, Retry
 >>> again = Retry(max_retries=2, retry_on=grpc.RpcError)
 >>> guarded = GuardedCalls(retry=again, circuit_breaker=CircuitBreaker(), methods="Get*")
 >>> channel = grpc.intercept_channel(grpc.insecure_channel("localhost:50051"), guarded)

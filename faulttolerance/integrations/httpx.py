@@ -1,7 +1,7 @@
 """Guards in httpx: transports with a circuit for each host, which send repeatable requests again.
 
 >>> import httpx
->>> from faulttolerance import Retry, Timeout
+>>> from faulttolerance.policies import Retry, Timeout
 >>> client = httpx.Client(transport=GuardedTransport(retry=Retry(retry_on=httpx.HTTPError), timeout=Timeout("2s")))
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpcore
@@ -21,20 +21,19 @@ from .. import (
     Guard,
     RateLimitException,
     RefusedException,
-    ThrottleException,
     TimeoutException,
 )
+from ..exceptions import ThrottleException
 from ._http import (
     MAX_BODY_BYTES,
     MAX_BODY_SECONDS,
     METHODS,
     STATUSES,
-    HttpRules,
+    GuardedClient,
+    RequestRecord,
     current_record,
     origin_of,
-    recording_request,
 )
-from ._refusals import client_exception
 from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
@@ -79,16 +78,6 @@ class BulkheadFull(RefusedRequest, BulkheadException):
 
 class Throttled(RefusedRequest, ThrottleException):
     """A refusal: the adaptive throttle spares the host the request."""
-
-
-_EXCEPTIONS: tuple[type[RequestTimeout | RefusedRequest], ...] = (
-    RequestTimeout,
-    CircuitOpen,
-    RateLimited,
-    BulkheadFull,
-    Throttled,
-    RefusedRequest,
-)
 
 
 class _Timeouts(dict[str, float | None]):
@@ -195,54 +184,29 @@ async def _read_start_async(request: httpx.Request, stream: httpx.AsyncByteStrea
     return _AsyncBodyRest(beginning, rest, stream)
 
 
-class _Guarded:
-    """The common decisions of both transports; the parameters are those of ``GuardedTransport``."""
+class _Guarded(GuardedClient):
+    """The common decisions of both transports."""
 
-    def __init__(
-        self,
-        guard: Guard | None,
-        name: str,
-        policies: GuardPolicies,
-        statuses: Collection[int],
-        methods: Collection[str],
-        sends: object,
-        by: str,
-    ) -> None:
-        self._rules = HttpRules(
-            guard,
-            name,
-            policies,
-            statuses,
-            methods,
-            failures=(httpx.TransportError, httpx.HTTPStatusError),
-            mistakes=(httpx.UnsupportedProtocol, httpx.LocalProtocolError),
-            sends=sends,
-            by=by,
-            where=type(self).__name__,
-        )
-        self.guard = self._rules.guard
-        """The guard, which other transports may share."""
+    _failures = (httpx.TransportError, httpx.HTTPStatusError)
+    _mistakes = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+    _status_error = httpx.HTTPStatusError
+    _client_error = httpx.HTTPError
+    _timeout = RequestTimeout
+    _refusal = RefusedRequest
 
-    def _begin(self, request: httpx.Request) -> tuple[str, str | None]:
-        """Return the origin of *request*, and why it may not be sent again once it may have arrived."""
+    def _begin(self, request: httpx.Request) -> tuple[str, AbstractContextManager[RequestRecord]]:
+        """Return the origin of *request*, and the block in which the guard is called."""
         timeouts = request.extensions.get("timeout") or {}
         request.extensions = {**request.extensions, "timeout": _Timeouts(timeouts)}
-        url, is_at_hand = request.url, isinstance(request.stream, httpx.ByteStream)
+        url = request.url
         origin = origin_of(url.scheme, url.raw_host.decode("ascii"), url.port)
-        return origin, self._rules.obstacle(request.method, request.headers, is_at_hand)
+        return origin, self._recording(request, isinstance(request.stream, httpx.ByteStream))
 
 
 def _failing(request: httpx.Request, response: httpx.Response) -> httpx.HTTPStatusError:
     response.request = request  # as the client does
     words = f"{response.status_code} {response.reason_phrase} for {request.method} {request.url}"
     return httpx.HTTPStatusError(words, request=request, response=response)
-
-
-def _client_exception(failure: Exception, request: httpx.Request) -> Exception:
-    """Return the exception for *failure* that users of httpx catch, and users of this library, too."""
-    refusal = client_exception(failure, _EXCEPTIONS)
-    refusal.request = request
-    return refusal
 
 
 def _remove_lost_connections(transport: object) -> list[Any]:
@@ -287,6 +251,8 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
             guard hedges or coalesces.
     """
 
+    _sends = "handle_request"
+
     def __init__(
         self,
         guard: Guard | None = None,
@@ -297,36 +263,29 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
         name: str = "",
         **policies: Unpack[GuardPolicies],
     ) -> None:
-        super().__init__(guard, name, policies, statuses, methods, transport, "handle_request")
+        super().__init__(guard, transport, name, policies, statuses, methods)
         self._transport = httpx.HTTPTransport() if transport is None else transport
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send *request* under the guard, which ends with the headers of the response."""
-        origin, obstacle = self._begin(request)
-        given: Any = None
-        with recording_request(obstacle) as record:
+        origin, recording = self._begin(request)
+        with recording as record:
             try:
-                given = self.guard.call(self._attempt, origin, request)
-            except httpx.HTTPStatusError as failure:
-                if failure.response is not record.response:
-                    raise
-                given = failure.response
-            except (TimeoutException, RefusedException) as failure:
-                if isinstance(failure, httpx.HTTPError):
-                    raise
-                raise _client_exception(failure, request) from failure
+                record.given = self.guard.call(self._attempt, origin, request)
+            except Exception as failure:  # noqa: BLE001  # it is raised again
+                record.given = self._response_after(failure, record)
             finally:
-                if (left_over := record.response_to_close(given)) is not None:
+                for left_over in record.left_over():
                     left_over.close()
-            return given  # type: ignore[no-any-return]
+            return record.given  # type: ignore[no-any-return]
 
     def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
         record = current_record()
-        if (before := record.begin()) is not None:
+        for before in record.begin():
             before.close()
         try:
             record.response = response = self._transport.handle_request(request)
-            if response.status_code not in self._rules.statuses:
+            if response.status_code not in self._statuses:
                 record.end()
                 return response
             if record.obstacle is None:  # its connection is free while the guard waits
@@ -340,7 +299,7 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
 
     def close(self) -> None:
         """Close the inner transport, and release the name of a guard of its own."""
-        self._rules.close()
+        self._release()
         self._transport.close()
 
 
@@ -370,6 +329,8 @@ class _ShieldedStream(httpx.AsyncByteStream):
 class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
     """The same as ``GuardedTransport`` for ``httpx.AsyncClient``, on asyncio; *transport* is asynchronous."""
 
+    _sends = "handle_async_request"
+
     def __init__(
         self,
         guard: Guard | None = None,
@@ -380,38 +341,31 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
         name: str = "",
         **policies: Unpack[GuardPolicies],
     ) -> None:
-        super().__init__(guard, name, policies, statuses, methods, transport, "handle_async_request")
+        super().__init__(guard, transport, name, policies, statuses, methods)
         self._transport = httpx.AsyncHTTPTransport() if transport is None else transport
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send *request* under the guard, which ends with the headers of the response."""
-        origin, obstacle = self._begin(request)
-        given: Any = None
-        with recording_request(obstacle) as record:
+        origin, recording = self._begin(request)
+        with recording as record:
             try:
-                given = await self.guard.call_async(self._attempt, origin, request)
-            except httpx.HTTPStatusError as failure:
-                if failure.response is not record.response:
-                    raise
-                given = failure.response
-            except (TimeoutException, RefusedException) as failure:
-                if isinstance(failure, httpx.HTTPError):
-                    raise
-                raise _client_exception(failure, request) from failure
+                record.given = await self.guard.call_async(self._attempt, origin, request)
+            except Exception as failure:  # noqa: BLE001  # it is raised again
+                record.given = self._response_after(failure, record)
             finally:
-                if (left_over := record.response_to_close(given)) is not None:
+                for left_over in record.left_over():
                     await _close_shielded(left_over)
-            return given  # type: ignore[no-any-return]
+            return record.given  # type: ignore[no-any-return]
 
     async def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
         record = current_record()
-        if (before := record.begin()) is not None:
+        for before in record.begin():
             await _close_shielded(before)
         try:
             record.response = response = await self._transport.handle_async_request(request)
             if isinstance(response.stream, httpx.AsyncByteStream):
                 response.stream = _ShieldedStream(response.stream)
-            if response.status_code not in self._rules.statuses:
+            if response.status_code not in self._statuses:
                 record.end()
                 return response
             if record.obstacle is None:  # as above
@@ -425,5 +379,5 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close the inner transport, and release the name of a guard of its own."""
-        self._rules.close()
+        self._release()
         await self._transport.aclose()

@@ -1,9 +1,10 @@
 """Clients of redis-py under a guard: commands that end at the deadline on every thread, and writes that are sent once.
 
 >>> import redis
->>> from faulttolerance import Guard, Timeout
->>> from faulttolerance.integrations.redis import guarded
->>> cache = guarded(redis.Redis(), Guard(timeout=Timeout("100ms")))
+>>> from faulttolerance import Guard
+>>> from faulttolerance.integrations.redis import install
+>>> from faulttolerance.policies import Timeout
+>>> cache = install(redis.Redis(), Guard(timeout=Timeout("100ms")))
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from ..exceptions import Fault
 from ._redis_connections import AsyncReplyCounter, Command, DeadlineConnection, ReplyCounter, current_command
 from ._time import time_limit
 
-__all__ = ["guarded"]
+__all__ = ["install"]
 
 C = TypeVar("C", "redis.Redis", "redis.asyncio.Redis")
 
 _READS = READ_COMMANDS | {"PING", "ECHO", "TIME", "INFO", "SCRIPT EXISTS", "SCRIPT LOAD"}
 
 
-def guarded(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
+def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
     """Run each command and each pipeline of *client* as a call of *guard*, and return *client* itself.
 
     A command of a synchronous client ends at the nearest deadline by the time-out of its socket, on every thread. A
@@ -89,7 +90,7 @@ def guarded(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
 
 
 def _refuse(parameter: str, got: object, allowed: str) -> None:
-    raise FaultToleranceDefinitionException(Fault(f"guarded({parameter})", f"is {got!r}", got, allowed))
+    raise FaultToleranceDefinitionException(Fault(f"install({parameter})", f"is {got!r}", got, allowed))
 
 
 def _prepare(client: Any) -> None:

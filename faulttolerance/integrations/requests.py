@@ -1,7 +1,7 @@
 """Guards in requests: an adapter with a circuit for each host, which sends repeatable requests again.
 
 >>> import requests
->>> from faulttolerance import Retry, Timeout
+>>> from faulttolerance.policies import Retry, Timeout
 >>> adapter = GuardedAdapter(retry=Retry(retry_on=requests.RequestException), timeout=Timeout("2s"))
 >>> session = requests.Session()
 >>> session.mount("http://", adapter)
@@ -29,20 +29,10 @@ from .. import (
     Guard,
     RateLimitException,
     RefusedException,
-    ThrottleException,
     TimeoutException,
 )
-from ._http import (
-    MAX_BODY_BYTES,
-    MAX_BODY_SECONDS,
-    METHODS,
-    STATUSES,
-    HttpRules,
-    current_record,
-    origin_of,
-    recording_request,
-)
-from ._refusals import client_exception
+from ..exceptions import ThrottleException
+from ._http import MAX_BODY_BYTES, MAX_BODY_SECONDS, METHODS, STATUSES, GuardedClient, current_record, origin_of
 from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
@@ -64,9 +54,13 @@ __all__ = [
 class RequestTimeout(TimeoutException, requests.Timeout):
     """A time-out of the guard."""
 
+    response = None
+
 
 class RefusedRequest(RefusedException, requests.RequestException):
     """A request that the guard did not admit: the base of the refusals."""
+
+    response = None
 
 
 class CircuitOpen(RefusedRequest, CircuitBreakerOpenException):
@@ -85,17 +79,7 @@ class Throttled(RefusedRequest, ThrottleException):
     """A refusal: the adaptive throttle spares the host the request."""
 
 
-_EXCEPTIONS: tuple[type[RequestTimeout | RefusedRequest], ...] = (
-    RequestTimeout,
-    CircuitOpen,
-    RateLimited,
-    BulkheadFull,
-    Throttled,
-    RefusedRequest,
-)
-
-
-class GuardedAdapter(BaseAdapter):
+class GuardedAdapter(GuardedClient, BaseAdapter):
     """An adapter that sends requests under a guard with a state for each origin, and repeatable requests again.
 
     Responses and errors come out as from requests, the last response included; or a ``RefusedRequest`` or a
@@ -117,6 +101,14 @@ class GuardedAdapter(BaseAdapter):
             guard hedges or coalesces.
     """
 
+    _sends = "send"
+    _failures = (requests.ConnectionError, requests.Timeout, ChunkedEncodingError, requests.HTTPError)
+    _mistakes = (SSLError,)
+    _status_error = requests.HTTPError
+    _client_error = requests.RequestException
+    _timeout = RequestTimeout
+    _refusal = RefusedRequest
+
     def __init__(
         self,
         guard: Guard | None = None,
@@ -127,21 +119,7 @@ class GuardedAdapter(BaseAdapter):
         name: str = "",
         **policies: Unpack[GuardPolicies],
     ) -> None:
-        super().__init__()
-        self._rules = HttpRules(
-            guard,
-            name,
-            policies,
-            statuses,
-            methods,
-            failures=(requests.ConnectionError, requests.Timeout, ChunkedEncodingError, requests.HTTPError),
-            mistakes=(SSLError,),
-            sends=adapter,
-            by="send",
-            where=type(self).__name__,
-        )
-        self.guard = self._rules.guard
-        """The guard, which other adapters may share."""
+        super().__init__(guard, adapter, name, policies, statuses, methods)
         self._adapter = HTTPAdapter() if adapter is None else adapter
 
     def send(
@@ -157,34 +135,27 @@ class GuardedAdapter(BaseAdapter):
         options = {"stream": stream, "timeout": timeout, "verify": verify, "cert": cert, "proxies": proxies}
         url = urlsplit(str(request.url))
         origin = origin_of(url.scheme, url.hostname or "", url.port)
-        given: Any = None
-        with recording_request(self._rules.obstacle(request.method, request.headers, _is_at_hand(request))) as record:
+        with self._recording(request, _is_at_hand(request)) as record:
             try:
-                given = self.guard.call(partial(self._attempt, options), origin, request)
-            except requests.HTTPError as failure:
-                if record.response is None or failure.response is not record.response:
-                    raise
-                given = record.response
-            except (TimeoutException, RefusedException) as failure:
-                if isinstance(failure, requests.RequestException):
-                    raise
-                raise _client_exception(failure, request) from failure
+                record.given = self.guard.call(partial(self._attempt, options), origin, request)
+            except Exception as failure:  # noqa: BLE001  # it is raised again
+                record.given = self._response_after(failure, record)
             finally:
-                if (left_over := record.response_to_close(given)) is not None:
+                for left_over in record.left_over():
                     left_over.close()
-            return given  # type: ignore[no-any-return]
+            return record.given  # type: ignore[no-any-return]
 
     def _attempt(self, options: dict[str, Any], origin: str, request: requests.PreparedRequest) -> requests.Response:
         record = current_record()
         was_sent = record.attempts > 0 and record.is_sent
-        if (before := record.begin()) is not None:
+        for before in record.begin():
             before.close()
         try:
             if was_sent and not _is_text(request):
                 rewind_body(request)
             response = self._adapter.send(request, **{**options, "timeout": _in_time(options["timeout"])})
             record.response = response
-            if response.status_code not in self._rules.statuses:
+            if response.status_code not in self._statuses:
                 record.end()
                 return response
             if record.obstacle is None:
@@ -197,7 +168,7 @@ class GuardedAdapter(BaseAdapter):
 
     def close(self) -> None:
         """Close the inner adapter, and release the name of a guard of its own."""
-        self._rules.close()
+        self._release()
         self._adapter.close()
 
 
@@ -272,13 +243,6 @@ def _socket_of(raw: Any) -> Any:
     """Return the socket from which *raw* reads; ``None`` where it is not in its usual place."""
     file = getattr(getattr(raw, "_fp", None), "fp", None)
     return getattr(getattr(file, "raw", None), "_sock", None)
-
-
-def _client_exception(failure: Exception, request: requests.PreparedRequest) -> Exception:
-    """Return the exception for *failure* that users of requests catch, and users of this library, too."""
-    refusal = client_exception(failure, _EXCEPTIONS)
-    refusal.request, refusal.response = request, None
-    return refusal
 
 
 def _is_text(request: Any) -> bool:

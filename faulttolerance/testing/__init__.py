@@ -16,20 +16,18 @@ other replicas and their server. ``simulate(scenario)`` runs callers in turns, i
 from __future__ import annotations
 
 from .._control.configure import configured, reset
-from .active_clock import loop_factory, virtual_time
+from .active_clock import loop_factory as loop_factory, virtual_time
 from .faults import fail_times, inject
 from .forcing import exhaust, force
 from .memory_fleet import MemoryFleet
 from .record import RecordedAttempt, RecordedCall
 from .recording import captured_events, recorded
-from .simulation import Caller, Explored, Simulation, SimulationFailed, simulate
+from .simulation import Simulation, SimulationFailed, simulate
 from .switching import disabled, no_wait
 from .virtual_clock import VirtualClock
 from .waiter import VirtualTimeStalled
 
 __all__ = [
-    "Caller",
-    "Explored",
     "MemoryFleet",
     "RecordedAttempt",
     "RecordedCall",
@@ -44,7 +42,6 @@ __all__ = [
     "fail_times",
     "force",
     "inject",
-    "loop_factory",
     "no_wait",
     "recorded",
     "reset",

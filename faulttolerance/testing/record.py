@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from contextvars import ContextVar
+from typing import Any, Literal, Self, TypeAlias
 
+from .._deadline.clock import clock
 from .._shown import shown
 from ..exceptions import FaultToleranceException
 
-__all__ = ["RecordedAttempt", "RecordedCall"]
+__all__ = ["RecordedAttempt", "RecordedCall", "call_under_way"]
 
 Outcome: TypeAlias = Literal["running", "returned", "not accepted", "raised", "timed out", "refused", "cancelled"]
 
 
 class _Recorded:
-    """A process that may be under way, and ends once."""
+    """A process that may be under way, and ends once, with the block that it manages."""
 
     __slots__ = ("began", "failure", "result", "seconds")
 
-    def __init__(self, began: float) -> None:
-        self.began = began
+    def __init__(self) -> None:
+        self.began = clock.monotonic()
         """The start, in seconds of the library's clock."""
         self.seconds: float | None = None
         """The duration in seconds; ``None`` while it runs."""
@@ -28,9 +29,11 @@ class _Recorded:
         self.failure: BaseException | None = None
         """The raised exception, or the exception that stands for it."""
 
-    def _end(self, now: float, result: Any = None, failure: BaseException | None = None) -> None:
-        self.seconds = now - self.began
-        self.result = result
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
+        self.seconds = clock.monotonic() - self.began
         if self.failure is None:
             self.failure = failure
 
@@ -51,8 +54,8 @@ class RecordedAttempt(_Recorded):
 
     __slots__ = ("delay", "hedge", "is_accepted", "is_late", "number", "refused_by")
 
-    def __init__(self, number: int, hedge: int, began: float) -> None:
-        super().__init__(began)
+    def __init__(self, number: int, hedge: int = 0) -> None:
+        super().__init__()
         self.number = number
         """The first attempt is 1; a hedge has the number of the attempt beside which it was sent."""
         self.hedge = hedge
@@ -88,13 +91,14 @@ class RecordedCall(_Recorded):
         name: The name of the guard, as in metrics.
         args: The positional arguments of the call, without the object on which it was called.
         kwargs: The keyword arguments of the call.
-        began: The start, in seconds of the library's clock.
+        recorder: The recorder of the call.
     """
 
-    __slots__ = ("_attempts", "_number", "args", "fallback", "kwargs", "name", "stop")
+    __slots__ = ("_attempts", "_number", "_recorder", "args", "fallback", "kwargs", "name", "stop")
 
-    def __init__(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], began: float) -> None:
-        super().__init__(began)
+    def __init__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], recorder: object) -> None:
+        super().__init__()
+        self._recorder = recorder
         self.name = name
         self.args = args
         self.kwargs = kwargs
@@ -132,16 +136,24 @@ class RecordedCall(_Recorded):
 
     # Updates by the recorder
 
-    def _start_attempt(self, now: float) -> RecordedAttempt:
+    def __enter__(self) -> Self:
+        _under_way.set((*_under_way.get(), self))
+        return self
+
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
+        # Not by a token: a block may be left in another context than entered.
+        _under_way.set(tuple(call for call in _under_way.get() if call is not self))
+        super().__exit__(kind, failure, trace)
+
+    def _start_attempt(self) -> RecordedAttempt:
         beside = sum(attempt.number == self._number and not attempt.refused_by for attempt in self._attempts)
-        attempt = RecordedAttempt(self._number, beside, now)
+        attempt = RecordedAttempt(self._number, beside)
         self._attempts.append(attempt)
         return attempt
 
-    def _add_refusal(self, number: int, policy: str, failure: BaseException, now: float) -> None:
-        attempt = RecordedAttempt(number, 0, now)
-        attempt.refused_by = policy
-        attempt._end(now, failure=failure)
+    def _add_refusal(self, number: int, policy: str, failure: BaseException) -> None:
+        attempt = RecordedAttempt(number)
+        attempt.refused_by, attempt.seconds, attempt.failure = policy, 0.0, failure
         self._attempts.append(attempt)
 
     def _mark_timed_out(self, number: int) -> None:
@@ -162,3 +174,13 @@ class RecordedCall(_Recorded):
 
     def _of(self, number: int) -> list[RecordedAttempt]:
         return [attempt for attempt in self._attempts if attempt.number == number]
+
+
+def call_under_way(recorder: object, name: str) -> RecordedCall | None:
+    """Return the innermost call of *name* in this context that *recorder* records."""
+    calls = (call for call in reversed(_under_way.get()) if call._recorder is recorder and call.name == name)
+    return next(calls, None)
+
+
+_under_way: ContextVar[tuple[RecordedCall, ...]] = ContextVar("faulttolerance_recorded", default=())
+"""The calls that are recorded in this context, the outermost first."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from .._config import Effective
-from .._deadline.clock import clock
 from .._deadline.threads.roles import CALLER, register
 from .._event import Event, FallbackApplied, GaveUp, Rejected, RetryScheduled, Sink, TimedOut, sinks
 from .._guard.resolve.transaction import overridden
-from .record import RecordedAttempt, RecordedCall
+from .record import RecordedAttempt, RecordedCall, call_under_way
 from .reusable_context import ReusableContext
 from .target import Target, target_of
 
@@ -97,10 +95,6 @@ def recorded(target: Any) -> ReusableContext[list[RecordedCall]]:
     return ReusableContext("recorded", recording)
 
 
-_under_way: ContextVar[tuple[tuple[_Recorder, RecordedCall], ...]] = ContextVar("faulttolerance_recorded", default=())
-"""The calls that are recorded in this context, the outermost first, each with its recorder."""
-
-
 class _Recorder:
     """A recorder of the calls of one target."""
 
@@ -120,7 +114,7 @@ class _Recorder:
 
     def record_event(self, event: Event) -> None:
         """Record *event* on the call that is under way in this context."""
-        call = self._call_here(event.method)
+        call = call_under_way(self, event.method)
         if call is None:
             return
         if isinstance(event, RetryScheduled):
@@ -128,50 +122,33 @@ class _Recorder:
         elif isinstance(event, TimedOut):
             call._mark_timed_out(event.attempt)
         elif isinstance(event, Rejected):
-            call._add_refusal(event.attempt, event.policy, event.failure, clock.monotonic())
+            call._add_refusal(event.attempt, event.policy, event.failure)
         elif isinstance(event, GaveUp):
             call._mark_failed(event.attempts, event.failure)
             call.stop = event.reason
         elif isinstance(event, FallbackApplied):
             call.fallback = True
 
-    def _call_here(self, name: str) -> RecordedCall | None:
-        for recorder, call in reversed(_under_way.get()):
-            if recorder is self and call.name == name:
-                return call
-        return None
-
-    def _begin_attempt(self, name: str) -> RecordedAttempt:
-        call = self._call_here(name)
-        return call._start_attempt(clock.monotonic()) if call is not None else RecordedAttempt(1, 0, 0.0)
-
     def around_attempt(
         self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
     ) -> Callable[..., Any]:
         """Return *function* with a record of each attempt."""
-        begin = self._begin_attempt
+
+        def begin() -> RecordedAttempt:
+            call = call_under_way(self, name)
+            return call._start_attempt() if call is not None else RecordedAttempt(1)
 
         @register(CALLER)
         def attempt(*args: Any, **kwargs: Any) -> Any:
-            record = begin(name)
-            try:
-                result = function(*args, **kwargs)
-            except BaseException as error:
-                record._end(clock.monotonic(), failure=error)
-                raise
-            record._end(clock.monotonic(), result)
-            return result
+            with begin() as record:
+                record.result = function(*args, **kwargs)
+            return record.result
 
         @register(CALLER)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            record = begin(name)
-            try:
-                result = await function(*args, **kwargs)
-            except BaseException as error:
-                record._end(clock.monotonic(), failure=error)
-                raise
-            record._end(clock.monotonic(), result)
-            return result
+            with begin() as record:
+                record.result = await function(*args, **kwargs)
+            return record.result
 
         return awaited if is_awaited else attempt
 
@@ -179,37 +156,18 @@ class _Recorder:
         """Return *call* with a record of each call."""
 
         def begin(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall:
-            record = RecordedCall(name, args[own:], dict(kwargs), clock.monotonic())
+            record = RecordedCall(name, args[own:], dict(kwargs), self)
             self.calls.append(record)
-            _under_way.set((*_under_way.get(), (self, record)))
             return record
 
-        def leave(record: RecordedCall) -> None:
-            # Not by the token: a block may be left in another context than entered.
-            _under_way.set(tuple(entry for entry in _under_way.get() if entry[1] is not record))
-
         def recording(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-            record = begin(args, kwargs)
-            try:
-                result = call(args, kwargs)
-            except BaseException as error:
-                record._end(clock.monotonic(), failure=error)
-                raise
-            finally:
-                leave(record)
-            record._end(clock.monotonic(), result)
-            return result
+            with begin(args, kwargs) as record:
+                record.result = call(args, kwargs)
+            return record.result
 
         async def recording_awaited(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-            record = begin(args, kwargs)
-            try:
-                result = await call(args, kwargs)
-            except BaseException as error:
-                record._end(clock.monotonic(), failure=error)
-                raise
-            finally:
-                leave(record)
-            record._end(clock.monotonic(), result)
-            return result
+            with begin(args, kwargs) as record:
+                record.result = await call(args, kwargs)
+            return record.result
 
         return recording if environment is None else recording_awaited

@@ -115,9 +115,7 @@ def _foot(process: JsonObject | None) -> Markup:
     which = e(
         "p",
         f"One process: {process['pid']} on {process['host']}, since {started}. Where a service runs several, each "
-        "shows itself here, and ",
-        e("code", "python -m faulttolerance top URL"),
-        " shows all of them from their metrics.",
+        "shows itself here, and its metrics show all of them.",
     )
     return e("footer", which, e("p", f"As of {now}"))
 
@@ -132,34 +130,33 @@ def _back(frame: Frame) -> Markup:
 def _status(frame: Frame, values: JsonObject) -> Markup:
     status = values["status"]
     reasons = [e("li", _mark("down" if " is open" in reason else "degraded"), reason) for reason in values["reasons"]]
-    critical = ", ".join(values.get("critical", ())) or None
-    return e(
-        "section",
-        e("h1", _mark(status), e("span", status), class_=f"status {status}"),
-        e("p", _STATUS_TEXTS[status], class_="lead"),
-        e("ul", reasons, class_="reasons") if reasons else None,
-        e(
-            "dl",
-            _pair("Guards", _number(values["total"])),
-            _pair("In trouble", _number(values["impaired"])),
-            _pair("Critical", critical or "none"),
-            _pair("Configuration", e("code", values["fingerprint"])),
-            _pair("Last reload", _moment(values.get("reload", "none"))),
-            class_="facts",
+    facts = None
+    if "total" in values:
+        facts = _facts(
+            ("Guards", _number(values["total"])),
+            ("In trouble", _number(values["impaired"])),
+            ("Critical", ", ".join(values["critical"]) or "none"),
+            ("Configuration", e("code", values["fingerprint"])),
+            ("Last reload", _moment(values.get("reload", "none"))),
         )
-        if "total" in values
-        else None,
-        class_="card",
-        aria_label="Status",
-    )
+    title = e("h1", _mark(status), e("span", status), class_=f"status {status}")
+    lead = e("p", _STATUS_TEXTS[status], class_="lead")
+    listed = e("ul", reasons, class_="reasons") if reasons else None
+    return e("section", title, lead, listed, facts, class_="card", aria_label="Status")
 
 
 def _mark(kind: str) -> Markup:
     return e("span", _MARKS[kind], class_=f"mark {kind}", aria_hidden="true")
 
 
-def _pair(term: str, value: Child) -> Markup:
-    return e("div", e("dt", term), e("dd", value))
+def _facts(*facts: tuple[str, Child]) -> Markup:
+    """Return a list of terms, each with its value; a term without a value is left out."""
+    pairs = (e("div", e("dt", term), e("dd", value)) for term, value in facts if value is not None)
+    return e("dl", pairs, class_="facts")
+
+
+def _card(title: str, *content: Child, kind: str = "") -> Markup:
+    return e("section", e("h2", title), content, class_=f"card {kind}".rstrip())
 
 
 # The table of guards
@@ -168,29 +165,18 @@ def _pair(term: str, value: Child) -> Markup:
 def _filter(values: JsonObject, guard_filter: GuardFilter) -> Markup:
     shown = len(values["guards"])
     found = f"{_number(shown)} of {_number(values['matching'])}" if shown < values["matching"] else _number(shown)
+    whether = e("input", type="checkbox", name="impaired", value="1", checked=guard_filter.impaired)
     return e(
         "form",
         e("label", "Filter", for_="q"),
-        e(
-            "input",
-            type="search",
-            id="q",
-            name="q",
-            value=guard_filter.query,
-            placeholder="name or policy",
-            autocomplete="off",
-        ),
-        e(
-            "label",
-            e("input", type="checkbox", name="impaired", value="1", checked=guard_filter.impaired),
-            "in trouble only",
-            class_="check",
-        ),
+        e("input", type="search", id="q", name="q", value=guard_filter.query, placeholder="name or policy"),
+        e("label", whether, "in trouble only", class_="check"),
         e("button", "Show", type="submit"),
         e("p", f"{found} shown", class_="found"),
         e("button", "Show all", type="submit", name="limit", value="") if shown < values["matching"] else None,
         id="filter",
         role="search",
+        autocomplete="off",
     )
 
 
@@ -261,45 +247,27 @@ def _outcomes(guard: JsonObject) -> Markup:
 
 def _now(values: JsonObject) -> Markup:
     figures = values["figures"]
-    facts = [_pair(name, _number(figures[key])) for key, name in _FIGURE_TITLES.items() if key in figures]
-    return e(
-        "section",
-        e("h2", "Now"),
-        _conditions(values),
-        _outcomes(values) if figures else None,
-        e("dl", _pair("Counted since", _moment(values["process"]["started"])), facts, class_="facts")
-        if facts
-        else None,
-        class_="card",
-    )
+    facts = [(name, _number(figures[key])) for key, name in _FIGURE_TITLES.items() if key in figures]
+    counted = _facts(("Counted since", _moment(values["process"]["started"])), *facts) if facts else None
+    return _card("Now", _conditions(values), _outcomes(values) if figures else None, counted)
 
 
 def _circuit(values: JsonObject) -> Markup | None:
     circuit = values["circuit"]
     if circuit is None:
         return None
-    times = {
-        series["tags"]["state"]: series["value"]
-        for series in values["counts"]
-        if series["name"] == "ft.circuitbreaker.state.total"
-    }
+    states = [one for one in values["counts"] if one["name"] == "ft.circuitbreaker.state.total"]
+    times = {one["tags"]["state"]: one["value"] for one in states}
     whole = sum(times.values())
-    return e(
-        "section",
-        e("h2", "Circuit"),
-        e(
-            "dl",
-            _pair("State", f"{circuit['state']}, forced until a reset" if circuit["forced"] else circuit["state"]),
-            _pair("Failures in the window", f"{circuit['failures']} of {circuit['results']}")
-            if circuit["state"] == "closed"
-            else None,
-            _pair("Times opened", _number(circuit["opened"])),
-            _pair("Last failure", circuit["last_failure"] or "none"),
-            _pair("Time open", _share(times.get("open", 0), whole)) if whole else None,
-            class_="facts",
-        ),
-        class_="card",
+    state, failures = circuit["state"], f"{circuit['failures']} of {circuit['results']}"
+    facts = _facts(
+        ("State", f"{state}, forced until a reset" if circuit["forced"] else state),
+        ("Failures in the window", failures if state == "closed" else None),
+        ("Times opened", _number(circuit["opened"])),
+        ("Last failure", circuit["last_failure"] or "none"),
+        ("Time open", _share(times.get("open", 0), whole) if whole else None),
     )
+    return _card("Circuit", facts)
 
 
 def _actions(frame: Frame, values: JsonObject, key: ActionToken | None) -> Markup | None:
@@ -319,17 +287,12 @@ def _actions(frame: Frame, values: JsonObject, key: ActionToken | None) -> Marku
         for act in key.actions
     ]
     note = f"Of process {values['process']['pid']} alone; the log names the author of each action."
-    return e("section", e("h2", "Act on the circuit"), forms, e("p", note, class_="quiet"), class_="card acts")
+    return _card("Act on the circuit", forms, e("p", note, class_="quiet"), kind="acts")
 
 
 def _configuration(values: JsonObject) -> Markup:
-    return e(
-        "section",
-        e("h2", "Configuration in force"),
-        e("p", "Fingerprint ", e("code", values["fingerprint"]), class_="quiet"),
-        [_policy(policy) for policy in values["configuration"]],
-        class_="card",
-    )
+    fingerprint = e("p", "Fingerprint ", e("code", values["fingerprint"]), class_="quiet")
+    return _card("Configuration in force", fingerprint, map(_policy, values["configuration"]))
 
 
 def _policy(policy: JsonObject) -> Markup:
@@ -340,45 +303,34 @@ def _policy(policy: JsonObject) -> Markup:
     where = "not declared: by configuration" if place == "nothing" else f"declared on {place}"
     state = "switched off" if not policy["enabled"] else "only observed" if policy.get("mode") == "observe" else ""
     words = ", ".join(filter(None, (where, state)))
+    annotation = policy["annotation"]
+    rest = e("summary", f"{len(others)} at the default"), _parameters(annotation, others)
     return e(
         "div",
-        e("h3", policy["annotation"], e("small", words)),
-        _parameters(policy["annotation"], chosen) if chosen else None,
-        e("details", e("summary", f"{len(others)} at the default"), _parameters(policy["annotation"], others))
-        if others
-        else None,
+        e("h3", annotation, e("small", words)),
+        _parameters(annotation, chosen) if chosen else None,
+        e("details", rest) if others else None,
         class_="policy",
     )
 
 
 def _parameters(annotation: str, parameters: dict[str, JsonObject]) -> Markup:
-    rows = (
-        TableRow(
-            name,
-            (
-                e("code", _value(one["value"])),
-                one["source"],
-                e("code", _value(one["default"])),
-                e("code", one["variable"]) if one["variable"] else "\u2013",
-            ),
-        )
-        for name, one in parameters.items()
-    )
+    rows = []
+    for name, one in parameters.items():
+        value, default = (e("code", _value(one[key])) for key in ("value", "default"))
+        variable = e("code", one["variable"]) if one["variable"] else "\u2013"
+        rows.append(TableRow(name, (value, one["source"], default, variable)))
     columns = ("Parameter", "Value", "Source", "Default", "Environment variable")
     return table(f"Parameters of {annotation}", columns, rows)
 
 
 def _counts(values: JsonObject) -> Markup:
-    rows = [
-        TableRow(
-            series["name"],
-            (", ".join(f"{name}={value}" for name, value in series["tags"].items()), _number(series["value"])),
-        )
-        for series in values["counts"]
-    ]
+    rows = []
+    for series in values["counts"]:
+        tags = ", ".join(f"{name}={value}" for name, value in series["tags"].items())
+        rows.append(TableRow(series["name"], (tags, _number(series["value"]))))
     nothing = e("p", "Nothing was counted: it was not called yet, or metrics are switched off.", class_="quiet")
-    series = table("Series", ("Series", "Tags", "Count"), rows, ("Count",)) if rows else nothing
-    return e("section", e("h2", "Counts"), series, class_="card")
+    return _card("Counts", table("Series", ("Series", "Tags", "Count"), rows, ("Count",)) if rows else nothing)
 
 
 # Words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Generator, Iterable
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qs, quote
@@ -36,6 +36,7 @@ class HookCall(NamedTuple):
 
 HookResult: TypeAlias = tuple[object, Exception | None]
 Steps: TypeAlias = Generator[HookCall, HookResult, Response]
+View: TypeAlias = Callable[[Request, OutputFormat], Response]
 
 MOST_BYTES = 16_384
 """The maximum size of a body; forms have some hundreds of bytes."""
@@ -148,22 +149,13 @@ class StatusPage:
         if path in _ASSETS:
             _check_method(request)
             return _asset(request)
-        is_explicit = path.endswith(".json")
-        views = {
-            "/": self._overview, "/guards": self._listing, "/health": self._health, "/ready": self._ready,
-        }  # fmt: skip
-        stem = path.removesuffix(".json") if is_explicit else path
-        view = views.get("/" if is_explicit and stem == _INDEX else stem)
-        values = None
-        if view is None and path.startswith(_GUARDS):
-            name = path.removeprefix(_GUARDS)
-            values = reading.guard_called(name)
-            if values is not None:
-                is_explicit = False  # the name of a guard may end in .json
-            elif is_explicit:
-                values = reading.guard_called(name.removesuffix(".json"))
-        if view is None and values is None:
-            self._check_act(request)
+        view, is_explicit = self._view_at(path), False
+        if view is None and path.endswith(".json"):  # the name of a guard may end so, too
+            stem = path.removesuffix(".json")
+            view, is_explicit = self._view_at("/" if stem == _INDEX else stem), True
+        if view is None:
+            if self._authorize is not None and _action_in(path) is not None:
+                raise EarlyResponse(405, "actions need POST", ("allow", "POST"))
             if not path:
                 raise EarlyResponse(307, "the page has a slash at its end", ("location", _with_slash(request)))
             raise EarlyResponse(404, "nothing is here")
@@ -171,41 +163,37 @@ class StatusPage:
         output = "json" if is_explicit else format_for(request)
         if output is None:
             raise EarlyResponse(406, "only text/html and application/json are available")
-        if values is not None:
-            return self._guard(request, output, values)
-        assert view is not None
         return view(request, output)
 
-    def _check_act(self, request: Request) -> None:
-        if self._authorize is not None and _action_in(request.path) is not None:
-            raise EarlyResponse(405, "actions need POST", ("allow", "POST"))
-
-    def _overview(self, request: Request, output: OutputFormat) -> Response:
-        guard_filter = _filter(request.query, output)
-        return self._guards(request, output, reading.overview(self._critical, guard_filter), guard_filter)
-
-    def _listing(self, request: Request, output: OutputFormat) -> Response:
-        guard_filter = _filter(request.query, output)
-        return self._guards(request, output, reading.listing(guard_filter), guard_filter)
+    def _view_at(self, path: str) -> View | None:
+        if path.startswith(_GUARDS):
+            values = reading.guard_called(path.removeprefix(_GUARDS))
+            return None if values is None else partial(self._guard, values)
+        views: dict[str, View] = {
+            "/": partial(self._guards, partial(reading.overview, self._critical)),
+            "/guards": partial(self._guards, reading.listing),
+            "/health": self._health,
+            "/ready": partial(self._health, down_status=503),
+        }
+        return views.get(path)
 
     def _guards(
-        self, request: Request, output: OutputFormat, values: reading.JsonObject, guard_filter: reading.GuardFilter
+        self, read: Callable[[reading.GuardFilter], reading.JsonObject], request: Request, output: OutputFormat
     ) -> Response:
+        guard_filter = _filter(request.query, output)
+        values = read(guard_filter)
         if output == "json":
             return as_json(200, values)
         return as_html(200, page.guards_page(self._frame(request), values, guard_filter))
 
-    def _health(self, request: Request, output: OutputFormat, status: int = 200) -> Response:
+    def _health(self, request: Request, output: OutputFormat, down_status: int = 200) -> Response:
         values = reading.readiness(self._critical)
+        status = down_status if values["status"] == "down" else 200
         if output == "json":
             return as_json(status, values)
         return as_html(status, page.health_page(self._frame(request), values))
 
-    def _ready(self, request: Request, output: OutputFormat) -> Response:
-        is_down = reading.readiness(self._critical)["status"] == "down"
-        return self._health(request, output, 503 if is_down else 200)
-
-    def _guard(self, request: Request, output: OutputFormat, values: reading.JsonObject) -> Response:
+    def _guard(self, values: reading.JsonObject, request: Request, output: OutputFormat) -> Response:
         if output == "json":
             return as_json(200, values)
         frame = self._frame(request)

@@ -19,16 +19,9 @@ pytest.importorskip("opentelemetry.sdk")
 pytest.importorskip("pydantic_settings")
 
 from faulttolerance import (
-    AdaptiveThrottle,
-    Bulkhead,
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
-    RateLimit,
     RefusedException,
-    Retry,
-    ThrottleException,
-    Timeout,
     TimeoutException,
     adaptive_throttle,
     asynchronous,
@@ -42,6 +35,8 @@ from faulttolerance import (
     retry,
     validate,
 )
+from faulttolerance.exceptions import ThrottleException
+from faulttolerance.policies import AdaptiveThrottle, Bulkhead, CircuitBreaker, RateLimit, Retry, Timeout
 from faulttolerance.testing import VirtualClock, configured, virtual_time
 from kit import Invoke, Service
 from kit.definition import refused
@@ -519,7 +514,9 @@ def test_a_child_process_keeps_what_was_counted() -> None:
     """L5: and has a lock of its own."""
     program = """
         import os
-        from faulttolerance import AdaptiveThrottle, Guard, ThrottleException
+        from faulttolerance import Guard
+        from faulttolerance.exceptions import ThrottleException
+        from faulttolerance.policies import AdaptiveThrottle
         from faulttolerance.testing import virtual_time
 
         def fail():

@@ -9,10 +9,10 @@ from collections import Counter
 
 import pytest
 
-from faulttolerance import Criticality
 from faulttolerance._extensions.adaptive_throttle.strategy import AdaptiveThrottle
 from faulttolerance._strategy.verdict import FAILURE, SUCCESS
 from faulttolerance.exceptions import ThrottleException
+from faulttolerance.policies import Criticality
 from simulation.kernel import Simulation
 
 RATE, WARM, SECONDS = 100.0, 40.0, 160.0

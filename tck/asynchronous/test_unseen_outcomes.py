@@ -13,11 +13,8 @@ from weakref import ref
 import pytest
 
 from faulttolerance import (
-    CircuitBreaker,
-    Fallback,
     Future,
     Guard,
-    Retry,
     asynchronous,
     circuit_breaker,
     circuit_breakers,
@@ -28,6 +25,7 @@ from faulttolerance import (
     retry,
     retry_when,
 )
+from faulttolerance.policies import CircuitBreaker, Fallback, Retry
 
 
 class Awaitable:

@@ -14,10 +14,8 @@ import pytest
 pytest.importorskip("pydantic_settings")
 
 from faulttolerance import (
-    Bulkhead,
     BulkheadException,
     Guard,
-    Timeout,
     TimeoutException,
     asynchronous,
     bulkhead,
@@ -34,6 +32,7 @@ from faulttolerance import (
     validate,
 )
 from faulttolerance.instrumentation import LimitChanged, get_event_sinks, set_event_sinks
+from faulttolerance.policies import Bulkhead, Timeout
 from faulttolerance.testing import configured, virtual_time
 from kit import Clock, Invoke, Service, key
 from kit.definition import refused

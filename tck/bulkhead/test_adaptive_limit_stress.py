@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Bulkhead, BulkheadException, Guard, Timeout, TimeoutException, sleep
+from faulttolerance import BulkheadException, Guard, TimeoutException, sleep
 from faulttolerance._guard.declare import registry
 from faulttolerance._strategy import bulkhead as strategy
+from faulttolerance.policies import Bulkhead, Timeout
 from kit.crowd import Crowd, press
 from kit.wakes import Wakes
 

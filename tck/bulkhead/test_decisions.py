@@ -18,14 +18,9 @@ HERE = threading.get_ident()
 THERE = HERE + 1
 
 
-@pytest.fixture(params=[True, False], ids=["with GIL", "without GIL"], name="make")
-def _make(request: pytest.FixtureRequest) -> Callable[..., Bulkhead]:
-    """Make bulkheads for drivers that may rely on single steps, and for those that may not."""
-
-    def make(limit: int = 1, queue: int = 10) -> Bulkhead:
-        return Bulkhead(limit, queue, "shop.Cart.pay", lock_free=request.param)
-
-    return make
+def make(limit: int = 1, queue: int = 10) -> Bulkhead:
+    """Make a bulkhead with a name."""
+    return Bulkhead(limit, queue, "shop.Cart.pay")
 
 
 def arrive(bulkhead: Bulkhead, me: Any, ident: int = HERE) -> Any:
@@ -66,7 +61,7 @@ def is_refused(bulkhead: Bulkhead, me: Any = "refused") -> bool:
 # calls that do not wait
 
 
-def test_as_many_run_as_the_limit_says(make: Callable[..., Bulkhead]) -> None:
+def test_as_many_run_as_the_limit_says() -> None:
     """Specification, semaphore style: the call beyond the limit is refused, and leaves no trace."""
     bulkhead = make(limit=2)
     arrive(bulkhead, "a")
@@ -78,7 +73,7 @@ def test_as_many_run_as_the_limit_says(make: Callable[..., Bulkhead]) -> None:
     assert (bulkhead.running, list(bulkhead.held)) == (2, ["a", "b"])
 
 
-def test_a_permit_that_was_given_back_is_free(make: Callable[..., Bulkhead]) -> None:
+def test_a_permit_that_was_given_back_is_free() -> None:
     """Whoever of those inside leaves makes room for one."""
     bulkhead = make(limit=2)
     arrive(bulkhead, "a")
@@ -91,7 +86,7 @@ def test_a_permit_that_was_given_back_is_free(make: Callable[..., Bulkhead]) -> 
     assert bulkhead.running == 2
 
 
-def test_leaving_twice_frees_one_permit(make: Callable[..., Bulkhead]) -> None:
+def test_leaving_twice_frees_one_permit() -> None:
     """A driver may give back what it is not sure to have."""
     bulkhead = make(limit=2)
     arrive(bulkhead, "a")
@@ -107,7 +102,7 @@ def test_leaving_twice_frees_one_permit(make: Callable[..., Bulkhead]) -> None:
 # calls that wait
 
 
-def test_waiters_are_admitted_first_in_first_out(make: Callable[..., Bulkhead]) -> None:
+def test_waiters_are_admitted_first_in_first_out() -> None:
     """Specification, queue style: who came first starts first, and is woken once."""
     bulkhead = make(limit=1)
     woken: list[str] = []
@@ -123,7 +118,7 @@ def test_waiters_are_admitted_first_in_first_out(make: Callable[..., Bulkhead]) 
     assert order == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_a_call_that_may_wait_runs_at_once_where_there_is_room(make: Callable[..., Bulkhead]) -> None:
+def test_a_call_that_may_wait_runs_at_once_where_there_is_room() -> None:
     """No waiter, no wake-up."""
     bulkhead = make(limit=2)
 
@@ -133,7 +128,7 @@ def test_a_call_that_may_wait_runs_at_once_where_there_is_room(make: Callable[..
     assert (bulkhead.running, bulkhead.waiting_count) == (2, 1)
 
 
-def test_as_many_wait_as_the_queue_says(make: Callable[..., Bulkhead]) -> None:
+def test_as_many_wait_as_the_queue_says() -> None:
     """Specification: what cannot be added to the waiting queue is refused."""
     bulkhead = make(limit=1, queue=2)
     for name in "abc":
@@ -145,7 +140,7 @@ def test_as_many_wait_as_the_queue_says(make: Callable[..., Bulkhead]) -> None:
     assert (bulkhead.running, bulkhead.waiting_count, list(bulkhead.held)) == (1, 2, ["a"])
 
 
-def test_without_a_queue_nobody_waits(make: Callable[..., Bulkhead]) -> None:
+def test_without_a_queue_nobody_waits() -> None:
     """A queue of 0 refuses at once, and keeps nothing of the call."""
     bulkhead = make(limit=1, queue=0)
     queue(bulkhead, "a")
@@ -156,7 +151,7 @@ def test_without_a_queue_nobody_waits(make: Callable[..., Bulkhead]) -> None:
     assert (bulkhead.waiting_count, bulkhead.waiting.ahead) == (0, ())
 
 
-def test_calls_of_both_kinds_share_one_limit(make: Callable[..., Bulkhead]) -> None:
+def test_calls_of_both_kinds_share_one_limit() -> None:
     """A synchronous and an asynchronous caller count alike (B35)."""
     bulkhead = make(limit=2)
     arrive(bulkhead, "a")
@@ -166,7 +161,7 @@ def test_calls_of_both_kinds_share_one_limit(make: Callable[..., Bulkhead]) -> N
     assert queue(bulkhead, "c") is not None
 
 
-def test_a_permit_is_promised_to_who_waits(make: Callable[..., Bulkhead]) -> None:
+def test_a_permit_is_promised_to_who_waits() -> None:
     """Between the leaving of one call and the admission of the next waiter, an arrival does not slip in."""
     bulkhead = make(limit=1)
     arrive(bulkhead, "a")
@@ -178,7 +173,7 @@ def test_a_permit_is_promised_to_who_waits(make: Callable[..., Bulkhead]) -> Non
     assert waiter.admitted
 
 
-def test_a_later_caller_steps_behind_those_that_wait(make: Callable[..., Bulkhead]) -> None:
+def test_a_later_caller_steps_behind_those_that_wait() -> None:
     """The same for an arrival that may wait itself."""
     bulkhead = make(limit=1)
     arrive(bulkhead, "a")
@@ -192,7 +187,7 @@ def test_a_later_caller_steps_behind_those_that_wait(make: Callable[..., Bulkhea
     assert (first.admitted, second.admitted) == (True, False)
 
 
-def test_an_arrival_passes_with_the_last_waiter_where_there_is_room_for_both(make: Callable[..., Bulkhead]) -> None:
+def test_an_arrival_passes_with_the_last_waiter_where_there_is_room_for_both() -> None:
     """Stepping behind those that wait is no reason to be refused."""
     bulkhead = make(limit=2)
     arrive(bulkhead, "a")
@@ -207,7 +202,7 @@ def test_an_arrival_passes_with_the_last_waiter_where_there_is_room_for_both(mak
     assert list(bulkhead.held) == ["c", "d"]
 
 
-def test_a_waiter_does_not_take_the_permit_of_who_came_before_it(make: Callable[..., Bulkhead]) -> None:
+def test_a_waiter_does_not_take_the_permit_of_who_came_before_it() -> None:
     """A call that was refused because of a slower one was refused with reason: the slower one does run."""
     bulkhead = make(limit=1)
     bulkhead.held["slow"] = HERE  # it has found room, but not yet looked
@@ -222,7 +217,7 @@ def test_a_waiter_does_not_take_the_permit_of_who_came_before_it(make: Callable[
     assert waiter.admitted
 
 
-def test_a_waiter_that_withdraws_never_starts(make: Callable[..., Bulkhead]) -> None:
+def test_a_waiter_that_withdraws_never_starts() -> None:
     """Timed out or cancelled: it leaves the queue, and the one behind it is next (B31)."""
     bulkhead = make(limit=1)
     arrive(bulkhead, "a")
@@ -236,7 +231,7 @@ def test_a_waiter_that_withdraws_never_starts(make: Callable[..., Bulkhead]) -> 
     assert (first.admitted, second.admitted, bulkhead.running) == (False, True, 1)
 
 
-def test_a_waiter_that_withdraws_after_its_admission_passes_the_permit_on(make: Callable[..., Bulkhead]) -> None:
+def test_a_waiter_that_withdraws_after_its_admission_passes_the_permit_on() -> None:
     """Cancelled between being admitted and noticing it: the permit is not lost (B31, trap 19)."""
     bulkhead = make(limit=1)
     arrive(bulkhead, "a")
@@ -251,7 +246,7 @@ def test_a_waiter_that_withdraws_after_its_admission_passes_the_permit_on(make: 
     assert (second.admitted, bulkhead.running, bulkhead.waiting_count) == (True, 1, 0)
 
 
-def test_a_permit_whose_owner_cannot_be_woken_goes_to_the_next(make: Callable[..., Bulkhead]) -> None:
+def test_a_permit_whose_owner_cannot_be_woken_goes_to_the_next() -> None:
     """The loop of a waiter was closed: its wake-up fails, and who left does not hear of it (B34)."""
     bulkhead = make(limit=1)
     woken: list[str] = []
@@ -271,7 +266,7 @@ def test_a_permit_whose_owner_cannot_be_woken_goes_to_the_next(make: Callable[..
     assert not is_refused(bulkhead)
 
 
-def test_an_interruption_while_waking_loses_no_wake_up(make: Callable[..., Bulkhead]) -> None:
+def test_an_interruption_while_waking_loses_no_wake_up() -> None:
     """Ctrl-C on the thread that hands over: everybody who was admitted hears of it all the same."""
     bulkhead = make(limit=2)
     woken: list[str] = []
@@ -294,7 +289,7 @@ def test_an_interruption_while_waking_loses_no_wake_up(make: Callable[..., Bulkh
     assert sorted(woken) == ["c", "d"]
 
 
-def test_wake_ups_are_called_without_the_lock(make: Callable[..., Bulkhead]) -> None:
+def test_wake_ups_are_called_without_the_lock() -> None:
     """A wake-up may take as long as it likes, and use the bulkhead from another thread (rule R10)."""
     bulkhead = make(limit=1)
     counted = []
@@ -312,7 +307,7 @@ def test_wake_ups_are_called_without_the_lock(make: Callable[..., Bulkhead]) -> 
 
 
 @pytest.mark.parametrize("place", ["nothing", "permit", "queue", "admitted"])
-def test_release_gives_back_whatever_the_call_has(make: Callable[..., Bulkhead], place: str) -> None:
+def test_release_gives_back_whatever_the_call_has(place: str) -> None:
     """For a driver that was interrupted before it got the answer (rule R11)."""
     bulkhead = make(limit=1)
     me = object()
@@ -334,7 +329,7 @@ def test_release_gives_back_whatever_the_call_has(make: Callable[..., Bulkhead],
 # new values, forks
 
 
-def test_a_smaller_bulkhead_drains(make: Callable[..., Bulkhead]) -> None:
+def test_a_smaller_bulkhead_drains() -> None:
     """Those inside go on and are counted; nobody comes in until fewer than the new limit run (rule C3)."""
     bulkhead = make(limit=3)
     for name in "abc":
@@ -350,7 +345,7 @@ def test_a_smaller_bulkhead_drains(make: Callable[..., Bulkhead]) -> None:
     assert (bulkhead.running, is_refused(bulkhead)) == (0, False)
 
 
-def test_a_larger_bulkhead_admits_those_that_wait(make: Callable[..., Bulkhead]) -> None:
+def test_a_larger_bulkhead_admits_those_that_wait() -> None:
     """As many as there is room for now, in their order."""
     bulkhead = make(limit=1)
     woken: list[str] = []
@@ -362,7 +357,7 @@ def test_a_larger_bulkhead_admits_those_that_wait(make: Callable[..., Bulkhead])
     assert (woken, bulkhead.running, bulkhead.waiting_count) == (["b", "c"], 3, 1)
 
 
-def test_a_shorter_queue_sends_nobody_away(make: Callable[..., Bulkhead]) -> None:
+def test_a_shorter_queue_sends_nobody_away() -> None:
     """Who waits, waits; the next one is refused."""
     bulkhead = make(limit=1, queue=3)
     for name in "abcd":
@@ -375,7 +370,7 @@ def test_a_shorter_queue_sends_nobody_away(make: Callable[..., Bulkhead]) -> Non
         queue(bulkhead, "e")
 
 
-def test_what_threads_held_that_a_fork_left_behind_is_given_back(make: Callable[..., Bulkhead]) -> None:
+def test_what_threads_held_that_a_fork_left_behind_is_given_back() -> None:
     """In the child permits and places in the queue of other threads are free, the forking thread keeps its own."""
     bulkhead = make(limit=2)
     woken: list[str] = []
@@ -435,10 +430,10 @@ operations = st.one_of(
 
 
 @settings(max_examples=300)
-@given(st.booleans(), st.integers(1, 4), st.integers(0, 4), st.lists(operations, max_size=60))
-def test_it_agrees_with_the_naive_bulkhead(lock_free: bool, limit: int, length: int, steps: list[Any]) -> None:
+@given(st.integers(1, 4), st.integers(0, 4), st.lists(operations, max_size=60))
+def test_it_agrees_with_the_naive_bulkhead(limit: int, length: int, steps: list[Any]) -> None:
     """Whatever calls come, go, give up, and whatever the values become: the same run and the same wait."""
-    bulkhead, naive = Bulkhead(limit, length, lock_free=lock_free), NaiveBulkhead(limit, length)
+    bulkhead, naive = Bulkhead(limit, length), NaiveBulkhead(limit, length)
     waiters: dict[int, Waiter] = {}
     woken: list[int] = []
     admitted: list[int] = []
@@ -601,9 +596,9 @@ class StepwiseDict(dict[Any, int]):
 class Scene:
     """A few calls on one bulkhead, with the moment of everything that happened."""
 
-    def __init__(self, seed: int, limit: int, length: int, lock_free: bool) -> None:
+    def __init__(self, seed: int, limit: int, length: int) -> None:
         self.baton = baton = Baton(seed)
-        self.bulkhead = Bulkhead(limit, length, lock_free=lock_free)
+        self.bulkhead = Bulkhead(limit, length)
         self.bulkhead._lock = StepwiseLock(baton)
         self.bulkhead.held = held = StepwiseDict()
         held.baton = baton
@@ -670,17 +665,14 @@ WAYS = [
 @pytest.mark.parametrize("ways", WAYS, ids=lambda ways: " ".join("/".join(one) for one in ways))
 @pytest.mark.parametrize(("limit", "length"), [(1, 1), (1, 3), (2, 2)])
 @few_and_many("seeds", 8, 60)
-def test_every_interleaving_keeps_the_promises(
-    make: Callable[..., Bulkhead], ways: list[list[str]], limit: int, length: int, seeds: int
-) -> None:
+def test_every_interleaving_keeps_the_promises(ways: list[list[str]], limit: int, length: int, seeds: int) -> None:
     """Steps of several calls in any order: never too many inside, nothing lost, no refusal while there is room, fair.
 
     Would catch: a look at ``waiting`` before the key is stored, a hand-over that trusts a count, a waiter that does not
     look again, a refusal because of a call that is refused itself.
     """
-    lock_free = not make().waiting
     for seed in range(seeds):
-        scene = Scene(seed, limit, length, lock_free)
+        scene = Scene(seed, limit, length)
         scene.play(ways)
 
         assert scene.most <= limit
@@ -703,8 +695,8 @@ def test_every_interleaving_keeps_the_promises(
 class MovingScene(Scene):
     """The same, while a thread moves the limit."""
 
-    def __init__(self, seed: int, lock_free: bool) -> None:
-        super().__init__(seed, 2, 3, lock_free)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, 2, 3)
         self.limits = [(0, 2)]
         """Since which moment the limit is what."""
         self.beyond: list[Any] = []
@@ -737,16 +729,13 @@ class MovingScene(Scene):
 
 @pytest.mark.parametrize("ways", WAYS, ids=lambda ways: " ".join("/".join(one) for one in ways))
 @few_and_many("seeds", 8, 60)
-def test_every_interleaving_with_a_moving_limit_keeps_the_promises(
-    make: Callable[..., Bulkhead], ways: list[list[str]], seeds: int
-) -> None:
+def test_every_interleaving_with_a_moving_limit_keeps_the_promises(ways: list[list[str]], seeds: int) -> None:
     """Never more inside than the highest limit since a call came, nothing lost, nobody overtaken (rule A1).
 
     Would catch: a limit that rises and lets nobody in, and one that is read twice where it counts.
     """
-    lock_free = not make().waiting
     for seed in range(seeds):
-        scene = MovingScene(seed, lock_free)
+        scene = MovingScene(seed)
         scene.play_with(ways, random.Random(seed).choices([1, 2, 3], k=5))
 
         assert not scene.beyond, f"seed {seed}"
@@ -852,7 +841,7 @@ def test_calls_of_a_signal_handler_disturb_no_decision(moment: int) -> None:
 
 @pytest.mark.usefixtures("eager_switching")
 @pytest.mark.parametrize("limit", [1, 3])
-def test_threads_never_exceed_the_limit_and_lose_nothing(make: Callable[..., Bulkhead], limit: int) -> None:
+def test_threads_never_exceed_the_limit_and_lose_nothing(limit: int) -> None:
     """Eight threads that come, wait, give up and change the limit; at the end everything is as at the beginning."""
     bulkhead = make(limit=limit, queue=4)
     inside: dict[object, None] = {}
@@ -902,7 +891,7 @@ def test_threads_never_exceed_the_limit_and_lose_nothing(make: Callable[..., Bul
     assert len(ran) > 1000
 
 
-def test_ten_thousand_waiters_come_and_go_in_any_order(make: Callable[..., Bulkhead]) -> None:
+def test_ten_thousand_waiters_come_and_go_in_any_order() -> None:
     """Neither admission nor withdrawal looks at all the others (B33)."""
     bulkhead = make(limit=100, queue=20_000)
     waiters = [queue(bulkhead, number) for number in range(10_000)]

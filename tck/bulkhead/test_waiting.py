@@ -17,14 +17,9 @@ pytest.importorskip("pydantic_settings")
 
 import faulttolerance
 from faulttolerance import (
-    AdaptiveThrottle,
-    Bulkhead,
     BulkheadException,
-    Criticality,
     Future,
     Guard,
-    ThrottleException,
-    Timeout,
     TimeoutException,
     asynchronous,
     bulkhead,
@@ -36,6 +31,8 @@ from faulttolerance import (
     timeout,
     validate,
 )
+from faulttolerance.exceptions import ThrottleException
+from faulttolerance.policies import AdaptiveThrottle, Bulkhead, Criticality, Timeout
 from faulttolerance.testing import VirtualClock, configured, virtual_time
 from kit.definition import refused
 from kit.meter import PrometheusMeter

@@ -8,8 +8,9 @@ from collections import Counter
 
 import pytest
 
-from faulttolerance import Bulkhead, Criticality, Guard, Timeout, TimeoutException
+from faulttolerance import Guard, TimeoutException
 from faulttolerance.exceptions import BulkheadException
+from faulttolerance.policies import Bulkhead, Criticality, Timeout
 from faulttolerance.testing import VirtualClock, virtual_time
 from simulation.kernel import lognormal, quantile
 from simulation.queues import CAPACITY, LONG, MEAN, OURS, PATIENCE, PERMITS, queued

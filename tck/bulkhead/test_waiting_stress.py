@@ -16,20 +16,10 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    Bulkhead,
-    BulkheadException,
-    Criticality,
-    Guard,
-    RateLimit,
-    RateLimitException,
-    Timeout,
-    TimeoutException,
-    criticality,
-    sleep,
-)
+from faulttolerance import BulkheadException, Guard, RateLimitException, TimeoutException, criticality, sleep
 from faulttolerance._guard.declare import registry
 from faulttolerance._strategy import rate_limit
+from faulttolerance.policies import Bulkhead, Criticality, RateLimit, Timeout
 from kit.crowd import Crowd, press
 from kit.wakes import Wakes
 

@@ -16,7 +16,6 @@ from faulttolerance import (
     ExecutionContext,
     Guard,
     Interrupted,
-    Retry,
     TimeoutException,
     before_retry,
     bulkhead,
@@ -28,6 +27,7 @@ from faulttolerance import (
     sleep,
     timeout,
 )
+from faulttolerance.policies import Retry
 from kit import INTERRUPTION, Clock, Error, Invoke, Service, key
 
 Held: TypeAlias = Callable[[], list[str]]
@@ -472,7 +472,7 @@ def test_ctrl_c_ends_a_call_wherever_it_is(place: str, held: Held) -> None:
 
 def test_a_refused_waiter_of_a_guard_leaves_nothing(clock: Clock, held: Held) -> None:
     """R0: what a rejected call held is nothing, in ``Guard.call`` and ``Guard.call_async`` alike."""
-    from faulttolerance import Bulkhead
+    from faulttolerance.policies import Bulkhead
 
     guard = Guard(bulkhead=Bulkhead(1, 1), retry=Retry(max_retries=0))
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import FaultToleranceDefinitionException, Guard, Retry, bulkhead, circuit_breaker, rate_limit, retry
+from faulttolerance import FaultToleranceDefinitionException, Guard, bulkhead, circuit_breaker, rate_limit, retry
+from faulttolerance.policies import Retry
 
 
 def test_a_finalizer_may_make_the_first_call_of_a_guard_that_goes_with_it() -> None:
@@ -75,7 +76,7 @@ def test_a_signal_handler_may_call_the_guard_that_it_interrupts() -> None:
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module with a named guard."""
     (tmp_path / "guarded_and_reloaded.py").write_text(
-        "from faulttolerance import Guard, Retry\nguard = Guard(retry=Retry(max_retries=1), name='reloaded')\n"
+        "from faulttolerance import Guard, retry\nguard = Guard(retry(max_retries=1), name='reloaded')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("guarded_and_reloaded")

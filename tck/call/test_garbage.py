@@ -10,21 +10,9 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    CircuitBreaker,
-    Fallback,
-    Guard,
-    Retry,
-    Timeout,
-    apply_guard,
-    asynchronous,
-    bulkhead,
-    configure,
-    fingerprint,
-    retry,
-    timeout,
-)
+from faulttolerance import Guard, apply_guard, asynchronous, bulkhead, configure, fingerprint, retry, timeout
 from faulttolerance._metrics.counters import ledger
+from faulttolerance.policies import CircuitBreaker, Fallback, Retry, Timeout
 
 
 class Order:

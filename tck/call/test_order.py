@@ -7,13 +7,14 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from faulttolerance import Bulkhead, CircuitBreaker, Guard, RateLimit, Retry, Timeout, decorators
+from faulttolerance import Guard, policies
 from faulttolerance._call.order import RANK, ROWS, STRATEGY_FACTORIES, Strategies
 from faulttolerance._call.state import State, StateDraft
 from faulttolerance._extensions.keywords import GuardPolicies
 from faulttolerance._guard.declare.checks.definition import decorator_name
 from faulttolerance._metrics.counters import Ledger
 from faulttolerance._policy import Fallback, Policy
+from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit, Retry, Timeout
 
 GUARD_PARAMETERS = [name for name in inspect.signature(Guard).parameters if name not in ("given", "name")]
 
@@ -38,7 +39,7 @@ def test_what_modifies_another_policy_stands_behind_it() -> None:
 @pytest.mark.parametrize("name", GUARD_PARAMETERS)
 def test_a_guard_takes_policies_under_the_names_of_their_decorators(name: str) -> None:
     """Who knows one way to write a policy knows the other."""
-    assert hasattr(decorators, name)
+    assert hasattr(policies, name)
 
 
 def test_a_guard_takes_every_policy_that_has_a_row() -> None:

@@ -21,15 +21,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
-    Fallback,
     Future,
     Guard,
-    Retry,
-    Timeout,
     TimeoutException,
     asynchronous,
     bulkhead,
@@ -43,10 +38,11 @@ from faulttolerance import (
 )
 from faulttolerance._call.state import State
 from faulttolerance._deadline.queue import queues_of
-from faulttolerance._deadline.threads.chain import HAS_GIL, this_thread
+from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._guard.declare import registry
 from faulttolerance._strategy import circuit_breaker as strategy
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, Verdict
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
 from kit.crowd import Crowd
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))
@@ -534,8 +530,7 @@ def test_an_enclosing_deadline_that_lands_in_an_inner_guard_loses_nothing() -> N
             if this_thread.deadlines.innermost is not None:
                 wrong.append("a deadline is left in the chain")
 
-    others = 2 if HAS_GIL else 0  # else none but the main thread is interrupted
-    threads = [threading.Thread(target=attack, args=(seed,), daemon=True) for seed in range(others)]
+    threads = [threading.Thread(target=attack, args=(seed,), daemon=True) for seed in range(2)]
     for one in threads:
         one.start()
     attack(len(threads))  # on the main thread a deadline comes as a signal

@@ -28,11 +28,11 @@ FINE = "served"
 
 
 POLICIES: dict[str, Any] = {
-    "retry": ft.Retry(max_retries=0),
-    "circuit_breaker": ft.CircuitBreaker(request_volume_threshold=1, delay=0),
-    "timeout": ft.Timeout(60_000),
-    "bulkhead": ft.Bulkhead(1, 1),
-    "rate_limit": ft.RateLimit(1_000_000),
+    "retry": ft.policies.Retry(max_retries=0),
+    "circuit_breaker": ft.policies.CircuitBreaker(request_volume_threshold=1, delay=0),
+    "timeout": ft.policies.Timeout(60_000),
+    "bulkhead": ft.policies.Bulkhead(1, 1),
+    "rate_limit": ft.policies.RateLimit(1_000_000),
 }
 
 
@@ -273,7 +273,7 @@ class Queue:
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
-        self.guard = ft.Guard(bulkhead=ft.Bulkhead(1, 5), timeout=ft.Timeout(60_000))
+        self.guard = ft.Guard(bulkhead=ft.policies.Bulkhead(1, 5), timeout=ft.policies.Timeout(60_000))
         self.guard.call(str)
 
     async def hold(self) -> str:

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
     Guard,
@@ -28,6 +26,7 @@ from faulttolerance import (
     timeout,
 )
 from faulttolerance.instrumentation import set_event_sinks
+from faulttolerance.policies import Bulkhead, CircuitBreaker
 from kit import Clock, Invoke, Service, key
 from kit.definition import refused
 

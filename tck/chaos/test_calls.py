@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    CircuitBreaker,
     Guard,
-    Retry,
     asynchronous,
     circuit_breaker,
     configure,
@@ -26,6 +24,7 @@ from faulttolerance import (
     validate,
 )
 from faulttolerance.exceptions import CircuitBreakerOpenException, TimeoutException
+from faulttolerance.policies import CircuitBreaker, Retry
 from faulttolerance.testing import disabled, inject, recorded, virtual_time
 from kit.definition import refused
 

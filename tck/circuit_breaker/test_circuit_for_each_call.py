@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from faulttolerance import CircuitBreaker, Guard, Retry
+from faulttolerance import Guard
+from faulttolerance.policies import CircuitBreaker, Retry
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -51,7 +52,8 @@ def test_guards_without_a_circuit_and_named_ones_are_not_counted(caplog: pytest.
 def test_the_top_level_of_a_module_may_make_as_many_as_it_wants(caplog: pytest.LogCaptureFixture) -> None:
     """One for each host, in a dictionary (rule C8)."""
     text = """
-from faulttolerance import CircuitBreaker, Guard
+from faulttolerance import Guard
+from faulttolerance.policies import CircuitBreaker
 hosts = {number: Guard(circuit_breaker=CircuitBreaker()) for number in range(150)}
 class Hosts:
     all = [Guard(circuit_breaker=CircuitBreaker()) for _ in range(150)]

@@ -8,14 +8,10 @@ from typing import Any, NoReturn
 import pytest
 
 from faulttolerance import (
-    AdaptiveThrottle,
-    CircuitBreaker,
     CircuitBreakerOpenException,
-    FailWhen,
     FaultToleranceDefinitionException,
     Future,
     Guard,
-    ThrottleException,
     TimeoutException,
     adaptive_throttle,
     circuit_breaker,
@@ -26,6 +22,8 @@ from faulttolerance import (
     retry,
     timeout,
 )
+from faulttolerance.exceptions import ThrottleException
+from faulttolerance.policies import AdaptiveThrottle, CircuitBreaker, FailWhen
 from kit import Clock, Invoke, Service
 
 BREAKER: Any = {"request_volume_threshold": 2, "failure_ratio": 1.0, "delay": 5000}

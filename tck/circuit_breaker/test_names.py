@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    CircuitBreaker,
     CircuitBreakerOpenException,
+    FaultToleranceDefinitionException,
     Guard,
-    Retry,
     circuit_breaker,
+    circuit_breaker_name,
     circuit_breakers,
     explain,
     guards,
 )
 from faulttolerance._metrics.counters import ledger
+from faulttolerance.policies import CircuitBreaker, Retry
 
 BREAKER = CircuitBreaker(request_volume_threshold=1)
 
@@ -149,7 +150,9 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     name = "loaded_again"
 
     def load(text: str) -> ModuleType:
-        (tmp_path / f"{name}.py").write_text(f"from faulttolerance import *\n{text}")
+        (tmp_path / f"{name}.py").write_text(
+            f"from faulttolerance import *\nfrom faulttolerance.policies import *\n{text}"
+        )
         importlib.invalidate_caches()
         return importlib.reload(sys.modules[name]) if name in sys.modules else importlib.import_module(name)
 
@@ -160,7 +163,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
 MODULES = {
     "function": ("def charge(): raise OSError", "loaded_again.charge"),
     "named": ("def charge(): raise OSError", "charging"),
-    "Guard": ("guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1))", "loaded_again:2"),
+    "Guard": ("guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1))", "loaded_again:3"),
     "named Guard": (
         "guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1), name='charging guard')",
         "charging guard",
@@ -222,3 +225,79 @@ def test_circuits_of_a_function_that_is_made_more_than_once_are_all_steered() ->
     for charge in made:
         with pytest.raises(OSError):
             charge()
+
+
+# The name that a declaration gives
+
+
+def named_by_the_policy(name: str) -> Callable[[], None]:
+    @circuit_breaker(name=name, request_volume_threshold=1)
+    def charge() -> None:
+        raise OSError
+
+    return charge
+
+
+def named_by_both(name: str) -> Callable[[], None]:
+    return circuit_breaker_name(name)(named_by_the_policy(name))
+
+
+def named_on_the_class(name: str) -> Callable[[], None]:
+    @circuit_breaker(name=name, request_volume_threshold=1)
+    class Client:
+        def charge(self) -> None:
+            raise OSError
+
+    return Client().charge
+
+
+def named_in_a_guard(name: str) -> Callable[[], None]:
+    return Guard(circuit_breaker(name=name, request_volume_threshold=1))(fail)
+
+
+@pytest.mark.parametrize("make", [named_by_the_policy, named_by_both, named_on_the_class, named_in_a_guard])
+def test_a_circuit_is_found_by_the_name_that_its_policy_has(make: Callable[[str], Callable[[], None]]) -> None:
+    charge = make(make.__name__)
+
+    with pytest.raises(OSError):
+        charge()
+
+    assert circuit_breakers.state(make.__name__) == "open"
+    circuit_breakers.reset(make.__name__)
+    with pytest.raises(OSError):
+        charge()
+
+
+def two_on_a_function() -> None:
+    @circuit_breaker_name("paying")
+    @circuit_breaker(name="billing")
+    def charge() -> None: ...
+
+
+def two_on_a_class() -> None:
+    @circuit_breaker_name("paying")
+    class Client:
+        @circuit_breaker(name="billing")
+        def charge(self) -> None: ...
+
+
+def two_in_a_guard() -> None:
+    Guard(circuit_breaker_name("paying"), circuit_breaker(name="billing"))
+
+
+@pytest.mark.parametrize("declare", [two_on_a_function, two_on_a_class, two_in_a_guard])
+def test_two_names_of_one_circuit_are_refused(declare: Callable[[], None]) -> None:
+    words = r"@CircuitBreakerName\(value\) is 'paying', and @CircuitBreaker\(name\) is 'billing'; allowed: one name"
+    with pytest.raises(FaultToleranceDefinitionException, match=words):
+        declare()
+
+
+def test_one_name_of_two_circuits_is_refused_by_the_second() -> None:
+    first, second = named_by_the_policy("given twice"), Guard(circuit_breaker(name="given twice"))
+    with pytest.raises(OSError):
+        first()
+
+    with pytest.raises(
+        FaultToleranceDefinitionException, match=r"@CircuitBreaker\(name\) is 'given twice', the name of the breaker of"
+    ):
+        second.call(fail)

@@ -7,17 +7,10 @@ import random
 import threading
 from typing import Any
 
-from faulttolerance import (
-    CircuitBreaker,
-    CircuitBreakerOpenException,
-    FailWhen,
-    Fallback,
-    Guard,
-    circuit_breakers,
-    last_good,
-)
+from faulttolerance import CircuitBreakerOpenException, Guard, circuit_breakers, last_good
 from faulttolerance._guard.declare import registry
 from faulttolerance._strategy.circuit_breaker import HalfOpen
+from faulttolerance.policies import CircuitBreaker, FailWhen, Fallback
 
 POLICY = CircuitBreaker(
     request_volume_threshold=5, window=50, delay=1, max_delay=4, slow=2, success_threshold=3, failure_ratio=0.4

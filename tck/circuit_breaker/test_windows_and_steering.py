@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    CircuitBreaker,
     CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
     Guard,
@@ -23,6 +22,7 @@ from faulttolerance import (
     retry,
     timeout,
 )
+from faulttolerance.policies import CircuitBreaker
 from faulttolerance.testing import configured
 from kit import Clock, Invoke, Service, key
 

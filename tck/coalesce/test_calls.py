@@ -18,10 +18,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Coalesce,
     Guard,
     Interrupted,
-    Retry,
     TimeoutException,
     asynchronous,
     bulkhead,
@@ -33,6 +31,7 @@ from faulttolerance import (
     sleep,
     timeout,
 )
+from faulttolerance.policies import Coalesce, Retry
 from faulttolerance.testing import virtual_time
 from kit.definition import refused
 from kit.struck import Strike, Struck

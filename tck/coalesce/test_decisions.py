@@ -17,8 +17,8 @@ HERE = threading.get_ident()
 class Calls:
     """Makes seats, and notes who was woken."""
 
-    def __init__(self, *, lock_free: bool | None = None) -> None:
-        self.flights = Flights(lock_free=lock_free)
+    def __init__(self) -> None:
+        self.flights = Flights()
         self.woken: list[Seat] = []
 
     def seat(self, ident: int = HERE) -> Seat:
@@ -58,11 +58,10 @@ class Model:
         return any(line[0] == me for line in self.inside.values())
 
 
-@pytest.mark.parametrize("lock_free", [True, False])
 @pytest.mark.parametrize("seed", range(50))
-def test_decides_as_the_rule_says_naively(seed: int, lock_free: bool) -> None:
+def test_decides_as_the_rule_says_naively(seed: int) -> None:
     """Rules CO1 and CO2: after any sequence of calls that come, end and give up, the same lead, and the same share."""
-    chance, calls, model = random.Random(seed), Calls(lock_free=lock_free), Model()
+    chance, calls, model = random.Random(seed), Calls(), Model()
     seats: dict[int, tuple[Seat, int]] = {}
     for me in range(300):
         if chance.random() < 0.6:
@@ -114,7 +113,7 @@ def test_a_follower_that_nobody_can_wake_is_passed_over() -> None:
 
 def test_who_comes_while_a_flight_ends_leads() -> None:
     """Rule CO1: a flight that was under way when the call looked, and is over when it sits down, is not followed."""
-    calls = Calls(lock_free=True)
+    calls = Calls()
     leader, late = calls.join("a"), calls.seat()
 
     class EndsMeanwhile(tuple[Flight, ...]):
@@ -130,8 +129,8 @@ def test_who_comes_while_a_flight_ends_leads() -> None:
 
 
 def test_who_meets_nobody_takes_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule CO1: where there is a GIL, a call that leads and ends alone waits for nobody else's decision."""
-    calls, lone = Calls(lock_free=True), Seat(HERE)
+    """Rule CO1: a call that leads and ends alone waits for nobody else's decision."""
+    calls, lone = Calls(), Seat(HERE)
     monkeypatch.setattr(Flights, "_lock", None)
 
     assert calls.flights.lead(Flight("a", lone), lone) is None
@@ -279,12 +278,11 @@ class Moody:
         return self is other
 
 
-@pytest.mark.parametrize("lock_free", [True, False])
 @pytest.mark.parametrize("mood", [2, None])
 @pytest.mark.parametrize("count", [0, 3])
-def test_a_flight_goes_whatever_becomes_of_its_key(lock_free: bool, mood: int | None, count: int) -> None:
+def test_a_flight_goes_whatever_becomes_of_its_key(mood: int | None, count: int) -> None:
     """Rule CO1: nothing is kept of a flight that is over, nor are others lost."""
-    calls, key = Calls(lock_free=lock_free), Moody()
+    calls, key = Calls(), Moody()
     other = calls.join("other")
     leader = calls.join(key)
     followers = [calls.join(key) for _ in range(count)]

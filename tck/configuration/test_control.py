@@ -13,11 +13,9 @@ import pytest
 
 from faulttolerance import (
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
     apply_guard,
     bulkhead,
     circuit_breaker,
@@ -35,6 +33,7 @@ from faulttolerance import (
 )
 from faulttolerance._config import Snapshot
 from faulttolerance.exceptions import RateLimitException
+from faulttolerance.policies import CircuitBreaker, Retry
 from kit.tiers import few_and_many
 
 HERE = __name__

@@ -22,15 +22,10 @@ import pytest
 pytest.importorskip("pydantic_settings")
 
 from faulttolerance import (
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
-    RetryBudget,
-    Timeout,
     TimeoutException,
     bulkhead,
     circuit_breaker,
@@ -42,6 +37,7 @@ from faulttolerance import (
     retry,
     testing,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry, RetryBudget, Timeout
 from kit.program import ALONE, python
 from kit.struck import Strike, Struck, sampled
 from kit.tiers import few_and_many

@@ -11,13 +11,9 @@ import pytest
 pytest.importorskip("pydantic_settings")
 
 from faulttolerance import (
-    Bulkhead,
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
-    RateLimit,
     RateLimitException,
-    Retry,
     bulkhead,
     circuit_breaker,
     circuit_breaker_name,
@@ -27,6 +23,7 @@ from faulttolerance import (
     rate_limit,
     reload,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit, Retry
 from faulttolerance.testing import configured, virtual_time
 
 
@@ -208,8 +205,7 @@ def test_a_name_that_two_circuits_would_share_is_refused_by_the_reload_that_make
     def one() -> str:
         return "one"
 
-    @circuit_breaker_name("charging")
-    @circuit_breaker
+    @circuit_breaker(name="charging")
     def other() -> str:
         return "other"
 

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pydantic_settings")
 
-from faulttolerance import FaultToleranceDefinitionException, reload_on
+from faulttolerance import FaultToleranceDefinitionException, reload
 from kit.program import ALONE, output_of
 
 SIGNALS = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal here")
@@ -21,7 +21,7 @@ PREAMBLE = """
 import logging, os, signal, sys, threading, time
 sys.path.insert(0, ".")
 import faulttolerance as ft
-from faulttolerance import configure, reload, reload_on, retry
+from faulttolerance import configure, reload, retry
 
 logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(levelname)s %(message)s")
 
@@ -72,7 +72,7 @@ def test_a_signal_reloads_and_says_what_has_changed(tmp_path: Path) -> None:
         """
         told = []
         logging.getLogger("faulttolerance").addFilter(lambda record: told.append(record) or True)
-        reload_on(signal.SIGHUP)
+        reload(on=signal.SIGHUP)
         write("Retry.maxRetries = 4")
         os.kill(os.getpid(), signal.SIGHUP)
         until(lambda: attempts() == 5 and len(told) == 2)
@@ -96,7 +96,7 @@ def test_a_file_with_a_mistake_is_logged_and_ends_nothing(tmp_path: Path) -> Non
         """
         told = []
         logging.getLogger("faulttolerance").addFilter(lambda record: told.append(record.levelname) or True)
-        reload_on(signal.SIGHUP)
+        reload(on=signal.SIGHUP)
         write("Retry.maxRetries = 'lots'")
         os.kill(os.getpid(), signal.SIGHUP)
         until(lambda: "ERROR" in told)
@@ -126,7 +126,7 @@ def test_a_source_that_ends_programs_ends_nothing(tmp_path: Path) -> None:
             return {}
 
         configure(sources=[source])
-        reload_on(signal.SIGHUP)
+        reload(on=signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGHUP)
         time.sleep(0.3)
         assert attempts() == 3
@@ -144,7 +144,7 @@ def test_many_signals_in_the_middle_of_anything_are_served(tmp_path: Path) -> No
     lines = run(
         """
         logging.disable(logging.ERROR)
-        reload_on(signal.SIGHUP)
+        reload(on=signal.SIGHUP)
         over = False
         number = 0
 
@@ -196,7 +196,7 @@ def test_the_end_of_the_process_waits_for_a_reload(tmp_path: Path) -> None:
             return {"Retry/maxRetries": 7}
 
         configure(sources=[source], properties={"Retry/delay": 0})
-        reload_on(signal.SIGHUP)
+        reload(on=signal.SIGHUP)
         write("Retry.jitter = 0")
         os.kill(os.getpid(), signal.SIGHUP)
         busy.wait(10)
@@ -222,7 +222,7 @@ def test_a_reload_that_hangs_does_not_hold_the_end_of_the_process(tmp_path: Path
             return {}
 
         configure(sources=[source])
-        reload_on(signal.SIGHUP)
+        reload(on=signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGHUP)
         busy.wait(10)
         signal.setitimer(signal.ITIMER_REAL, 0.1)
@@ -253,7 +253,7 @@ def test_a_child_of_a_fork_serves_signals_of_its_own(tmp_path: Path) -> None:
             return {}
 
         configure(sources=[source])
-        reload_on(signal.SIGHUP)
+        reload(on=signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGHUP)
         busy.wait(10)
         child = os.fork()
@@ -278,17 +278,14 @@ def test_a_child_of_a_fork_serves_signals_of_its_own(tmp_path: Path) -> None:
         0,
         4711,
         "SIGHUP",
-        None,
         True,
         *(getattr(signal, name) for name in ("SIGKILL", "SIGURG") if hasattr(signal, name)),
     ],
 )
 def test_a_signal_that_cannot_serve_is_refused(signum: object) -> None:
     """One that interrupts calls would no longer do so."""
-    with pytest.raises(
-        FaultToleranceDefinitionException, match=r"reload_on\(signum\) is .*; allowed: a signal of signal"
-    ):
-        reload_on(signum)  # type: ignore[arg-type]
+    with pytest.raises(FaultToleranceDefinitionException, match=r"reload\(on\) is .*; allowed: a signal of signal"):
+        reload(on=signum)  # type: ignore[arg-type]
 
 
 def test_another_thread_than_the_main_one_installs_nothing_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -296,9 +293,9 @@ def test_another_thread_than_the_main_one_installs_nothing_and_says_so_once(capl
     before = signal.getsignal(signal.SIGTERM)
 
     for _ in range(2):
-        thread = threading.Thread(target=reload_on, args=[signal.SIGTERM])
+        thread = threading.Thread(target=reload, kwargs={"on": signal.SIGTERM})
         thread.start()
         thread.join()
 
     assert signal.getsignal(signal.SIGTERM) is before
-    assert caplog.messages == ["reload_on: SIGTERM reloads nothing: only the main thread may handle signals"]
+    assert caplog.messages == ["reload(on=SIGTERM) reloads nothing: only the main thread may handle signals"]

@@ -256,28 +256,26 @@ def called(folder: Path, variables: dict[str, str]) -> tuple[list[bool], float]:
 
 
 @pytest.mark.outside
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"FAULTTOLERANCE_TIMEOUT_VALUE": "50000"},
-        {"FAULTTOLERANCE_CONFIG": "f.toml"},
-        {"FAULTTOLERANCE_CONFIG": "f.json"},
-        {"FAULTTOLERANCE_CONFIG": ".env"},
-        {"__main___call_Timeout_value": "50s"},
-    ],
-    ids=lambda one: " ".join(one.values()),
-)
-def test_values_need_no_extra_and_are_looked_at_when_the_program_starts(
-    variables: dict[str, str], tmp_path: Path
-) -> None:
-    """Not in a first request, which would wait while pydantic is imported."""
+@pytest.mark.parametrize("name", ["f.toml", "f.json", ".env"])
+def test_files_need_no_extra_and_their_packages_are_imported_when_the_program_starts(name: str, tmp_path: Path) -> None:
+    """Not in a first request, which would wait while pydantic-settings is imported."""
     (tmp_path / "f.toml").write_text("Timeout.value = 50000")
     (tmp_path / "f.json").write_text('{"Timeout": {"value": "50s"}}')
     (tmp_path / ".env").write_text("FAULTTOLERANCE_TIMEOUT_VALUE=PT50S")
 
-    imported, left = called(tmp_path, variables)
+    imported, left = called(tmp_path, {"FAULTTOLERANCE_CONFIG": name})
 
     assert imported == [False, True, True]
+    assert 10 < left <= 50
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("name", ["FAULTTOLERANCE_TIMEOUT_VALUE", "__main___call_Timeout_value"])
+def test_variables_that_set_values_need_no_package(name: str, tmp_path: Path) -> None:
+    """The kinds of the parameters parse them."""
+    imported, left = called(tmp_path, {name: "50s"})
+
+    assert imported == [False, False, False]
     assert 10 < left <= 50
 
 
@@ -300,19 +298,6 @@ def test_formats_that_need_an_extra_say_so(name: str, needs: str, tmp_path: Path
 
     install = 'pip install "faulttolerance[files]"'
     assert f"{name} cannot be read without {needs}; allowed: {install}" in done.stderr
-
-
-def test_a_key_that_cannot_be_read_for_lack_of_pydantic_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says what to install."""
-    monkeypatch.setenv("FAULTTOLERANCE_RETRY_DELAY", "5")
-    monkeypatch.delitem(sys.modules, "faulttolerance._config.value", raising=False)
-    monkeypatch.setitem(sys.modules, "pydantic", None)
-
-    _, faults = Settings().resolve([Declared(Retry(), "method", "a", "b")], "a.b")
-
-    assert [(fault.where, fault.problem, fault.allowed) for fault in faults] == [
-        ("Retry/delay", "needs pydantic", 'pip install "faulttolerance[files]"')
-    ]
 
 
 def test_files_ask_for_pydantic_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,8 +123,8 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
 BASE: dict[str, Policy] = {
     "Fallback": Fallback(fallback_method="substitute"),
     "CustomBackoff": CustomBackoff(lambda: lambda failure: 0.0),
-    "Deadline": ft.Deadline(1000),
-    "PartitionBy": ft.PartitionBy("order"),
+    "Deadline": ft.policies.Deadline(1000),
+    "PartitionBy": ft.policies.PartitionBy("order"),
     "RetryWhen": RetryWhen(result=bool),
     "FailWhen": FailWhen(result=bool),
     "BeforeRetry": BeforeRetry(handler),

@@ -8,18 +8,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    Criticality,
-    Guard,
-    Timeout,
-    criticality,
-    deadline,
-    degradations,
-    fallback,
-    remaining,
-    timeout,
-    uninterruptible,
-)
+from faulttolerance import Guard, criticality, deadline, degradations, fallback, remaining, timeout, uninterruptible
+from faulttolerance.policies import Criticality, Timeout
 from kit import Clock
 
 

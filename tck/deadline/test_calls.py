@@ -14,13 +14,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    AdaptiveThrottle,
-    CircuitBreaker,
-    Deadline,
     FaultToleranceDefinitionException,
     Guard,
     Interrupted,
-    Retry,
     TimeoutException,
     adaptive_throttle,
     asynchronous,
@@ -40,6 +36,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
+from faulttolerance.policies import AdaptiveThrottle, CircuitBreaker, Deadline, Retry
 from faulttolerance.testing import configured
 from kit import Clock, Invoke, Service, key
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from faulttolerance import Guard, Retry, Timeout, TimeoutException, remaining
+from faulttolerance import Guard, TimeoutException, remaining
+from faulttolerance.policies import Retry, Timeout
 from kit.crowd import on_thread
 
 pytestmark = [pytest.mark.outside, pytest.mark.timeout(200)]  # programs say themselves that they hang

@@ -18,7 +18,6 @@ import pytest
 
 from faulttolerance import (
     Interrupted,
-    Timeout,
     TimeoutException,
     asynchronous,
     on_deadline,
@@ -30,8 +29,8 @@ from faulttolerance import (
 from faulttolerance._deadline.threads.callbacks import DeadlineCallback
 from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._deadline.threads.watchdog import watchdog
+from faulttolerance.policies import Timeout
 from faulttolerance.testing import virtual_time
-from kit.interpreter import needs_gil
 from kit.program import output_of
 from kit.struck import Strike, Struck, sampled, strikes
 from kit.tiers import few_and_many
@@ -153,7 +152,6 @@ def test_a_query_that_a_coroutine_handed_to_a_thread_ends_at_its_deadline() -> N
     wait_until(lambda: ended)
 
 
-@needs_gil
 @pytest.mark.parametrize("interrupt", [True, False])
 def test_it_is_called_once_for_each_deadline_and_not_by_the_body(interrupt: bool) -> None:
     """S1: from a thread of the library; also where ``interrupt=False`` leaves the body itself in peace."""
@@ -711,7 +709,6 @@ def shop(seconds: float) -> None:
 SHOP_LINE = shop.__code__.co_firstlineno + 1
 
 
-@needs_gil
 def test_a_late_end_says_where_it_stood_in_its_note_and_in_one_line_of_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -728,7 +725,6 @@ def test_a_late_end_says_where_it_stood_in_its_note_and_in_one_line_of_the_log(
     assert record.getMessage().endswith(where)
 
 
-@needs_gil
 def test_a_late_end_in_the_standard_library_names_module_and_function(caplog: pytest.LogCaptureFixture) -> None:
     """S2: and the line of the application that led there."""
     here, there = socket.socketpair()
@@ -748,7 +744,6 @@ def test_a_late_end_in_the_standard_library_names_module_and_function(caplog: py
     assert len([record for record in caplog.records if "socket.recv_into" in record.getMessage()]) == 1
 
 
-@needs_gil
 def test_an_end_in_time_says_nothing_of_places(caplog: pytest.LogCaptureFixture) -> None:
     """S2: an interruption that arrived, or what ``on_deadline`` called, is answer enough."""
     with pytest.raises(TimeoutException) as caught:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     FaultToleranceException,
     Interrupted,
     asynchronous,
@@ -26,6 +25,7 @@ from faulttolerance import (
     sleep,
 )
 from faulttolerance._guard.declare import registry
+from faulttolerance.policies import Bulkhead
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(120)]
 

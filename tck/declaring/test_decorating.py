@@ -22,10 +22,7 @@ from faulttolerance import (
     FaultToleranceException,
     Guard,
     Interrupted,
-    RateLimit,
     RateLimitException,
-    RateLimitType,
-    Retry,
     TimeoutException,
     adaptive_throttle,
     apply_guard,
@@ -39,6 +36,7 @@ from faulttolerance import (
     timeout,
     unguarded,
 )
+from faulttolerance.policies import RateLimit, RateLimitType, Retry
 from kit import Clock, Invoke
 from kit.definition import refused
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import bulkhead, decorators, explain, fleet_wide, retry, timeout
+from faulttolerance import bulkhead, explain, fleet_wide, policies, retry, timeout
 from faulttolerance._policy import Policy, Retry, parameters
 
 
 def decorator_of(policy: type[Policy]) -> Any:
     name = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in policy.__name__)
-    return getattr(decorators, name.removeprefix("_"))
+    return getattr(policies, name.removeprefix("_"))
 
 
 @pytest.mark.parametrize("policy", Policy.__subclasses__())
@@ -25,7 +25,7 @@ def test_a_decorator_shows_the_parameters_of_its_policy(policy: type[Policy]) ->
     assert inspect.signature(decorator) == inspect.signature(policy)
     assert all(name in pydoc.render_doc(decorator) for name in parameters(policy))
     assert decorator.__doc__
-    assert decorator.__module__ == "faulttolerance.decorators"
+    assert decorator.__module__ == "faulttolerance.policies"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_decorator_shows_the_parameters_of_its_policy(policy: type[Policy]) ->
         (lambda: fleet_wide(namespace="n"), "@FleetWide has no parameter 'namespace'; it has none"),
         (lambda: bulkhead(1, 2, 3), "Bulkhead: too many positional arguments"),
         (lambda: bulkhead(1, value=2), "Bulkhead: multiple values for argument 'value'"),
-        (lambda: decorators.custom_backoff(), "CustomBackoff: missing a required argument: 'value'"),
+        (lambda: policies.custom_backoff(), "CustomBackoff: missing a required argument: 'value'"),
     ],
 )
 def test_arguments_that_a_policy_does_not_take_are_refused(call: Any, message: str) -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 import faulttolerance as ft
-from faulttolerance import ChronoUnit, FaultToleranceDefinitionException, Retry, Timeout
+from faulttolerance import ChronoUnit, FaultToleranceDefinitionException
+from faulttolerance.policies import Retry, Timeout
 from faulttolerance.testing import configured, virtual_time
 
 MEANINGS = {
@@ -119,8 +120,8 @@ def test_every_duration_takes_text() -> None:
         assert clock.monotonic() - began == 60 + 90
 
         guard = ft.Guard(
-            rate_limit=ft.RateLimit(1, window="1m", min_spacing="1s"),
-            circuit_breaker=ft.CircuitBreaker(delay="2s"),
+            rate_limit=ft.policies.RateLimit(1, window="1m", min_spacing="1s"),
+            circuit_breaker=ft.policies.CircuitBreaker(delay="2s"),
             timeout=Timeout("PT0.5S"),
         )
         guard.call(int)
@@ -133,8 +134,8 @@ def test_every_duration_takes_text() -> None:
     "contradictory",
     [
         lambda: Retry(delay="2s", max_duration="PT2S"),
-        lambda: ft.RateLimit(window="0s"),
-        lambda: ft.AdaptiveThrottle(window="999ms"),
+        lambda: ft.policies.RateLimit(window="0s"),
+        lambda: ft.policies.AdaptiveThrottle(window="999ms"),
     ],
 )
 def test_text_takes_part_in_what_values_say_of_each_other(contradictory: Any) -> None:
@@ -151,9 +152,9 @@ SMALL: dict[str, Callable[[], Any]] = {
     "@Retry(delay) is 2": lambda: ft.retry(lambda: None, delay=2),
     "@Deadline(value) is 2": lambda: ft.deadline(2),
     "@RateLimit(max_wait) is 2": lambda: ft.rate_limit(10, max_wait=2),
-    "@Bulkhead(max_wait) is 1": lambda: ft.Guard(bulkhead=ft.Bulkhead(3, max_wait=1)),
-    "@Hedge(delay) is 0.2": lambda: ft.Hedge(delay=0.2),
-    "@Timeout(value) is 5.0": lambda: ft.Timeout("5.0"),
+    "@Bulkhead(max_wait) is 1": lambda: ft.Guard(bulkhead=ft.policies.Bulkhead(3, max_wait=1)),
+    "@Hedge(delay) is 0.2": lambda: ft.policies.Hedge(delay=0.2),
+    "@Timeout(value) is 5.0": lambda: ft.policies.Timeout("5.0"),
     "last_good(max_age) is 60": lambda: ft.last_good(max_age=60),
     "RedisFleet(poll) is 2": lambda: ft.RedisFleet("redis://localhost", namespace="milliseconds", poll=2),
 }
@@ -180,7 +181,7 @@ PLAIN: list[Callable[[], Any]] = [
     lambda: ft.rate_limit(10, window=0.5),
     lambda: ft.rate_limit(10, min_spacing=0.05),
     lambda: ft.circuit_breaker(delay=100),
-    lambda: ft.Guard(timeout=ft.Timeout(5, unit="seconds"), retry=ft.Retry()),
+    lambda: ft.Guard(timeout=ft.policies.Timeout(5, unit="seconds"), retry=ft.policies.Retry()),
 ]
 
 
@@ -189,7 +190,7 @@ def test_a_number_that_looks_like_seconds_is_warned_of_at_its_line(where: str) -
     """The warning says what was written and what to write, and names the line of the application."""
     written = SMALL[where]
 
-    with pytest.warns(ft.MillisecondsWarning) as caught:
+    with pytest.warns(ft.exceptions.MillisecondsWarning) as caught:
         written()
 
     (warning,) = caught

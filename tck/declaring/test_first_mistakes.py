@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
-    Timeout,
     bulkhead,
     circuit_breaker,
     exponential_backoff,
@@ -22,6 +19,7 @@ from faulttolerance import (
     retry,
     timeout,
 )
+from faulttolerance.policies import CircuitBreaker, Retry, Timeout
 
 
 def body() -> None:
@@ -140,7 +138,6 @@ def test_a_guard_is_given_what_to_call_and_not_its_result() -> None:
         (CircuitBreaker, "fail_max", "request_volume_threshold"),
         (Timeout, "seconds", "value"),
         (retry, "backoff", r"exponential_backoff\(factor=\.\.\.\) beside it"),
-        (circuit_breaker, "name", r"circuit_breaker_name\(\.\.\.\) beside it"),
         (fallback, "default", r"fallback\(lambda context: \.\.\.\)"),
         (bulkhead, "queue", "waiting_task_queue"),
         (rate_limit, "per", "window"),

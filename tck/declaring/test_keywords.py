@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import faulttolerance as ft
-from faulttolerance import Bulkhead, CircuitBreaker, Fallback, Guard, Retry, Timeout
+from faulttolerance import Guard
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
 
 
 def plain(**given: int) -> dict[str, int]:

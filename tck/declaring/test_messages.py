@@ -11,10 +11,8 @@ import pytest
 
 from faulttolerance import (
     ChronoUnit,
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
     adaptive_throttle,
     apply_guard,
     asynchronous,
@@ -32,6 +30,7 @@ from faulttolerance import (
     timeout,
     validate,
 )
+from faulttolerance.policies import CircuitBreaker, Retry
 from faulttolerance.testing import configured
 from kit import key
 from kit.definition import refused

@@ -15,7 +15,6 @@ import pytest
 from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
     circuit_breaker,
     circuit_breakers,
     configure,
@@ -24,6 +23,7 @@ from faulttolerance import (
     retry,
     timeout,
 )
+from faulttolerance.policies import Retry
 
 
 class Client:

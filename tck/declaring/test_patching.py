@@ -17,7 +17,6 @@ import pytest
 from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
     apply_guard,
     around_invoke,
     bulkhead,
@@ -30,6 +29,7 @@ from faulttolerance import (
     timeout,
     unguarded,
 )
+from faulttolerance.policies import Retry
 from faulttolerance.testing import configured
 from kit.definition import refused
 from kit.program import python

@@ -11,14 +11,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     ChronoUnit,
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
-    RateLimit,
-    Retry,
-    Timeout,
     apply_guard,
     bulkhead,
     circuit_breaker,
@@ -29,6 +24,7 @@ from faulttolerance import (
     timeout,
     unguarded,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit, Retry, Timeout
 
 HUGE = 10**400
 

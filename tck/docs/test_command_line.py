@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("typer")
-pytest.importorskip("prometheus_client")
 from typer.testing import CliRunner
 
 from faulttolerance._command.cli import app
@@ -65,37 +61,3 @@ def test_commands_stand_in_their_order_with_what_they_do() -> None:
         assert argument
         assert f"faulttolerance {name} [OPTIONS] {argument[1]}" in SECTIONS[name]
         assert does in " ".join(SECTIONS[name].split())
-
-
-def test_the_limits_of_top_are_those_of_the_page() -> None:
-    pytest.importorskip("rich")
-    from faulttolerance._command.top import guard_stats, scraper, screen, target
-
-    said = SECTIONS["top"]
-    assert ("[default: 2s]" in helped("top").replace("\\", ""), "The interval is 2 seconds" in said) == (True, True)
-    assert (
-        f"An address has {target.PATIENCE:g} seconds to answer, with {scraper.LARGEST // 1_000_000} MB at most" in said
-    )
-    shown = json.loads(json.dumps(screen.as_dict([target.Target("a")], [guard_stats.GuardStats("m", {}, {}, {})], 0.0)))
-    whole, of_each = (re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) for part in said.split("| of each guard"))
-    assert (whole, of_each) == (list(shown), list(shown["guards"][0]))
-    assert all(f"`{key}`" in said for key in shown["targets"][0])
-    for names in (
-        [rank.name.lower() for rank in guard_stats.Severity],
-        [kind for kind in guard_stats.COUNTERS if kind not in guard_stats.REFUSALS],
-        guard_stats.REFUSALS, guard_stats.STATES, guard_stats.ADDED, guard_stats.HIGHEST,
-    ):  # fmt: skip
-        assert ", ".join(f"`{name}`" for name in names) in said
-
-
-@pytest.mark.outside
-def test_the_picture_of_top_is_what_it_shows(tmp_path: Path) -> None:
-    """Drawn anew, it says the same; where things stand is rich's business."""
-    pytest.importorskip("rich")
-    pictures = ROOT / "docs" / "pictures"
-    subprocess.run([sys.executable, "-W", "error", str(pictures / "top.py"), str(tmp_path / "top.svg")], check=True)
-
-    now, kept = (re.findall(r">([^<>]+)</text>", (path / "top.svg").read_text()) for path in (tmp_path, pictures))
-
-    assert now == kept, f"run python {(pictures / 'top.py').relative_to(ROOT)}"
-    assert "@font-face" not in (pictures / "top.svg").read_text()

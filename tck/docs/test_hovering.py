@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from faulttolerance import decorators
+from faulttolerance import policies
 from faulttolerance._policy import Policy, parameters
 
 KINDS = [kind for kind in Policy.__subclasses__() if parameters(kind)]
@@ -32,7 +32,7 @@ def test_a_field_shows_the_default_that_holds(kind: type[Policy]) -> None:
 
 def test_no_decorator_is_made_by_a_function_with_several_shapes() -> None:
     """An editor that does not choose among overloads would show those of other decorators."""
-    tree = ast.parse(inspect.getsource(decorators))
+    tree = ast.parse(inspect.getsource(policies))
     made_by = {
         function.func.id
         for node in tree.body

@@ -171,11 +171,11 @@ def test_old_and_new_do_what_the_table_says(case: Case, way: str) -> None:
 
 
 SPECIFIED = {
-    faulttolerance.Bulkhead: {"max_wait", "latency"},
-    faulttolerance.CircuitBreaker: {"slow", "window", "max_delay"},
-    faulttolerance.Fallback: set(),
-    faulttolerance.Retry: {"jitter_kind"},
-    faulttolerance.Timeout: {"interrupt", "adaptive"},
+    faulttolerance.policies.Bulkhead: {"max_wait", "latency"},
+    faulttolerance.policies.CircuitBreaker: {"slow", "window", "max_delay", "name"},
+    faulttolerance.policies.Fallback: set(),
+    faulttolerance.policies.Retry: {"jitter_kind"},
+    faulttolerance.policies.Timeout: {"interrupt", "adaptive"},
 }
 """The annotations of the specification, and the parameters that they have here only."""
 

@@ -25,7 +25,7 @@ README = ROOT / "README.md"
 
 _BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([\w.]+)"')
-MODULE = "faulttolerance.decorators"
+MODULE = "faulttolerance.policies"
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

@@ -93,11 +93,14 @@ def meant(annotation: object, scope: Scope | None = None) -> Type:
         ("TextAlias", "Future[int]"),
         ("AliasOf[int]", "Awaitable[int]"),
         ("NoReturn", "int"),
-        ("Ticket", "Ticket"),
+        ("Ticket", "Future"),
+        ("Literal['a']", "Literal['b']"),
+        ("Literal['a']", "str"),
+        ("Literal['a', 1]", "str | int"),
     ],
 )
 def test_types_that_are_the_same(one: str, other: str, written: Callable[[str], object]) -> None:
-    """However they are spelled; what is not known matches."""
+    """However they are spelled; what is not known matches; `NewType` and `Literal` count as at run time."""
     assert is_equivalent(meant(written(one)), meant(written(other)))
     assert is_equivalent(meant(written(other)), meant(written(one)))
 
@@ -118,10 +121,9 @@ def test_types_that_are_the_same(one: str, other: str, written: Callable[[str], 
         ("Callable[[int], str]", "Callable[[str], str]"),
         ("Callable[[int], str]", "Callable[[int, int], str]"),
         ("Callable[..., str]", "Callable[..., int]"),
-        ("Literal['a']", "Literal['b']"),
+        ("Literal['a']", "Literal[1]"),
         ("Literal[1]", "Literal[True]"),
-        ("Literal['a']", "str"),
-        ("Ticket", "Future"),
+        ("Ticket", "int"),
         ("type[int]", "type[str]"),
     ],
 )
@@ -236,11 +238,9 @@ def test_a_type_fits_where_a_wider_one_is_expected(one: str, other: str, written
         ("tuple[int, str]", "Sequence[int]"),
         ("str", "Sequence[int]"),
         ("bytes", "Iterable[str]"),
-        ("str", "Literal['a']"),
-        ("Literal['a', 'b']", "Literal['a']"),
+        ("Literal['a', 1]", "Literal['a']"),
         ("Literal['a']", "int"),
-        ("float", "Weight"),
-        ("Weight", "Heavy"),
+        ("Weight", "int"),
         ("Awaitable[int]", "Coroutine[Any, Any, int]"),
         ("Coroutine[Any, Any, str]", "Awaitable[int]"),
         ("Future[int]", "asyncio.Future[int]"),
@@ -255,21 +255,19 @@ def test_a_type_does_not_fit_where_a_narrower_or_another_one_is_expected(one: st
 
 
 SAMPLES: dict[str, set[object]] = {
-    "object": {"1", "True", "1.5", "'a'", "'b'", "'c'", "None", "Animal()", "Dog()", "Weight(2)"}
-    | {"['a']", "[1]", "(1,)"},
-    "float": {"1", "True", "1.5", "Weight(2)"},
+    "object": {"1", "True", "1.5", "'a'", "None", "Animal()", "Dog()", "['a']", "[1]", "(1,)"},
+    "float": {"1", "True", "1.5"},
     "int": {"1", "True"},
     "bool": {"True"},
-    "str": {"'a'", "'b'", "'c'"},
-    "Literal['a']": {"'a'"},
-    "Literal['b', 'a']": {"'a'", "'b'"},
+    "str": {"'a'"},
+    "Literal['a', 'b']": {"'a'"},
     "None": {"None"},
     "Animal": {"Animal()", "Dog()"},
     "Dog": {"Dog()"},
-    "Weight": {"Weight(2)"},
+    "Weight": {"1", "True", "1.5"},
     "Sequence[int]": {"[1]", "(1,)"},
     "list[int]": {"[1]"},
-    "Sequence[str]": {"['a']", "'a'", "'b'", "'c'"},
+    "Sequence[str]": {"['a']", "'a'"},
 }
 """Types, and which of some values each of them has."""
 unions = strategies.lists(strategies.sampled_from(sorted(SAMPLES)), min_size=1, max_size=3)

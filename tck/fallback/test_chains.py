@@ -12,13 +12,10 @@ from typing import Any, NoReturn
 import pytest
 
 from faulttolerance import (
-    Degradation,
     ExecutionContext,
-    Fallback,
     FaultToleranceDefinitionException,
     Future,
     Guard,
-    Retry,
     asynchronous,
     completed_future,
     degradations,
@@ -26,6 +23,8 @@ from faulttolerance import (
     guards,
     retry,
 )
+from faulttolerance.instrumentation import Degradation
+from faulttolerance.policies import Fallback, Retry
 from faulttolerance.testing import configured
 from kit import Invoke, Service, key
 

@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Fallback,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
     circuit_breaker,
     degradations,
     explain,
@@ -29,6 +27,7 @@ from faulttolerance import (
     retry_when,
     timeout,
 )
+from faulttolerance.policies import Fallback, Retry
 from faulttolerance.testing import configured
 from kit import Clock, Invoke, Service, key
 

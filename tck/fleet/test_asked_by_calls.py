@@ -12,11 +12,12 @@ from weakref import ref
 
 import pytest
 
-from faulttolerance import FleetWide, Guard, RateLimit, TimeoutException, configure, timeout
+from faulttolerance import Guard, TimeoutException, configure, timeout
 from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._extensions.fleet.protocol import Request, Response, TurnRequest
 from faulttolerance._extensions.fleet.server.memory import MemoryServer
 from faulttolerance._extensions.fleet.server_link import ThreadedLink
+from faulttolerance.policies import FleetWide, RateLimit
 from faulttolerance.testing import reset
 from kit.fleet import DistantFleet, DistantSession
 from kit.struck import Struck, strikes
@@ -52,15 +53,13 @@ class Session(DistantSession):
         self.stream: deque[Response] = deque()
         self.is_closed = False
 
-    def send(self, question: TurnRequest) -> None:
+    def ask(self, question: TurnRequest, seconds: float) -> int | None:
         if self.is_closed or self.fleet.breaks:
             raise ConnectionError("closed")
         self.fleet.senders.append(threading.get_ident())
         self.stream.append(self.fleet.answer(question))
         self.fleet.sent.set()
-
-    def receive(self, seconds: float | None) -> int | None:
-        if not self.fleet.thawed.wait(20.0 if seconds is None else seconds):
+        if not self.fleet.thawed.wait(seconds):
             return None
         answer = self.stream.popleft()
         assert type(answer) is int
@@ -75,8 +74,9 @@ class Session(DistantSession):
 
 
 @pytest.fixture
-def fleet() -> Iterator[Asked]:
+def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     """A fleet that is configured, and has lent a session to calls."""
+    monkeypatch.setattr("faulttolerance._extensions.fleet.session_pool._AGAIN_SECONDS", 0.0)
     fleet = Asked(poll=3600.0, patience=5.0)
     configure(fleet=fleet)
     wait_until(lambda: bool(fleet.batches))
@@ -153,7 +153,7 @@ def test_one_call_at_a_time_asks_itself_and_others_go_together(fleet: Asked) -> 
 
 
 def test_a_late_answer_is_told_and_is_no_answer_to_the_next_question(fleet: Asked) -> None:
-    """A call waits no longer than its deadline; the session goes on with the next question after that."""
+    """A call waits no longer than its deadline; the question goes with the next batch, and the session is closed."""
     assert ask(FULL) == 0
     fleet.thawed.clear()
     told: list[Any] = []
@@ -174,7 +174,11 @@ def test_a_late_answer_is_told_and_is_no_answer_to_the_next_question(fleet: Aske
     assert told[0] > 0
     lend()
     assert [ask(FREE), ask(FULL) > 0, ask(FREE)] == [0, True, 0]
-    assert len(fleet.sessions) == 2
+    assert [session is None or session.is_closed for session in (one() for one in fleet.sessions)] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_a_call_whose_patience_is_over_decides_alone(fleet: Asked) -> None:

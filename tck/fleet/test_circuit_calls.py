@@ -14,12 +14,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    AdaptiveThrottle,
     CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
-    FleetWide,
     Guard,
-    RateLimit,
     RedisFleet,
     adaptive_throttle,
     bulkhead,
@@ -38,6 +35,7 @@ from faulttolerance import (
 )
 from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._extensions.fleet.protocol import ABSENT, CircuitRecord, PollRequest
+from faulttolerance.policies import AdaptiveThrottle, FleetWide, RateLimit
 from faulttolerance.testing import MemoryFleet, VirtualClock, configured, virtual_time
 from kit.definition import refused
 from kit.fleet import DistantFleet
@@ -150,6 +148,7 @@ def test_without_a_fleet_all_is_local_and_silent(clock: VirtualClock) -> None:
 NAMELESS = """
 import logging, sys
 from faulttolerance import *
+from faulttolerance.policies import *
 logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
 
 one = Guard(name="one", rate_limit=RateLimit(1), fleet_wide=FleetWide())
@@ -522,6 +521,7 @@ def test_a_child_has_no_place_of_its_parent() -> None:
         + textwrap.dedent("""
         import os
         from faulttolerance import *
+        from faulttolerance.policies import *
         from faulttolerance.testing import MemoryFleet, virtual_time
 
         pay = Guard(circuit_breaker=CircuitBreaker(), fleet_wide=FleetWide(), name="pay")

@@ -75,13 +75,7 @@ def in_child(function):
 
 BEGIN = "\nconfigure(fleet=Fleet())\n"
 
-PATCHES = {
-    "gevent": "import gevent.monkey\ngevent.monkey.patch_all()\nfrom gevent import spawn, sleep, joinall\n",
-    "eventlet": (
-        "import eventlet\neventlet.monkey_patch()\nfrom eventlet import spawn, sleep\n"
-        "joinall = lambda all: [one.wait() for one in all]\n"
-    ),
-}
+PATCHED = "import gevent.monkey\ngevent.monkey.patch_all()\nfrom gevent import spawn, sleep, joinall\n"
 
 
 class Server(socketserver.ThreadingTCPServer):
@@ -123,13 +117,12 @@ def server() -> Iterator[Server]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("greenlets", PATCHES)
 @pytest.mark.parametrize("when", ["patched-first", "configured-first"])
-def test_greenlets_ask_and_others_run_meanwhile(server: Server, greenlets: str, when: str) -> None:
+def test_greenlets_ask_and_others_run_meanwhile(server: Server, when: str) -> None:
     """The link stays a thread, and wakes greenlets on the thread of their hub; in a child, too."""
-    needs(greenlets)
+    needs("gevent")
     server.delay = 0.01
-    begin = [PATCHES[greenlets], PREAMBLE + BEGIN]
+    begin = [PATCHED, PREAMBLE + BEGIN]
     begin = begin if when == "patched-first" else [*reversed(begin), "\nimport socket\n"]
     program = "".join(begin) + (
         """

@@ -16,13 +16,10 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    FleetWide,
     Future,
     Guard,
-    RateLimit,
     RateLimitException,
     RedisFleet,
-    Timeout,
     asynchronous,
     completed_future,
     configure,
@@ -33,6 +30,7 @@ from faulttolerance import (
 )
 from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._extensions.fleet.protocol import TurnRequest
+from faulttolerance.policies import FleetWide, RateLimit, Timeout
 from faulttolerance.testing import MemoryFleet, configured, reset, virtual_time
 from kit.fleet import DistantFleet
 from kit.program import output_of

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import FleetWide, Guard, RateLimit, RateLimitException, Timeout, TimeoutException, configure
+from faulttolerance import Guard, RateLimitException, TimeoutException, configure
 from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._guard.declare import registry
 from faulttolerance._policy import RateLimit as Policy
+from faulttolerance.policies import FleetWide, RateLimit, Timeout
 from faulttolerance.testing import reset
 from kit.fleet import DistantFleet
 from kit.waiting import wait_until

@@ -194,9 +194,8 @@ def test_a_password_is_in_nothing_that_is_told(redis: RedisServer, caplog: pytes
 
 REPLICA = """
 import json, sys, time
-from faulttolerance import (
-    CircuitBreakerOpenException, Guard, CircuitBreaker, FleetWide, RateLimit, RateLimitException, RedisFleet, configure,
-)
+from faulttolerance import CircuitBreakerOpenException, Guard, RateLimitException, RedisFleet, configure
+from faulttolerance.policies import CircuitBreaker, FleetWide, RateLimit
 configure(fleet=RedisFleet(sys.argv[1], namespace="replicas", poll=100, patience=2000))
 limit = Guard(name="limit", rate_limit=RateLimit(100, window="1m", type="rolling"), fleet_wide=FleetWide())
 circuit = Guard(

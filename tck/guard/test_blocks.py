@@ -20,25 +20,27 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    BeforeRetry,
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
     ExecutionContext,
-    Fallback,
     FaultToleranceDefinitionException,
     Guard,
     Interrupted,
-    RateLimit,
-    Retry,
-    RetryWhen,
-    Timeout,
     TimeoutException,
     configure,
     guards,
     remaining,
     sleep,
+)
+from faulttolerance.policies import (
+    BeforeRetry,
+    Bulkhead,
+    CircuitBreaker,
+    Fallback,
+    RateLimit,
+    Retry,
+    RetryWhen,
+    Timeout,
 )
 from faulttolerance.testing import virtual_time
 from kit.struck import Struck, sampled, strikes

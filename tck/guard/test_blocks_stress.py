@@ -15,19 +15,16 @@ from collections.abc import Iterator
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
-    CircuitBreaker,
     CircuitBreakerOpenException,
     FaultToleranceException,
     Guard,
     Interrupted,
-    Retry,
-    Timeout,
     TimeoutException,
     circuit_breakers,
     remaining,
     sleep,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry, Timeout
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(120)]
 

@@ -11,18 +11,10 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    BeforeRetry,
-    CircuitBreaker,
-    CircuitBreakerName,
-    CustomBackoff,
     ExecutionContext,
-    ExponentialBackoff,
     FaultToleranceDefinitionException,
     FaultToleranceException,
-    FibonacciBackoff,
     Guard,
-    Retry,
-    RetryWhen,
     apply_guard,
     circuit_breaker,
     circuit_breaker_name,
@@ -36,6 +28,16 @@ from faulttolerance import (
     retry,
     timeout,
     validate,
+)
+from faulttolerance.policies import (
+    BeforeRetry,
+    CircuitBreaker,
+    CircuitBreakerName,
+    CustomBackoff,
+    ExponentialBackoff,
+    FibonacciBackoff,
+    Retry,
+    RetryWhen,
 )
 from faulttolerance.testing import virtual_time
 

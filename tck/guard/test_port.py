@@ -13,17 +13,8 @@ import pytest
 
 pytest.importorskip("wrapt")
 
-from faulttolerance import (
-    Bulkhead,
-    CircuitBreaker,
-    CircuitBreakerOpenException,
-    Guard,
-    PartitionBy,
-    Retry,
-    Timeout,
-    circuit_breakers,
-    remaining,
-)
+from faulttolerance import CircuitBreakerOpenException, Guard, circuit_breakers, remaining
+from faulttolerance.policies import Bulkhead, CircuitBreaker, PartitionBy, Retry, Timeout
 from kit.definition import refused
 from kit.program import python
 

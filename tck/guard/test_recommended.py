@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     CircuitBreakerOpenException,
     Guard,
-    Retry,
-    Timeout,
     TimeoutException,
+    bulkhead,
     guards,
     recommended,
+    retry,
     sleep,
 )
+from faulttolerance.policies import Bulkhead, Retry, Timeout
 from faulttolerance.testing import VirtualClock, virtual_time
 from simulation import storm
 
@@ -91,13 +91,15 @@ def test_an_attempt_ends_at_the_time_out_and_a_call_after_three_times_that(clock
 
 def test_each_policy_can_be_replaced_or_left_out() -> None:
     usual = ["Deadline", "Retry", "ExponentialBackoff", "RetryBudget", "CircuitBreaker", "Timeout"]
-    service = Service(ConnectionError)
+    service = Service(ConnectionError, ConnectionError)
 
     assert annotations_of(recommended()) == usual
     assert annotations_of(recommended("1s", Bulkhead(5))) == [*usual, "Bulkhead"]
     assert annotations_of(recommended(retry=None, deadline=None)) == ["CircuitBreaker", "Timeout"]
-    with pytest.raises(ConnectionError):
-        recommended("1s", Retry(max_retries=0)).call(service)
+    assert annotations_of(recommended("1s", bulkhead(5), retry)) == [*usual, "Bulkhead"]
+    for given in (Retry(max_retries=0), retry(max_retries=0)):
+        with pytest.raises(ConnectionError):
+            recommended("1s", given).call(service)
     with pytest.raises(ConnectionError):
         recommended(retry=Retry(max_retries=0)).call(Service(ConnectionError))
     assert "timeout=Timeout(value='500ms')" in repr(recommended("2s", timeout=Timeout("500ms")))

@@ -11,15 +11,10 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     ExecutionContext,
-    Fallback,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
-    Timeout,
     TimeoutException,
     apply_guard,
     asynchronous,
@@ -28,6 +23,7 @@ from faulttolerance import (
     retry,
     sleep,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
 
 
 class Till:

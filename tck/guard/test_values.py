@@ -15,15 +15,10 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
-    CircuitBreaker,
     CircuitBreakerOpenException,
     ExecutionContext,
-    Fallback,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
-    Timeout,
     TimeoutException,
     apply_guard,
     around_invoke,
@@ -36,6 +31,7 @@ from faulttolerance import (
     sleep,
 )
 from faulttolerance._metrics.counters import ledger
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
 from faulttolerance.testing import virtual_time
 
 
@@ -356,9 +352,7 @@ def test_a_guard_that_nothing_names_is_not_pickled(prepare: Any) -> None:
 def test_unpickling_imports_the_module_that_makes_the_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a worker process that has not imported it yet."""
     monkeypatch.syspath_prepend(tmp_path)
-    text = (
-        "from faulttolerance import Guard, Retry\nnamed = Guard(retry=Retry(), name='of a module')\nother = Guard()\n"
-    )
+    text = "from faulttolerance import Guard, retry\nnamed = Guard(retry, name='of a module')\nother = Guard()\n"
     (tmp_path / "ft_guards.py").write_text(text)
     module = importlib.import_module("ft_guards")
     pickled = pickle.dumps([module.named, module.other])

@@ -14,8 +14,6 @@ import pytest
 from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
-    Hedge,
-    Timeout,
     asynchronous,
     asynchronous_non_blocking,
     bulkhead,
@@ -33,6 +31,7 @@ from faulttolerance import (
     unguarded,
 )
 from faulttolerance.instrumentation import HedgeSent
+from faulttolerance.policies import Hedge, Timeout
 from faulttolerance.testing import virtual_time
 from kit import VirtualClock
 from kit.program import python

@@ -23,8 +23,6 @@ RUNTIME = ("_platform/", "_deadline/", "_execution/", "_extensions/fleet/")
 TESTING = ("testing.py", "testing/", "pytest_plugin.py")
 OUTSIDE = ("integrations/", "web/")
 """What is written as an application would be."""
-TOP = ("_command/top/",)
-"""A program of its own, in which no call is guarded."""
 CLOCKS = ("_deadline/threads/activity.py", "_platform/unpatched.py")
 
 ALLOWED = {
@@ -33,7 +31,7 @@ ALLOWED = {
     "concurrent": (*RUNTIME, *TESTING, *OUTSIDE),
     "_thread": (*RUNTIME, *TESTING),
     "queue": (*RUNTIME, *TESTING),
-    "signal": (*RUNTIME, *TOP),
+    "signal": RUNTIME,
     "ctypes": RUNTIME,
     # Time and chance are injected; one file reads each.
     "time": (*CLOCKS, "integrations/_time.py"),
@@ -229,7 +227,7 @@ def test_only_the_runtime_waits_and_only_the_clock_knows_the_time(file: str) -> 
     assert misplaced == set()
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if not file.startswith((*RUNTIME, *TESTING, *TOP))])
+@pytest.mark.parametrize("file", [file for file in FILES if not file.startswith((*RUNTIME, *TESTING))])
 def test_threads_are_started_in_the_runtime_only(file: str) -> None:
     """Elsewhere `threading` serves for locks that cover arithmetic, and for telling threads apart."""
     taken = set(attributes_of(parsed(file), "threading"))

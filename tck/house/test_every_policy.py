@@ -237,13 +237,13 @@ def story(seed: int) -> list[tuple[float, str]]:
     """When what came out, of a minute of calls under everything that has to do with time or chance."""
     with virtual_time(seed=seed) as clock:
         guard = Guard(
-            retry=ft.Retry(max_retries=3, delay=100, jitter=50),
-            retry_budget=ft.RetryBudget(),
-            exponential_backoff=ft.ExponentialBackoff(),
-            adaptive_throttle=ft.AdaptiveThrottle(window=2000),
-            rate_limit=ft.RateLimit(20, window="1s", max_wait=300),
-            timeout=ft.Timeout(500),
-            bulkhead=ft.Bulkhead(2, max_wait=100),
+            retry=ft.policies.Retry(max_retries=3, delay=100, jitter=50),
+            retry_budget=ft.policies.RetryBudget(),
+            exponential_backoff=ft.policies.ExponentialBackoff(),
+            adaptive_throttle=ft.policies.AdaptiveThrottle(window=2000),
+            rate_limit=ft.policies.RateLimit(20, window="1s", max_wait=300),
+            timeout=ft.policies.Timeout(500),
+            bulkhead=ft.policies.Bulkhead(2, max_wait=100),
         )
         told: list[tuple[float, str]] = []
         began = clock.monotonic()

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Bulkhead, ChronoUnit, Retry, Timeout
+from faulttolerance import ChronoUnit
+from faulttolerance.policies import Bulkhead, Retry, Timeout
 
 
 def test_equal_values_are_equal_and_hash_alike() -> None:

@@ -7,30 +7,43 @@ import inspect
 import pytest
 
 import faulttolerance
+from faulttolerance import exceptions, instrumentation, policies
+from kit.program import output_of
 
 PROMISED = {
     "the specification's annotations": "retry timeout circuit_breaker bulkhead fallback asynchronous",
     "the specification's types": """
         FallbackHandler ExecutionContext ChronoUnit FaultToleranceException TimeoutException
         CircuitBreakerOpenException BulkheadException FaultToleranceDefinitionException""",
-    "policies as values": """
-        Guard Retry ExponentialBackoff FibonacciBackoff CustomBackoff HonorRetryAfter RetryWhen BeforeRetry Timeout
-        CircuitBreaker CircuitBreakerName AdaptiveThrottle Bulkhead Fallback RateLimit RateLimitType RetryBudget""",
     "beyond the specification": """
-        apply_guard rate_limit RateLimitException RefusedException adaptive_throttle ThrottleException
+        Guard apply_guard rate_limit RateLimitException RefusedException adaptive_throttle
         asynchronous_non_blocking exponential_backoff fibonacci_backoff custom_backoff retry_when before_retry
-        Degradation degradations fail_when FailWhen last_good
-        circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by
-        partition_by PartitionBy hedge Hedge deadline Deadline
-        honor_retry_after retry_budget fleet_wide FleetWide RedisFleet recommended""",
-    "how much it matters": "criticality Criticality",
+        degradations fail_when last_good circuit_breaker_name circuit_breakers around_invoke coalesce caused_by
+        partition_by hedge deadline honor_retry_after retry_budget fleet_wide RedisFleet recommended""",
+    "how much it matters": "criticality",
     "running it": """
-        configure reload reload_on validate guards explain unguarded uninterruptible Interrupted MillisecondsWarning
+        configure reload validate guards explain unguarded uninterruptible Interrupted
         remaining sleep Future completed_future shutdown on_deadline health fingerprint veto_retries""",
 }
 """The public names by group; a name is added here when it is promised."""
 
 NAMES = sorted(name for group in PROMISED.values() for name in group.split())
+MOST = 60
+"""The number of names that a user learns in the first hour."""
+
+_VALUES = """
+    AdaptiveThrottle BeforeRetry Bulkhead CircuitBreaker CircuitBreakerName Coalesce Criticality CustomBackoff Deadline
+    ExponentialBackoff FailWhen Fallback FibonacciBackoff FleetWide Hedge HonorRetryAfter PartitionBy RateLimit
+    RateLimitType Retry RetryBudget RetryWhen Timeout"""
+VALUES = _VALUES.split()
+"""The names of ``faulttolerance.policies``."""
+
+FORMER = {
+    **dict.fromkeys(VALUES, policies),
+    **dict.fromkeys(["MillisecondsWarning", "ThrottleException"], exceptions),
+    "Degradation": instrumentation,
+}
+"""Names that programs import from the package, though they live in the module."""
 
 
 def test_all_names_what_is_promised_and_nothing_else() -> None:
@@ -59,6 +72,33 @@ def test_every_other_name_of_the_package_is_a_module_or_private() -> None:
 def test_dir_lists_also_what_is_imported_when_first_asked_for() -> None:
     """An interactive user finds every name by completion."""
     assert set(NAMES) <= set(dir(faulttolerance))
+
+
+def test_the_names_of_the_package_can_be_learnt_in_an_hour() -> None:
+    assert len(faulttolerance.__all__) <= MOST
+
+
+def test_the_values_of_all_policies_are_in_one_module() -> None:
+    assert list(policies.__all__) == sorted(VALUES)
+    assert all(len((inspect.getdoc(getattr(policies, name)) or "").split()) >= 4 for name in VALUES)
+
+
+@pytest.mark.parametrize("name", FORMER)
+def test_a_name_of_another_module_is_importable_from_the_package_too(name: str) -> None:
+    assert getattr(faulttolerance, name) is getattr(FORMER[name], name)
+
+
+@pytest.mark.outside
+def test_names_of_other_modules_are_neither_listed_nor_warned_about() -> None:
+    program = f"""
+import warnings
+warnings.simplefilter("error")
+import faulttolerance
+for name in {list(FORMER)!r}:
+    exec(f"from faulttolerance import {{name}}")
+print({set(FORMER)!r} & {{*dir(faulttolerance), *faulttolerance.__all__}})
+"""
+    assert output_of(program) == "set()"
 
 
 @pytest.mark.parametrize("name", NAMES)

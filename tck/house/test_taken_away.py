@@ -40,7 +40,7 @@ async def fail():
 def later():
     return "later"
 
-print(fetch(), asyncio.run(fail()), later().result(5), ft.Guard(retry=ft.Retry()).call(fetch))
+print(fetch(), asyncio.run(fail()), later().result(5), ft.Guard(retry=ft.policies.Retry()).call(fetch))
 looked_at = ft.explain(fetch), ft.health().status, [*ft.guards()], [getattr(ft, name) for name in ft.__all__]
 print(*(name for name in sys.modules if name.startswith(TRACES)))
 """

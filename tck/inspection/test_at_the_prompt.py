@@ -14,6 +14,8 @@ from faulttolerance._extensions.keywords import GuardPolicies
 from faulttolerance._policy import Policy, parameters
 
 _PUBLIC = {name: getattr(ft, name) for name in ft.__all__}
+PROMPT = vars(ft) | vars(ft.policies)
+"""The names of a prompt that has imported all of both modules."""
 DECORATORS = {
     policy: name
     for name, one in _PUBLIC.items()
@@ -41,25 +43,25 @@ def test_help_shows_every_parameter_with_default_and_meaning(policy: type[Policy
 
 
 POLICIES = [
-    ft.Retry(),
-    ft.Retry(
+    ft.policies.Retry(),
+    ft.policies.Retry(
         max_retries=2,
         delay="2s",
         jitter=timedelta(microseconds=5),
         retry_on=[OSError, KeyError],
         abort_on=ft.TimeoutException,
     ),
-    ft.Retry(retry_on=(), delay_unit=ft.ChronoUnit.SECONDS),
-    ft.Timeout("500ms"),
-    ft.Timeout(2, ft.ChronoUnit.SECONDS, interrupt=False),
-    ft.Timeout(timedelta()),
-    ft.RateLimit(5, "1m", type="rolling"),
-    ft.Bulkhead(5),
-    ft.CircuitBreaker(failure_ratio=0.25),
-    ft.Fallback(len, skip_on=KeyError),
-    ft.Fallback(fallback_method="instead"),
-    ft.BeforeRetry(method_name="reconnect"),
-    ft.RetryWhen(result=bool),
+    ft.policies.Retry(retry_on=(), delay_unit=ft.ChronoUnit.SECONDS),
+    ft.policies.Timeout("500ms"),
+    ft.policies.Timeout(2, ft.ChronoUnit.SECONDS, interrupt=False),
+    ft.policies.Timeout(timedelta()),
+    ft.policies.RateLimit(5, "1m", type="rolling"),
+    ft.policies.Bulkhead(5),
+    ft.policies.CircuitBreaker(failure_ratio=0.25),
+    ft.policies.Fallback(len, skip_on=KeyError),
+    ft.policies.Fallback(fallback_method="instead"),
+    ft.policies.BeforeRetry(method_name="reconnect"),
+    ft.policies.RetryWhen(result=bool),
 ]
 
 
@@ -68,7 +70,7 @@ def test_the_repr_of_a_policy_makes_it_again(policy: Policy) -> None:
     """Rule M2: short, for what is so by default is left out."""
     text = repr(policy)
 
-    assert eval(text, vars(ft)) == policy
+    assert eval(text, PROMPT) == policy
     assert all(f"{name}=" not in text for name in parameters(policy) if policy._is_default(name, getattr(policy, name)))
 
 
@@ -79,7 +81,7 @@ def test_the_repr_of_a_decorator_that_waits_makes_it_again(policy: Policy) -> No
     waiting = getattr(ft, DECORATORS[type(policy)])(**values)
 
     assert repr(waiting) == repr(policy).replace(type(policy).__name__, DECORATORS[type(policy)], 1)
-    assert repr(eval(repr(waiting), vars(ft))) == repr(waiting)
+    assert repr(eval(repr(waiting), PROMPT)) == repr(waiting)
 
 
 def test_a_decorator_with_a_wrong_value_is_shown_as_it_was_written() -> None:
@@ -89,10 +91,12 @@ def test_a_decorator_with_a_wrong_value_is_shown_as_it_was_written() -> None:
 
 def test_the_repr_of_a_guard_makes_one_like_it() -> None:
     """Rule M2."""
-    guard = ft.Guard(retry=ft.Retry(max_retries=1, retry_on=OSError), timeout=ft.Timeout("1s"), name="prompt")
+    guard = ft.Guard(
+        retry=ft.policies.Retry(max_retries=1, retry_on=OSError), timeout=ft.policies.Timeout("1s"), name="prompt"
+    )
     text = repr(guard)
     guard.close()
-    again = eval(text, vars(ft))
+    again = eval(text, PROMPT)
     again.close()
 
     assert text == "Guard(retry=Retry(max_retries=1, retry_on=OSError), timeout=Timeout(value='1s'), name='prompt')"
@@ -113,17 +117,17 @@ def test_policies_for_everything_that_a_guard_takes_are_exported() -> None:
         kind for hint in get_type_hints(GuardPolicies).values() for kind in get_args(hint) if kind is not type(None)
     }
 
-    assert {kind.__name__ for kind in taken} <= set(ft.__all__)
+    assert {kind.__name__ for kind in taken} <= set(ft.policies.__all__)
 
 
 @pytest.mark.parametrize(
     ("call", "refused"),
     [
         (lambda: ft.timeout(1, ft.ChronoUnit.SECONDS, False), "Timeout: too many positional"),  # type: ignore[call-overload]
-        (lambda: ft.Timeout(1, ft.ChronoUnit.SECONDS, False), "Timeout: too many positional"),  # type: ignore[misc]
+        (lambda: ft.policies.Timeout(1, ft.ChronoUnit.SECONDS, False), "Timeout: too many positional"),  # type: ignore[misc]
         (lambda: ft.rate_limit(1, 1, ft.ChronoUnit.SECONDS, 5), "RateLimit: too many positional"),  # type: ignore[call-overload]
         (lambda: ft.before_retry(None, "reconnect"), "BeforeRetry: too many positional"),  # type: ignore[call-arg]
-        (lambda: ft.Retry(3), "Retry: too many positional"),  # type: ignore[misc]
+        (lambda: ft.policies.Retry(3), "Retry: too many positional"),  # type: ignore[misc]
     ],
 )  # fmt: skip
 def test_by_position_goes_what_the_specification_names_first(call: Any, refused: str) -> None:

@@ -338,7 +338,7 @@ def test_the_module_of_a_dotted_name_is_imported(run: Run, name: str) -> None:
 def test_a_guard_may_be_named_as_a_module(run: Run, tmp_path: Path) -> None:
     """And is explained, where the modules that make it are named."""
     (tmp_path / "shop" / "named.py").write_text(
-        "from faulttolerance import Guard, Timeout\nkept = Guard(name='json', timeout=Timeout('7s'))\n"
+        "from faulttolerance import Guard, timeout\nkept = Guard(timeout('7s'), name='json')\n"
     )
 
     done = run("explain", "json", "shop.named")

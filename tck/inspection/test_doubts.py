@@ -22,148 +22,209 @@ from kit.program import ALONE
 TROUBLE = (ConnectionError, ft.TimeoutException)
 
 
-def careful() -> ft.Retry:
-    return ft.Retry(retry_on=TROUBLE)
+def careful() -> ft.policies.Retry:
+    return ft.policies.Retry(retry_on=TROUBLE)
 
 
 DOUBTFUL: Mapping[str, list[Callable[[], ft.Guard]]] = {
     "FT001": [
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError), bulkhead=ft.Bulkhead(3)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError), rate_limit=ft.RateLimit(3)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError), timeout=ft.Timeout("1s")),
+        lambda: ft.Guard(
+            circuit_breaker=ft.policies.CircuitBreaker(fail_on=ConnectionError), bulkhead=ft.policies.Bulkhead(3)
+        ),
+        lambda: ft.Guard(
+            circuit_breaker=ft.policies.CircuitBreaker(fail_on=ConnectionError), rate_limit=ft.policies.RateLimit(3)
+        ),
+        lambda: ft.Guard(
+            circuit_breaker=ft.policies.CircuitBreaker(fail_on=ConnectionError), timeout=ft.policies.Timeout("1s")
+        ),
     ],
     "FT002": [
-        lambda: ft.Guard(retry=ft.Retry()),
-        lambda: ft.Guard(retry=ft.Retry(max_retries=1, delay="1s")),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=Exception), retry_when=ft.RetryWhen(result=bool)),
+        lambda: ft.Guard(retry=ft.policies.Retry()),
+        lambda: ft.Guard(retry=ft.policies.Retry(max_retries=1, delay="1s")),
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=Exception), retry_when=ft.policies.RetryWhen(result=bool)),
     ],
     "FT003": [
-        lambda: ft.Guard(retry=ft.Retry(retry_on=ConnectionError), timeout=ft.Timeout("1s")),
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=ConnectionError), timeout=ft.policies.Timeout("1s")),
     ],
     "FT004": [
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay="50ms")),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay=1, delay_unit=ft.ChronoUnit.SECONDS, jitter="1001ms")),
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=OSError, delay="50ms")),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(retry_on=OSError, delay=1, delay_unit=ft.ChronoUnit.SECONDS, jitter="1001ms")
+        ),
     ],
-    "FT005": [lambda: ft.Guard(timeout=ft.Timeout(5)), lambda: ft.Guard(timeout=ft.Timeout("9999us"))],
+    "FT005": [
+        lambda: ft.Guard(timeout=ft.policies.Timeout(5)),
+        lambda: ft.Guard(timeout=ft.policies.Timeout("9999us")),
+    ],
     "FT006": [
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, delay="1s"), timeout=ft.Timeout("1001ms")),
+        lambda: ft.Guard(
+            circuit_breaker=ft.policies.CircuitBreaker(fail_on=TROUBLE, delay="1s"),
+            timeout=ft.policies.Timeout("1001ms"),
+        ),
     ],
     "FT008": [
-        lambda: ft.Guard(fallback=ft.Fallback(lambda context: None)),
-        lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, apply_on=(OSError, NameError))),
-        lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, skip_on=OSError)),
+        lambda: ft.Guard(fallback=ft.policies.Fallback(lambda context: None)),
+        lambda: ft.Guard(fallback=ft.policies.Fallback(lambda context: None, apply_on=(OSError, NameError))),
+        lambda: ft.Guard(fallback=ft.policies.Fallback(lambda context: None, skip_on=OSError)),
     ],
     "FT009": [
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, delay=30)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, delay=0, max_delay=60)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, window=60)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, slow=2)),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay=2, jitter=0)),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, max_duration=10)),
+        lambda: ft.Guard(circuit_breaker=ft.policies.CircuitBreaker(fail_on=TROUBLE, delay=30)),
+        lambda: ft.Guard(circuit_breaker=ft.policies.CircuitBreaker(fail_on=TROUBLE, delay=0, max_delay=60)),
+        lambda: ft.Guard(circuit_breaker=ft.policies.CircuitBreaker(fail_on=TROUBLE, window=60)),
+        lambda: ft.Guard(circuit_breaker=ft.policies.CircuitBreaker(fail_on=TROUBLE, slow=2)),
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=OSError, delay=2, jitter=0)),
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=OSError, max_duration=10)),
         lambda: ft.Guard(
-            retry=ft.Retry(retry_on=OSError, delay="1s"), exponential_backoff=ft.ExponentialBackoff(max_delay=60)
+            retry=ft.policies.Retry(retry_on=OSError, delay="1s"),
+            exponential_backoff=ft.policies.ExponentialBackoff(max_delay=60),
         ),
         lambda: ft.Guard(
-            retry=ft.Retry(retry_on=OSError, delay="1s"), fibonacci_backoff=ft.FibonacciBackoff(max_delay=60)
+            retry=ft.policies.Retry(retry_on=OSError, delay="1s"),
+            fibonacci_backoff=ft.policies.FibonacciBackoff(max_delay=60),
         ),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError), honor_retry_after=ft.HonorRetryAfter(max_delay=60)),
-        lambda: ft.Guard(deadline=ft.Deadline(5)),
-        lambda: ft.Guard(bulkhead=ft.Bulkhead(3, max_wait=1)),
-        lambda: ft.Guard(rate_limit=ft.RateLimit(3, max_wait=1)),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(retry_on=OSError), honor_retry_after=ft.policies.HonorRetryAfter(max_delay=60)
+        ),
+        lambda: ft.Guard(deadline=ft.policies.Deadline(5)),
+        lambda: ft.Guard(bulkhead=ft.policies.Bulkhead(3, max_wait=1)),
+        lambda: ft.Guard(rate_limit=ft.policies.RateLimit(3, max_wait=1)),
     ],
     "FT010": [
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError), exponential_backoff=ft.ExponentialBackoff()),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, jitter_kind="full"), fibonacci_backoff=ft.FibonacciBackoff()),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(retry_on=OSError), exponential_backoff=ft.policies.ExponentialBackoff()
+        ),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(retry_on=OSError, jitter_kind="full"),
+            fibonacci_backoff=ft.policies.FibonacciBackoff(),
+        ),
     ],
     "FT012": [
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker()),
-        lambda: ft.Guard(adaptive_throttle=ft.AdaptiveThrottle()),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(skip_on=ft.BulkheadException), bulkhead=ft.Bulkhead(3)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(), fail_when=ft.FailWhen(result=bool)),
+        lambda: ft.Guard(circuit_breaker=ft.policies.CircuitBreaker()),
+        lambda: ft.Guard(adaptive_throttle=ft.policies.AdaptiveThrottle()),
+        lambda: ft.Guard(
+            circuit_breaker=ft.policies.CircuitBreaker(skip_on=ft.BulkheadException), bulkhead=ft.policies.Bulkhead(3)
+        ),
+        lambda: ft.Guard(circuit_breaker=ft.policies.CircuitBreaker(), fail_when=ft.policies.FailWhen(result=bool)),
     ],
     "FT013": [
         lambda: ft.Guard(
-            retry=ft.Retry(abort_on=ValueError), circuit_breaker=ft.CircuitBreaker(fail_on=(*TROUBLE, OSError))
+            retry=ft.policies.Retry(abort_on=ValueError),
+            circuit_breaker=ft.policies.CircuitBreaker(fail_on=(*TROUBLE, OSError)),
         ),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=RuntimeError), adaptive_throttle=ft.AdaptiveThrottle(fail_on=OSError)),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=ft.FaultToleranceException), rate_limit=ft.RateLimit(3)),
-        lambda: ft.Guard(retry=ft.Retry(abort_on=ValueError), bulkhead=ft.Bulkhead(3)),
         lambda: ft.Guard(
-            retry=ft.Retry(abort_on=ValueError), honor_retry_after=ft.HonorRetryAfter(), bulkhead=ft.Bulkhead(3)
+            retry=ft.policies.Retry(retry_on=RuntimeError),
+            adaptive_throttle=ft.policies.AdaptiveThrottle(fail_on=OSError),
+        ),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(retry_on=ft.FaultToleranceException), rate_limit=ft.policies.RateLimit(3)
+        ),
+        lambda: ft.Guard(retry=ft.policies.Retry(abort_on=ValueError), bulkhead=ft.policies.Bulkhead(3)),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(abort_on=ValueError),
+            honor_retry_after=ft.policies.HonorRetryAfter(),
+            bulkhead=ft.policies.Bulkhead(3),
         ),
     ],
 }
 
 SETTLED: Mapping[str, list[Callable[[], ft.Guard]]] = {
     "FT001": [
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(), bulkhead=ft.Bulkhead(3), timeout=ft.Timeout("1s")),
         lambda: ft.Guard(
-            circuit_breaker=ft.CircuitBreaker(fail_on=OSError, skip_on=ft.BulkheadException), bulkhead=ft.Bulkhead(3)
+            circuit_breaker=ft.policies.CircuitBreaker(),
+            bulkhead=ft.policies.Bulkhead(3),
+            timeout=ft.policies.Timeout("1s"),
         ),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError), timeout=ft.Timeout(0)),
         lambda: ft.Guard(
-            circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError),
-            fail_when=ft.FailWhen(exception=lambda failure: True),
-            timeout=ft.Timeout("1s"),
+            circuit_breaker=ft.policies.CircuitBreaker(fail_on=OSError, skip_on=ft.BulkheadException),
+            bulkhead=ft.policies.Bulkhead(3),
+        ),
+        lambda: ft.Guard(
+            circuit_breaker=ft.policies.CircuitBreaker(fail_on=ConnectionError), timeout=ft.policies.Timeout(0)
+        ),
+        lambda: ft.Guard(
+            circuit_breaker=ft.policies.CircuitBreaker(fail_on=ConnectionError),
+            fail_when=ft.policies.FailWhen(exception=lambda failure: True),
+            timeout=ft.policies.Timeout("1s"),
         ),
     ],
     "FT002": [
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError)),
-        lambda: ft.Guard(retry=ft.Retry(abort_on=TypeError)),
-        lambda: ft.Guard(retry=ft.Retry(max_retries=0)),
-        lambda: ft.Guard(retry=ft.Retry(), retry_when=ft.RetryWhen(exception=lambda failure: True)),
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=OSError)),
+        lambda: ft.Guard(retry=ft.policies.Retry(abort_on=TypeError)),
+        lambda: ft.Guard(retry=ft.policies.Retry(max_retries=0)),
+        lambda: ft.Guard(retry=ft.policies.Retry(), retry_when=ft.policies.RetryWhen(exception=lambda failure: True)),
     ],
     "FT003": [
-        lambda: ft.Guard(retry=careful(), timeout=ft.Timeout("1s")),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError), timeout=ft.Timeout("1s")),  # which a TimeoutException is
+        lambda: ft.Guard(retry=careful(), timeout=ft.policies.Timeout("1s")),
         lambda: ft.Guard(
-            retry=ft.Retry(retry_on=ConnectionError, abort_on=ft.TimeoutException), timeout=ft.Timeout("1s")
+            retry=ft.policies.Retry(retry_on=OSError), timeout=ft.policies.Timeout("1s")
+        ),  # which a TimeoutException is
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(retry_on=ConnectionError, abort_on=ft.TimeoutException),
+            timeout=ft.policies.Timeout("1s"),
         ),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=ConnectionError), timeout=ft.Timeout(0)),
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=ConnectionError), timeout=ft.policies.Timeout(0)),
     ],
     "FT004": [
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError)),  # as the specification has it: no delay
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay="200ms")),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay="50ms", jitter_kind="full")),
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=OSError)),  # as the specification has it: no delay
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=OSError, delay="200ms")),
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=OSError, delay="50ms", jitter_kind="full")),
     ],
-    "FT005": [lambda: ft.Guard(timeout=ft.Timeout("10ms")), lambda: ft.Guard(timeout=ft.Timeout(0))],
-    "FT006": [lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay="1s"), timeout=ft.Timeout("1s"))],
+    "FT005": [lambda: ft.Guard(timeout=ft.policies.Timeout("10ms")), lambda: ft.Guard(timeout=ft.policies.Timeout(0))],
+    "FT006": [
+        lambda: ft.Guard(circuit_breaker=ft.policies.CircuitBreaker(delay="1s"), timeout=ft.policies.Timeout("1s"))
+    ],
     "FT008": [
-        lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, apply_on=TROUBLE)),
-        lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, skip_on=TypeError)),
+        lambda: ft.Guard(fallback=ft.policies.Fallback(lambda context: None, apply_on=TROUBLE)),
+        lambda: ft.Guard(fallback=ft.policies.Fallback(lambda context: None, skip_on=TypeError)),
     ],
     "FT009": [
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay=100, max_delay="1s", window="1m", slow=10)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, delay=0)),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay=30, delay_unit="seconds", max_duration=0)),
-        lambda: ft.Guard(retry=ft.Retry(max_retries=0, delay=2, max_duration=10)),
-        lambda: ft.Guard(deadline=ft.Deadline("5s"), rate_limit=ft.RateLimit(3, window=0.01, max_wait="1s")),
-        lambda: ft.Guard(deadline=ft.Deadline(0), bulkhead=ft.Bulkhead(3)),
+        lambda: ft.Guard(circuit_breaker=ft.policies.CircuitBreaker(delay=100, max_delay="1s", window="1m", slow=10)),
+        lambda: ft.Guard(circuit_breaker=ft.policies.CircuitBreaker(fail_on=TROUBLE, delay=0)),
+        lambda: ft.Guard(retry=ft.policies.Retry(retry_on=OSError, delay=30, delay_unit="seconds", max_duration=0)),
+        lambda: ft.Guard(retry=ft.policies.Retry(max_retries=0, delay=2, max_duration=10)),
         lambda: ft.Guard(
-            retry=ft.Retry(retry_on=OSError, delay="1s"), exponential_backoff=ft.ExponentialBackoff(max_delay=0)
+            deadline=ft.policies.Deadline("5s"), rate_limit=ft.policies.RateLimit(3, window=0.01, max_wait="1s")
+        ),
+        lambda: ft.Guard(deadline=ft.policies.Deadline(0), bulkhead=ft.policies.Bulkhead(3)),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(retry_on=OSError, delay="1s"),
+            exponential_backoff=ft.policies.ExponentialBackoff(max_delay=0),
         ),
     ],
     "FT010": [
         lambda: ft.Guard(
-            retry=ft.Retry(retry_on=OSError), exponential_backoff=ft.ExponentialBackoff(min_delay="100ms")
+            retry=ft.policies.Retry(retry_on=OSError),
+            exponential_backoff=ft.policies.ExponentialBackoff(min_delay="100ms"),
         ),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay="1s"), fibonacci_backoff=ft.FibonacciBackoff()),
-        lambda: ft.Guard(retry=ft.Retry(max_retries=0), exponential_backoff=ft.ExponentialBackoff()),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(retry_on=OSError, delay="1s"), fibonacci_backoff=ft.policies.FibonacciBackoff()
+        ),
+        lambda: ft.Guard(retry=ft.policies.Retry(max_retries=0), exponential_backoff=ft.policies.ExponentialBackoff()),
     ],
     "FT012": [
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE)),
-        lambda: ft.Guard(adaptive_throttle=ft.AdaptiveThrottle(skip_on=ValueError)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(), fail_when=ft.FailWhen(exception=lambda failure: True)),
+        lambda: ft.Guard(circuit_breaker=ft.policies.CircuitBreaker(fail_on=TROUBLE)),
+        lambda: ft.Guard(adaptive_throttle=ft.policies.AdaptiveThrottle(skip_on=ValueError)),
+        lambda: ft.Guard(
+            circuit_breaker=ft.policies.CircuitBreaker(), fail_when=ft.policies.FailWhen(exception=lambda failure: True)
+        ),
     ],
     "FT013": [
-        lambda: ft.Guard(retry=careful(), circuit_breaker=ft.CircuitBreaker(), bulkhead=ft.Bulkhead(3)),
-        lambda: ft.Guard(retry=ft.Retry(abort_on=ft.RefusedException), circuit_breaker=ft.CircuitBreaker()),
-        lambda: ft.Guard(retry=ft.Retry(retry_on=(OSError, ft.BulkheadException)), bulkhead=ft.Bulkhead(3)),
         lambda: ft.Guard(
-            retry=ft.Retry(abort_on=ValueError), honor_retry_after=ft.HonorRetryAfter(), rate_limit=ft.RateLimit(3)
+            retry=careful(), circuit_breaker=ft.policies.CircuitBreaker(), bulkhead=ft.policies.Bulkhead(3)
         ),
-        lambda: ft.Guard(retry=ft.Retry(max_retries=0), circuit_breaker=ft.CircuitBreaker()),
-        lambda: ft.Guard(retry=ft.Retry()),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(abort_on=ft.RefusedException), circuit_breaker=ft.policies.CircuitBreaker()
+        ),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(retry_on=(OSError, ft.BulkheadException)), bulkhead=ft.policies.Bulkhead(3)
+        ),
+        lambda: ft.Guard(
+            retry=ft.policies.Retry(abort_on=ValueError),
+            honor_retry_after=ft.policies.HonorRetryAfter(),
+            rate_limit=ft.policies.RateLimit(3),
+        ),
+        lambda: ft.Guard(retry=ft.policies.Retry(max_retries=0), circuit_breaker=ft.policies.CircuitBreaker()),
+        lambda: ft.Guard(retry=ft.policies.Retry()),
     ],
 }
 
@@ -189,7 +250,7 @@ def test_it_is_settled(code: str, make: Callable[[], ft.Guard]) -> None:
 
 def test_what_is_judged_are_the_values_that_hold() -> None:
     """Rule M4: a configured value may make a doubt, and may end one."""
-    guard = ft.Guard(retry=ft.Retry(), timeout=ft.Timeout("1s"), name="m4 judged")
+    guard = ft.Guard(retry=ft.policies.Retry(), timeout=ft.policies.Timeout("1s"), name="m4 judged")
     with configured({"m4 judged/Retry/retryOn": "OSError", "m4 judged/Timeout/value": "5ms"}):
         assert found(guard) == ["FT005"]
     with configured({"m4 judged/Retry/enabled": False}):
@@ -256,7 +317,7 @@ def nested_in_guard() -> tuple[Any, str]:
 
 
 def nested_in_decorators() -> tuple[Any, str]:
-    outer = ft.Guard(retry=ft.Retry(max_retries=-1, max_duration="1m", retry_on=TROUBLE))
+    outer = ft.Guard(retry=ft.policies.Retry(max_retries=-1, max_duration="1m", retry_on=TROUBLE))
 
     @outer
     @ft.retry(max_retries=2, retry_on=TROUBLE)
@@ -278,7 +339,7 @@ def test_a_retry_around_a_retry_is_doubted_once(make: Callable[[], tuple[Any, st
 
 def test_a_retry_around_one_that_does_not_is_fine() -> None:
     """Rule M4: nothing is multiplied."""
-    inner = ft.Guard(retry=ft.Retry(max_retries=0), timeout=ft.Timeout("1s"))
+    inner = ft.Guard(retry=ft.policies.Retry(max_retries=0), timeout=ft.policies.Timeout("1s"))
 
     @ft.retry(retry_on=TROUBLE)
     @inner

@@ -38,13 +38,13 @@ def test_what_differs_from_the_default_is_shown_with_source_and_variable() -> No
         f"      variable {VARIABLE}_RETRY_DELAY\n"
         "    retryOn = ConnectionError  [decorator]\n"
         f"      variable {VARIABLE}_RETRY_RETRYON\n"
-        f"    [{len(parameters(ft.Retry)) - 3} at the default]\n"
+        f"    [{len(parameters(ft.policies.Retry)) - 3} at the default]\n"
         "  Timeout (declared on the method)\n"
         "    value = 2s  [decorator]\n"
         f"      variable {VARIABLE}_TIMEOUT_VALUE\n"
         "    unit = SECONDS  [decorator]\n"
         f"      variable {VARIABLE}_TIMEOUT_UNIT\n"
-        f"    [{len(parameters(ft.Timeout)) - 2} at the default]"
+        f"    [{len(parameters(ft.policies.Timeout)) - 2} at the default]"
     )  # fmt: skip
 
 
@@ -55,8 +55,8 @@ def test_all_shows_the_rest_behind_what_differs() -> None:
 
     assert "    maxDuration = 3m  [default]" in values
     assert "    jitter = 200ms  [default]" in values
-    assert len(values) == len(parameters(ft.Retry)) + len(parameters(ft.Timeout))
-    in_retry = [line.endswith("[default]") for line in values[: len(parameters(ft.Retry))]]
+    assert len(values) == len(parameters(ft.policies.Retry)) + len(parameters(ft.policies.Timeout))
+    in_retry = [line.endswith("[default]") for line in values[: len(parameters(ft.policies.Retry))]]
     assert in_retry == sorted(in_retry)
 
 
@@ -138,7 +138,7 @@ def test_no_variable_is_named_where_it_would_change_nothing() -> None:
 
 def test_the_variables_of_a_guard_without_a_name_are_those_for_all() -> None:
     """Rule M3: there is no other."""
-    assert "variable FAULTTOLERANCE_RETRY_MAXRETRIES" in ft.explain(ft.Guard(retry=ft.Retry(max_retries=1)))
+    assert "variable FAULTTOLERANCE_RETRY_MAXRETRIES" in ft.explain(ft.Guard(retry=ft.policies.Retry(max_retries=1)))
 
 
 def test_what_no_key_reaches_has_no_variable() -> None:
@@ -164,7 +164,7 @@ def test_durations_are_shown_with_their_units(policy: type[Policy], name: str) -
     """Rule M3: whatever a number counts."""
     one = parameters(policy)[name]
     unit = {one.kind.unit: ChronoUnit.MINUTES} if one.kind.unit else {}
-    further = {"max_duration": 0} if policy is ft.Retry and name != "max_duration" else {}
+    further = {"max_duration": 0} if policy is ft.policies.Retry and name != "max_duration" else {}
     made = policy(**{name: 6_000, **unit, **further})
 
     assert one.formatted_value(made) == ("100h" if unit else "6s")
@@ -181,8 +181,8 @@ def test_every_unit_is_that_of_a_duration() -> None:
 
 def test_what_is_no_whole_number_of_microseconds_keeps_its_unit() -> None:
     """Rule M3."""
-    assert "value = 0.5 nanos" in ft.explain(ft.Guard(timeout=ft.Timeout(0.5, ft.ChronoUnit.NANOS)))
-    assert "value = 3.5us" not in ft.explain(ft.Guard(timeout=ft.Timeout(3.5, ft.ChronoUnit.MICROS)))
+    assert "value = 0.5 nanos" in ft.explain(ft.Guard(timeout=ft.policies.Timeout(0.5, ft.ChronoUnit.NANOS)))
+    assert "value = 3.5us" not in ft.explain(ft.Guard(timeout=ft.policies.Timeout(3.5, ft.ChronoUnit.MICROS)))
 
 
 def test_as_dict_is_for_json_and_has_everything() -> None:
@@ -204,7 +204,7 @@ def test_as_dict_is_for_json_and_has_everything() -> None:
 
 def test_as_dict_goes_from_guard_to_guard() -> None:
     """Rule M3: the outermost first."""
-    inner = ft.Guard(timeout=ft.Timeout("1s"), name="m3 inner")
+    inner = ft.Guard(timeout=ft.policies.Timeout("1s"), name="m3 inner")
 
     @ft.bulkhead(3)
     @inner

@@ -8,20 +8,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    Bulkhead,
-    Guard,
-    Retry,
-    Timeout,
-    apply_guard,
-    bulkhead,
-    circuit_breaker,
-    explain,
-    fallback,
-    guards,
-    retry,
-    timeout,
-)
+from faulttolerance import Guard, apply_guard, bulkhead, circuit_breaker, explain, fallback, guards, retry, timeout
+from faulttolerance.policies import Bulkhead, Retry, Timeout
 from kit.definition import refused
 
 

@@ -12,28 +12,16 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    ChronoUnit,
-    CircuitBreaker,
-    Fallback,
-    Guard,
-    Retry,
-    Timeout,
-    configure,
-    fingerprint,
-    guards,
-    reload,
-    retry,
-    testing,
-    timeout,
-)
+from faulttolerance import ChronoUnit, Guard, configure, fingerprint, guards, reload, retry, testing, timeout
 from faulttolerance._metrics.counters import ledger
+from faulttolerance.policies import CircuitBreaker, Fallback, Retry, Timeout
 from kit.program import python
 
 SHAPE = re.compile(r"[0-9a-f]{16}")
 
 PROGRAM = """
 from faulttolerance import *
+from faulttolerance.policies import *
 {}
 class Client:
     @retry(retry_on={}, delay="500ms")

@@ -9,13 +9,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    AdaptiveThrottle,
-    Bulkhead,
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
-    RateLimit,
-    Retry,
     circuit_breaker,
     circuit_breaker_name,
     circuit_breakers,
@@ -26,6 +21,7 @@ from faulttolerance import (
     sleep,
     testing,
 )
+from faulttolerance.policies import AdaptiveThrottle, Bulkhead, CircuitBreaker, RateLimit, Retry
 from faulttolerance.testing import virtual_time
 from kit import VirtualClock
 

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from faulttolerance import (
-    Bulkhead,
-    CircuitBreaker,
-    Guard,
-    Retry,
-    Timeout,
-    circuit_breakers,
-    configure,
-    fingerprint,
-    guards,
-    health,
-    reload,
-    testing,
-    validate,
-)
+from faulttolerance import Guard, circuit_breakers, configure, fingerprint, guards, health, reload, testing, validate
 from faulttolerance._command.lints import lint
 from faulttolerance._config import settings
 from faulttolerance._metrics.counters import ledger
+from faulttolerance.policies import Bulkhead, CircuitBreaker, FleetWide, Retry, Timeout
 from faulttolerance.web.reading import GuardFilter, guard_called, overview
 
 
@@ -68,11 +56,16 @@ def calls_of(action: Callable[[], object]) -> int:
     return calls
 
 
+NUMBERS = itertools.count(100)
+"""Values that nothing else has."""
+
 ACTIONS: dict[str, Callable[[], object]] = {
     "a scrape": ledger.read,
+    "a scrape after a reload": lambda: (configure(properties={"Retry/maxRetries": next(NUMBERS)}), ledger.read()),
     "fingerprint": fingerprint,
     "health": health,
     "guards": lambda: list(guards()),
+    "guards of one name": lambda: list(guards("service 7")),
     "validate": validate,
     "check": lambda: list(lint(guards(), settings.snapshot)),
     "circuits": circuit_breakers.names,
@@ -93,6 +86,29 @@ def test_twice_as_many_guards_cost_twice_as_much(action: Callable[[], object], k
     many = calls_of(action)
 
     assert many <= 2.1 * few
+
+
+@pytest.mark.parametrize("action", [health, lambda: list(guards())], ids=["health", "guards"])
+def test_circuits_that_others_have_opened_cost_each_guard_the_same(action: Callable[[], object]) -> None:
+    """However many circuits of a shared server are open that nobody here has: each guard is asked once."""
+    fleet = testing.MemoryFleet()
+    configure(fleet=fleet)
+    kept = [service(number) for number in range(40)]
+    shared = Guard(circuit_breaker=CircuitBreaker(), fleet_wide=FleetWide(), name="shared")
+    shared.call(int)
+
+    def opened(numbers: range) -> int:
+        for number in numbers:
+            fleet.open(f"a circuit of others {number}", "1h")
+        shared.call(int)
+        action()
+        return calls_of(action)
+
+    few, many = opened(range(1)), opened(range(1, 80))
+    configure(fleet=None)
+
+    assert len(kept) == 40
+    assert many - few < 1_000
 
 
 def test_values_that_are_wrong_everywhere_cost_each_guard_the_same() -> None:

@@ -13,20 +13,10 @@ from typing import Any
 import pytest
 
 import faulttolerance
-from faulttolerance import (
-    Guard,
-    Retry,
-    around_invoke,
-    asynchronous,
-    bulkhead,
-    explain,
-    guards,
-    rate_limit,
-    retry,
-    timeout,
-)
+from faulttolerance import Guard, around_invoke, asynchronous, bulkhead, explain, guards, rate_limit, retry, timeout
+from faulttolerance.policies import Retry
 from kit.definition import refused
-from kit.program import QUIET, output_of
+from kit.program import QUIET, output_of, python
 
 pytestmark = pytest.mark.outside
 
@@ -208,3 +198,12 @@ def test_an_interceptor_above_what_cannot_be_called_is_refused() -> None:
 
     with refused("interceptor", "cannot be called"):
         audit(5)
+
+
+def test_an_interpreter_without_the_gil_is_refused_at_import() -> None:
+    """The message names the variable that enables it."""
+    done = python("import sys; sys._is_gil_enabled = lambda: False; import faulttolerance")
+
+    assert done.returncode == 1
+    assert "RuntimeError: faulttolerance needs the GIL" in done.stderr
+    assert "PYTHON_GIL=1" in done.stderr

@@ -21,16 +21,9 @@ celery = pytest.importorskip("celery")
 
 from celery.exceptions import Ignore, SoftTimeLimitExceeded  # noqa: E402
 
-from faulttolerance import (  # noqa: E402
-    Bulkhead,
-    BulkheadException,
-    CircuitBreaker,
-    CircuitBreakerOpenException,
-    Guard,
-    RateLimitException,
-    Retry,
-)
+from faulttolerance import BulkheadException, CircuitBreakerOpenException, Guard, RateLimitException  # noqa: E402
 from faulttolerance.integrations.celery import GuardedTask  # noqa: E402
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry  # noqa: E402
 from kit.redis_server import RedisServer, free_port, redis_server  # noqa: E402
 
 PATIENCE = 40.0
@@ -40,7 +33,8 @@ TASKS = """
 import os, time
 import redis
 from celery import Celery
-from faulttolerance import CircuitBreaker, Guard, Retry, circuit_breakers, remaining, uninterruptible
+from faulttolerance import Guard, circuit_breakers, remaining, uninterruptible
+from faulttolerance.policies import CircuitBreaker, Retry
 from faulttolerance.integrations.celery import GuardedTask
 
 app = Celery("tasks", broker=os.environ["BROKER"], backend=os.environ["BROKER"], task_cls=GuardedTask)

@@ -24,6 +24,7 @@ from django.conf import settings
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import path
 from faulttolerance import *
+from faulttolerance.policies import *
 from kit.serving import Backend, asgi, wsgi
 
 one = Guard(bulkhead=Bulkhead(1))

@@ -23,8 +23,9 @@ SETTINGS = """if True:
     settings.configure(DATABASES=files)
     django.setup()
     from django.db import Error, OperationalError, connection, connections, transaction
-    from faulttolerance import FaultToleranceDefinitionException, Guard, Retry, retry
-    from faulttolerance.integrations.django import refuse_retries_in_atomic
+    from faulttolerance import FaultToleranceDefinitionException, Guard, retry
+    from faulttolerance.policies import Retry
+    from faulttolerance.integrations.django import install
 
     found = {}
     THREE = Retry(max_retries=3, delay=0, jitter=0)
@@ -66,8 +67,8 @@ def test_nothing_is_retried_inside_an_atomic_block(tmp_path: Path) -> None:
         """
     with transaction.atomic():
         attempts_of(fails, name="before it was said")
-    refuse_retries_in_atomic()
-    refuse_retries_in_atomic()
+    install()
+    install()
     attempts_of(fails, name="without")
     try:
         with transaction.atomic():
@@ -115,7 +116,7 @@ def test_a_block_of_a_test_is_none_and_control_flow_goes_its_way(tmp_path: Path)
     found = found_by(
         """
     from django.test import TestCase
-    refuse_retries_in_atomic(no_retry_on=(Error, LookupError))
+    install(no_retry_on=(Error, LookupError))
 
     class Tests(TestCase):
         databases = {"default", "audit"}
@@ -138,7 +139,7 @@ def test_a_block_of_a_test_is_none_and_control_flow_goes_its_way(tmp_path: Path)
     except KeyboardInterrupt:
         found["interrupted"] = connection.introspection.table_names()
     try:
-        refuse_retries_in_atomic(no_retry_on=3)
+        install(no_retry_on=3)
     except FaultToleranceDefinitionException as error:
         found["refused"] = str(error)
         """,
@@ -152,4 +153,4 @@ def test_a_block_of_a_test_is_none_and_control_flow_goes_its_way(tmp_path: Path)
         "interrupted": [],
         "refused": found["refused"],
     }
-    assert found["refused"].startswith("refuse_retries_in_atomic(no_retry_on) is 3; allowed: an exception class")
+    assert found["refused"].startswith("install(no_retry_on) is 3; allowed: an exception class")

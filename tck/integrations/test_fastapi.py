@@ -168,6 +168,6 @@ def test_the_lifespan_of_the_page_runs_under_a_test_client(caplog: pytest.LogCap
             assert client.get("/").json() == "served"
 
     assert [words for words in caplog.messages if "SIGHUP" in words] in (
-        ["reload_on: SIGHUP reloads nothing: only the main thread may handle signals"],
+        ["reload(on=SIGHUP) reloads nothing: only the main thread may handle signals"],
         [],  # another test has led there before
     )

@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
     Interrupted,
-    RateLimit,
     TimeoutException,
     remaining,
     sleep,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit
 from kit.serving import Backend, wsgi
 
 httpx = pytest.importorskip("httpx")

@@ -20,6 +20,7 @@ import asyncio, json, pickle, subprocess, sys, threading, time
 from concurrent import futures
 import grpc
 from faulttolerance import *
+from faulttolerance.policies import *
 from faulttolerance.integrations.grpc import *
 from grpc import StatusCode
 
@@ -454,7 +455,8 @@ def test_a_server_that_is_killed_in_the_middle_opens_the_circuit() -> None:
 def test_wrong_values_are_refused() -> None:
     lines = run(
         """
-        from faulttolerance import FaultToleranceDefinitionException, Hedge, RetryWhen
+        from faulttolerance import FaultToleranceDefinitionException
+        from faulttolerance.policies import Hedge, RetryWhen
         from faulttolerance.integrations.grpc import AsyncGuardedCalls, GuardedCalls
         for kind, given in (GuardedCalls, {"failures": [5]}), (AsyncGuardedCalls, {"methods": [7]}), (
             GuardedCalls, {"hedge": Hedge(delay=5)}

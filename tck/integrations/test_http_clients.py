@@ -18,33 +18,35 @@ import requests
 from requests.adapters import HTTPAdapter
 
 from faulttolerance import (
-    BeforeRetry,
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
-    Coalesce,
-    Fallback,
     FaultToleranceDefinitionException,
     Guard,
-    Hedge,
-    HonorRetryAfter,
-    PartitionBy,
-    RateLimit,
     RateLimitException,
     RefusedException,
-    Retry,
-    ThrottleException,
-    Timeout,
     TimeoutException,
     circuit_breakers,
     deadline,
     remaining,
 )
+from faulttolerance.exceptions import ThrottleException
 from faulttolerance.instrumentation import RetryScheduled
 from faulttolerance.integrations import httpx as for_httpx, requests as for_requests
 from faulttolerance.integrations._http import origin_of
 from faulttolerance.integrations._time import time_limit
+from faulttolerance.policies import (
+    BeforeRetry,
+    Bulkhead,
+    CircuitBreaker,
+    Coalesce,
+    Fallback,
+    Hedge,
+    HonorRetryAfter,
+    PartitionBy,
+    RateLimit,
+    Retry,
+    Timeout,
+)
 from faulttolerance.testing import captured_events, no_wait, virtual_time
 from kit.backend import Answer, Backend, backend
 from kit.crowd import on_thread

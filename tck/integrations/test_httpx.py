@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from faulttolerance import Bulkhead, CircuitBreaker, Guard, Retry, Timeout, configure, deadline, guards, retry
+from faulttolerance import Guard, configure, deadline, guards, retry
 from faulttolerance.integrations.httpx import AsyncGuardedTransport, CircuitOpen, GuardedTransport
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry, Timeout
 from faulttolerance.testing import no_wait, virtual_time
 from kit.backend import Answer, Backend, backend
 from kit.surroundings import needs, run
@@ -143,7 +144,7 @@ def test_in_trio_it_says_what_it_needs_before_anything_is_sent() -> None:
     lines = run(
         """
         import httpx, trio
-        from faulttolerance import CircuitBreaker, Timeout
+        from faulttolerance.policies import CircuitBreaker, Timeout
         from faulttolerance.integrations.httpx import AsyncGuardedTransport
 
         def answer(request):

@@ -12,22 +12,14 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    CircuitBreaker,
-    CircuitBreakerOpenException,
-    Deadline,
-    FaultToleranceDefinitionException,
-    Guard,
-    Retry,
-    Timeout,
-    TimeoutException,
-)
+from faulttolerance import CircuitBreakerOpenException, FaultToleranceDefinitionException, Guard, TimeoutException
+from faulttolerance.policies import CircuitBreaker, Deadline, Retry, Timeout
 from kit.crowd import on_thread
 
 redis = pytest.importorskip("redis")
 pytest.importorskip("redis.asyncio")
 
-from faulttolerance.integrations.redis import guarded  # noqa: E402
+from faulttolerance.integrations.redis import install  # noqa: E402
 from kit.redis_server import RedisServer, redis_server  # noqa: E402
 
 pytestmark = pytest.mark.outside
@@ -55,7 +47,7 @@ def server(started: RedisServer) -> Iterator[RedisServer]:
 
 @contextmanager
 def client_of(server: RedisServer, guard: Guard, idempotent: tuple[str, ...] = (), **settings: Any) -> Iterator[Any]:
-    with guarded(server.client(decode_responses=True, **settings), guard, idempotent=idempotent) as client:
+    with install(server.client(decode_responses=True, **settings), guard, idempotent=idempotent) as client:
         yield client
 
 
@@ -140,7 +132,7 @@ def test_the_own_time_out_of_the_client_is_there_afterwards(server: RedisServer)
 def test_nobody_waits_for_a_connection_longer_than_is_left(server: RedisServer) -> None:
     """A pool that blocks waits for 20 s by itself."""
     pool = redis.BlockingConnectionPool(port=server.port, max_connections=1, timeout=20)
-    with guarded(redis.Redis(connection_pool=pool), Guard(timeout=LATE)) as client:
+    with install(redis.Redis(connection_pool=pool), Guard(timeout=LATE)) as client:
         held = taken_from(pool)
         failure, elapsed = on_thread(lambda: client.get("a"))
         pool.release(held)
@@ -185,7 +177,7 @@ def test_what_was_cancelled_leaves_no_answer_behind(server: RedisServer) -> None
 
     async def main() -> None:
         guard = Guard()
-        async with guarded(redis.asyncio.Redis(port=server.port, decode_responses=True), guard) as client:
+        async with install(redis.asyncio.Redis(port=server.port, decode_responses=True), guard) as client:
             await client.mset({"a": "A", "b": "B"})
             for pipelined in (False, True):
                 for steps in range(8):
@@ -203,7 +195,7 @@ def test_what_was_cancelled_leaves_no_answer_behind(server: RedisServer) -> None
 
 def test_a_deadline_that_ends_a_coroutine_leaves_no_answer_behind(server: RedisServer) -> None:
     async def main() -> None:
-        async with guarded(redis.asyncio.Redis(port=server.port, decode_responses=True), Guard(timeout=LATE)) as client:
+        async with install(redis.asyncio.Redis(port=server.port, decode_responses=True), Guard(timeout=LATE)) as client:
             await client.mset({"a": "A", "b": "B"})
             server.freeze()
             with pytest.raises(TimeoutException):
@@ -313,7 +305,7 @@ def test_attempts_of_redis_py_do_not_multiply() -> None:
 
         thread = threading.Thread(target=accept)
         thread.start()
-        client = guarded(redis.Redis(port=server.getsockname()[1]), Guard(retry=THREE))
+        client = install(redis.Redis(port=server.getsockname()[1]), Guard(retry=THREE))
         with pytest.raises(redis.ConnectionError):
             client.get("a")
         server.shutdown(socket.SHUT_RDWR)
@@ -364,9 +356,9 @@ def test_publish_and_subscribe_run_as_ever(server: RedisServer) -> None:
 def test_a_client_is_guarded_once_and_two_may_have_one_pool(server: RedisServer) -> None:
     with client_of(server, Guard()) as client:
         with redis.Redis(connection_pool=client.connection_pool) as second:
-            assert guarded(second, Guard()).ping()
+            assert install(second, Guard()).ping()
         with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(client\) is .*unguarded"):
-            guarded(client, Guard())
+            install(client, Guard())
 
 
 def test_wrong_values_are_refused(server: RedisServer) -> None:
@@ -375,9 +367,9 @@ def test_wrong_values_are_refused(server: RedisServer) -> None:
     with server.client(single_connection_client=True) as single, server.client() as client:
         for got in (wrong["client"], single):
             with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(client\) is .*allowed: a Redis"):
-                guarded(got, guard)
+                install(got, guard)
         with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(guard\) is .*allowed: a Guard"):
-            guarded(client, wrong["guard"])
+            install(client, wrong["guard"])
         with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(idempotent\) is \[3\]; allowed: names"):
-            guarded(client, guard, idempotent=wrong["idempotent"])
-        assert guarded(client, guard).ping()  # nothing was done to it
+            install(client, guard, idempotent=wrong["idempotent"])
+        assert install(client, guard).ping()  # nothing was done to it

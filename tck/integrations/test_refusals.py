@@ -13,9 +13,9 @@ from faulttolerance import (
     FaultToleranceException,
     RateLimitException,
     RefusedException,
-    ThrottleException,
     TimeoutException,
 )
+from faulttolerance.exceptions import ThrottleException
 from faulttolerance.integrations._refusals import HttpAnswer, answer_to
 
 

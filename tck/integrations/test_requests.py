@@ -11,8 +11,9 @@ import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3.util import Timeout as Urllib3Timeout
 
-from faulttolerance import Bulkhead, Retry, Timeout, deadline
+from faulttolerance import deadline
 from faulttolerance.integrations.requests import GuardedAdapter
+from faulttolerance.policies import Bulkhead, Retry, Timeout
 from faulttolerance.testing import no_wait, virtual_time
 from kit.backend import Answer, Backend, backend
 

@@ -16,14 +16,13 @@ import pytest
 from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
-    Timeout,
     TimeoutException,
     asynchronous,
     caused_by,
     deadline,
     retry,
 )
+from faulttolerance.policies import Retry, Timeout
 from kit.crowd import on_thread
 from kit.program import output_of
 

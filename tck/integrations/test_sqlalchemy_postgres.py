@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import CircuitBreaker, CircuitBreakerOpenException, Guard, Retry, Timeout, TimeoutException
+from faulttolerance import CircuitBreakerOpenException, Guard, TimeoutException
+from faulttolerance.policies import CircuitBreaker, Retry, Timeout
 from kit.crowd import on_thread
 from kit.postgres_server import PostgresServer, postgres_server
 from kit.waiting import wait_until

@@ -9,17 +9,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    Bulkhead,
-    BulkheadException,
-    CircuitBreaker,
-    FaultToleranceDefinitionException,
-    Guard,
-    RateLimit,
-    Timeout,
-    TimeoutException,
-    remaining,
-)
+from faulttolerance import BulkheadException, FaultToleranceDefinitionException, Guard, TimeoutException, remaining
+from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit, Timeout
 from kit.serving import Backend, asgi
 from kit.waiting import wait_until
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import CircuitBreaker, FaultToleranceDefinitionException, Guard, circuit_breakers
+from faulttolerance import FaultToleranceDefinitionException, Guard, circuit_breakers
+from faulttolerance.policies import CircuitBreaker
 from faulttolerance.web import Request, asgi_app, wsgi_app
 from kit.web import Ask, ask_asgi, ask_wsgi, served_by_uvicorn, served_by_wsgiref
 

@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from faulttolerance import Bulkhead, Guard, Timeout
+from faulttolerance import Guard
 from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._guard.declare import registry
 from faulttolerance._guard.decorate.guard import missing_guard_faults
 from faulttolerance._strategy.circuit_breaker import HalfOpen
+from faulttolerance.policies import Bulkhead, Timeout
 from faulttolerance.testing import virtual_time
 from kit import Clock, Invoke, VirtualClock
 from kit.garbage import collect_garbage

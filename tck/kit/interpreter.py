@@ -9,14 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-__all__ = ["HAS_GIL", "drops_classes", "needs_gil", "switching_every"]
-
-HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
-
-needs_gil = pytest.mark.skipif(
-    not HAS_GIL, reason="without the GIL only the main thread is interrupted, where it can take a signal"
-)
-"""For what asks for an interruption of another thread, or of a call that the signal alone does not end."""
+__all__ = ["drops_classes", "switching_every"]
 
 drops_classes = pytest.mark.skipif(
     bool(sysconfig.get_config_var("Py_GIL_DISABLED")) and sys.version_info < (3, 14),

@@ -18,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "tck" / "kit" / "surface.txt"
-MODULES = ["", ".exceptions", ".instrumentation", ".patching", ".testing", ".typing"]
+MODULES = ["", ".exceptions", ".instrumentation", ".patching", ".policies", ".testing", ".typing"]
 """Those that are imported to be looked at: what their decorators take is made when they are."""
 FROM_SOURCE = [ROOT / "faulttolerance" / "integrations", ROOT / "faulttolerance" / "web"]
 """Those that need a framework, or may: they are read."""

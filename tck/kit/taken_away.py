@@ -13,7 +13,14 @@ __all__ = ["EXTENSIONS", "copy_without"]
 
 _PACKAGE = Path(faulttolerance.__file__).parent
 EXTENSIONS = sorted(path.name for path in (_PACKAGE / "_extensions").iterdir() if (path / "row.py").exists())
-_NAMING = ("_extensions/order.py", "_extensions/keywords.py", "decorators.py", "__init__.py", "testing/__init__.py")
+_NAMING = (
+    "_extensions/order.py",
+    "_extensions/keywords.py",
+    "policies.py",
+    "_recommended.py",
+    "__init__.py",
+    "testing/__init__.py",
+)
 """The files that name extensions: the order, the keywords of a ``Guard``, and the public names."""
 _DOORS = {"fleet": "testing/memory_fleet.py"}
 """Further files with public names of an extension."""

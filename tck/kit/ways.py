@@ -18,8 +18,9 @@ from inspect import signature
 from typing import Any, NamedTuple, TypeAlias
 
 import faulttolerance
-from faulttolerance import Guard, Interrupted, Timeout, circuit_breakers
+from faulttolerance import Guard, Interrupted, circuit_breakers
 from faulttolerance._guard.declare import registry
+from faulttolerance.policies import Timeout
 
 from .clock import Clock
 from .convention import Invoke

@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     ChronoUnit,
     FaultToleranceDefinitionException,
     Guard,
     Interrupted,
-    RateLimit,
-    Retry,
-    Timeout,
     TimeoutException,
     adaptive_throttle,
     asynchronous,
@@ -37,6 +33,7 @@ from faulttolerance import (
     timeout,
     validate,
 )
+from faulttolerance.policies import Bulkhead, RateLimit, Retry, Timeout
 from faulttolerance.testing import configured
 from kit import Clock, Invoke, Service, key
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Bulkhead, CircuitBreaker, Guard, RateLimit, Timeout, guards
+from faulttolerance import Guard, guards
 from faulttolerance._guard.declare import registry
+from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit, Timeout
 from faulttolerance.testing import configured
 
 pytestmark = pytest.mark.stress

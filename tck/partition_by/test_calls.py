@@ -13,12 +13,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
     Guard,
-    PartitionBy,
     RateLimitException,
     adaptive_throttle,
     asynchronous,
@@ -41,6 +38,7 @@ from faulttolerance import (
 from faulttolerance._guard.resolve import resolver
 from faulttolerance._metrics.counters import ledger
 from faulttolerance._strategy.bulkhead import Bulkhead as BulkheadStrategy
+from faulttolerance.policies import Bulkhead, CircuitBreaker, PartitionBy
 from faulttolerance.testing import virtual_time
 from kit import Invoke
 from kit.definition import refused

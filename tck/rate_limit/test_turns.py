@@ -15,10 +15,7 @@ from faulttolerance import (
     ChronoUnit,
     Future,
     Guard,
-    RateLimit,
     RateLimitException,
-    Retry,
-    Timeout,
     TimeoutException,
     asynchronous,
     completed_future,
@@ -29,6 +26,7 @@ from faulttolerance import (
     timeout,
     validate,
 )
+from faulttolerance.policies import RateLimit, Retry, Timeout
 from faulttolerance.testing import VirtualClock, configured, virtual_time
 from kit.definition import refused
 

@@ -12,11 +12,9 @@ import pytest
 
 import faulttolerance as ft
 from faulttolerance import (
-    CircuitBreaker,
     CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
     caused_by,
     circuit_breaker,
     explain,
@@ -25,6 +23,7 @@ from faulttolerance import (
 )
 from faulttolerance._config.formatting import formatted
 from faulttolerance._strategy.verdict import contains
+from faulttolerance.policies import CircuitBreaker, Retry
 from faulttolerance.testing import configured
 from kit import Invoke
 

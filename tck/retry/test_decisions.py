@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from faulttolerance._strategy.back_off import CustomBackOff, exponential, fixed
-from faulttolerance._strategy.retry import Predicates, Retry, Stop, ignore_error
+from faulttolerance._strategy.back_off import CustomBackOff, exponential, fixed, ignore_error
+from faulttolerance._strategy.retry import Predicates, Retry, Stop
 
 
 def retry(

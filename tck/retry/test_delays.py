@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    ExponentialBackoff,
-    FaultToleranceDefinitionException,
-    Retry,
-    explain,
-    exponential_backoff,
-    fibonacci_backoff,
-    retry,
-)
+from faulttolerance import FaultToleranceDefinitionException, explain, exponential_backoff, fibonacci_backoff, retry
+from faulttolerance.policies import ExponentialBackoff, Retry
 from faulttolerance.testing import configured, virtual_time
 from kit import Clock, Invoke
 

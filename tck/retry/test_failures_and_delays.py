@@ -15,7 +15,6 @@ import faulttolerance
 from faulttolerance import (
     CircuitBreakerOpenException,
     Guard,
-    Timeout,
     TimeoutException,
     circuit_breaker,
     exponential_backoff,
@@ -23,6 +22,7 @@ from faulttolerance import (
     retry,
     timeout,
 )
+from faulttolerance.policies import Timeout
 from kit import Clock, Invoke
 
 Notes = list[str]

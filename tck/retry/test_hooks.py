@@ -9,14 +9,8 @@ from typing import Any, NoReturn
 import pytest
 
 from faulttolerance import (
-    BeforeRetry,
-    CustomBackoff,
-    Fallback,
     FaultToleranceDefinitionException,
     Guard,
-    HonorRetryAfter,
-    Retry,
-    RetryWhen,
     before_retry,
     custom_backoff,
     fallback,
@@ -24,6 +18,7 @@ from faulttolerance import (
     retry,
     retry_when,
 )
+from faulttolerance.policies import BeforeRetry, CustomBackoff, Fallback, HonorRetryAfter, Retry, RetryWhen
 from kit import Clock, Invoke
 
 Hook = Callable[[Callable[..., Any]], Callable[[Any], Any]]

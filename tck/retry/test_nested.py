@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Guard, Retry, coalesce, fallback, retry
+from faulttolerance import Guard, coalesce, fallback, retry
+from faulttolerance.policies import Retry
 from faulttolerance.testing import virtual_time
 from kit import Clock, Invoke
 

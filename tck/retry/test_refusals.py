@@ -11,17 +11,12 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
-    Fallback,
     FaultToleranceException,
     Guard,
-    RateLimit,
     RateLimitException,
     RefusedException,
-    Retry,
     TimeoutException,
     circuit_breaker,
     circuit_breakers,
@@ -29,6 +24,7 @@ from faulttolerance import (
     retry,
     retry_when,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, RateLimit, Retry
 from kit import Clock, Invoke, Service, key
 
 # What ended the retries

@@ -10,12 +10,12 @@ import pytest
 from faulttolerance import (
     FaultToleranceDefinitionException,
     FaultToleranceException,
-    RetryWhen,
     fallback,
     instrumentation,
     retry,
     retry_when,
 )
+from faulttolerance.policies import RetryWhen
 from faulttolerance.testing import configured
 from kit import Invoke
 

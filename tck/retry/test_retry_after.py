@@ -17,10 +17,6 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     FaultToleranceException,
     Guard,
-    HonorRetryAfter,
-    RateLimit,
-    Retry,
-    Timeout,
     circuit_breaker,
     explain,
     fallback,
@@ -28,6 +24,7 @@ from faulttolerance import (
     retry,
     retry_when,
 )
+from faulttolerance.policies import HonorRetryAfter, RateLimit, Retry, Timeout
 from faulttolerance.testing import configured, virtual_time
 from kit import Clock, Invoke
 

@@ -16,15 +16,13 @@ from faulttolerance import (
     FaultToleranceException,
     Guard,
     Interrupted,
-    Retry,
-    RetryBudget,
-    RetryWhen,
     fallback,
     guards,
     retry,
     veto_retries,
 )
 from faulttolerance.instrumentation import GaveUp, RetryScheduled, set_event_sinks
+from faulttolerance.policies import Retry, RetryBudget, RetryWhen
 from faulttolerance.testing import virtual_time
 from kit.convention import Invoke
 

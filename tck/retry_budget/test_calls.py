@@ -14,13 +14,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    CircuitBreaker,
     FaultToleranceException,
     Guard,
-    PartitionBy,
-    Retry,
-    RetryBudget,
-    RetryWhen,
     before_retry,
     configure,
     explain,
@@ -36,6 +31,7 @@ from faulttolerance import (
 )
 from faulttolerance._guard.declare import registry
 from faulttolerance.instrumentation import GaveUp, RetryScheduled, set_event_sinks
+from faulttolerance.policies import CircuitBreaker, PartitionBy, Retry, RetryBudget, RetryWhen
 from faulttolerance.testing import configured, virtual_time
 from kit.definition import refused
 
@@ -605,7 +601,8 @@ def test_a_fork_keeps_the_tokens() -> None:
         QUIET
         + """
 import os
-from faulttolerance import Guard, Retry, RetryBudget, explain
+from faulttolerance import Guard, explain
+from faulttolerance.policies import Retry, RetryBudget
 guard = Guard(retry=Retry(max_retries=1, jitter=0), retry_budget=RetryBudget(name="forked", burst=3), name="g")
 def call():
     try:

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Guard, Retry, RetryBudget, configure, guards
+from faulttolerance import Guard, configure, guards
 from faulttolerance._guard.declare import registry
+from faulttolerance.policies import Retry, RetryBudget
 from faulttolerance.testing import virtual_time
 
 pytestmark = pytest.mark.stress

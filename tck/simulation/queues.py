@@ -10,10 +10,10 @@ from collections.abc import Callable, Hashable
 from functools import cache
 from typing import Literal, NamedTuple, Protocol
 
-from faulttolerance import Criticality
 from faulttolerance._strategy import bulkhead as strategy
 from faulttolerance._strategy.bulkhead import Waiter
 from faulttolerance.exceptions import BulkheadException
+from faulttolerance.policies import Criticality
 
 from .kernel import Load, Simulation, lognormal, quantile
 

@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 from typing import NamedTuple
 
-from faulttolerance import Criticality
+from faulttolerance.policies import Criticality
 
 from . import budgets, deadlines, estimators, hedges, overload, queues, storm, throttles, time_outs
 

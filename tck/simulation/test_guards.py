@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from faulttolerance import AdaptiveThrottle, Bulkhead, Guard, Hedge, Retry, RetryBudget, Timeout, TimeoutException
+from faulttolerance import Guard, TimeoutException
 from faulttolerance.exceptions import BulkheadException
+from faulttolerance.policies import AdaptiveThrottle, Bulkhead, Hedge, Retry, RetryBudget, Timeout
 from faulttolerance.testing import VirtualClock, virtual_time
 from simulation import hedges, time_outs
 from simulation.kernel import Backend, Load, lognormal, quantile

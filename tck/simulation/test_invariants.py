@@ -11,11 +11,11 @@ from typing import Final
 
 import pytest
 
-from faulttolerance import Criticality
 from faulttolerance._extensions.adaptive.limit_listener import Limiter
 from faulttolerance._strategy.bulkhead import Bulkhead, Waiter
 from faulttolerance._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT
 from faulttolerance.exceptions import BulkheadException
+from faulttolerance.policies import Criticality
 from simulation.kernel import Simulation
 from simulation.shipped import Gated, adaptive_throttle, circuit_breaker, retry_budget
 

@@ -12,17 +12,12 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     ChronoUnit,
-    CircuitBreaker,
     ExecutionContext,
-    Fallback,
     FallbackHandler,
     FaultToleranceDefinitionException,
     FaultToleranceException,
     Future,
-    Retry,
-    Timeout,
     asynchronous,
     bulkhead,
     circuit_breaker,
@@ -35,6 +30,7 @@ from faulttolerance import (
     timeout,
     unguarded,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
 from kit.definition import refused
 
 # Parameters out of range

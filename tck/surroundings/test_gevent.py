@@ -8,9 +8,11 @@ import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import faulttolerance
 from kit.surroundings import gunicorn, needs, run
 from kit.waiting import wait_until
 
@@ -804,3 +806,16 @@ print(sorted(job.value for job in jobs), block(5), remaining())
 
     late = "deadline of 0.1 s passed"
     assert lines == [f"{[late, late, 'in time', 'in time']} {late} None"]
+
+
+def test_eventlet_that_has_replaced_threads_is_refused_at_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S4: each call raises, until it has not."""
+    patcher = SimpleNamespace(is_monkey_patched=lambda module: module == "thread")
+    guarded = faulttolerance.retry(lambda: "called")
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "eventlet.patcher", patcher)
+        for _ in range(2):
+            with pytest.raises(faulttolerance.FaultToleranceException, match="eventlet has replaced threads"):
+                guarded()
+
+    assert guarded() == "called"

@@ -11,9 +11,21 @@ pytestmark = pytest.mark.outside
 PREAMBLE = """
 import trio
 from faulttolerance import (
-    Bulkhead, Guard, Timeout, asynchronous, bulkhead, circuit_breaker, coalesce, completed_future, deadline,
-    fallback, hedge, rate_limit, retry, sleep, timeout,
+    Guard,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    coalesce,
+    completed_future,
+    deadline,
+    fallback,
+    hedge,
+    rate_limit,
+    retry,
+    sleep,
+    timeout,
 )
+from faulttolerance.policies import Bulkhead, Timeout
 
 bodies = []
 
@@ -220,7 +232,8 @@ def test_a_coroutine_that_no_loop_runs_is_told_that_it_needs_asyncio() -> None:
     """See rule O3: other libraries step coroutines themselves; what waits for nothing works there as well."""
     lines = run(
         """
-from faulttolerance import Guard, Timeout, asynchronous, circuit_breaker, retry, timeout
+from faulttolerance import Guard, asynchronous, circuit_breaker, retry, timeout
+from faulttolerance.policies import Timeout
 
 bodies = []
 

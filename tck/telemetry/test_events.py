@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,7 +26,6 @@ from faulttolerance import (
     Future,
     Guard,
     RateLimitException,
-    Retry,
     TimeoutException,
     asynchronous,
     bulkhead,
@@ -38,6 +38,7 @@ from faulttolerance import (
     sleep,
     timeout,
 )
+from faulttolerance._telemetry import description
 from faulttolerance.instrumentation import (
     Event,
     FallbackApplied,
@@ -51,6 +52,7 @@ from faulttolerance.instrumentation import (
     get_event_sinks,
     set_event_sinks,
 )
+from faulttolerance.policies import Retry
 from faulttolerance.testing import virtual_time
 from kit.program import python
 
@@ -484,10 +486,15 @@ def test_no_text_is_made_that_is_not_written(
     spans: tuple[Any, InMemorySpanExporter], monkeypatch: pytest.MonkeyPatch, logged: bool, traced: bool
 ) -> None:
     """The log makes none for a span that records, and the span none for a log that is on."""
-    texts = []
+    texts: list[str] = []
+
+    def describe_for(receiver: str, event: Event) -> Any:
+        texts.append(receiver)
+        return description.describe(event)
+
     for receiver in ("log", "trace"):
-        name = f"faulttolerance._telemetry.{receiver}.error_type"
-        monkeypatch.setattr(name, lambda failure, receiver=receiver: texts.append(receiver) or "OSError")
+        name = f"faulttolerance._telemetry.{receiver}.describe"
+        monkeypatch.setattr(name, partial(describe_for, receiver))
     call = retry(max_retries=1, jitter=0)(Flaky(9))
     library = logging.getLogger("faulttolerance")
     library.setLevel(logging.DEBUG if logged else logging.CRITICAL)

@@ -22,7 +22,6 @@ from faulttolerance import (
     CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
     bulkhead,
     circuit_breaker,
     configure,
@@ -31,6 +30,7 @@ from faulttolerance import (
     timeout,
 )
 from faulttolerance._metrics.counters import FOLD, ledger
+from faulttolerance.policies import Retry
 from faulttolerance.testing import reset
 from kit.meter import OpenTelemetryMeter, PrometheusMeter
 from kit.program import output_of

@@ -13,7 +13,6 @@ import pytest
 
 from faulttolerance import (
     BulkheadException,
-    CircuitBreaker,
     Future,
     Guard,
     TimeoutException,
@@ -31,6 +30,7 @@ from faulttolerance import (
 )
 from faulttolerance._log import _failed
 from faulttolerance.instrumentation import Event, set_event_sinks
+from faulttolerance.policies import CircuitBreaker
 from faulttolerance.testing import virtual_time
 
 

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.outside
 
 OUTAGE = """
 import logging
-from faulttolerance import CircuitBreaker, Guard, Retry
+from faulttolerance import Guard
+from faulttolerance.policies import CircuitBreaker, Retry
 
 def fails():
     raise ConnectionError

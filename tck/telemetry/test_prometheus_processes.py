@@ -295,7 +295,8 @@ import gc, sys
 import prometheus_client
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import MultiProcessCollector
-from faulttolerance import Guard, Retry
+from faulttolerance import Guard
+from faulttolerance.policies import Retry
 from faulttolerance._metrics.counters import MAX_DEPARTED_NAMES, ledger
 from faulttolerance._telemetry.multiprocess import MultiprocessExporter
 exporter = MultiprocessExporter()

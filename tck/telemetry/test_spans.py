@@ -22,9 +22,7 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     Future,
     Guard,
-    RateLimit,
     RateLimitException,
-    Retry,
     TimeoutException,
     asynchronous,
     completed_future,
@@ -35,6 +33,7 @@ from faulttolerance import (
     timeout,
     validate,
 )
+from faulttolerance.policies import RateLimit, Retry
 from faulttolerance.testing import virtual_time
 from kit import VirtualClock
 from kit.scenario import Differs

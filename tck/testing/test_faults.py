@@ -12,10 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from faulttolerance import (
-    CircuitBreaker,
     Guard,
-    Retry,
-    Timeout,
     asynchronous,
     asynchronous_non_blocking,
     bulkhead,
@@ -27,6 +24,7 @@ from faulttolerance import (
     timeout,
 )
 from faulttolerance.exceptions import CircuitBreakerOpenException, TimeoutException
+from faulttolerance.policies import CircuitBreaker, Retry, Timeout
 from faulttolerance.testing import VirtualClock, disabled, fail_times, inject, recorded, reset, virtual_time
 from kit.definition import refused
 

@@ -10,18 +10,10 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    AdaptiveThrottle,
-    Bulkhead,
     BulkheadException,
-    CircuitBreaker,
     CircuitBreakerOpenException,
-    FleetWide,
     Guard,
-    RateLimit,
     RateLimitException,
-    Retry,
-    RetryBudget,
-    ThrottleException,
     adaptive_throttle,
     asynchronous,
     bulkhead,
@@ -37,6 +29,8 @@ from faulttolerance import (
     retry,
     retry_budget,
 )
+from faulttolerance.exceptions import ThrottleException
+from faulttolerance.policies import AdaptiveThrottle, Bulkhead, CircuitBreaker, FleetWide, RateLimit, Retry, RetryBudget
 from faulttolerance.testing import MemoryFleet, configured, disabled, exhaust, force, reset, virtual_time
 from kit.definition import refused
 

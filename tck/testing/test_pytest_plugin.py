@@ -227,7 +227,7 @@ def test_loops_of_anyio_follow_the_clock(run: Run, pytester: pytest.Pytester) ->
     """Each test has a loop of its own, made by ``loop_factory``; the guards that they share do not mind."""
     pytester.makeconftest("""
         import pytest
-        from faulttolerance.testing import loop_factory
+        from faulttolerance.testing.active_clock import loop_factory
 
         @pytest.fixture
         def anyio_backend():
@@ -243,7 +243,7 @@ def test_loops_of_anyio_follow_the_clock(run: Run, pytester: pytest.Pytester) ->
 def test_loops_of_pytest_asyncio_follow_the_clock(run: Run, pytester: pytest.Pytester) -> None:
     """Its hook takes ``loop_factory`` as it is."""
     pytester.makeconftest("""
-        from faulttolerance.testing import loop_factory
+        from faulttolerance.testing.active_clock import loop_factory
 
         def pytest_asyncio_loop_factories(config, item):
             return {"virtual": loop_factory}

@@ -12,7 +12,6 @@ import pytest
 
 from faulttolerance import (
     Guard,
-    Retry,
     asynchronous,
     bulkhead,
     circuit_breaker,
@@ -30,6 +29,7 @@ from faulttolerance import (
     timeout,
 )
 from faulttolerance.instrumentation import FallbackApplied, GaveUp, RetryScheduled, get_event_sinks, set_event_sinks
+from faulttolerance.policies import Retry
 from faulttolerance.testing import RecordedCall, captured_events, disabled, no_wait, recorded, reset, virtual_time
 from kit.definition import refused
 

@@ -13,7 +13,6 @@ import pytest
 
 from faulttolerance import (
     Guard,
-    Retry,
     TimeoutException,
     asynchronous,
     configure,
@@ -26,6 +25,7 @@ from faulttolerance import (
     timeout,
 )
 from faulttolerance.instrumentation import RetryScheduled, set_event_sinks
+from faulttolerance.policies import Retry
 from faulttolerance.testing import configured, disabled, no_wait, reset
 from kit.definition import refused
 

@@ -31,7 +31,8 @@ from faulttolerance import (
 )
 from faulttolerance._deadline.clock import clock as shared_clock
 from faulttolerance._deadline.threads.watchdog import watchdog
-from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, loop_factory, virtual_time
+from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, virtual_time
+from faulttolerance.testing.active_clock import loop_factory
 from faulttolerance.testing.stall_detector import StallDetector
 from kit.program import python
 

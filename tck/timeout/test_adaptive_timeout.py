@@ -10,12 +10,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
     FaultToleranceDefinitionException,
     Guard,
-    Hedge,
-    RetryBudget,
-    Timeout,
     TimeoutException,
     explain,
     guards,
@@ -25,6 +21,7 @@ from faulttolerance import (
     timeout,
 )
 from faulttolerance.instrumentation import set_event_sinks
+from faulttolerance.policies import Bulkhead, Hedge, RetryBudget, Timeout
 from faulttolerance.testing import configured, virtual_time
 from kit import Clock, Invoke
 from kit.tiers import few_and_many

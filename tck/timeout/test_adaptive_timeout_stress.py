@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from faulttolerance import Bulkhead, Guard, Timeout, TimeoutException
+from faulttolerance import Guard, TimeoutException
 from faulttolerance._guard.declare import registry
+from faulttolerance.policies import Bulkhead, Timeout
 
 pytestmark = pytest.mark.stress
 

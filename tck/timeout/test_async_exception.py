@@ -11,10 +11,8 @@ from faulttolerance._deadline.threads.async_exception import Interrupted, find_s
 from faulttolerance._deadline.threads.chain import ThreadDeadlines, this_thread
 from faulttolerance._deadline.threads.pending_interrupt import PendingInterrupt
 from faulttolerance._platform.atomic import frames_of_threads
-from kit.interpreter import needs_gil
 
 
-@needs_gil
 def test_it_is_sent_to_the_place_that_was_looked_at_and_to_no_other() -> None:
     """R2a: a thread that has moved on while it was looked at may stand where it must not be interrupted."""
     gate = _thread.allocate_lock()

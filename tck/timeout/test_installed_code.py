@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import pytest
 
 from faulttolerance import TimeoutException, configure, timeout, uninterruptible
-from kit.interpreter import needs_gil
 
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]
 
@@ -69,7 +68,7 @@ def call(function):
 '''
 
 
-@pytest.fixture(params=["main thread", pytest.param("another thread", marks=needs_gil)])
+@pytest.fixture(params=["main thread", "another thread"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
     """Runs a function where the test is about."""
     if request.param == "main thread":

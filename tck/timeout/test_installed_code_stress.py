@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from faulttolerance import TimeoutException, timeout
-from kit.interpreter import needs_gil
 from kit.postgres_server import postgres_server
 from kit.redis_server import redis_server
 
@@ -282,7 +281,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     "ignore:unclosed", "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # closed by the collector
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("where", ["main thread", pytest.param("other threads", marks=needs_gil)])
+@pytest.mark.parametrize("where", ["main thread", "other threads"])
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_pool_gets_everything_back(name: str, where: str, tmp_path: Path) -> None:
     """Rule R2a: wherever time-outs strike; the pool then serves as many as in the beginning."""

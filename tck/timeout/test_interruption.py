@@ -16,7 +16,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
 from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -26,7 +25,6 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
     Interrupted,
-    Timeout,
     TimeoutException,
     around_invoke,
     asynchronous,
@@ -37,20 +35,12 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._call import attempt
-from faulttolerance._deadline import interruption
-from faulttolerance._deadline.threads import (
-    async_exception,
-    chain as thread_deadlines,
-    main_thread,
-    safe_point,
-    thread_checks,
-)
+from faulttolerance._deadline.threads import safe_point
 from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._deadline.threads.main_thread import set_interrupt_signal
 from faulttolerance._deadline.threads.watchdog import watchdog
 from faulttolerance._platform.atomic import stack_of
-from kit.interpreter import needs_gil
+from faulttolerance.policies import Timeout
 from kit.program import python
 from kit.waiting import wait_until
 
@@ -90,21 +80,11 @@ def where(request: pytest.FixtureRequest) -> Where:
     return function
 
 
-@pytest.fixture(params=[on_main_thread, pytest.param(on_other_thread, marks=needs_gil)])
+@pytest.fixture(params=[on_main_thread, on_other_thread])
 def interruptible(request: pytest.FixtureRequest) -> Where:
     """Where Python code is interrupted."""
     function: Where = request.param
     return function
-
-
-@pytest.fixture
-def without_gil(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done where there is no GIL, on this interpreter."""
-    for module in (attempt, interruption, async_exception, main_thread, thread_checks):
-        monkeypatch.setattr(module, "HAS_GIL", False)
-    ordered = thread_deadlines._OrderedDeadlines
-    monkeypatch.setattr(thread_deadlines, "_Deadlines", ordered)
-    monkeypatch.setattr(this_thread, "deadlines", ordered())
 
 
 def compute() -> str:
@@ -259,7 +239,6 @@ def test_blocking_function_that_is_guarded_itself_ends_at_the_deadline_on_the_ma
     assert isinstance(caught.value.__cause__, Interrupted)
 
 
-@needs_gil
 def test_blocking_call_in_code_that_is_left_in_peace_ends_too_on_the_main_thread() -> None:
     """Who waits for a thread, inside ``threading``, is interrupted: it waits in a call that has taken nothing."""
     release = threading.Event()
@@ -492,7 +471,6 @@ def test_body_under_a_trace_function_is_interrupted_on_the_main_thread() -> None
     assert said.split() == ["Interrupted"] * 3, complained
 
 
-@needs_gil
 def test_loop_that_does_nothing_but_call_code_that_is_left_in_peace_is_interrupted(where: Where) -> None:
     """R2a: between two such calls; on the main thread signals would always arrive in the next one."""
     numbers: queue.Queue[int] = queue.Queue()
@@ -915,9 +893,7 @@ def test_sleep_of_no_time_still_ends_at_the_deadline(where: Where) -> None:
     assert isinstance(caught.value.__cause__, Interrupted)
 
 
-@pytest.mark.parametrize(
-    "body", [pytest.param(compute, marks=needs_gil), lambda: sleep(PATIENCE)], ids=["computing", "sleeping"]
-)
+@pytest.mark.parametrize("body", [compute, lambda: sleep(PATIENCE)], ids=["computing", "sleeping"])
 def test_cancelling_interrupts_a_body_on_a_thread(body: Callable[[], Any]) -> None:
     """R7b: ``Future.cancel`` interrupts, deadline or not."""
     began, ended = threading.Event(), threading.Event()
@@ -1110,35 +1086,6 @@ def test_code_about_to_take_or_give_back_is_left_in_peace(
     assert (safe_point.reason_unsafe((frame,), 4.0, exact=False) is None) == is_safe_later
 
 
-# Without the GIL
-
-
-@pytest.mark.parametrize(
-    "body",
-    [compute, lambda: time.sleep(PATIENCE), partial(time.sleep, PATIENCE)],
-    ids=["computing", "sleeping", "in C"],
-)
-def test_main_thread_is_interrupted_without_a_look_at_its_frames(
-    body: Callable[[], Any], without_gil: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """R2, L6: frames of a thread that runs at the same time may be gone while one looks; it looks at its own."""
-    looked: list[int] = []
-
-    def look_at_frames() -> dict[int, FrameType]:
-        looked.append(threading.get_ident())
-        return {}
-
-    monkeypatch.setattr(sys, "_current_frames", look_at_frames)
-    began = time.monotonic()
-
-    with pytest.raises(TimeoutException) as caught:
-        timeout(20)(body)()
-
-    assert time.monotonic() - began < PATIENCE / 2
-    assert isinstance(caught.value.__cause__, Interrupted)
-    assert looked == []
-
-
 @pytest.mark.parametrize("collects", [True, False])
 @pytest.mark.parametrize("on_main", [True, False])
 def test_no_garbage_is_collected_while_threads_are_looked_at(
@@ -1175,65 +1122,10 @@ def test_no_garbage_is_collected_while_threads_are_looked_at(
     assert still is collects
 
 
-def test_code_that_is_left_in_peace_is_not_interrupted_without_the_gil(without_gil: None) -> None:
-    """R2a: the thread itself sees that this is no place for it."""
-    ended: list[bool] = []
-    variables: dict[str, Any] = {"__name__": "queue.inner", "monotonic": time.monotonic, "ended": ended}
-    lines = ["def function():", " until = monotonic() + 0.1", " while monotonic() < until: pass", " ended.append(True)"]
-    exec("\n".join(lines), variables)
-
-    with pytest.raises(TimeoutException):
-        timeout(20)(variables["function"])()
-
-    assert ended == [True]
-
-
-def test_other_threads_end_late_without_the_gil_and_say_why(without_gil: None) -> None:
-    """R2: what cannot be interrupted ends late."""
-    with pytest.raises(TimeoutException) as caught:
-        on_other_thread(timeout(20)(lambda: spin_for(0.1)))
-
-    assert caught.value.__cause__ is None
-    assert "without the GIL only the main thread is interrupted, by a signal" in note_of(caught.value)
-
-
 def spin_for(seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         pass
-
-
-def test_call_may_begin_anywhere_inside_the_steps_of_another_without_the_gil(without_gil: None) -> None:
-    """L6: as a handler of a signal and a finalizer may call what is guarded; nothing is held that it would wait for."""
-    inner = timeout(60_000)(lambda: None)
-    inner()
-    stored: list[object] = []
-    store = thread_deadlines._OrderedDeadlines.innermost.fset.__code__  # type: ignore[attr-defined]
-
-    def at_each_instruction(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code is not store:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            inner()
-        elif event == "call":
-            stored.append(frame.f_locals["entry"])
-        return at_each_instruction
-
-    def calls() -> None:
-        outer = timeout(60_000)(lambda: None)
-        outer()
-        sys.settrace(at_each_instruction)
-        try:
-            outer()
-        finally:
-            sys.settrace(None)
-
-    on_other_thread(calls)
-
-    assert len(stored) >= 2  # begun, and taken back
-    assert stored[0] is not None
-    assert stored[-1] is None
 
 
 # The signal
@@ -1248,7 +1140,6 @@ def own_handler() -> Iterator[list[int]]:
     signal.signal(signal.SIGURG, before)
 
 
-@needs_gil
 def test_handler_of_the_application_is_neither_replaced_nor_called(own_handler: list[int]) -> None:
     """R2: code is interrupted all the same, blocking calls end late."""
     handler = signal.getsignal(signal.SIGURG)
@@ -1279,7 +1170,6 @@ def test_another_signal_may_be_chosen() -> None:
     assert signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL
 
 
-@needs_gil
 def test_signal_may_be_done_without() -> None:
     """Blocking calls then end late; other code is interrupted."""
     set_interrupt_signal(None)
@@ -1490,7 +1380,7 @@ class Payload:
     """Something whose end can be seen."""
 
 
-@pytest.mark.parametrize("on_main", [True, pytest.param(False, marks=needs_gil)], ids=["main", "other"])
+@pytest.mark.parametrize("on_main", [True, False], ids=["main", "other"])
 def test_argument_of_an_interrupted_call_is_gone_with_the_call(on_main: bool) -> None:
     """No collection is needed: what looks at threads keeps nothing of theirs."""
     references: list[weakref.ref[Payload]] = []
@@ -1516,7 +1406,6 @@ def test_argument_of_an_interrupted_call_is_gone_with_the_call(on_main: bool) ->
         gc.enable()
 
 
-@needs_gil
 def test_argument_of_a_call_that_ended_late_is_gone_though_its_record_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     """What the log says of a late end is words (rule S2): handlers keep records, and an exception keeps its frames."""
     references: list[weakref.ref[Payload]] = []
@@ -1540,7 +1429,6 @@ def test_argument_of_a_call_that_ended_late_is_gone_though_its_record_is_kept(ca
     assert "at its deadline it ran in" in caplog.text
 
 
-@needs_gil
 def test_local_of_a_thread_that_has_no_guard_is_gone_when_it_returns() -> None:
     """Though it was looked at together with the others while it ran."""
     references: list[weakref.ref[Payload]] = []

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from faulttolerance import Future, Guard, Timeout, TimeoutException, asynchronous, completed_future, timeout
+from faulttolerance import Future, Guard, TimeoutException, asynchronous, completed_future, timeout
 from faulttolerance._metrics.counters import ledger
 from faulttolerance._strategy.left_behind import LeftBehind
+from faulttolerance.policies import Timeout
 from faulttolerance.testing import virtual_time
 from kit.waiting import wait_until
 

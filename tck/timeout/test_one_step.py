@@ -16,7 +16,6 @@ from types import FrameType
 import pytest
 
 from faulttolerance._platform.atomic import frames_of_threads, once, stack_of, uncollected, uncollected_once
-from kit.interpreter import needs_gil
 
 ROUNDS = 20_000
 
@@ -66,7 +65,6 @@ os._exit(0)  # the others run on
 
 
 @pytest.mark.outside
-@needs_gil
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_frames_of_other_threads_are_followed_while_nobody_runs(look: str) -> None:
     """A collection amidst a look lets the threads go on, and the interpreter follows frames that are gone: a crash."""
@@ -104,7 +102,6 @@ def others_counting() -> Iterator[Callable[[], int]]:
             thread.join()
 
 
-@needs_gil
 def test_no_thread_runs_between_two_steps() -> None:
     """What sends an exception, or a signal, relies on it."""
     with others_counting() as come:
@@ -122,7 +119,6 @@ def test_no_thread_runs_between_two_steps() -> None:
     assert moved == 0
 
 
-@needs_gil
 def test_threads_do_run_between_two_calls() -> None:
     """Otherwise the test above would see nothing."""
     with others_counting() as come:

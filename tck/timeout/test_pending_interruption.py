@@ -11,20 +11,10 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import (
-    Bulkhead,
-    CircuitBreaker,
-    Guard,
-    Interrupted,
-    Timeout,
-    bulkhead,
-    circuit_breaker,
-    guards,
-    retry,
-    timeout,
-)
+from faulttolerance import Guard, Interrupted, bulkhead, circuit_breaker, guards, retry, timeout
 from faulttolerance._deadline.threads.chain import Entry
 from faulttolerance._deadline.threads.pending_interrupt import OTHER_GREENLETS, OURS, PendingInterrupt
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Timeout
 
 GUARDS: list[dict[str, Any]] = [{}, {"timeout": Timeout(60_000)}, {"timeout": Timeout(60_000, interrupt=False)}]
 

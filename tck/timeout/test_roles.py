@@ -14,7 +14,6 @@ import pytest
 from faulttolerance import (
     Future,
     Guard,
-    Timeout,
     asynchronous,
     bulkhead,
     circuit_breaker,
@@ -28,6 +27,7 @@ from faulttolerance._call import attempt
 from faulttolerance._deadline.threads import roles, safe_point
 from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._platform.atomic import stack_of
+from faulttolerance.policies import Timeout
 
 Seen = tuple[bool, int, int, str | None]
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Guard, Timeout, TimeoutException, timeout
+from faulttolerance import Guard, TimeoutException, timeout
 from faulttolerance._deadline.threads import safe_point
 from faulttolerance._deadline.threads.safe_point import reason_unsafe
 from faulttolerance._platform.atomic import stack_of
-from kit.interpreter import needs_gil
+from faulttolerance.policies import Timeout
 from kit.tiers import few_and_many
 
-WHERE = pytest.mark.parametrize("on_main", [True, pytest.param(False, marks=needs_gil)], ids=["main", "other"])
+WHERE = pytest.mark.parametrize("on_main", [True, False], ids=["main", "other"])
 """The thread on which a body is interrupted."""
 BUSY = "it was acquiring or releasing something in "
 
@@ -293,7 +293,6 @@ def ended_late(body: Callable[[], object], limit: float = 50) -> str:
     return "".join(notes)
 
 
-@needs_gil
 @pytest.mark.parametrize("way", ["acquire", "with"])
 def test_thread_that_waits_for_a_lock_is_never_interrupted_behind_it(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """R2a: what it takes then would be lost; so it ends late, however long it waited."""
@@ -322,7 +321,6 @@ def test_thread_that_waits_for_a_lock_is_never_interrupted_behind_it(way: str, m
     assert not lock.locked()
 
 
-@needs_gil
 def test_thread_that_waits_in_an_instruction_that_is_no_call_is_not_interrupted_behind_the_next_acquisition() -> None:
     """R2a: a loop over what a pipe says waits in one that is not looked behind; the next place is behind the call."""
     reading, writing = os.pipe()

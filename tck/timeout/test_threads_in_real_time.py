@@ -25,7 +25,6 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance._deadline.threads.chain import this_thread
-from kit.interpreter import needs_gil
 from kit.tiers import few_and_many
 
 Held: TypeAlias = Callable[[], list[str]]
@@ -39,7 +38,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
         yield found
 
 
-@pytest.fixture(params=["main thread", pytest.param("another thread", marks=needs_gil)])
+@pytest.fixture(params=["main thread", "another thread"])
 def run_interruptibly(request: pytest.FixtureRequest) -> Iterator[Run]:
     """The same, wherever Python code is interrupted."""
     with runner(request.param) as found:

@@ -26,27 +26,13 @@ from starlette.applications import Starlette
 import faulttolerance as ft
 from faulttolerance import testing
 from faulttolerance import (
-    AdaptiveThrottle,
-    Bulkhead,
     ChronoUnit,
-    CircuitBreaker,
-    Coalesce,
-    Hedge,
-    Deadline,
-    Criticality,
     ExecutionContext,
-    Fallback,
     FallbackHandler,
-    FleetWide,
     Future,
     Guard,
-    PartitionBy,
     circuit_breakers,
     partition_by,
-    RateLimit,
-    Retry,
-    RetryBudget,
-    Timeout,
     adaptive_throttle,
     apply_guard,
     around_invoke,
@@ -75,6 +61,22 @@ from faulttolerance import (
     unguarded,
     uninterruptible,
 )
+from faulttolerance.policies import (
+    AdaptiveThrottle,
+    Bulkhead,
+    CircuitBreaker,
+    Coalesce,
+    Hedge,
+    Deadline,
+    Criticality,
+    Fallback,
+    FleetWide,
+    PartitionBy,
+    RateLimit,
+    Retry,
+    RetryBudget,
+    Timeout,
+)
 from faulttolerance import testing
 from faulttolerance.integrations import flask as answering_flask
 from faulttolerance.integrations import grpc as guarded_grpc
@@ -83,7 +85,7 @@ from faulttolerance.integrations import redis as guarded_redis
 from faulttolerance.integrations import requests as guarded_requests
 from faulttolerance.integrations import sqlalchemy as guarded_sqlalchemy
 from faulttolerance.integrations import starlette as answering_starlette
-from faulttolerance.instrumentation import Event
+from faulttolerance.instrumentation import Degradation, Event
 from faulttolerance.typing import AsyncCall
 from faulttolerance.web import Request, asgi_app, wsgi_app
 
@@ -162,7 +164,7 @@ retry(jitter_kind="full")
 ft.honor_retry_after(lambda: 7)
 ft.honor_retry_after(max_delay="30s", read=lambda failure: timedelta(seconds=len(failure.args)))
 ft.honor_retry_after(reed=None)  # type: ignore[call-overload]
-ft.Guard(retry=ft.Retry(), honor_retry_after=ft.HonorRetryAfter(max_delay=0))
+ft.Guard(retry=ft.policies.Retry(), honor_retry_after=ft.policies.HonorRetryAfter(max_delay=0))
 retry(jitter_kind="equal")  # type: ignore[call-overload]
 retry(delay="2s", max_duration="PT1M", jitter=0)
 Timeout("500ms")
@@ -173,7 +175,7 @@ Timeout(1, ft.ChronoUnit.SECONDS, False)  # type: ignore[call-arg]
 rate_limit(1, 1, ft.ChronoUnit.SECONDS, min_spacing=5)
 rate_limit(1, 1, ft.ChronoUnit.SECONDS, 5)  # type: ignore[call-overload]
 rate_limit(5, type="rolling")
-rate_limit(5, type=ft.RateLimitType.ROLLING)
+rate_limit(5, type=ft.policies.RateLimitType.ROLLING)
 RateLimit(5, type="smooth")
 rate_limit(5, type="sliding")  # type: ignore[call-overload]
 RateLimit(5, type="sliding")  # type: ignore[arg-type]
@@ -636,6 +638,14 @@ guard = Guard(
 )
 
 assert_type(guard.call(charge, "a", amount=3), bytes)
+declared = Guard(retry(max_retries=2), timeout("500ms"), circuit_breaker, circuit_breaker(), deadline("2s"))
+assert_type(declared.call(charge, "a", amount=3), bytes)
+assert_type(ft.recommended("2s", retry(max_retries=1), bulkhead(5), Timeout(500), deadline=None), Guard)
+Guard("retry")  # type: ignore[arg-type]
+circuit_breaker(name="orders")(charge)
+circuit_breaker(name=7)(charge)  # type: ignore[call-overload]
+print(ft.Retry)  # type: ignore[attr-defined]  # it is in policies
+print(ft.retyr)  # type: ignore[attr-defined]
 
 
 def in_block() -> int:
@@ -738,14 +748,14 @@ for one in ft.guards():
     print(one.method, one.policies, one.values, one.counts)
     assert_type(one.impaired, tuple[str, ...])
     assert_type(one.as_dict(), dict[str, Any])
-assert_type(ft.reload_on(signal.SIGTERM), None)
-ft.reload_on("SIGTERM")  # type: ignore[arg-type]
+ft.reload(on=signal.SIGTERM)
+ft.reload(on="SIGTERM")  # type: ignore[arg-type]
 assert_type(ft.circuit_breakers.snapshot("orders").half_open_at, float | None)
 assert_type(ft.circuit_breakers.snapshot("orders").as_dict(), dict[str, Any])
 undo = ft.circuit_breakers.on_state_change("orders", lambda name, old, new: None)
 undo()
 ft.circuit_breakers.force_closed("orders")
-ft.CircuitBreaker(slow=500, window=timedelta(minutes=1), max_delay=60_000)
+ft.policies.CircuitBreaker(slow=500, window=timedelta(minutes=1), max_delay=60_000)
 
 
 @circuit_breaker(slow=800, window=60_000, max_delay=timedelta(minutes=5))
@@ -762,11 +772,11 @@ def chained() -> int:
 
 
 assert_type(chained(), int)
-ft.Fallback(lambda context: 1, lambda context: 2, skip_on=KeyError)
-ft.Fallback(value=[lambda context: 1, "copied"])
-ft.Fallback(1)  # type: ignore[arg-type]
+ft.policies.Fallback(lambda context: 1, lambda context: 2, skip_on=KeyError)
+ft.policies.Fallback(value=[lambda context: 1, "copied"])
+ft.policies.Fallback(1)  # type: ignore[arg-type]
 with ft.degradations() as found:
-    assert_type(found, list[ft.Degradation])
+    assert_type(found, list[Degradation])
     assert_type(found[0].by, str)
 
 
@@ -777,8 +787,8 @@ def judged() -> int:
 
 
 assert_type(judged(), int)
-ft.Guard(circuit_breaker=ft.CircuitBreaker(), fail_when=ft.FailWhen(result=bool))
-ft.FailWhen(result=3)  # type: ignore[arg-type]
+ft.Guard(circuit_breaker=ft.policies.CircuitBreaker(), fail_when=ft.policies.FailWhen(result=bool))
+ft.policies.FailWhen(result=3)  # type: ignore[arg-type]
 
 
 @ft.fallback(ft.last_good(max_age=60_000, key="article"), "copied", apply_on=OSError)
@@ -787,7 +797,7 @@ def priced(article: str) -> int:
 
 
 assert_type(priced("tea"), int)
-ft.Guard(fallback=ft.Fallback(ft.last_good(timedelta(hours=1), max_entries=10)))
+ft.Guard(fallback=ft.policies.Fallback(ft.last_good(timedelta(hours=1), max_entries=10)))
 ft.last_good()  # type: ignore[call-arg]
 
 
@@ -815,7 +825,7 @@ assert_type(switched_off(2), str)
 with testing.disabled() as nothing, testing.no_wait(attempts=2):
     assert_type(nothing, None)
 testing.no_wait(attempts="2")  # type: ignore[arg-type]
-with testing.force(priced, "half-open") as forced, testing.exhaust(ft.Guard, "Bulkhead", ft.RateLimit):
+with testing.force(priced, "half-open") as forced, testing.exhaust(ft.Guard, "Bulkhead", ft.policies.RateLimit):
     assert_type(forced, None)
 testing.force(priced, "ajar")  # type: ignore[arg-type]
 with testing.inject(
@@ -830,9 +840,9 @@ with testing.recorded(priced) as calls, testing.captured_events() as events:
     assert_type(calls[0].attempts[0].delay, float | None)
     assert_type(events, list[Event])
 
-redis_client = guarded_redis.guarded(redis.asyncio.Redis(), Guard(), idempotent=["SET"])
+redis_client = guarded_redis.install(redis.asyncio.Redis(), Guard(), idempotent=["SET"])
 assert_type(redis_client, redis.asyncio.Redis)
-guarded_redis.guarded(Guard(), Guard())  # type: ignore[type-var]
+guarded_redis.install(Guard(), Guard())  # type: ignore[type-var]
 guarded_sqlalchemy.install(create_engine("sqlite://"), no_retry_on=(OSError, ft.caused_by(ValueError)))
 guarded_sqlalchemy.install("sqlite://")  # type: ignore[arg-type]
 answering_starlette.install(Starlette(), longest="5s")
@@ -840,7 +850,7 @@ answering_starlette.install(Starlette(), longest=[5])  # type: ignore[arg-type]
 answering_starlette.install(Flask("shop"))  # type: ignore[arg-type]
 answering_flask.install(Flask("shop"), longest=timedelta(seconds=5))
 assert_type(answering_flask.DeadlineMiddleware(Flask("shop").wsgi_app), answering_flask.DeadlineMiddleware)
-assert_type(guarded_grpc.GuardedCalls(timeout=ft.Timeout("1s"), methods=["Get*"]).guard, ft.Guard)
+assert_type(guarded_grpc.GuardedCalls(timeout=ft.policies.Timeout("1s"), methods=["Get*"]).guard, ft.Guard)
 guarded_grpc.AsyncGuardedCalls(timeout="1s")  # type: ignore[arg-type]
 
 
@@ -852,7 +862,9 @@ def scenario(sim: testing.Simulation) -> None:
     sim.join()
 
 
-assert_type(testing.simulate(scenario, seeds=["a", 1], switch_in=[testing, "x"], expected=OSError), testing.Explored)
+assert_type(
+    testing.simulate(scenario, seeds=["a", 1], switch_in=[testing, "x"], expected=OSError), testing.simulation.Explored
+)
 testing.simulate(judged)  # type: ignore[arg-type]
 
 
@@ -878,8 +890,10 @@ wsgi_app(authorize="alice")  # type: ignore[arg-type]
 guarded_transport = guarded_httpx.GuardedTransport(Guard(), httpx.HTTPTransport(), statuses=[500], methods={"POST"})
 assert_type(guarded_transport.guard, Guard)
 httpx.Client(transport=guarded_transport)
-httpx.AsyncClient(transport=guarded_httpx.AsyncGuardedTransport(name="shop", retry=ft.Retry(retry_on=OSError)))
-requests.Session().mount("https://", guarded_requests.GuardedAdapter(timeout=ft.Timeout("2s"), adapter=HTTPAdapter()))
+httpx.AsyncClient(transport=guarded_httpx.AsyncGuardedTransport(name="shop", retry=ft.policies.Retry(retry_on=OSError)))
+requests.Session().mount(
+    "https://", guarded_requests.GuardedAdapter(timeout=ft.policies.Timeout("2s"), adapter=HTTPAdapter())
+)
 guarded_httpx.GuardedTransport(retry=3)  # type: ignore[arg-type]
 guarded_httpx.AsyncGuardedTransport(transport=httpx.HTTPTransport())  # type: ignore[arg-type]
 

@@ -11,7 +11,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from faulttolerance import Bulkhead, CircuitBreaker, FaultToleranceDefinitionException, Guard, circuit_breakers
+from faulttolerance import FaultToleranceDefinitionException, Guard, circuit_breakers
+from faulttolerance.policies import Bulkhead, CircuitBreaker
 from faulttolerance.web import Request, asgi_app, reading, wsgi_app
 from kit.web import Answer, Ask, ask_asgi, ask_wsgi, asked
 

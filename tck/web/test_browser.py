@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Bulkhead, CircuitBreaker, Guard, Retry, circuit_breakers
+from faulttolerance import Guard, circuit_breakers
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry
 from faulttolerance.web import Request, reading, wsgi_app
 from kit.browser import Browser, browser
 from kit.waiting import wait_until

@@ -17,11 +17,8 @@ from urllib.parse import quote
 import pytest
 
 from faulttolerance import (
-    Bulkhead,
-    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
-    Retry,
     circuit_breakers,
     configure,
     guards,
@@ -29,6 +26,7 @@ from faulttolerance import (
     retry,
     testing,
 )
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry
 from faulttolerance.web import asgi_app, reading, wsgi_app
 from kit.program import QUIET, output_of
 from kit.web import Answer, Ask, ask_asgi, ask_wsgi, asked, served_by_uvicorn, served_by_wsgiref
@@ -286,24 +284,6 @@ def test_looking_changes_nothing(payments: Guard, get: Callable[..., Answer]) ->
 
     [guard] = guards("watched.payments")
     assert (guard.counts, guard.conditions) == ({}, {})
-
-
-def test_the_page_and_top_count_the_same() -> None:
-    """From series here, from metrics of Prometheus there."""
-    pytest.importorskip("prometheus_client")  # by which top reads
-    from faulttolerance._command.top import guard_stats
-
-    def series(choice: guard_stats.Choice) -> tuple[str, tuple[str, str]]:
-        [tag] = choice[1].items() or [reading.ANY]
-        return f"{choice[0].replace('_', '.')}.total", tag
-
-    page = reading._FIGURES
-    assert {series(choice) for choice in guard_stats.REFUSALS.values()} == {
-        one for one in page if page[one] == "refused"
-    }
-    named = {"calls": "calls", "failures": "failed", "fallbacks": "fallbacks", "retries": "retries"}
-    for name, figure in (*named.items(), ("timeouts", "timed_out")):
-        assert page[series(guard_stats.COUNTERS[name])] == figure
 
 
 def test_readiness_is_503_while_what_is_critical_is_down(payments: Guard, get: Callable[..., Answer]) -> None:

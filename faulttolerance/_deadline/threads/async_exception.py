@@ -10,7 +10,7 @@ from typing import Any
 from ..._platform.atomic import once, uncollected_once
 from ..._platform.unpatched import native
 from ..._strategy.verdict import never_match
-from .chain import HAS_GIL, Entry, ThreadDeadlines, is_open, prune, this_thread
+from .chain import Entry, ThreadDeadlines, is_open, prune, this_thread
 from .pending_interrupt import PendingInterrupt
 from .sleeper import Sleeper
 from .watchdog import watchdog
@@ -95,7 +95,7 @@ def find_sender() -> None:
 
 def can_send() -> bool:
     """Return whether ``send`` works."""
-    return HAS_GIL and _sender is not None
+    return _sender is not None
 
 
 _NO_SLEEPER: tuple[Iterable[Any], ...] = ((True,), (), (), ())

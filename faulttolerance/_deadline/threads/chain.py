@@ -74,19 +74,10 @@ def binding_mark(entry: Entry) -> Entry:
     return BindingMark((entry[0], entry, "it represents the deadline around it"))
 
 
-HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
-
-
 class ThreadDeadlines:
     """The deadlines of one thread, or of one greenlet, whose thread also runs other greenlets."""
 
     def __init__(self, *, is_greenlet: bool = False) -> None:
-        self.order: list[object] = []
-        """An empty list whose clearing orders memory accesses without the GIL.
-
-        A thread clears it between a store and a following look for another thread's store. Two threads clear it one
-        after the other, so the later thread sees the store of the earlier thread. A lock would not do: its holder may
-        be interrupted by a signal handler or an exception, and then waits for itself, or holds the lock for ever."""
         self.innermost: Entry = None
         """The innermost deadline or mask; only the thread itself writes it."""
         self.in_flight: Entry = None
@@ -128,21 +119,6 @@ class ThreadDeadlines:
             _known[known] = None
 
 
-class _OrderedDeadlines(ThreadDeadlines):
-    """Deadlines without the GIL: other threads see a store to ``innermost`` before the thread reads anything else."""
-
-    @property
-    def innermost(self) -> Entry:
-        return self._innermost
-
-    @innermost.setter
-    def innermost(self, entry: Entry) -> None:
-        self._innermost = entry
-        self.order.clear()
-
-
-_Deadlines = ThreadDeadlines if HAS_GIL else _OrderedDeadlines
-
 _known: dict[ref[ThreadDeadlines], None] = {}
 """The deadlines of all living threads; changed and copied only by single C calls."""
 _forget: Callable[[ref[ThreadDeadlines]], None] = _known.pop
@@ -152,7 +128,7 @@ class _ThisThread(local):
     """The deadlines of the running thread, as ``deadlines``; ``deadlines_here()`` returns those of the running call."""
 
     def __init__(self) -> None:
-        self.deadlines = _Deadlines()
+        self.deadlines = ThreadDeadlines()
 
 
 this_thread = _ThisThread()
@@ -173,7 +149,7 @@ def deadlines_here() -> ThreadDeadlines:
         return here
     deadlines: ThreadDeadlines | None = greenlet.__dict__.get(_OF_GREENLET)
     if deadlines is None:
-        deadlines = greenlet.__dict__[_OF_GREENLET] = _Deadlines(is_greenlet=True)
+        deadlines = greenlet.__dict__[_OF_GREENLET] = ThreadDeadlines(is_greenlet=True)
     return deadlines
 
 
@@ -196,7 +172,6 @@ def forget_other_threads() -> None:
     mine.native_id = get_native_id()
     mine.is_main = True
     mine.is_ready = False
-    mine.order = []
     for known in list(_known):
         if known() is not mine:
             _known.pop(known, None)

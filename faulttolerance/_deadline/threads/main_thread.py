@@ -17,17 +17,8 @@ from ..._platform.swap import Swap
 from ..._platform.unpatched import get_ident, native
 from .activity import Activity, sleeps
 from .async_exception import interruption_for
-from .chain import (
-    HAS_GIL,
-    ThreadDeadlines,
-    current_greenlet,
-    deadlines_of_threads,
-    depth,
-    is_open,
-    lateness,
-    this_thread,
-)
-from .pending_interrupt import OTHER_GREENLETS, OURS, PendingInterrupt
+from .chain import ThreadDeadlines, current_greenlet, deadlines_of_threads, depth, is_open, lateness, this_thread
+from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
 from .safe_point import position, reason_unsafe
 from .sleeper import sleeper_in
 from .watchdog import watchdog
@@ -87,9 +78,7 @@ class MainThread:
     def restart_in_child(self) -> None:
         """Reset the state for another main thread, in the child of a fork."""
         # CPython 3.13 continues to notify the previous main thread of signals.
-        self.misses_signals = (
-            HAS_GIL and sys.version_info >= (3, 13) and (self.misses_signals or get_ident() != native.main_ident)
-        )
+        self.misses_signals = sys.version_info >= (3, 13) and (self.misses_signals or get_ident() != native.main_ident)
         self.lacks_activity = False
         if self._activity is not None:
             self._activity.close()
@@ -101,8 +90,6 @@ class MainThread:
         watchdog.busy = deadlines
         deadlines.in_flight = pending.entry
         is_sent = False
-        if not HAS_GIL:
-            deadlines.order.clear()
         if is_open(deadlines, pending.entry):
             if activity is None:
                 is_sent = next(kill, 0) is None
@@ -151,13 +138,15 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
         return
     blocked = seen_blocked is not None and seen_blocked == position(frame)
     late_by = lateness(deadlines, entry, native.monotonic())
-    layers, blind = depth(deadlines, entry), main_thread.lacks_activity or not HAS_GIL
-    stack = stack_of(frame)
-    why = reason_unsafe(stack, late_by, exact=True, asleep=True, blocked=blocked, blind=blind, depth=layers)
-    if why == OURS and not HAS_GIL:
-        # No check has shown whether the thread is blocked in the guarded function's call, or has just left it. The
-        # result of that call comes too late in either case.
-        why = reason_unsafe(stack, late_by, exact=True, asleep=True, blocked=True, depth=layers)
+    why = reason_unsafe(
+        stack_of(frame),
+        late_by,
+        exact=True,
+        asleep=True,
+        blocked=blocked,
+        blind=main_thread.lacks_activity,
+        depth=depth(deadlines, entry),
+    )
     sleeper = sleeper_in(frame) if why is None else None
     if sleeper is not None and not sleeper.leave():
         why = "it was being notified"
@@ -165,7 +154,6 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
         raise interruption_for(deadlines, entry)
     if pending is not None:
         pending.record_reason(why)
-        pending.refused_at = position(frame)
         pending.send_at = -inf  # this signal was not lost, so the next need not wait
 
 

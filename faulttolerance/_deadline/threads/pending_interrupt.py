@@ -52,8 +52,6 @@ class PendingInterrupt:
         """The place of the body at the first look, with a text for messages."""
         self.seen_at: float | None = None
         """The moment of the first look, which may be late on a busy machine."""
-        self.refused_at: Position = (0, 0)
-        """The position at which the handler of the signal last rejected the interruption."""
         self.has_cancelled_loop = False
         """Whether the loop that runs in the call was cancelled."""
         self.signals = 0

@@ -14,7 +14,6 @@ from .async_exception import can_send, find_sender, send
 from .body_location import locate_body
 from .callbacks import are_running, call_due
 from .chain import (
-    HAS_GIL,
     Depth,
     Entry,
     ThreadDeadlines,
@@ -49,8 +48,6 @@ def check_threads() -> float:
         if deadlines.callbacks and not watchdog.is_paused:
             call_due(deadlines, native.monotonic(), on_watchdog=True)  # first: an interrupted thread leaves the block
     for deadlines in threads:
-        if not HAS_GIL:
-            deadlines.order.clear()
         if deadlines.innermost is not None:
             if not (deadlines.is_main and main_thread.owns_signal()) or main_thread.misses_signals:
                 find_sender()
@@ -104,12 +101,6 @@ def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -
     late_by = lateness(deadlines, entry, now)
     if deadlines.callbacks and are_running(deadlines, late_by):
         return now + _SOON
-    if not HAS_GIL:
-        # The frames of a thread that runs at this moment must not be read; the handler reads those of its thread.
-        pending.look(pending.refused_at, 0.0, now)
-        if pending.send_at <= now:
-            main_thread.send(deadlines, pending)
-        return pending.next_check_at(late_by)
     frame = frames_of_threads().get(deadlines.ident)
     if frame is not None and _interrupt(deadlines, pending, stack_of(frame), late_by, by_signal):
         return inf

@@ -22,8 +22,7 @@ A leader that leaves without an outcome hands over to its first follower. Nothin
 A call without followers needs no lock: storing a flight under a free key and removing it are single steps of the
 interpreter. No call can follow a flight that has ended: a leader first removes its flight, then checks for followers; a
 follower first joins the followers, then checks whether the flight is still there. One of the two sees the other.
-Without the GIL, a leader leaves under the lock. Under the lock, too, followers join, a flight is handed over, and an
-outcome is shared.
+Under the lock followers join, a flight is handed over, and an outcome is shared.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import ClassVar, Final, TypeAlias
 
-from ..._strategy.bulkhead import has_gil
 from ..._strategy.condition import Condition
 from ..._strategy.waking import wake_all
 
@@ -90,21 +88,16 @@ class Flight:
 
 
 class Flights:
-    """The flights of one guarded function, by key.
+    """The flights of one guarded function, by key."""
 
-    Args:
-        lock_free: Whether to rely on single steps of the interpreter; by default, whether there is a GIL.
-    """
-
-    __slots__ = ("_by_key", "_lock_free")
+    __slots__ = ("_by_key",)
 
     # Held for a few steps, and shared by all: flights of several functions may wait for each other. Reentrant: a signal
     # handler or a finalizer may call the function while its thread is in here, and so may the comparison of keys.
     _lock: ClassVar = threading.RLock()
 
-    def __init__(self, *, lock_free: bool | None = None) -> None:
+    def __init__(self) -> None:
         self._by_key: dict[Hashable, Flight] = {}  # a leader stores and removes its own; else _lock guards it
-        self._lock_free = has_gil() if lock_free is None else lock_free
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -159,7 +152,7 @@ class Flights:
         woken: list[Seat] = []
         try:
             flight = seat.flight
-            if outcome is not None and self._lock_free and flight is not None:
+            if outcome is not None and flight is not None:
                 self._remove(flight)
                 if not flight.followers:
                     flight.leader = None

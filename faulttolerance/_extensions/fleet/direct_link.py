@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._deadline.clock import clock
-from .circuit_registry import CircuitFollower, CircuitRegistry
-from .protocol import Fleet, OnResponse, Request, Session, TurnRequest
-from .server_link import ServerLink, reason_of
+from .protocol import CircuitFollower, Fleet, OnResponse, Request, Session, TurnRequest
+from .server_link import Circuits, ServerLink, reason_of
 
 
 class DirectLink(ServerLink):
     """A fleet in this process, asked on the thread of the call; it reports its changes."""
 
-    def __init__(self, fleet: Fleet, circuits: CircuitRegistry) -> None:
+    def __init__(self, fleet: Fleet, circuits: Circuits) -> None:
         super().__init__(fleet, circuits, clock.monotonic, "")
 
     def start(self) -> None:
@@ -54,18 +53,13 @@ class DirectLink(ServerLink):
     def _connect(self) -> Session:
         return self.fleet.connect(self.start)
 
-    def _lose(self, reason: str) -> None:
-        super()._lose(reason)
-        self._apply_records(self._circuits, lambda _: None)
-
     def _exchange_one(self, request: Request) -> Any:
         """Return the answer to *request*; ``None`` if the fleet is lost."""
         was_up = self.health.is_up
         try:
             (response,) = self._exchange([request])
         except Exception as error:  # any error means that there is no answer
-            if was_up:
-                self._lose(reason_of(error))
+            self._lose(reason_of(error))
             return None
         if not was_up:
             self._regain()

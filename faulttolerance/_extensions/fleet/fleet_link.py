@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from weakref import WeakValueDictionary
 
 from ..._deadline.clock import clock
 from ..._platform.background import aside
 from ..._platform.fork import at_fork
-from .circuit_registry import CircuitFollower, CircuitRegistry
 from .direct_link import DirectLink
-from .protocol import CircuitRecord, Fleet, OnResponse, Request, TurnRequest
+from .protocol import CircuitFollower, CircuitRecord, Fleet, OnResponse, Request, TurnRequest
 from .server_link import ThreadedLink
 
 
@@ -17,7 +17,8 @@ class FleetLink:
     """The address for requests and for the enrolment of circuits, with any fleet; see ``Link`` in ``protocol.py``."""
 
     def __init__(self) -> None:
-        self._circuits = CircuitRegistry()
+        # By identity: several circuits may have one key.
+        self._circuits: WeakValueDictionary[int, CircuitFollower] = WeakValueDictionary()
         self._link: ThreadedLink | DirectLink | None = None
         self.is_chosen = False
         """Whether the program or the environment has set the fleet, even to none."""
@@ -81,10 +82,14 @@ class FleetLink:
 
     def register(self, circuit: CircuitFollower) -> None:
         """Pass the fleet's records of its key to *circuit*, for as long as the circuit lives."""
-        self._circuits.add(circuit)
+        self._circuits[id(circuit)] = circuit
         link = self._link
         if link is not None:
             link.initialize(circuit)
+
+    def _living_circuits(self) -> list[CircuitFollower]:
+        # The copy of the references needs no lock: finalizers add and remove circuits, too.
+        return [circuit for reference in self._circuits.valuerefs() if (circuit := reference()) is not None]
 
     def open_elsewhere(self) -> list[str]:
         """Return the keys of circuits that are open in the fleet and do not exist in this process."""
@@ -139,7 +144,7 @@ class FleetLink:
             return
         link = None
         if fleet is not None:
-            link = (DirectLink if fleet.is_immediate else ThreadedLink)(fleet, self._circuits)
+            link = (DirectLink if fleet.is_immediate else ThreadedLink)(fleet, self._living_circuits)
         self._link = link
         if before is not None:
             before.shut_down()
@@ -170,7 +175,7 @@ class FleetLink:
         link = self._link
         if link is not None:
             link.abandon()
-            self._link = link = type(link)(link.fleet, self._circuits)
+            self._link = link = type(link)(link.fleet, self._living_circuits)
             link.start()
 
 

@@ -189,8 +189,7 @@ class FleetRateLimit:
         known, request = self._known
         if known is not window:
             length, spacing = -(-window.length // _MICROSECOND), -(-limit.spacing // _MICROSECOND)
-            burst = getattr(window, "burst", 1)
-            request = TurnRequest(self._key, limit.kind, window.limit, length, burst, spacing)
+            request = TurnRequest(self._key, limit.kind, window.limit, length, window.burst, spacing)
             self._known = window, request
         return request  # type: ignore[no-any-return]
 

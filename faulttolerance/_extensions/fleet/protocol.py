@@ -15,6 +15,7 @@ __all__ = [
     "ABSENT",
     "FOREIGN_KEY",
     "CallSession",
+    "CircuitFollower",
     "CircuitRecord",
     "Fleet",
     "Link",
@@ -149,14 +150,10 @@ class Session(Protocol):
 class CallSession(Session, Protocol):
     """A session in which a call can ask by itself, and stop waiting before the answer comes."""
 
-    def send(self, request: TurnRequest) -> None:
-        """Send *request* alone; the session has exchanged requests before."""
-        ...
+    def ask(self, request: TurnRequest, seconds: float) -> int | None:
+        """Return the answer to *request*, or ``None`` if it has not come within *seconds*: then close the session.
 
-    def receive(self, seconds: float | None) -> int | None:
-        """Return the answer to the request that was sent, or ``None`` if it has not come within *seconds*.
-
-        Without *seconds* the wait is as long as in an exchange.
+        The session has exchanged requests before.
 
         Raises:
             Exception: If there will be no answer.
@@ -164,28 +161,28 @@ class CallSession(Session, Protocol):
         ...
 
 
+class CircuitFollower(Protocol):
+    """A circuit of this process that represents a circuit of the fleet."""
+
+    key: str
+    """The name of the circuit in the fleet."""
+
+    def follow(self, record: CircuitRecord | None, now: float) -> object:
+        """Apply the fleet's *record*; ``None`` means that the fleet is lost."""
+        ...
+
+
 class Fleet(Protocol):
     """The meeting point of the processes of a namespace."""
 
-    @property
-    def namespace(self) -> str:
-        """The name of the fleet."""
-        ...
-
-    @property
-    def poll(self) -> float:
-        """The seconds after which the circuits are read again."""
-        ...
-
-    @property
-    def patience(self) -> float:
-        """The maximum number of seconds that a call waits for an answer."""
-        ...
-
-    @property
-    def is_immediate(self) -> bool:
-        """Whether the fleet answers at once, in this process: then it is asked on the thread of the call."""
-        ...
+    namespace: str
+    """The name of the fleet."""
+    poll: float
+    """The seconds after which the circuits are read again."""
+    patience: float
+    """The maximum number of seconds that a call waits for an answer."""
+    is_immediate: bool
+    """Whether the fleet answers at once, in this process: then it is asked on the thread of the call."""
 
     def connect(self, changed: Callable[[], object] | None = None) -> Session:
         """Return a session; it connects at its first use, and again after it was broken.
@@ -218,7 +215,7 @@ class Link(Protocol):
         """Send *request* soon, and pass the answer to *on_response*; return false to decide alone."""
         ...
 
-    def send_for(self, circuit: Any, request: Request, on_response: OnResponse) -> bool:
+    def send_for(self, circuit: CircuitFollower, request: Request, on_response: OnResponse) -> bool:
         """Send *request* soon; its answer is passed to *circuit*, then to *on_response*; false: decide alone."""
         ...
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
 
 from ..._call.row import Binding, ProcessSetting, Row, StrategyFactory
 from ..._policy import CircuitBreaker, Policy, RateLimit
@@ -12,6 +12,15 @@ from ..._strategy.gate import Gate
 from ...exceptions import Fault
 from .metric import FLEET_UP
 from .policy import FleetWide
+
+if TYPE_CHECKING:
+    from .fleet_link import FleetLink
+
+
+def _link() -> FleetLink:
+    from .fleet_link import fleet_link
+
+    return fleet_link
 
 
 def _fleet_state(name: str, *_: object) -> Any:
@@ -44,20 +53,15 @@ def _gate(gate: Gate, policy: Policy, binding: Binding) -> Gate:
 def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
     if FleetWide not in binding.policies or not binding.is_enforced(RateLimit):
         return limit, may_wait
-    from .fleet_link import fleet_link
     from .limit import FleetRateLimit
 
     state = binding.strategies.get(FleetWide)
-    return FleetRateLimit(limit, state.share, state.key, fleet_link, may_wait=may_wait), True  # calls wait for answers
+    return FleetRateLimit(limit, state.share, state.key, _link(), may_wait=may_wait), True  # calls wait for answers
 
 
 def _condition(is_enforced: bool) -> Condition:
-    from .fleet_link import fleet_link
-
     return Condition(
-        fleet_link.description
-        if is_enforced
-        else "local: the policies that it would share are switched off or observed"
+        _link().description if is_enforced else "local: the policies that it would share are switched off or observed"
     )
 
 
@@ -77,30 +81,6 @@ def _use(chosen: Any) -> None:
     use_fleet(chosen)
 
 
-def _open_elsewhere() -> Iterable[str]:
-    from .fleet_link import fleet_link
-
-    return fleet_link.open_elsewhere()
-
-
-def _problem() -> str:
-    from .fleet_link import fleet_link
-
-    return fleet_link.problem
-
-
-def _is_at_work() -> bool:
-    from .fleet_link import fleet_link
-
-    return fleet_link.has_pending_requests
-
-
-def _reset() -> None:
-    from .fleet_link import fleet_link
-
-    fleet_link.reset()
-
-
 FLEET_WIDE = Row(
     FleetWide,
     strategy_factory=StrategyFactory(_fleet_state, lambda state, _: state, is_last=True, name_of_key=_name_of_key),
@@ -111,8 +91,8 @@ FLEET_WIDE = Row(
     metrics=(FLEET_UP,),
     condition=_condition,
     setting=ProcessSetting("fleet", _faults, _use),
-    open_elsewhere=_open_elsewhere,
-    problem=_problem,
-    is_busy=_is_at_work,
-    reset=_reset,
+    open_elsewhere=lambda: _link().open_elsewhere(),
+    problem=lambda: _link().problem,
+    is_busy=lambda: _link().has_pending_requests,
+    reset=lambda: _link().reset(),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _queue import Empty, SimpleQueue
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -17,14 +17,14 @@ from ..._event import FleetLost, FleetRegained, sinks
 from ..._log import ERROR, log
 from ..._platform.background import aside
 from ..._platform.daemon import Daemon
-from ..._platform.loop_callback import take, together
+from ..._platform.loop_callback import together
 from ..._platform.unpatched import native
 from ...typing import Timer
-from .circuit_registry import CircuitFollower, CircuitRegistry
 from .health import MAX_BATCH, FleetHealth
 from .protocol import (
     ABSENT,
     FOREIGN_KEY,
+    CircuitFollower,
     CircuitRecord,
     Fleet,
     OnResponse,
@@ -34,9 +34,10 @@ from .protocol import (
     TurnRequest,
     trial_of,
 )
-from .session_pool import SentRequest, SessionPool, close
+from .session_pool import SessionPool, close
 
-PendingRequest: TypeAlias = tuple[Request | SentRequest, OnResponse]
+PendingRequest: TypeAlias = tuple[Request, OnResponse]
+Circuits: TypeAlias = Callable[[], list[CircuitFollower]]
 
 _CONNECTING_SECONDS = 1.0
 _START_SECONDS = 1.0
@@ -52,12 +53,12 @@ class ServerLink:
 
     Args:
         fleet: The fleet.
-        circuits: The circuits that follow the fleet.
+        circuits: Returns the circuits that follow the fleet.
         now: Returns the current moment.
         process: The name of this process in the fleet.
     """
 
-    def __init__(self, fleet: Fleet, circuits: CircuitRegistry, now: Callable[[], float], process: str) -> None:
+    def __init__(self, fleet: Fleet, circuits: Circuits, now: Callable[[], float], process: str) -> None:
         self.fleet = fleet
         self.namespace = fleet.namespace
         self.patience = fleet.patience
@@ -70,8 +71,6 @@ class ServerLink:
         self._records: dict[str, CircuitRecord] = {}
         self._read_at = 0.0
         self._session: Session | None = None
-        self._loss_unreported: list[None] = [None]
-        """Empty while the sinks know that the fleet is lost."""
         self._is_closed = False
 
     @property
@@ -97,19 +96,19 @@ class ServerLink:
         """Stop answering: another fleet follows, or none."""
         self._is_closed = True
         self.health.record_loss("no longer configured", self.now(), chance())
-        apply_records(self._circuits, lambda _: None)
+        _apply_records(self._circuits(), lambda _: None)
 
     def initialize(self, circuit: CircuitFollower) -> None:
         """Pass the known record to the new *circuit*; without one, the next read passes it."""
         if self.health.is_up and self._read_at:
             record = self._records.get(circuit.key, ABSENT)
             passed = round((clock.monotonic() - self._read_at) * 1e6)
-            self._apply_records([circuit], lambda _: record._replace(wait=max(0, record.wait - passed)))
+            _apply_records([circuit], lambda _: record._replace(wait=max(0, record.wait - passed)))
 
     def open_elsewhere(self) -> list[str]:
         """Return the keys of circuits that are open in the fleet and not present in this process."""
         opened = [key for key, record in list(self._records.items()) if self.health.is_up and record.state == "open"]
-        known = {circuit.key for circuit in self._circuits} if opened else ()
+        known = {circuit.key for circuit in self._circuits()} if opened else ()
         return [key for key in opened if key not in known]
 
     def _exchange(self, requests: list[Request]) -> list[Any]:
@@ -132,35 +131,25 @@ class ServerLink:
     def _read(self, response: Any) -> None:
         """Pass the records in *response* to the circuits."""
         self.processes, self._records, self._read_at = response.processes, dict(response.circuits), clock.monotonic()
-        self._apply_records(self._circuits, lambda key: self._records.get(key, ABSENT))
-
-    def _apply_records(
-        self, circuits: Iterable[CircuitFollower], record_of: Callable[[str], CircuitRecord | None]
-    ) -> None:
         if not self._is_closed:  # else the circuits already belong to another link
-            apply_records(circuits, record_of)
+            _apply_records(self._circuits(), lambda key: self._records.get(key, ABSENT))
 
     def _lose(self, reason: str) -> None:
-        """Record the loss of the fleet, on any thread."""
-        self.health.record_loss(reason, self.now(), chance())
-        self._report_loss()
-
-    def _report_loss(self) -> None:
-        if not self.health.is_up and not self._is_closed and take(self._loss_unreported):
-            self.aside(partial(sinks.send, FleetLost(self.namespace, self.health.reason)))
+        """Record and report the loss of the fleet, on any thread, unless it is known."""
+        if self.health.record_loss(reason, self.now(), chance()):
+            _apply_records(self._circuits(), lambda _: None)
+            self.aside(partial(sinks.send, FleetLost(self.namespace, reason)))
 
     def _regain(self) -> None:
         seconds = self.health.record_recovery(self.now())
-        if not self._loss_unreported:
-            self.aside(partial(sinks.send, FleetRegained(self.namespace, seconds)))
-            self._loss_unreported.append(None)
+        self.aside(partial(sinks.send, FleetRegained(self.namespace, seconds)))
 
     def aside(self, function: Callable[[], object]) -> None:
         """Call *function*, which may take its time, and must not raise."""
         aside(function)
 
 
-def apply_records(circuits: Iterable[CircuitFollower], record_of: Callable[[str], CircuitRecord | None]) -> None:
+def _apply_records(circuits: list[CircuitFollower], record_of: Callable[[str], CircuitRecord | None]) -> None:
     """Pass the fleet's records to *circuits*; ``None`` means that the fleet is lost."""
     now = clock.monotonic()
     for circuit in circuits:
@@ -184,9 +173,7 @@ def _notify(on_response: OnResponse, response: Any) -> None:
 
 def _fail_requests(pending: list[PendingRequest]) -> None:
     """Notify all callers in *pending* that there is no answer."""
-    for request, on_response in pending:
-        if isinstance(request, SentRequest):
-            close(request.session)
+    for _, on_response in pending:
         _notify(on_response, None)
 
 
@@ -197,7 +184,7 @@ def _ignore(_: object) -> None:
 class ThreadedLink(ServerLink):
     """A fleet that one thread asks, with many requests at once."""
 
-    def __init__(self, fleet: Fleet, circuits: CircuitRegistry) -> None:
+    def __init__(self, fleet: Fleet, circuits: Circuits) -> None:
         super().__init__(fleet, circuits, native.monotonic, uuid4().hex)
         # Reentrant: a signal handler or a finalizer may ask while its thread is in here.
         self._queue: SimpleQueue[PendingRequest | None] = SimpleQueue()
@@ -208,7 +195,6 @@ class ThreadedLink(ServerLink):
         self._sent_at = 0.0
         """The time when the unanswered requests were sent; 0 without such requests."""
         self._stopping = False
-        self._is_loss_applied = False
         self._daemon = Daemon(self._run, lambda: not self._stopping)
         self._session_pool = SessionPool()
         self._foreign: set[str] = set()
@@ -226,34 +212,36 @@ class ThreadedLink(ServerLink):
         elif has_hub:
             started.acquire(timeout=_START_SECONDS)
 
-    def send(self, request: Request | SentRequest, on_response: OnResponse) -> bool:
+    def send(self, request: Request, on_response: OnResponse) -> bool:
         """Send *request* with the next batch."""
-        if not self.health.is_up and not isinstance(request, SentRequest):
-            return False
-        self._queue.put((request, on_response))
-        if not self.health.is_up:
-            self._fail_outstanding()  # the thread that noticed the loss may have answered all before
-        return True
+        was_up = self.health.is_up
+        if was_up:
+            self._queue.put((request, on_response))
+            if not self.health.is_up:
+                self._fail_outstanding()  # the thread that noticed the loss may have answered all before
+        return was_up
 
     def send_here(self, request: TurnRequest, on_response: OnResponse) -> bool:
         """Send *request* on the running thread, in the session that is lent to calls; return false if there is none.
 
-        A failure decides nothing: the request goes with the next batch, which meets the same trouble.
+        A failure decides nothing: the request goes with the next batch, which meets the same trouble. So does a request
+        whose answer is late, because another request must not get that answer.
         """
         session = self._session_pool.acquire()
         if session is None:
             return False
         left, at = remaining(), native.monotonic()
         try:
-            session.send(request)
-            response = session.receive(self.patience if left is None else min(self.patience, left))
+            response = session.ask(request, self.patience if left is None else min(self.patience, left))
         except BaseException as error:
             self._session_pool.discard(session)
             if isinstance(error, Exception):
                 return False
             raise
         if response is None:
-            return self.send(SentRequest(request, session, at), on_response)
+            self._session_pool.discard(session)
+            self._sent_at = self._sent_at or at
+            return self.send(request, on_response)
         self._session_pool.release(session)
         _notify(on_response, self._checked(request, response))
         return True
@@ -333,11 +321,6 @@ class ThreadedLink(ServerLink):
             pending += [(request, _ignore) for request in (self._poll, *self._trial_requests.values())]
         if pending:
             self._send_all(pending, was_up, reads)
-        if not health.is_up:
-            self._report_loss()
-            if not self._is_loss_applied:
-                self._is_loss_applied = True
-                self._apply_records(self._circuits, lambda _: None)
 
     def _send_all(self, pending: list[PendingRequest], was_up: bool, reads: bool) -> None:
         health = self.health
@@ -345,12 +328,11 @@ class ThreadedLink(ServerLink):
         if was_up and not health.is_up:
             self._fail_outstanding()  # a thread that gave up just now may not have seen these
             return
-        sent = [request.at for request, _ in pending if isinstance(request, SentRequest)]
-        requests = [request.request if isinstance(request, SentRequest) else request for request, _ in pending]
+        requests = [request for request, _ in pending]
         timer = self._start_connect_timer() if was_up and self._session is None else None
-        self._sent_at = min(sent, default=native.monotonic())
+        self._sent_at = self._sent_at or native.monotonic()
         try:
-            responses = self._responses(pending)
+            responses = self._exchange(requests)
         except BaseException as error:  # any error means that there is no answer
             self._trial_requests |= {getattr(request, "kind", ""): trial_of(request) for request in requests}
             self._fail(error, was_up)
@@ -363,7 +345,6 @@ class ThreadedLink(ServerLink):
             return  # a thread gave up in between: all callers were notified
         if not was_up:
             self._regain()
-            self._is_loss_applied = False
             self._trial_requests = {}
         if reads:
             health.record_read(native.monotonic(), chance())
@@ -385,17 +366,6 @@ class ThreadedLink(ServerLink):
             words = "the limit %r is not shared: its key in the fleet %r has another type; delete or rename that key"
             log(ERROR, words, request.key, self.namespace)
         return None
-
-    def _responses(self, pending: list[PendingRequest]) -> list[Any]:
-        """Return the answers to *pending*, including the requests that calls have sent before."""
-        requests = [request for request, _ in pending if not isinstance(request, SentRequest)]
-        responses = iter(self._exchange(requests) if requests else ())
-        return [self._receive(one) if isinstance(one, SentRequest) else next(responses) for one, _ in pending]
-
-    def _receive(self, sent: SentRequest) -> int | None:
-        response = sent.session.receive(None)
-        self._session_pool.release(sent.session)
-        return response
 
     def _fill_pool(self) -> None:
         """Create a session for calls. It may take as long as any other session."""

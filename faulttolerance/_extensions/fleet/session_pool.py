@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import NamedTuple
 from weakref import ref
 
 from ..._deadline.gevent import hub_here
 from ..._log import ERROR, log
 from ..._platform.unpatched import native, threads_are_real
-from .protocol import CallSession, Request, Session, TurnRequest
+from .protocol import CallSession, Request, Session
 
-__all__ = ["SentRequest", "SessionPool", "close"]
+__all__ = ["SessionPool", "close"]
 
 _UNUSED_SECONDS = 30.0
 """The seconds after which an unused session is closed: a router on the way may have dropped its connection."""
-_AGAIN_SECONDS = 5.0
-"""The seconds after which a session is tried again, if the server has refused one."""
-
-
-class SentRequest(NamedTuple):
-    """A request that a call has sent, and whose answer the thread of the fleet must receive."""
-
-    request: TurnRequest
-    session: CallSession
-    at: float
-    """The time when it was sent."""
+_AGAIN_SECONDS = 1.0
+"""The seconds after which another session is created, if the server has refused one, or answered late."""
 
 
 class SessionPool:
@@ -77,6 +67,7 @@ class SessionPool:
         """Close *session*, which is broken or may still receive an answer."""
         if session is self._newest():
             self._newest, self.is_wanted = _nothing, True
+            self._retry_at = native.monotonic() + _AGAIN_SECONDS
         close(session)
 
     def needs_session(self) -> bool:

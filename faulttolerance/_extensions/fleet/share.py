@@ -39,7 +39,7 @@ class LocalShare:
 def _resized(share: RateLimit | None, whole: RateLimit, processes: int, now: float) -> RateLimit:
     """Return the limit of the *share*, resized with its counts, or new if there was none."""
     window, spacing = whole.window, whole.spacing * processes / 1e9
-    value, length, burst = window.limit, window.length / 1e9, -(-getattr(window, "burst", 1) // processes)
+    value, length, burst = window.limit, window.length / 1e9, -(-window.burst // processes)
     if whole.kind == "smooth" or value < processes:
         length *= processes  # turns come one by one
         value, length = (value, length) if whole.kind == "smooth" else (1, length / value)

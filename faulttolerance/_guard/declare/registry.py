@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from weakref import ref
@@ -13,9 +13,10 @@ from ..._config import settings
 from ..._log import log_guard_error
 from ..._metrics.counters import ledger
 from ..._platform.fork import Section, at_fork
+from ..._platform.greenlets import refuse_eventlet
 from ..._platform.swap import Swap
 from ..._platform.unpatched import get_ident
-from ..._policy import RetryBudget
+from ..._policy import CircuitBreakerName, RetryBudget
 from ..._telemetry.connect import telemetry
 from ...exceptions import Fault
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
         def classes(self) -> Iterable[type | None]: ...
         def classes_with_path(self) -> list[type | None]: ...
         def create_state(self, cls: type | None) -> None: ...
-        def resolve_breaker(self, name: str | None = None) -> None: ...
+        def resolve_breaker(self, names: Collection[str] | None = None) -> None: ...
         def effective_policies(
             self, cls: type | None, basis: Configuration | None = None
         ) -> tuple[Any, list[Fault]]: ...
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
 
 
 class _Resolving(Section):
+    def __enter__(self) -> None:
+        refuse_eventlet()
+        super().__enter__()
+
     def _left(self) -> None:
         telemetry.connect_if_due()
 
@@ -114,13 +119,12 @@ def resolve_remote_circuits() -> None:
     """Resolve the circuits that other processes have opened, and whose methods have not been called here yet."""
     from ..._call.order import ORDER
 
-    for row in ORDER:
-        for key in row.open_elsewhere() if row.open_elsewhere is not None else ():
-            for resolver in resolvers():
-                try:
-                    resolver.resolve_breaker(key)
-                except Exception:  # noqa: BLE001  # its first call raises the error
-                    pass
+    names = {name for row in ORDER if row.open_elsewhere is not None for name in row.open_elsewhere()}
+    for resolver in resolvers() if names else ():
+        try:
+            resolver.resolve_breaker(names)
+        except Exception:  # noqa: BLE001  # its first call raises the error
+            pass
 
 
 def every_state() -> Iterator[State]:
@@ -165,19 +169,23 @@ def name_conflicts(several: Iterable[InForce], own: State | None = None) -> list
 
 
 def _breaker_conflicts(several: Iterable[InForce]) -> list[Fault]:
-    """Return the faults of the names that ``@circuit_breaker_name`` assigns to circuit breakers of several guards."""
-    wanted = [(alias, effective.name) for effective in several if (alias := alias_in(effective.policies))]
+    """Return the faults of the names of circuit breakers of several guards."""
+    wanted = [(alias, effective) for effective in several if (alias := alias_in(effective.policies))]
     if not wanted:
         return []
     owners: dict[str, str] = {}
     for state in every_state():
         owners |= dict.fromkeys(state.breaker_names, state.name)
     faults = []
-    for alias, name in wanted:
+    for alias, effective in wanted:
+        name = effective.name
         owner = owners.setdefault(alias, name)
         if owner != name:
-            where, problem = f"{name} @CircuitBreakerName(value)", f"is {alias!r}, the name of the breaker of {owner}"
-            faults.append(Fault(where, problem, alias, "a name that no other breaker has"))
+            parameter = (
+                "CircuitBreakerName(value)" if CircuitBreakerName in effective.policies else "CircuitBreaker(name)"
+            )
+            problem = f"is {alias!r}, the name of the breaker of {owner}"
+            faults.append(Fault(f"{name} @{parameter}", problem, alias, "a name that no other breaker has"))
     return faults
 
 

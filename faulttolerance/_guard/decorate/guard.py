@@ -26,7 +26,7 @@ from ..declare.checks.definition import (
     decorator_name,
     descriptor_faults,
     exclusive_faults,
-    latency_faults,
+    value_faults,
 )
 from ..declare.creation_site import (
     CreationSite,
@@ -88,8 +88,8 @@ class Guard:
         FaultToleranceDefinitionException: If another guard has the name, if a policy names a method or lacks the policy
             that it modifies, if the name is no text, or if the value of a parameter is not the policy of that name.
 
-    >>> from faulttolerance import Retry
-    >>> guard = Guard(retry=Retry(max_retries=2, retry_on=OSError))
+    >>> from faulttolerance import retry
+    >>> guard = Guard(retry(max_retries=2, retry_on=OSError))
     >>> guard.call(int, "7")
     7
     """
@@ -106,7 +106,7 @@ class Guard:
         where = f"Guard {self.name}"
         if faults := [
             *exclusive_faults(by_kind, where),
-            *latency_faults(by_kind, where),
+            *value_faults(by_kind, where),
             *companion_faults(declared, where, None),
             *policy_faults(by_kind.values(), self.name),
         ]:
@@ -283,7 +283,7 @@ def _by_kind(given: Iterable[object], policies: Mapping[str, Any]) -> dict[type[
         for kind, value in by_kind.items()
         if not isinstance(value, kind)
     ]
-    for policy in map(_declared_by, given):
+    for policy in map(declared_by, given):
         kind: Any = type(policy)
         if kind not in _PARAMETERS.values():
             allowed = "retry(...), timeout(...) and so on"
@@ -295,7 +295,7 @@ def _by_kind(given: Iterable[object], policies: Mapping[str, Any]) -> dict[type[
     return {kind: by_kind[kind] for kind in _PARAMETERS.values() if kind in by_kind}
 
 
-def _declared_by(given: Any) -> Any:
+def declared_by(given: Any) -> Any:
     """Return the policy that a decorator declares, or *given* itself if it is none."""
     if hasattr(type(given), "declared_policy"):
         return given.declared_policy()

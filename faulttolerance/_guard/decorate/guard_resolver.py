@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
@@ -127,12 +127,14 @@ class GuardResolver(Resolver):
         """Return the class that may call."""
         return [None]
 
-    def resolve_breaker(self, name: str | None = None) -> None:
-        """Create the circuit breaker, if there is one, and, if a name is passed, only if it has that name."""
+    def resolve_breaker(self, names: Collection[str] | None = None) -> None:
+        """Create the circuit breaker, if there is one, and, if names are passed, only if it has one of them."""
         if self.effective is not None:
             return
         policies = {type(entry.policy): entry.policy for entry in self.declared}
-        if CircuitBreaker in policies and name in (None, self.name, alias_in(policies)):
+        if CircuitBreaker not in policies:
+            return
+        if names is None or self.name in names or alias_in(policies) in names:
             self.create_state()
 
     def create_state(self, cls: type | None = None) -> None:
@@ -232,10 +234,6 @@ def _is_awaited(caller: Any) -> bool:
     return caller.asynchronous if isinstance(caller, BlockForm) else caller is not call_blocking
 
 
-def _single_fallbacks(policy: Policy) -> tuple[Policy, ...]:
-    return policy.links if isinstance(policy, Fallback) and isinstance(policy.value, tuple) else (policy,)
-
-
 def _needs_key(policy: Policy) -> bool:
     row = ROWS.get(type(policy))
     return (row is not None and row.needs_arguments) or recalling_handler_in(policy) is not None
@@ -251,7 +249,7 @@ def policy_faults(
         where = f"Guard {name}.{'attempts' if function.retries else 'attempt'}"
         faults = [fault for policy in policies for fault in _block_faults(policy, where)]
         function = call_awaited if asynchronous else call_blocking
-    for policy in chain.from_iterable(map(_single_fallbacks, policies)):
+    for policy in chain.from_iterable(each.links if isinstance(each, Fallback) else (each,) for each in policies):
         if isinstance(policy, (Fallback, BeforeRetry)) and policy.value is None:
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
             place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)

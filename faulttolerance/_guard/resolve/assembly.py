@@ -140,7 +140,7 @@ def guarded_call(
     """
     binding = _binding(effective, draft, declaration, asynchronous=asynchronous, detached=detached)
     fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
-    links = _single_fallbacks(fallback) if isinstance(fallback, Fallback) else ()
+    links = fallback.links if isinstance(fallback, Fallback) else ()
     common = _CommonParts(
         _parts(effective, binding),
         [(_fallback_name(link), bind_callback(link) if recalling_handler_in(link) is None else None) for link in links],
@@ -176,10 +176,6 @@ def guarded_call(
     from ..._execution.async_call import AsyncCall
 
     return lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))
-
-
-def _single_fallbacks(policy: Fallback) -> tuple[Fallback, ...]:
-    return policy.links if isinstance(policy.value, tuple) else (policy,)
 
 
 def _fallback_name(policy: Fallback) -> str:

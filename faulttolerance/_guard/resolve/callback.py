@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from inspect import Parameter
 from typing import Any
 
@@ -50,13 +50,23 @@ class BoundCallback(ABC):
         try:
             result = self._run(args, kwargs, failure, attempts)
             is_later = self._asynchronous and isinstance(result, Coroutine)
-            return _Awaited(result, failure, self._suppresses) if is_later else result
+            return self._await(result, failure) if is_later else result
         except BaseException as error:
             if self._suppresses(error, failure):
                 return None
             raise
         finally:
             del failure  # its traceback may refer to this frame
+
+    async def _await(self, coroutine: Coroutine[Any, Any, Any], failure: BaseException) -> Any:
+        try:
+            return await coroutine
+        except BaseException as error:
+            if self._suppresses(error, failure):
+                return None
+            raise
+        finally:
+            del failure  # as above
 
     @abstractmethod
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
@@ -65,50 +75,6 @@ class BoundCallback(ABC):
     @abstractmethod
     def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
         """Return whether *error*, which happened because of *failure*, is suppressed."""
-
-
-class _Awaited(Coroutine[Any, Any, Any]):
-    """A coroutine whose error is handled before it propagates."""
-
-    __slots__ = ("_coroutine", "_failure", "_suppresses")
-
-    def __init__(
-        self,
-        coroutine: Coroutine[Any, Any, Any],
-        failure: BaseException,
-        ends_here: Callable[[BaseException, BaseException], bool],
-    ) -> None:
-        self._coroutine = coroutine
-        self._failure = failure
-        self._suppresses = ends_here
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self  # an object with ``send`` may be awaited
-
-    def __iter__(self) -> _Awaited:
-        return self
-
-    def __next__(self) -> Any:
-        return self.send(None)
-
-    def send(self, value: Any) -> Any:
-        return self._step(self._coroutine.send, value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._step(self._coroutine.throw, *error)
-
-    def close(self) -> None:
-        self._coroutine.close()
-
-    def _step(self, step: Callable[..., Any], *args: Any) -> Any:
-        try:
-            return step(*args)
-        except StopIteration:
-            raise
-        except BaseException as error:
-            if not self._suppresses(error, self._failure):
-                raise
-        raise StopIteration
 
 
 def bind_callback(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -153,7 +153,7 @@ class CircuitBreakers:
         return [breaker for state in self._states(name) for breaker in _breakers_of(state, key)]
 
     def _states(self, name: str) -> list[State]:
-        _resolve_breakers(name)  # also if another guard has the name: a module may have been reloaded
+        _resolve_breakers({name})  # also if another guard has the name: a module may have been reloaded
         if name not in _by_name():
             _resolve_breakers()  # the name may come from configuration
         states = _by_name()
@@ -195,10 +195,10 @@ def _breakers_of(state: State, key: Hashable) -> list[CircuitBreaker]:
     return [breaker] if breaker is not None else []
 
 
-def _resolve_breakers(name: str | None = None) -> None:
-    """Create the circuit breakers whose methods have not been called yet; if a name is passed, those with the name."""
+def _resolve_breakers(names: Collection[str] | None = None) -> None:
+    """Create the circuit breakers whose methods have not been called yet; if names are passed, those with a name."""
     for resolver in list(resolvers()):
-        resolver.resolve_breaker(name)
+        resolver.resolve_breaker(names)
 
 
 def listened_names() -> list[str]:

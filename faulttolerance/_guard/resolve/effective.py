@@ -16,7 +16,7 @@ from ..._signature.method import as_method, bind_at_each_call
 from ..._signature.naming import class_name, qualified_name_of
 from ...exceptions import Fault
 from ..declare import registry
-from ..declare.checks.definition import callback_faults, companion_faults, latency_faults
+from ..declare.checks.definition import callback_faults, companion_faults, value_faults
 from ..declare.declaration import (
     INSTANCE,
     Declaration,
@@ -212,7 +212,7 @@ def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | 
 
 def mismatches(effective: EffectivePolicies) -> list[Fault]:
     """Return the faults of contradictory values in force, with the source of the first configured value."""
-    faults = latency_faults(effective.policies, effective.name)
+    faults = value_faults(effective.policies, effective.name)
     configured = {type(value.policy): value.configured for value in effective.values}
     source = configured.get(Bulkhead, {}).get("latency") or configured.get(Timeout, {}).get("value")
     return [fault._replace(source=source) for fault in faults] if source else faults

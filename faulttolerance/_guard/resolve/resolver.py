@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
@@ -268,10 +268,10 @@ class MethodResolver(Resolver):
         living = [None if user is NoneType else user for user, _ in users if user is not None]
         return [user for user in living if self._path_of(user) is not None]
 
-    def resolve_breaker(self, name: str | None = None) -> None:
+    def resolve_breaker(self, names: Collection[str] | None = None) -> None:
         """Create the circuit breaker of the declaring class, if there is one and its method was not called yet.
 
-        If a name is passed, only a circuit breaker with that name is created.
+        If names are passed, only a circuit breaker with one of them is created.
         """
         declaration = self.declaration
         owner = declaration.owner
@@ -279,7 +279,9 @@ class MethodResolver(Resolver):
             return  # added to a class later, it is known by the class that uses it
         class_level = {kind: policy for kind, (policy, _) in class_level_at_home(declaration).items()}
         policies = {**class_level, **declaration.policies}
-        if CircuitBreaker in policies and name in (None, declaration.where, alias_in(policies)):
+        if CircuitBreaker not in policies:
+            return
+        if names is None or declaration.where in names or alias_in(policies) in names:
             self.for_class(owner)
 
     def classes(self) -> Iterator[type | None]:

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import path
 from outage import down, guard, shown
 
-from faulttolerance.integrations.django import refuse_retries_in_atomic
+from faulttolerance.integrations.django import install
 
 settings.configure(
     ROOT_URLCONF=__name__,
@@ -18,7 +18,7 @@ settings.configure(
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
 )
 django.setup()
-refuse_retries_in_atomic()
+install()
 shop = guard("shop")
 
 

@@ -9,7 +9,7 @@ import redis
 from outage import guard, shown
 from serving import nobody
 
-from faulttolerance.integrations.redis import guarded
+from faulttolerance.integrations.redis import install
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -20,7 +20,7 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 def client(port: int) -> redis.Redis:
-    return guarded(redis.Redis(port=port, protocol=2), shop)
+    return install(redis.Redis(port=port, protocol=2), shop)
 
 
 def badly() -> None:

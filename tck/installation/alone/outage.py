@@ -9,7 +9,8 @@ from contextlib import redirect_stderr
 from importlib.metadata import version
 from typing import Any
 
-from faulttolerance import CircuitBreaker, CircuitBreakerOpenException, Guard, Retry, circuit_breakers
+from faulttolerance import CircuitBreakerOpenException, Guard, circuit_breakers
+from faulttolerance.policies import CircuitBreaker, Retry
 
 POLICIES: dict[str, Any] = {
     "circuit_breaker": CircuitBreaker(request_volume_threshold=2, failure_ratio=1.0),

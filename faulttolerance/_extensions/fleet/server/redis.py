@@ -115,24 +115,20 @@ class RedisSession:
             self._hosts.rotate(-1)
             raise self._redacted(error) from None
 
-    def send(self, request: TurnRequest) -> None:
-        """Send *request* alone."""
-        self._connection.send_packed_command([command_of(request, self._namespace)], check_health=False)
-
-    def receive(self, seconds: float | None) -> int | None:
-        """Return the answer to the request that was sent, or ``None`` if it has not come within *seconds*.
+    def ask(self, request: TurnRequest, seconds: float) -> int | None:
+        """Return the answer to *request*, or ``None`` if it has not come within *seconds*: then close the session.
 
         Raises:
-            ConnectionError: If there will be no answer, or an error of the server; the message contains no passwords.
+            Exception: If there will be no answer.
         """
+        connection = self._connection
+        connection.send_packed_command([command_of(request, self._namespace)], check_health=False)
         try:
-            if seconds is not None and not self._connection.can_read(seconds):
-                return None
-            return int(self._connection.read_response())
-        except Exception as error:  # noqa: BLE001  # after any error, this connection is not used again
+            return int(connection.read_response()) if connection.can_read(seconds) else None
+        except Exception as error:
             if _is_foreign(error):
                 return FOREIGN_KEY
-            raise self._redacted(error) from None
+            raise
 
     def close(self) -> None:
         """Close the connection."""
@@ -218,7 +214,7 @@ class RedisSession:
         self.close()
 
     def _master(self) -> Any:
-        """Connect to the server that a sentinel names and that itself confirms that it is no replica."""
+        """Connect to the server that a sentinel names; a server that has become a replica refuses to write."""
         failures = []
         for sentinel in self._hosts:
             try:
@@ -231,31 +227,15 @@ class RedisSession:
                     connection.disconnect()
                 if found is None:
                     raise ConnectionError(f"does not know {shown(self._address.service)}")
-                master = self._open((found[0].decode(), int(found[1])))
-                if _role(master) != b"master":
-                    master.disconnect()
-                    raise ConnectionError("names a server that has become a replica")
+                return self._open((found[0].decode(), int(found[1])))
             except Exception as error:  # noqa: BLE001  # the next sentinel may know better
                 failures.append(f"{format_host(sentinel)}: {error_text(error)}")
-            else:
-                return master
         raise ConnectionError(f"no sentinel leads to a server: {'; '.join(failures)}")
 
 
 def _is_foreign(reply: Exception) -> bool:
     """Return whether a script has met a key of another type than its own."""
     return "WRONGTYPE" in str(reply)
-
-
-def _role(connection: Any) -> bytes:
-    from redis.exceptions import ResponseError
-
-    connection.send_command("ROLE")
-    try:
-        role: bytes = connection.read_response()[0]
-    except ResponseError:  # no permission to ask: trust the sentinel
-        return b"master"
-    return role
 
 
 def connection_to(address: Address, host: Host, patience: float, *, is_sentinel: bool = False) -> Any:

@@ -14,6 +14,8 @@ from ...._policy import (  # fmt: skip
     BeforeRetry,
     Bulkhead,
     ChronoUnit,
+    CircuitBreaker,
+    CircuitBreakerName,
     CustomBackoff,
     FailWhen,
     Fallback,
@@ -50,7 +52,7 @@ def definition_faults(declaration: Declaration) -> list[Fault]:
     faults: list[Fault] = []
     if is_detached(policies):
         faults += _asynchronous_faults(declaration, where, owner)
-    faults += exclusive_faults(policies, where) + latency_faults(policies, where)
+    faults += exclusive_faults(policies, where) + value_faults(policies, where)
     for policy in policies.values():
         faults += callback_faults(policy, declaration, where, asynchronous)
     return faults + _interceptor_faults(declaration.interceptors, declaration, where, owner)
@@ -67,7 +69,23 @@ def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Faul
     return faults
 
 
-def latency_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[Fault]:
+def value_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[Fault]:
+    """Return the faults of values of *policies* that contradict the values of another one."""
+    return [*_latency_faults(policies, where), *_breaker_name_faults(policies, where)]
+
+
+def _breaker_name_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[Fault]:
+    """Return the fault of two names of one circuit breaker."""
+    breaker, name = policies.get(CircuitBreaker), policies.get(CircuitBreakerName)
+    if not isinstance(breaker, CircuitBreaker) or not isinstance(name, CircuitBreakerName):
+        return []
+    if breaker.name in ("", name.value):
+        return []
+    problem = f"is {name.value!r}, and @CircuitBreaker(name) is {breaker.name!r}"
+    return [Fault(f"{where} @CircuitBreakerName(value)", problem, name.value, "one name per circuit breaker")]
+
+
+def _latency_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[Fault]:
     """Return the fault of a target latency that no attempt can exceed, because its time-out ends it (rule A3)."""
     bulkhead, timeout = policies.get(Bulkhead), policies.get(Timeout)
     if not isinstance(bulkhead, Bulkhead) or not isinstance(timeout, Timeout):
@@ -109,7 +127,7 @@ def class_level_faults(
     faults += _excluded_faults(
         together, where, {kind: row for kind, row in ROWS.items() if row.strategy_factory is not None}
     )
-    faults += latency_faults({kind: policy for kind, (policy, _) in class_level.items()} | declaration.policies, where)
+    faults += value_faults({kind: policy for kind, (policy, _) in class_level.items()} | declaration.policies, where)
     asynchronous = declaration.is_asynchronous(together)
     for kind, (policy, home) in class_level.items():
         if kind not in declaration.policies:

@@ -1,4 +1,8 @@
-"""Decorators for functions, methods and classes.
+"""Policies: as values for a ``Guard``, and as decorators, which the package itself exports.
+
+>>> from faulttolerance import Guard
+>>> Guard(retry=Retry(max_retries=2, retry_on=OSError), timeout=Timeout("400ms")).call(len, "ready")
+5
 
 Every decorator works on functions, methods, ``async def``, static and class methods (on either side of these),
 callables and classes, in any order: all policies of one function form one guard, nested as the specification says. A
@@ -19,6 +23,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, overload
 
+from ._execution.criticality import Criticality
 from ._extensions.adaptive_throttle.policy import AdaptiveThrottle
 from ._extensions.chaos import policy as _chaos  # noqa: F401  # configuration alone declares it
 from ._extensions.coalesce.policy import Coalesce
@@ -41,25 +46,22 @@ from ._policy import (
     HonorRetryAfter,
     Policy,
     RateLimit,
+    RateLimitType,
     Retry,
     RetryBudget,
     RetryWhen,
     Timeout,
-    seconds,
     warn_of_bare_numbers,
 )
 from ._policy.rows import provide_rows
-from .exceptions import RefusedException
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
     from types import TracebackType
-    from typing import ParamSpec, Protocol, Self, TypeVar, Unpack
+    from typing import ParamSpec, Protocol, Self, TypeVar
 
     from ._call.row import Row
     from ._execution.future import ExecutorFuture, Future
-    from ._extensions.keywords import GuardPolicies
-    from ._guard.decorate.guard import Guard
     from .typing import AsyncCall, Duration
 
     C = TypeVar("C", bound=type[Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
@@ -132,6 +134,33 @@ if TYPE_CHECKING:
         def __call__(self, target: Callable[P, Awaitable[T]], /) -> Callable[P, AsyncCall[T]]: ...
         @overload
         def __call__(self) -> _NonBlocking: ...
+
+
+__all__ = [
+    "AdaptiveThrottle",
+    "BeforeRetry",
+    "Bulkhead",
+    "CircuitBreaker",
+    "CircuitBreakerName",
+    "Coalesce",
+    "Criticality",
+    "CustomBackoff",
+    "Deadline",
+    "ExponentialBackoff",
+    "FailWhen",
+    "Fallback",
+    "FibonacciBackoff",
+    "FleetWide",
+    "Hedge",
+    "HonorRetryAfter",
+    "PartitionBy",
+    "RateLimit",
+    "RateLimitType",
+    "Retry",
+    "RetryBudget",
+    "RetryWhen",
+    "Timeout",
+]
 
 
 def _rows() -> tuple[Row, ...]:
@@ -428,71 +457,4 @@ def before_retry() -> None:
 
 @_decorator_with_parentheses(CircuitBreakerName)
 def circuit_breaker_name() -> None:
-    """Set the name of a method's breaker in ``circuit_breakers``; each name has at most one living breaker."""
-
-
-_MISTAKES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    NotImplementedError,
-    TypeError,
-    ValueError,
-)
-"""The exceptions that say that the caller is wrong: another attempt fails alike, and the callee is not in trouble."""
-
-
-def recommended(
-    attempt_timeout: Duration = "1s", /, *given: Policy, name: str = "", **policies: Unpack[GuardPolicies]
-) -> Guard:
-    """Return a ``Guard`` for calls of another service that may be repeated.
-
-    The guard has these policies. Each can be replaced by another value of its kind, or left out by ``None`` under its
-    name. One guard serves all functions that call the same service.
-
-    - ``Timeout``: an attempt ends after *attempt_timeout*.
-    - ``Deadline``: a call, with all attempts and the delays between them, ends after three times *attempt_timeout*.
-    - ``Retry`` and ``ExponentialBackoff``: a failed attempt is repeated up to twice, after random delays of up to 100
-      and 200 ms; mistakes of the caller, such as a ``TypeError``, and refusals are not repeated.
-    - ``RetryBudget``: repeated attempts are at most a fifth of the successful calls, beside a burst of ten. So retries
-      do not make an outage worse.
-    - ``CircuitBreaker``: when half of the last 20 attempts failed, calls are refused for five seconds; mistakes of the
-      caller do not count.
-
-    Args:
-        attempt_timeout: The longest duration of an attempt: about twice the slowest answer that is normal.
-        *given: Policies that replace recommended ones of their kind, or add to them.
-        name: The name of the guard; see ``Guard``.
-        **policies: The same by name: ``retry=Retry(...)``; ``None`` leaves the policy out.
-
-    Raises:
-        FaultToleranceDefinitionException: If a value is out of range, or the policies do not fit together.
-
-    >>> inventory = recommended("2s", retry=Retry(max_retries=1, retry_on=OSError))
-    >>> @inventory
-    ... def stock(item: str) -> int:
-    ...     return 3
-    >>> stock("chair")
-    3
-    """
-    from ._guard.decorate.guard import Guard
-
-    attempt = Timeout(attempt_timeout)
-    whole = 3_000 * seconds(attempt.value, attempt.unit)
-    chosen: dict[str, Any] = {
-        "timeout": attempt,
-        "deadline": Deadline(whole) if whole else None,
-        "retry": Retry(max_retries=2, delay=100, jitter_kind="full", abort_on=(*_MISTAKES, RefusedException)),
-        "exponential_backoff": ExponentialBackoff(),
-        "retry_budget": RetryBudget(),
-        "circuit_breaker": CircuitBreaker(skip_on=_MISTAKES),
-    }
-    kinds = {type(policy) for policy in given}
-    kept = {key: policy for key, policy in chosen.items() if type(policy) not in kinds}
-    if policies.get("retry", chosen["retry"]) is None:
-        kept = {key: policy for key, policy in kept.items() if key not in ("exponential_backoff", "retry_budget")}
-    arguments: dict[str, Any] = {**kept, **policies}
-    return Guard(*given, name=name, **arguments)
+    """Set the name of a method's circuit breaker, as ``@circuit_breaker(name=...)`` does; SmallRye's annotation."""
