@@ -52,31 +52,40 @@ TABLE = re.compile(r"(?P<mark><!-- table: (?P<what>\w+) of (?P<of>[\w. ]+) -->\n
 """A table, or a line of keys, stands behind a comment that says what it shows."""
 
 _FORMS = re.compile(r", (?:as in|or one of) .*$")
+_RANGE = re.compile(r"[;:,] (?:at least [\d.]+|more than 0|(?:from )?\d to \d|[\d.]+ to [\d.]+)(?=\.$)")
+"""A range at the end of a meaning, which the column of allowed values has, too."""
 
 
 def page(path: Path) -> str:
     """The page with its tables as they have to be."""
+    explained = dict[str, str]()
 
     def written(found: re.Match[str]) -> str:
-        lines = {"parameters": parameter_rows, "keys": key_rows, "metrics": metric_rows}[found["what"]](found["of"])
+        if found["what"] == "parameters":
+            lines = parameter_rows(found["of"], explained)
+        else:
+            lines = {"keys": key_rows, "metrics": metric_rows}[found["what"]](found["of"])
         return "\n".join([found["mark"], *lines, ""])
 
     return TABLE.sub(written, path.read_text(encoding="utf-8"))
 
 
-def parameter_rows(annotation: str) -> Iterator[str]:
-    """Name, default, range and meaning of each parameter."""
+def parameter_rows(annotation: str, explained: dict[str, str]) -> Iterator[str]:
+    """Name, default, range and meaning of each parameter; long forms once on a page, where *explained* has none."""
     policy = named(annotation)
     meanings = meanings_of(policy)
-    explained = set[str]()
     yield "| parameter | default | allowed | meaning |"
     yield "| --- | --- | --- | --- |"
     for one in parameters(policy).values():
         allowed = one.kind.allowed
         if forms := _FORMS.search(allowed):
             allowed = _FORMS.sub("", allowed) if forms[0] in explained else allowed
-            explained.add(forms[0])
-        yield f"| `{one.name}` | {default(one)} | {allowed} | {meanings[one.name]} |"
+            explained.setdefault(forms[0], one.name)
+        elif "caused_by" in allowed and explained.setdefault(allowed, one.name) != one.name:
+            allowed = f"as `{explained[allowed]}`"
+        meaning = _RANGE.sub("", meanings[one.name])
+        meaning = meaning.replace("; 0 for no limit.", ".") if "(0:" in allowed else meaning
+        yield f"| `{one.name}` | {default(one)} | {allowed} | {meaning} |"
 
 
 def key_rows(annotations: str) -> Iterator[str]:
