@@ -44,8 +44,6 @@ F = TypeVar("F")
 class GuardedMethod:
     """One guarded method of one concrete class, or one ``Guard``, as ``guards`` lists it."""
 
-    __slots__ = ("_cls", "_effective", "_resolver")
-
     def __init__(self, resolver: Any, cls: type | None, effective: EffectivePolicies) -> None:
         self._resolver = resolver
         self._cls = cls

@@ -252,8 +252,6 @@ def notify_changes(resolver: AnyResolver, cls: type | None, swap: Swap) -> None:
 class GuardChange:
     """The effect of a change on the guard of one resolver for one class. A later change replaces it as a whole."""
 
-    __slots__ = ("cls", "is_drafted", "origin", "resolver", "stores", "swap")
-
     def __init__(self, resolver: AnyResolver, cls: type | None, *, origin: Swap | None = None) -> None:
         self.resolver = resolver
         self.cls = cls
@@ -271,8 +269,6 @@ class GuardChange:
 
 class GuardsInUse:
     """The guards in use, and, from ``with`` on, those that come into use meanwhile."""
-
-    __slots__ = ("__weakref__", "_reference", "changes", "stores")
 
     def __init__(self) -> None:
         self.changes: dict[tuple[AnyResolver, int], GuardChange] = {}

@@ -105,8 +105,6 @@ class Resolver:
 class Draft:
     """The draft of a guard for one class: it has no effect before ``stage``."""
 
-    __slots__ = ("_cls", "_entry", "_resolver", "calls", "effective", "state")
-
     def __init__(self, resolver: AnyResolver, cls: type | None, effective: EffectivePolicies) -> None:
         self._resolver = resolver
         self._cls = cls
