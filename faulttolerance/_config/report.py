@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,11 +17,9 @@ from .key import (
     SWITCHES,
     Declared,
     Key,
-    enabled_keys,
     folded,
     ignore_keys,
     looks_like_a_switch,
-    mode_keys,
     parameter_keys,
     switch_key,
 )
@@ -78,11 +76,8 @@ def keys(declared: Iterable[Declared], mentions: Callable[[str, str], bool] = la
         for annotation in (one.policy.annotation,)
         for name in (*parameters(one.policy), ENABLED, MODE)
         if mentions(annotation, name)
-        for key in (_SETTINGS[name](one) if name in _SETTINGS else parameter_keys(one, name))
+        for key in parameter_keys(one, name)
     }
-
-
-_SETTINGS: Mapping[str, Callable[[Declared], list[Key]]] = {ENABLED: enabled_keys, MODE: mode_keys}
 
 
 def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:

@@ -10,7 +10,7 @@ from typing import Any
 from .._policy import parameters
 from ..exceptions import FaultToleranceDefinitionException
 from .formatting import formatted
-from .key import SWITCHES, Declared, Key, enabled_keys, mode_keys, parameter_keys, switch_key
+from .key import ENABLED, MODE, SWITCHES, Declared, Key, parameter_keys, switch_key
 from .resolution import Effective, Switches
 from .settings import settings
 
@@ -60,9 +60,9 @@ def key_lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[KeyLine]:
             for key in parameter_keys(declared, name):
                 value, default = getattr(effective.policy, name), getattr(declared.policy, name)
                 add(key, one.configurable, value, default, one.default if one.has_default else default)
-        for key in enabled_keys(declared):
+        for key in parameter_keys(declared, ENABLED):
             add(key, "true or false", effective.enabled, True, True)
-        for key in mode_keys(declared):
+        for key in parameter_keys(declared, MODE):
             add(key, "enforce or observe", "observe" if effective.observed else "enforce", "enforce", "enforce")
     try:
         switches = settings.switches
