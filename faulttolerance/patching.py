@@ -25,7 +25,7 @@ except ImportError as error:
 
 from ._control import configure as control
 from ._guard.declare.creation_site import application_frames
-from ._guard.declare.declaration import declaration_of, declared_on
+from ._guard.declare.declaration import declaration_of, declared_on, subclasses_of
 from ._guard.decorate import apply
 from ._guard.decorate.decorator import Decorator
 from ._guard.decorate.interceptor import Interceptor
@@ -228,7 +228,7 @@ class Patch:
         return decorated
 
     def _on_class(self, holder: Any, attribute: str, cls: type) -> list[_Change]:
-        before = {covered: dict(vars(covered)) for covered in (cls, *_heirs(cls))}
+        before = {covered: dict(vars(covered)) for covered in (cls, *subclasses_of(cls))}
 
         def changes() -> list[_Change]:
             return [
@@ -240,7 +240,7 @@ class Patch:
 
         try:
             decorated = self._decorated(cls)
-            for heir in _heirs(cls):
+            for heir in subclasses_of(cls):
                 apply.guard_methods(heir)
             control.reapply_declarations_in_use()
         except BaseException:
@@ -295,15 +295,6 @@ def _class_behind(cls: Any) -> type:
     while not issubclass(type(cls), type):
         cls = cls.__wrapped__
     return cls  # type: ignore[no-any-return]
-
-
-def _heirs(cls: type) -> list[type]:
-    """Return the living classes that inherit from *cls*, bases before their subclasses."""
-    heirs: dict[type, None] = {}
-    subclass: type
-    for subclass in type.__subclasses__(cls):
-        heirs |= dict.fromkeys((subclass, *_heirs(subclass)))
-    return list(heirs)
 
 
 def _interceptors_on(value: Any) -> tuple[Any, ...]:

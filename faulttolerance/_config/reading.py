@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import PydanticBaseSettingsSource
 
 from .._shown import ends_the_caller, error_text, install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
@@ -71,7 +71,7 @@ def _file(name: str, absolute: str) -> Source:
         raise definition_error(name, "has an unknown format", name, allowed)
     text = path.read_text(encoding=_ENCODING)
     if suffix == ".env":
-        return _dotenv(words, path, text)
+        return _dotenv(words, text)
     try:
         data, lines = PARSERS[suffix](text)
     except ImportError as error:
@@ -97,13 +97,8 @@ def _refuse_what_is_no_file(path: Path, name: str) -> None:
     raise definition_error(name, problem, name, "an existing file")
 
 
-class _Keys(BaseSettings):
-    """The settings of which a ``.env`` file is a source; without fields, because any key may be set."""
-
-    model_config = SettingsConfigDict(extra="allow", case_sensitive=True)
-
-
-def _dotenv(name: str, path: Path, text: str) -> Source:
+def _dotenv(name: str, text: str) -> Source:
+    from dotenv import dotenv_values
     from dotenv.parser import parse_stream
 
     bindings = list(parse_stream(io.StringIO(text)))
@@ -118,8 +113,8 @@ def _dotenv(name: str, path: Path, text: str) -> Source:
         for binding in bindings
         if binding.key is not None
     }
-    source = DotEnvSettingsSource(_Keys, env_file=path, env_file_encoding=_ENCODING, case_sensitive=True)
-    entries = [Entry(key, value, place(name, lines.get(key))) for key, value in source.env_vars.items() if value]
+    values = dotenv_values(stream=io.StringIO(text))
+    entries = [Entry(key, value, place(name, lines[key])) for key, value in values.items() if value]
     return source_of(name, 295, entries, is_environment=True, is_shared=True)
 
 

@@ -13,7 +13,7 @@ from .._call.order import ORDER
 from .._call.state import alias_in, conditions_of
 from .._call.veto import VetoFunction, vetoes
 from .._config import Declared, settings
-from .._config.report import Change, Unused, collisions, nearest, unused
+from .._config.report import Change, Unused, collisions, unused
 from .._config.snapshot import inputs_of
 from .._guard.declare import registry
 from .._guard.declare.checks.definition import never_awaited_faults
@@ -29,7 +29,7 @@ from .._log import ERROR, INFO, WARNING, log, logger
 from .._metrics.catalogue import Series
 from .._metrics.counters import ledger
 from .._policy import CircuitBreaker, Policy, parameters
-from .._shown import brief, shown
+from .._shown import brief, nearest, shown
 from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
 from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from .process import ProcessArguments
@@ -43,8 +43,6 @@ F = TypeVar("F")
 
 class GuardedMethod:
     """One guarded method of one concrete class, or one ``Guard``, as ``guards`` lists it."""
-
-    __slots__ = ("_cls", "_effective", "_resolver")
 
     def __init__(self, resolver: Any, cls: type | None, effective: EffectivePolicies) -> None:
         self._resolver = resolver

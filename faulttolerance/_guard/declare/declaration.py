@@ -224,6 +224,15 @@ def first_definition(cls: type, name: str, *, after: object = None) -> tuple[typ
     return None
 
 
+def subclasses_of(cls: type) -> dict[type, None]:
+    """Return the living classes that inherit from *cls*, each once."""
+    subclasses: dict[type, None] = {}
+    subclass: type
+    for subclass in type.__subclasses__(cls):
+        subclasses |= {subclass: None, **subclasses_of(subclass)}
+    return subclasses
+
+
 def accessors(attribute: object) -> tuple[Any, ...]:
     """Return the functions of a property."""
     if isinstance(attribute, property):

@@ -16,7 +16,7 @@ from ..._config import Declared
 from ..._platform.event_loop import running_loop
 from ..._platform.frames import module_of
 from ..._policy import CircuitBreaker, Policy, parameters
-from ..._shown import shown
+from ..._shown import nearest, shown
 from ..._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
 from ..._signature.method import as_real_method, bind_at_each_call
 from ..._signature.naming import copy_names
@@ -263,10 +263,8 @@ _PARAMETERS = {decorator_name(kind): kind for kind in ROWS if not is_detached((k
 def _by_kind(given: Iterable[object], policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
     """Return the policies of a guard by kind, in the order in which they nest."""
     for name in policies.keys() - _PARAMETERS.keys():
-        from difflib import get_close_matches  # for a mistake only
-
-        near = get_close_matches(name, _PARAMETERS, 1)
-        hint = f"; did you mean {near[0]}=...?" if near else ""
+        near = nearest(name, _PARAMETERS)
+        hint = f"; did you mean {near}=...?" if near else ""
         raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}{hint}")
     by_kind = {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
     faults = [

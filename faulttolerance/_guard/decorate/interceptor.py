@@ -56,8 +56,6 @@ class Invocation:
 class Interceptor:
     """Decorates functions, methods and classes with a function of the application; created by ``around_invoke``."""
 
-    __slots__ = ("function", "priority")
-
     def __init__(self, function: Callable[[Invocation], Any], priority: int) -> None:
         self.function = function
         self.priority = priority

@@ -40,9 +40,10 @@ def split_receiver(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Cal
 class BoundCallback(ABC):
     """Code of the application beside a call: it handles all its errors, including those of an awaitable result."""
 
-    __slots__ = ("_asynchronous",)
+    __slots__ = ("_asynchronous", "_declaration")
 
-    def __init__(self, asynchronous: bool) -> None:
+    def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
+        self._declaration = declaration
         self._asynchronous = asynchronous
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
@@ -99,11 +100,7 @@ def bind_callback(
 
 
 class _Fallback(BoundCallback):
-    __slots__ = ("_declaration",)
-
-    def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
-        super().__init__(asynchronous)
-        self._declaration = declaration
+    __slots__ = ()
 
     def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
         if error.__context__ is None and not _is_in_chain_of(error, failure):
@@ -225,14 +222,13 @@ class _Adapter:
 
 
 class _BeforeRetry(BoundCallback):
-    __slots__ = ("_declaration", "_error_log", "_lookup", "_value")
+    __slots__ = ("_error_log", "_lookup", "_value")
 
     def __init__(
         self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, error_log: ErrorLog
     ) -> None:
-        super().__init__(asynchronous)
+        super().__init__(declaration, asynchronous)
         self._error_log = error_log
-        self._declaration = declaration
         self._value = policy.value
         self._lookup = LateLookup(policy.method_name, declaration.template, owner, declaration.binding != FUNCTION)
 
