@@ -87,7 +87,7 @@ const ask = (message) => new Promise((answered) => {
 
 
 class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name in the base class
         """Write no line for a request."""
 
 
