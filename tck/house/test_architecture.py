@@ -56,6 +56,8 @@ LARGE_FUNCTIONS = {
     # One attempt under all policies, from which the policies that a function has not are cut away.
     "_call/attempt.py attempt": (129, 155),
     "_call/attempt.py attempt.call": (123, 144),
+    # What follows a first attempt; the half for the other kind of call is cut away.
+    "_call/attempt.py continue_call": (37, 68),
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
 
