@@ -26,12 +26,13 @@ from ..._platform.frames import module_of
 from ..._platform.unpatched import get_ident
 from ..._policy import ChronoUnit, Policy, check, parameters, seconds
 from ...exceptions import Fault, FaultToleranceDefinitionException
-from .layer import Asking, WholeCallPolicies, refuse_late
+from .layer import WholeCallPolicies, ask_the_time, refuse_late
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
+    from typing import TypeVar
 
-__all__ = ["WholeCall"]
+    F = TypeVar("F")
 
 _AWAITED = 0x80 | 0x100 | 0x200
 """The flags of the code of coroutines and asynchronous generators."""
@@ -64,11 +65,6 @@ class WholeCall(Decorator):
             raise FaultToleranceDefinitionException(*faults)
         self._entered: dict[object, list[PlainBlock]] = {}
         """The blocks that have not ended yet, by the frame that entered them, and by task, greenlet or thread."""
-        if not Asking.is_on:
-            from ..._guard.resolve.transaction import reapply_declarations
-
-            Asking.is_on = True
-            reapply_declarations()
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Accept the attribute of a class, for the blocks of its methods."""
@@ -81,6 +77,7 @@ class WholeCall(Decorator):
 
     if TYPE_CHECKING:
 
+        def __call__(self, target: F, /) -> F: ...
         def __exit__(
             self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
         ) -> None: ...
@@ -156,6 +153,7 @@ def _course() -> object:
 @lru_cache(maxsize=256)
 def _path(name: str, limit: float, of_task: bool) -> GuardedCall:
     """Return the call path of the blocks of one line."""
+    ask_the_time()
     conclude = conclude_of(of_task) if limit else None
     policies = WholeCallPolicies(name, seconds=limit, conclude=conclude, asynchronous=of_task, counts_calls=False)
     policies.is_block = True
