@@ -320,7 +320,10 @@ def _continue_first(policies: BoundPolicies, *progress: Any) -> Any:
     """Cut ``continue_call`` at the first failure, because many guards meet none, and call it."""
     is_awaited = policies.asynchronous or policies.is_block
     policies.continue_call = specialized(continue_call, {"ASYNC": is_awaited, "BLOCK": False})
-    return policies.continue_call(policies, *progress)
+    try:
+        return policies.continue_call(policies, *progress)
+    finally:
+        del progress  # the traceback of a failure in it refers to this frame
 
 
 @specializable

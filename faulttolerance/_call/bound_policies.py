@@ -57,115 +57,84 @@ def conclude_of(asynchronous: bool) -> Conclude:
     return conclude
 
 
-_DEFAULTS: Mapping[str, Any] = {
-    "advice": "",
-    "asynchronous": False,
-    "attempt": _no_attempt,
-    "before_retry": None,
-    "budget": None,
-    "bulkhead": None,
-    "conclude": None,
-    "continue_call": None,
-    "counters": None,
-    "counts_calls": True,
-    "deliver": _deliver_nothing,
-    "detached": False,
-    "environment": None,
-    "fail_on": (Exception,),
-    "fail_when": None,
-    "fallback_on": None,
-    "fallbacks": (),
-    "gate": None,
-    "interrupt": True,
-    "is_block": False,
-    "has_continuation": False,
-    "left_behind": None,
-    "no_fallback_on": (),
-    "frequent_counts": (),
-    "queues": False,
-    "rate_limit": None,
-    "retry": None,
-    "seconds": 0.0,
-    "skip_on": (),
-    "slow": 0.0,
-    "takes_turns": False,
-    "on_budget_refusal": None,
-    "checked_result_type": None,
-    "warns_of_pending_result": True,
-}
-"""The attributes of ``BoundPolicies``, and their values if no policy determines them."""
+class _Defaults:
+    """The attributes of ``BoundPolicies``, and their values if no policy determines them."""
+
+    __slots__ = ()
+
+    fallback_on: Exceptions | None = None
+    no_fallback_on: Exceptions = ()
+    fallbacks: Sequence[tuple[str, Callback]] = ()
+    """The functions whose result replaces a final failure, each under its name, in the order of their calls."""
+    retry: Retry | None = None
+    before_retry: Callback | None = None
+    """The code of the application that runs before each retry."""
+    budget: RetryBudget | None = None
+    """The budget that pays for retries."""
+    on_budget_refusal: OnRefusal | None = None
+    """Called for each retry that an exhausted budget would refuse, if the budget is only observed."""
+    gate: Gate | None = None
+    """The circuit breaker, or the policy in its place."""
+    deliver: Callable[[Gate], None] = _deliver_nothing
+    """Delivers the transitions of *gate* to listeners and sinks."""
+    fail_on: Exceptions = (Exception,)
+    skip_on: Exceptions = ()
+    fail_when: Predicates | None = None
+    """The application's definition of a failure to *gate*, beside *fail_on*."""
+    slow: float = 0.0
+    """The seconds after which a success is a failure to *gate*; 0 for no limit."""
+    rate_limit: RateLimit | None = None
+    takes_turns: bool = False
+    """Whether calls wait for their turn under the rate limit."""
+    seconds: float = 0.0
+    interrupt: bool = True
+    conclude: Conclude | None = None
+    """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` without a deadline."""
+    left_behind: LeftBehind | None = None
+    """The detached attempts that have timed out and still run."""
+    bulkhead: Bulkhead | None = None
+    queues: bool = False
+    """Whether calls may wait for a permit: asynchronous calls, and others with a longest wait."""
+    asynchronous: bool = False
+    """Whether calls are awaited."""
+    detached: bool = False
+    """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
+    is_block: bool = False
+    """Whether the body is a block of code, whose end resumes a coroutine."""
+    counters: Counters | None = None
+    counts_calls: bool = True
+    """Whether no further policies wrap these policies, which then count the calls."""
+    has_continuation: bool = False
+    """Whether a failed attempt may be followed by another one, or by a fallback."""
+    environment: Environment | None = None
+    """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
+    attempt: Callable[[], Any] = _no_attempt
+    """Returns the function that makes an attempt, by a weak reference: that function refers to these policies."""
+    continue_call: Callable[..., Any] = _no_attempt
+    """Continues a call after its first attempt, with the arguments of ``attempt.continue_call``."""
+    checked_result_type: type | None = None
+    """The class of the last checked result, if it may be kept; ``object`` stands for all other classes."""
+    warns_of_pending_result: bool = True
+    """Whether no warning has been logged yet about results of synchronous calls that come later (rule R8)."""
+    advice: str = ""
+    """The advice in the error for awaitable results; empty if they are no error."""
+    frequent_counts: tuple[list[None], ...] = ()
+    """Batches of frequent counts, created at first use; see ``create_frequent_counts``."""
 
 
-class BoundPolicies:
+_DEFAULTS = {name: vars(_Defaults)[name] for name in _Defaults.__annotations__}
+
+
+class BoundPolicies(_Defaults):
     """The policies of one guarded function, bound to their state.
 
     Args:
         name: The guarded function.
-        values: The attributes below that policies determine, and the name of the gate's policy as ``gate_name``; the
-            other attributes have their defaults.
+        values: The attributes that policies determine, and the name of the gate's policy as ``gate_name``; the others
+            have their defaults.
     """
 
     __slots__ = ("_counting", "name", *_DEFAULTS)
-
-    name: str
-    fallback_on: Exceptions | None
-    no_fallback_on: Exceptions
-    fallbacks: Sequence[tuple[str, Callback]]
-    """The functions whose result replaces a final failure, each under its name, in the order of their calls."""
-    retry: Retry | None
-    before_retry: Callback | None
-    """The code of the application that runs before each retry."""
-    budget: RetryBudget | None
-    """The budget that pays for retries."""
-    on_budget_refusal: OnRefusal | None
-    """Called for each retry that an exhausted budget would refuse, if the budget is only observed."""
-    gate: Gate | None
-    """The circuit breaker, or the policy in its place."""
-    deliver: Callable[[Gate], None]
-    """Delivers the transitions of *gate* to listeners and sinks."""
-    fail_on: Exceptions
-    skip_on: Exceptions
-    fail_when: Predicates | None
-    """The application's definition of a failure to *gate*, beside *fail_on*."""
-    slow: float
-    """The seconds after which a success is a failure to *gate*; 0 for no limit."""
-    rate_limit: RateLimit | None
-    takes_turns: bool
-    """Whether calls wait for their turn under the rate limit."""
-    seconds: float
-    interrupt: bool
-    conclude: Conclude | None
-    """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` without a deadline."""
-    left_behind: LeftBehind | None
-    """The detached attempts that have timed out and still run."""
-    bulkhead: Bulkhead | None
-    queues: bool
-    """Whether calls may wait for a permit: asynchronous calls, and others with a longest wait."""
-    asynchronous: bool
-    """Whether calls are awaited."""
-    detached: bool
-    """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
-    is_block: bool
-    """Whether the body is a block of code, whose end resumes a coroutine."""
-    counters: Counters | None
-    counts_calls: bool
-    """Whether no further policies wrap these policies, which then count the calls."""
-    has_continuation: bool
-    """Whether a failed attempt may be followed by another one, or by a fallback."""
-    environment: Environment | None
-    """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
-    attempt: Callable[[], Any]
-    """Returns the function that makes an attempt, by a weak reference: that function refers to these policies."""
-    continue_call: Callable[..., Any]
-    """Continues a call after its first attempt, with the arguments of ``attempt.continue_call``."""
-    checked_result_type: type | None
-    """The class of the last checked result, if it may be kept; ``object`` stands for all other classes."""
-    warns_of_pending_result: bool
-    """Whether no warning has been logged yet about results of synchronous calls that come later (rule R8)."""
-    advice: str
-    """The advice in the error for awaitable results; empty if they are no error."""
-    frequent_counts: tuple[list[None], ...]
-    """Batches of frequent counts, created at first use; see ``create_frequent_counts``."""
 
     def __init__(self, name: str, **values: Any) -> None:
         self.name = name

@@ -99,6 +99,8 @@ def _driven(call: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]
             call(*args).send(None)
         except StopIteration as end:
             return end.value
+        finally:
+            del args  # the traceback of a failure among them refers to this frame
         raise AssertionError("a synchronous call waited")
 
     return blocking

@@ -15,6 +15,7 @@ from weakref import ref
 
 from .._platform.atomic import stack_of
 from .._platform.frames import module_of
+from .._platform.greenlets import hub_here
 from .._platform.unpatched import get_ident, native
 from .threads.async_exception import interruption_for
 from .threads.callbacks import are_running, call_due
@@ -31,12 +32,6 @@ In between, the delay is a tenth of the lateness.
 """
 _RESTORING = frozenset({"__exit__", "_acquire_restore", "release"})
 """Functions that wait for a lock which the cleanup after an exception is going to release."""
-
-
-def hub_here() -> Any:
-    """Return the hub of gevent that the running thread has, or ``None``."""
-    hubs = sys.modules.get("gevent._hub_local")
-    return hubs.get_hub_if_exists() if hubs is not None else None
 
 
 def make_hub_here() -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from .._log import WARNING, log
 from .._platform.unpatched import allows_watching
-from .._strategy.verdict import deadline_outcome, is_late
+from .._strategy.verdict import deadline_outcome
 from .clock import clock, raise_if_expired
 from .gevent import watch_in_hub
 from .parent import mark_missed
@@ -98,9 +98,6 @@ def conclude_at(
 ) -> BaseException | None:
     """Return the outcome of an attempt that *ended* under *entry*, on the caller's thread or a thread of the pool."""
     is_own, was_interrupted = _is_own(deadlines, entry, error), id(entry) in deadlines.sent
-    if not is_late(error, ended, entry[0], is_own, was_interrupted):  # the usual case, which formats no text
-        record.timed_out = False
-        return error
     outcome = deadline_outcome(
         error,
         ended,

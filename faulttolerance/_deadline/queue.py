@@ -14,7 +14,7 @@ from functools import partial
 from .._platform.event_loop import kept_on, running_loop
 from .._platform.loop_callback import to_its_end
 from .._platform.unpatched import get_ident
-from .._strategy.verdict import deadline_outcome, is_late
+from .._strategy.verdict import deadline_outcome
 from .attempt_record import AttemptRecord
 from .clock import clock
 from .task import CANCELLED, DEFERRED, EXPIRED, NO_TASK, RUNNING, TaskDeadline, current
@@ -178,9 +178,6 @@ def conclude_at(
     """Return the outcome of an attempt that *ended* under *deadline*, in its caller's task or in its own."""
     was_interrupted = deadline.state >= EXPIRED
     is_own = was_interrupted and isinstance(error, asyncio.CancelledError)
-    if not is_late(error, ended, deadline.when, is_own, was_interrupted):  # the usual case, which formats no text
-        record.timed_out = False
-        return error
     outcome = deadline_outcome(
         error,
         ended,

@@ -58,7 +58,7 @@ class Daemon:
         if not self._ended.acquire(timeout=seconds):
             return False
         self._ended.release()
-        self._wait_until_gone()
+        wait_until_gone(self._handle, self._native_id)
         return True
 
     def _run(self) -> None:
@@ -72,13 +72,14 @@ class Daemon:
             if self._is_wanted():
                 self.start()
 
-    def _wait_until_gone(self) -> None:
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            handle.join()
+
+def wait_until_gone(handle: Any, native_id: int) -> None:
+    """Wait until a thread whose work is over is gone, by its *handle* or else by its number in the system."""
+    if handle is not None:
+        handle.join()
+        return
+    path = f"/proc/self/task/{native_id}"
+    for _ in range(100):
+        if not native_id or not os.path.exists(path):
             return
-        path = f"/proc/self/task/{self._native_id}"
-        for _ in range(100):
-            if not self._native_id or not os.path.exists(path):
-                return
-            native.sleep(0.0001)
+        native.sleep(0.0001)

@@ -37,14 +37,15 @@ def lock_here() -> Any:
     if not threads_are_real():
         return _thread.allocate_lock()
     patcher = sys.modules.get("gevent.monkey")
-    if patcher is not None and patcher.is_module_patched("time") and _has_hub():
+    if patcher is not None and patcher.is_module_patched("time") and hub_here() is not None:
         return import_module("gevent.thread").allocate_lock()
     return native.allocate_lock()
 
 
-def _has_hub() -> bool:
-    """Return whether the running thread may have other greenlets; if threads were not patched, it need not."""
-    return import_module("gevent._hub_local").get_hub_if_exists() is not None
+def hub_here() -> Any:
+    """Return the hub of gevent that the running thread has, or ``None``; without a hub it has no other greenlets."""
+    hubs = sys.modules.get("gevent._hub_local")
+    return hubs.get_hub_if_exists() if hubs is not None else None
 
 
 class _GreenletTimer:

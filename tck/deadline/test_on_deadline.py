@@ -9,7 +9,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
@@ -482,6 +482,32 @@ def test_blocks_may_be_entered_again_and_by_exit_stacks_and_by_hand() -> None:
 
     assert len(calls) == 1
     assert not this_thread.deadlines.callbacks
+
+
+def test_blocks_of_generators_end_in_any_order() -> None:
+    """S1: each generator leaves the entry that it made, although others entered the same block later."""
+    called: list[str] = []
+    one = on_deadline(partial(called.append, "called"))
+
+    def generator() -> Iterator[None]:
+        with one:
+            yield
+
+    def within(first: Iterator[None]) -> None:
+        second = generator()
+        next(second)
+        first.close()  # type: ignore[attr-defined]
+        sleep(5)
+
+    def outer() -> None:
+        first = generator()
+        next(first)
+        timeout(1_000)(within)(first)
+
+    with virtual_time(), pytest.raises(TimeoutException):
+        timeout(60_000)(outer)()
+
+    assert called == ["called"]
 
 
 def test_what_leaves_the_block_passes() -> None:

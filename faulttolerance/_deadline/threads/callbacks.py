@@ -14,6 +14,7 @@ from types import CoroutineType
 from typing import Any
 
 from ..._log import ERROR, log
+from ..._platform.greenlets import hub_here
 from ..._platform.loop_callback import take
 from ..._platform.unpatched import allows_watching, native, start_and_await, threads_are_real
 from .chain import Entry, ThreadDeadlines
@@ -121,8 +122,7 @@ def call_on_thread(claimed: list[DeadlineCallback], *, on_watchdog: bool = False
     *on_watchdog*: nothing interrupts the running thread, and it has no time to wait.
     """
     work = partial(_call_all, claimed)
-    hubs = modules.get("gevent._hub_local")
-    if hubs is not None and hubs.get_hub_if_exists() is not None:
+    if hub_here() is not None:
         modules["gevent"].spawn(work)  # the locks of greenlets belong to their thread, and a hub may not wait
         return
     if allows_watching and threads_are_real():

@@ -14,7 +14,6 @@ ends if another thread has the place. One call of C code sets ``next`` to -inf a
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +22,7 @@ from operator import call
 from typing import Any
 
 from ..._platform.atomic import once
+from ..._platform.daemon import wait_until_gone
 from ..._platform.fork import stop_at_end_of_subinterpreter
 from ..._platform.unpatched import allows_watching, get_ident, get_native_id, native
 from .chain import ThreadDeadlines, deadlines_of_threads
@@ -183,17 +183,7 @@ class Watchdog:
         for is_over in once(self._place.acquire, True, 1.0):  # a timer's callback may take long
             if is_over:
                 self._place.release()
-                self._wait_until_gone()
-
-    def _wait_until_gone(self) -> None:
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            handle.join()
-        path = f"/proc/self/task/{self._native_id}"
-        for _ in range(100):
-            if not os.path.exists(path):
-                return
-            native.sleep(0.0001)
+                wait_until_gone(self._handle, self._native_id)
 
     def restart_in_parent(self) -> None:
         """Continue in the parent of a fork."""

@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from ..._deadline.clock import chance, clock
-from ..._deadline.gevent import hub_here, make_hub_here
+from ..._deadline.gevent import make_hub_here
 from ..._deadline.interruption import remaining
 from ..._deadline.threads.watchdog import watchdog
 from ..._event import FleetLost, FleetRegained, sinks
 from ..._log import ERROR, log
 from ..._platform.background import aside
 from ..._platform.daemon import Daemon
+from ..._platform.greenlets import hub_here
 from ..._platform.loop_callback import together
 from ..._platform.unpatched import native
 from ...typing import Timer

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from math import inf
 from weakref import ref
 
-from ..._deadline.gevent import hub_here
 from ..._log import ERROR, log
+from ..._platform.greenlets import hub_here
 from ..._platform.unpatched import native, threads_are_real
 from .protocol import CallSession, Request, Session
 
