@@ -38,7 +38,7 @@ def typing(session: nox.Session) -> None:
 @nox.parametrize("optional", [True, False], ids=["with-optional", "without-optional"])
 def tests(session: nox.Session, optional: bool) -> None:
     """Run all tests, with and without the optional packages."""
-    session.install("--editable", ".[test,test-optional]" if optional else ".[test]")
+    session.install("--editable", ".[test,test-optional,durable]" if optional else ".[test]")
     session.run("pytest", "-n", "auto", "--tier=all", *session.posargs)
 
 
@@ -90,7 +90,7 @@ def mutation(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Run the examples in pages, and follow every relative link."""
-    session.install("--editable", ".[test,test-optional,demo]")
+    session.install("--editable", ".[test,test-optional,demo,durable]")
     session.run("pytest", "tck/docs", *session.posargs)
 
 

@@ -4,6 +4,7 @@
     python3 .ci/bootstrap.py overload [--plain] [--plot FILE]
     python3 .ci/bootstrap.py fleet [--plain] [--seconds 10]
     python3 .ci/bootstrap.py observed
+    python3 .ci/bootstrap.py durable [--postgres] [--kills 20]
     python3 .ci/bootstrap.py test [--tier stress] [arguments of pytest]
     python3 .ci/bootstrap.py check [arguments of nox]
 
@@ -29,8 +30,9 @@ TASKS = {
     "demo": ("demo", ["examples/storefront"]),
     "overload": ("", ["-m", "examples.overload"]),
     "fleet": ("redis", ["-m", "examples.fleet"]),
+    "durable": ("durable", ["-m", "examples.durable"]),
     "observed": ("demo,prometheus", ["-m", "examples.observed"]),
-    "test": ("test,test-optional", ["-m", "pytest", "-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]),
+    "test": ("test,test-optional,durable", ["-m", "pytest", "-nauto", "--maxprocesses", "8", "--dist", "worksteal"]),
     "check": ("nox", ["-m", "nox", "--sessions", *CHECKS]),
 }
 """For each word on the command line: the extras it needs, and what Python is to run."""
