@@ -58,43 +58,31 @@ class WholeCallPolicies(BoundPolicies):
 _COUNTED = Interned(((BY_NONE, "Deadline"),))
 
 
-class UnderDeadline:
-    """The layer inside a deadline of whole calls that has just started.
+def under_deadline(name: str, call: GuardedCall, environment: Environment | None) -> GuardedCall:
+    """Return *call*, of the guarded function *name*, wrapped by the layer inside a deadline that has just started."""
+    ask_the_time()
 
-    Args:
-        name: The guarded function.
-    """
+    def blocking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+        refuse_late(name)
+        deadlines = deadlines_here()
+        own = deadlines.innermost
+        try:
+            deadlines.innermost = binding_mark(own)
+            return call(args, kwargs)
+        finally:
+            deadlines.innermost = own
 
-    __slots__ = ("_name",)
+    async def awaited(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+        assert environment is not None
+        refuse_late(name)
+        timer = await environment.bind_detached_calls()
+        try:
+            return await call(args, kwargs)
+        finally:
+            if timer is not None:
+                timer.cancel()
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        ask_the_time()
-
-    def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
-        """Return *call* wrapped by this layer."""
-
-        def blocking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            refuse_late(self._name)
-            deadlines = deadlines_here()
-            own = deadlines.innermost
-            try:
-                deadlines.innermost = binding_mark(own)
-                return call(args, kwargs)
-            finally:
-                deadlines.innermost = own
-
-        async def awaited(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            assert environment is not None
-            refuse_late(self._name)
-            timer = await environment.bind_detached_calls()
-            try:
-                return await call(args, kwargs)
-            finally:
-                if timer is not None:
-                    timer.cancel()
-
-        return blocking if environment is None else awaited
+    return blocking if environment is None else awaited
 
 
 class _Asking:

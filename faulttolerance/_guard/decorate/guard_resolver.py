@@ -16,7 +16,7 @@ from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Callback, GuardedCall
 from ..._platform.swap import Swap
 from ..._policy import BeforeRetry, CircuitBreaker, Fallback, Policy, Retry, recalling_handler_in
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, raise_faults
 from ..declare import registry
 from ..declare.checks.definition import callback_faults
 from ..declare.creation_site import CreationSite
@@ -171,8 +171,7 @@ class GuardResolver(Resolver):
                 basis, effective = settings.basis, self.effective
                 if effective is None:
                     effective, faults = self.effective_policies(None, basis)
-                    if faults:
-                        raise FaultToleranceDefinitionException(*faults)
+                    raise_faults(faults)
                 draft = Draft(self, None, effective)
                 if function is not None:
                     self.check(function, asynchronous, effective)
@@ -184,8 +183,7 @@ class GuardResolver(Resolver):
         """Raise an error if callbacks of the policies, by default the declared policies, misfit *function*."""
         declared = [entry.policy for entry in self.declared]
         policies = declared if effective is None else effective.policies.values()
-        if faults := policy_faults(policies, self.name, function, asynchronous):
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(policy_faults(policies, self.name, function, asynchronous))
 
 
 def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:

@@ -15,9 +15,9 @@ from ..._metrics.catalogue import CONFIGURATION
 from ..._metrics.counters import ledger
 from ..._platform.swap import Swap
 from ..._policy import CircuitBreaker
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
-from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home
+from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home, subclasses_of
 from ..declare.registry import name_conflicts
 from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .effective import EffectivePolicies, effective_policies, is_first, name_for
@@ -120,8 +120,6 @@ class Resolver:
 class Draft:
     """The draft of a guard for one class: it has no effect before ``stage``."""
 
-    __slots__ = ("_cls", "_entry", "_kind", "_resolver", "calls", "effective", "state")
-
     def __init__(self, resolver: AnyResolver, cls: type | None, effective: EffectivePolicies) -> None:
         self._resolver = resolver
         self._kind = type(resolver)
@@ -220,8 +218,7 @@ class MethodResolver(Resolver):
             while (call := self._path_of(cls)) is None:
                 basis = settings.basis
                 effective, faults = self.effective_policies(cls, basis)
-                if faults:
-                    raise FaultToleranceDefinitionException(*faults)
+                raise_faults(faults)
                 self.draft(cls, effective).try_commit(basis)
             return call
 
@@ -311,7 +308,8 @@ class MethodResolver(Resolver):
             # Added to a class later, it is known by the classes that use it.
             yield from self.classes_with_path() or [None]
         else:
-            yield from dict.fromkeys([owner, *_subclasses(owner), *self.classes_with_path()])
+            subclasses = subclasses_of(owner) if owner is not None else ()
+            yield from dict.fromkeys([owner, *subclasses, *self.classes_with_path()])
 
     def _path_of(self, cls: type | None) -> GuardedCall | None:
         return self.call if cls is self.home else self.calls.get(id(cls))
@@ -331,11 +329,3 @@ def _first_call(declaration: Declaration) -> GuardedCall:
         return resolver.for_class(resolver.declaration.owner)(args, kwargs)
 
     return call
-
-
-def _subclasses(cls: Any) -> Iterator[type]:
-    """Yield the living classes that inherit from *cls*: each has its own state."""
-    if cls is not None:
-        for subclass in type.__subclasses__(cls):
-            yield subclass
-            yield from _subclasses(subclass)
