@@ -190,10 +190,11 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
         if GATE:
             gate_state = state = policies.gate.state
             if not state.is_closed:
-                gate_state = NOT_ADMITTED
                 # Refusing must be cheap: nothing is held yet, and if nothing follows a failure, no more work is needed.
-                if not policies.has_continuation and (wait := state.until - (began or clock.monotonic())) > 0.0:
+                wait = 0.0 if policies.has_continuation else state.until - (began if CLOCKED else clock.monotonic())
+                if wait > 0.0:
                     raise policies.report_refusal(policies.gate, wait)
+                gate_state = NOT_ADMITTED
         try:  # the way in, outermost first
             if GATE and not state.is_closed:
                 gate_state = policies.gate.admit(permit := permit or object(), get_ident(), began or clock.monotonic())

@@ -129,11 +129,11 @@ print(call_all(asyncio.run), len(ran) == before)
     assert output_of(program).splitlines() == ["11 0", "0 True"]
 
 
-@pytest.mark.parametrize("first", ["deadline(100)", "deadline(100).__enter__()", "limited.call(int)"])
+@pytest.mark.parametrize("first", ["deadline(100_000)", "deadline(100_000).__enter__()", "limited.call(int)"])
 def test_the_first_deadline_concerns_no_guard_in_use(first: str) -> None:
     """However many there are, making it, entering it and calling under it cost the same."""
     program = f"""{GUARDS}
-limited = Guard(deadline=Deadline(100), name="limited")
+limited = Guard(deadline=Deadline(100_000), name="limited")
 
 kept = [Guard(retry=Retry(), name=str(number)) for number in range(int(sys.argv[1]))]
 for each in kept:

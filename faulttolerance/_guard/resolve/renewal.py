@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-T = TypeVar("T", bound=type)
+if TYPE_CHECKING:
+    from typing import Protocol, TypeVar
 
+    T = TypeVar("T", bound=type)
 
-class Renewable(Protocol):
-    """A resolver whose call paths can be renewed."""
+    class Renewable(Protocol):
+        """A resolver whose call paths can be renewed."""
 
-    def renew_paths(self, kind: type) -> None: ...
+        def renew_paths(self, kind: type) -> None: ...
 
 
 _entrances: list[tuple[type, dict[str, Any]]] = []
