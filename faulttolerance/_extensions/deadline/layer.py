@@ -27,6 +27,7 @@ from ..._deadline.threads.chain import (
 )
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
+from ..._guard.resolve.renewal import renew_at_next_calls
 from ..._metrics.catalogue import Interned
 from ...exceptions import TimeoutException
 
@@ -59,6 +60,7 @@ _COUNTED = Interned(((BY_NONE, "Deadline"),))
 
 def under_deadline(name: str, call: GuardedCall, environment: Environment | None) -> GuardedCall:
     """Return *call*, of the guarded function *name*, wrapped by the layer inside a deadline that has just started."""
+    ask_the_time()
 
     def blocking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         refuse_late(name)
@@ -83,15 +85,23 @@ def under_deadline(name: str, call: GuardedCall, environment: Environment | None
     return blocking if environment is None else awaited
 
 
-class Asking:
-    """The switch for the check of the remaining time before calls; see ``asking_the_time``."""
-
+class _Asking:
     is_on = False
+    """Whether call paths that are resolved now ask."""
+    is_everywhere = False
+
+
+def ask_the_time() -> None:
+    """Ask the remaining time before calls from now on; guards in use do so from their next call on."""
+    if not _Asking.is_everywhere:
+        _Asking.is_on = True  # first: a guard that is resolved afterwards asks
+        renew_at_next_calls()
+        _Asking.is_everywhere = True  # last: until then, other threads do not rely on this thread
 
 
 def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> GuardedCall:
     """Wrap *call*, so that it starts nothing under a ``deadline`` that has passed."""
-    if not Asking.is_on:
+    if not _Asking.is_on:
         return call
 
     def asking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:

@@ -173,7 +173,7 @@ class FleetCircuit(GateWrapper):
                 self._lease = _NO_LEASE
                 self._probes[permit] = holder
                 probe = breaker.admit_probe(permit, ident, now)
-                request = self._probe_request(holder, "start", breaker.delay or _PROBE_SECONDS)
+                request = self._probe_request(holder, "start", breaker.values.delay or _PROBE_SECONDS)
             elif now >= max(self._pause_until, self._pending_until):
                 # Without this, processes with rare calls would take the place from each other before a call could use
                 # it.
@@ -209,7 +209,7 @@ class FleetCircuit(GateWrapper):
         return self._probe_request(holder, "wish", length), on_response
 
     def _probe_request(self, holder: str, step: Any, length: float = 0.0) -> ProbeRequest:
-        places, version = self._gate.success_threshold, self._record.version
+        places, version = self._gate.values.success_threshold, self._record.version
         return ProbeRequest(self.key, version, holder, places, _microseconds(length), step)
 
     def settle(self, state: GateState, attempt_id: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
