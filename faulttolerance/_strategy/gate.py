@@ -22,6 +22,7 @@ returned, ``settle(gate.state, permit, NEUTRAL, now)`` releases what the attempt
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
+from math import inf
 from typing import Final, Protocol, TypeAlias
 
 from ..exceptions import RefusedException
@@ -42,6 +43,13 @@ class GateState:
     """Whether one more success would change nothing."""
     until: float
     """The moment up to which every attempt is refused; minus infinity where attempts may pass."""
+
+
+def lasting_state(is_closed: bool) -> GateState:
+    """Return a state that no time ends, and in which each success counts."""
+    state = GateState()
+    state.is_closed, state.is_clean, state.until = is_closed, False, -inf
+    return state
 
 
 NOT_ADMITTED: Final = GateState()

@@ -322,17 +322,30 @@ def test_a_handler_of_a_signal_calls_what_its_thread_waits_for(patient: DistantF
 
 
 @every_way
-def test_another_fleet_comes_while_a_call_waits(way: str, patient: DistantFleet) -> None:
+def test_another_fleet_comes_while_a_call_waits(
+    way: str, patient: DistantFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever waits for the one that goes decides alone; the next one asks the one that came."""
     call = limited(way, value=2, window=60)
     patient.thawed.clear()
-    other = MemoryFleet()
-    timer = threading.Timer(0.1, lambda: configure(fleet=other))
-    timer.start()
+    other, send, is_asked = MemoryFleet(), fleet_link.send, threading.Event()
+
+    def sent(question: Any, tell: Any) -> bool:
+        is_sent = send(question, tell)
+        is_asked.set()
+        return is_sent
+
+    def exchange() -> None:
+        is_asked.wait(30)
+        configure(fleet=other)
+
+    monkeypatch.setattr(fleet_link, "send", sent)
+    exchanging = threading.Thread(target=exchange)
+    exchanging.start()
     began = time.monotonic()
     assert call() == "sent"
-    assert time.monotonic() - began < 10
-    timer.join()
+    assert time.monotonic() - began < 20
+    exchanging.join()
     assert fleet_link.is_up
     assert [call(), call(), call()] == ["sent", "sent", "RateLimitException"]
 

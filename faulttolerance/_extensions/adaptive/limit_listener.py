@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..._event import LimitChanged, sinks
 from ..._log import WARNING, log
 from ..._strategy.bulkhead import Bulkhead
@@ -10,7 +12,7 @@ from ..._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, End
 _warned: set[str] = set()
 
 
-class Limiter:
+class Limiter(NamedTuple):
     """A receiver of the outcomes of attempts that adapts the limit of a bulkhead to them.
 
     Args:
@@ -19,12 +21,9 @@ class Limiter:
         detached: Whether an attempt that timed out may go on, and keeps its permit meanwhile.
     """
 
-    __slots__ = ("_detached", "_name", "bulkhead")
-
-    def __init__(self, name: str, bulkhead: Bulkhead, *, detached: bool) -> None:
-        self._name = name
-        self.bulkhead = bulkhead
-        self._detached = detached
+    name: str
+    bulkhead: Bulkhead
+    detached: bool
 
     def record(self, elapsed: float, end: End) -> None:
         """Record an attempt that has just ended; see ``Listener``."""
@@ -35,19 +34,19 @@ class Limiter:
             elapsed,
             is_success=end is SUCCEEDED,
             is_sample=end is not OTHERWISE,
-            keeps_permit=end is TIMED_OUT and self._detached,
+            keeps_permit=end is TIMED_OUT and self.detached,
         )
         if change is None:
             return
         is_told = change.is_lowered and change.new != change.old
         if is_told and sinks.wanted[LimitChanged](None):
-            sinks.send(LimitChanged(self._name, change.old, change.new))
-        if change.is_target_unreachable and self._name not in _warned:
-            _warned.add(self._name)
+            sinks.send(LimitChanged(self.name, change.old, change.new))
+        if change.is_target_unreachable and self.name not in _warned:
+            _warned.add(self.name)
             log(
                 WARNING,
                 "%s ran one call at a time for a minute, and single calls still take longer than the latency of its"
                 " bulkhead, %g s, which may be too low: set at least twice the 90th percentile without load",
-                self._name,
+                self.name,
                 adaptive.latency,
             )

@@ -23,7 +23,7 @@ from itertools import groupby
 from typing import ClassVar, Final
 
 from ..._strategy.condition import Condition
-from ..._strategy.gate import GateState
+from ..._strategy.gate import GateState, lasting_state
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from ...exceptions import ThrottleException
 
@@ -34,20 +34,9 @@ _FOLD: Final = 128
 """The maximum number of successes that wait to be counted."""
 
 
-class _Admitting(GateState):
-    """One of the two states of a throttle, which all throttles share."""
-
-    __slots__ = ()
-
-    def __init__(self, is_closed: bool) -> None:
-        self.is_closed = is_closed
-        self.is_clean = False  # each success counts
-        self.until = -math.inf
-
-
-_CALM: Final = _Admitting(True)
+_CALM: Final = lasting_state(is_closed=True)
 """Everything in the window was accepted: the passing of time alone cannot cause a refusal."""
-WATCHING: Final = _Admitting(False)
+WATCHING: Final = lasting_state(is_closed=False)
 """The window contains a failure or a refusal: each call must request admission."""
 
 

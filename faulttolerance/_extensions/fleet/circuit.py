@@ -154,8 +154,8 @@ class FleetCircuit(GateWrapper):
 
     # Calls
 
-    def admit(self, attempt_id: Hashable, ident: int, now: float) -> GateState:
-        """Admit the attempt *attempt_id* if there is a place in the fleet; else request a place, for the next attempt.
+    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
+        """Admit the attempt *permit* if there is a place in the fleet; else request a place, for the next attempt.
 
         Raises:
             CircuitBreakerOpenException: If there is no place.
@@ -167,12 +167,12 @@ class FleetCircuit(GateWrapper):
         with breaker.lock:
             state = breaker.state
             if not self._is_joined or state.is_closed or state.is_forced or now < state.until:
-                return breaker.admit(attempt_id, ident, now)
+                return breaker.admit(permit, ident, now)
             holder, until, _ = self._lease
             if now < until:
                 self._lease = _NO_LEASE
-                self._probes[attempt_id] = holder
-                probe = breaker.admit_probe(attempt_id, ident, now)
+                self._probes[permit] = holder
+                probe = breaker.admit_probe(permit, ident, now)
                 request = self._probe_request(holder, "start", breaker.values.delay or _PROBE_SECONDS)
             elif now >= max(self._pause_until, self._pending_until):
                 # Without this, processes with rare calls would take the place from each other before a call could use
@@ -184,9 +184,9 @@ class FleetCircuit(GateWrapper):
         if probe is not None:
             return probe
         if not is_sent:
-            return breaker.admit(attempt_id, ident, now)
+            return breaker.admit(permit, ident, now)
         if holder and now < self._lease.until:  # the lease ran out, and the answer came at once
-            return self.admit(attempt_id, ident, now)
+            return self.admit(permit, ident, now)
         raise breaker.refusal(max(0.0, self._pause_until - now))
 
     def _request_place_locked(self, holder: str, ends: float, now: float) -> tuple[ProbeRequest, OnResponse]:

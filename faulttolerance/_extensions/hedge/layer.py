@@ -48,7 +48,7 @@ class Payment(NamedTuple):
     """Called after a race with a winner; the budget of a method counts the call itself."""
 
 
-class Hedging:
+class Hedging(NamedTuple):
     """Starts hedges beside the first attempt of one guarded function.
 
     Args:
@@ -60,48 +60,33 @@ class Hedging:
         counters: The counters of its races; ``None`` without metrics.
         tell: Called for each hedge of an observed policy, which does not start; ``None`` if hedges start.
         inside: Builds the call path of a hedge.
+        batches: The lists whose entries count races, by their results.
     """
 
-    __slots__ = ("_batches", "_counters", "_hedge", "_inside", "_limit", "_may_send", "_name", "_payment", "_tell")
-
-    def __init__(
-        self,
-        name: str,
-        hedge: Hedge,
-        may_send: Callable[[float], bool],
-        payment: Payment,
-        limit: float,
-        counters: Counters | None,
-        tell: OnRefusal | None,
-        inside: Callable[..., GuardedCall],
-    ) -> None:
-        self._name = name
-        self._hedge = hedge
-        self._may_send = may_send
-        self._payment = payment
-        self._limit = limit
-        self._counters = counters
-        self._tell = tell
-        self._inside = inside
-        self._batches = {
-            result: [] if counters is None else counters.batch(series_of_facts((("Hedge", result),)))
-            for result in RESULTS
-        }
+    name: str
+    hedge: Hedge
+    may_send: Callable[[float], bool]
+    payment: Payment
+    limit: float
+    counters: Counters | None
+    tell: OnRefusal | None
+    inside: Callable[..., GuardedCall]
+    batches: Mapping[str, list[None]] = {}  # never changed
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
         """Return *call*, the path of the first attempt, wrapped by this layer."""
         assert environment is not None
-        return self._raced(call, environment) if self._tell is None else self._watched(call, environment, self._tell)
+        return self._raced(call, environment) if self.tell is None else self._watched(call, environment, self.tell)
 
     def _begin(self) -> Race:
         if "trio" in modules:
-            refuse_trio(self._name)
+            refuse_trio(self.name)
         now, left = clock.monotonic(), remaining()
-        return self._hedge.begin(now, inf if left is None else now + left)
+        return self.hedge.begin(now, inf if left is None else now + left)
 
     def _raced(self, call: GuardedCall, environment: Environment) -> GuardedCall:
         # The path of a hedge has the same function, and the same policies.
-        begin, other = environment.start_child, self._inside(may_wait=False)
+        begin, other = environment.start_child, self.inside(may_wait=False)
 
         async def raced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             race = self._begin()
@@ -118,7 +103,7 @@ class Hedging:
                     now = clock.monotonic()
                     if race.due <= now:
                         number = race.take_turn()
-                        if self._may_send(now) and (is_paid := self._payment.take()) is not False:
+                        if self.may_send(now) and (is_paid := self.payment.take()) is not False:
                             if is_paid:
                                 race.paid.add(number)
                             entry, begun = (
@@ -168,15 +153,15 @@ class Hedging:
             if failure is None or not isinstance(failure, Exception):
                 if failure is None and not run.cancelled():
                     race.succeed(number, now)
-                    self._payment.earn()
+                    self.payment.earn()
                 return run
             if number in race.paid and number not in race.sent and isinstance(failure, RefusedException):
-                self._payment.give_back()
+                self.payment.give_back()
             race.fail(number, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
         return None
 
     def _is_own_timeout(self, failure: BaseException, elapsed: float) -> bool:
-        return isinstance(failure, TimeoutException) and 0.0 < self._limit <= elapsed
+        return isinstance(failure, TimeoutException) and 0.0 < self.limit <= elapsed
 
     def _watched(self, call: GuardedCall, environment: Environment, tell: OnRefusal) -> GuardedCall:
         """Return the path of a call whose hedges are only counted (rule X7)."""
@@ -192,7 +177,7 @@ class Hedging:
                 now = clock.monotonic()
                 if race.due <= now:
                     race.take_turn()
-                    if self._may_send(now) and self._payment.take() is not False:
+                    if self.may_send(now) and self.payment.take() is not False:
                         tell()
                 timer = environment.call_later(race.due - now, look) if race.due < inf else None
 
@@ -200,7 +185,7 @@ class Hedging:
                 look()
                 result = await call(args, kwargs)
                 race.succeed(0, clock.monotonic())
-                self._payment.earn()
+                self.payment.earn()
                 return result
             except TimeoutException as failure:
                 now = clock.monotonic()
@@ -215,11 +200,11 @@ class Hedging:
         return watched
 
     def _count(self, race: Race) -> None:
-        if self._counters is not None:
-            batch = self._batches[race.result]
+        if self.counters is not None:
+            batch = self.batches[race.result]
             batch.append(None)
             if len(batch) >= FOLD:
-                self._counters.fold()
+                self.counters.fold()
 
 
 def announced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -255,15 +240,17 @@ def _leave(race: Race, runs: dict[int, Run], environment: Environment) -> None:
 def racing(binding: Binding) -> Hedging:
     """Return the layer of asynchronous calls."""
     hedges: Hedge = binding.strategies.get(policy.Hedge)
+    counters = binding.counters_of(policy.Hedge)
     return Hedging(
         binding.name,
         hedges,
         _room_for_hedges(binding),
         _payment(hedges, binding),
         _shortest_timeout(binding.policies.get(policies.Timeout)),
-        binding.counters_of(policy.Hedge),
+        counters,
         binding.on_refusal_of(policy.Hedge),
         binding.build_inner,
+        {one: counters.batch(series_of_facts((("Hedge", one),))) for one in RESULTS} if counters is not None else {},
     )
 
 

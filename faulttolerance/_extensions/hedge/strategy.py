@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 from math import inf
 from typing import Final, Literal, Self, TypeAlias
 
+from ..._shown import error_text
 from ..._strategy.condition import Condition
 from ..._strategy.gate import Gate, GateState, GateWrapper
 from ..._strategy.latencies import EVERY, Latencies
@@ -146,7 +147,7 @@ class Race:
         primary = self._failures[0]
         others = [(number, failure) for number, failure in sorted(self._failures.items()) if failure is not primary]
         if others:
-            texts = (f"faulttolerance: hedge {number} failed, too: {_shown(failure)}" for number, failure in others)
+            texts = (f"faulttolerance: hedge {number} failed, too: {error_text(failure)}" for number, failure in others)
             _note(primary, [_Note(text, id(self._hedge)) for text in texts], id(self._hedge))
         return primary
 
@@ -196,15 +197,6 @@ class _Note(str):
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str(self),)
-
-
-def _shown(failure: BaseException) -> str:
-    kind = type(failure).__name__
-    try:
-        text = str(failure)
-    except Exception:  # noqa: BLE001  # an error of the application
-        return kind
-    return f"{kind}: {text}" if text else kind
 
 
 def _note(failure: BaseException, ours: list[_Note], owner: int) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
-from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal
+from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal, lasting_state
 from ..._strategy.rate_limit import RateLimit, TurnWaiter
 from ..._strategy.unqueued import UnqueuedBulkhead
 from ..._strategy.verdict import Verdict
@@ -17,15 +17,9 @@ if TYPE_CHECKING:
     from ..._strategy.bulkhead import Bulkhead, Waiter
 
 
-def _gate_state(*, is_closed: bool) -> GateState:
-    state = GateState()
-    state.is_closed, state.is_clean, state.until = is_closed, False, float("-inf")
-    return state
-
-
-_ASKS: Final = _gate_state(is_closed=False)
+_ASKS: Final = lasting_state(is_closed=False)
 """Stands for the state of a gate that is not closed: each attempt must request admission."""
-_LET_BY: Final = _gate_state(is_closed=True)
+_LET_BY: Final = lasting_state(is_closed=True)
 """Stands for the state of an attempt that the gate would have refused: its outcome is not reported to the gate."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..._deadline.threads.roles import CALLER, register
 from ..._deadline.uninterruptible import undisturbed
@@ -14,22 +14,21 @@ ATTEMPT = "ft.attempt"
 """The keyword with the number of an attempt after the first, for wrappers of ``Spans``; no parameter has this name."""
 
 
-class Spans:
+class Spans(NamedTuple):
     """The spans of one guarded function: a child of the current span for each execution of its body (rule O1).
 
     Args:
         name: The name of the method, and of its spans.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    name: str
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return *function* with a span for each call, which lasts until a returned future is done."""
 
         @register(CALLER)
         def call(*args: Any, **kwargs: Any) -> Any:
-            span = _Span(self._name, kwargs.pop(ATTEMPT, 1))
+            span = _Span(self.name, kwargs.pop(ATTEMPT, 1))
             try:
                 with undisturbed():  # a deadline would leave the span started, and current
                     span.begin()
@@ -49,7 +48,7 @@ class Spans:
 
         @register(CALLER)
         async def call(*args: Any, **kwargs: Any) -> Any:
-            span = _Span(self._name, kwargs.pop(ATTEMPT, 1))
+            span = _Span(self.name, kwargs.pop(ATTEMPT, 1))
             try:
                 span.begin()
                 return await function(*args, **kwargs)
