@@ -7,7 +7,7 @@ from typing import final
 
 from ._record import Record
 from ._shown import class_name_for_code, shown
-from .exceptions import Fault, FaultToleranceDefinitionException
+from .exceptions import definition_error
 
 
 @final
@@ -50,8 +50,8 @@ def caused_by(*classes: type[BaseException]) -> CausedBy:
     wrong = [one for one in classes if not (isinstance(one, type) and issubclass(one, BaseException))]
     if wrong or not classes:
         problem = f"got {shown(wrong[0])}" if wrong else "got no arguments"
-        fault = Fault("caused_by", problem, wrong[0] if wrong else None, "one or more exception classes")
-        raise FaultToleranceDefinitionException(fault)
+        got, allowed = wrong[0] if wrong else None, "one or more exception classes"
+        raise definition_error("caused_by", problem, got, allowed)
     return CausedBy(tuple(dict.fromkeys(classes)))
 
 

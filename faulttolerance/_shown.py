@@ -32,6 +32,19 @@ def shown(value: object) -> str:
         return f"a {type(value).__qualname__} (its repr fails with {type(error).__name__})"
 
 
+def nearest(name: object, among: Iterable[str], likeness: float = 0.6) -> str:
+    """Return the name in *among* that is most similar to *name*; empty if none is similar, or *name* is no text."""
+    from difflib import get_close_matches  # for a mistake only
+
+    return next(iter(get_close_matches(name, list(among), 1, likeness)), "") if isinstance(name, str) else ""
+
+
+def did_you_mean(name: object, among: Iterable[str]) -> str:
+    """Return the end of a message that suggests the most similar name; empty if none is similar."""
+    near = nearest(name, among)
+    return f"; did you mean {near!r}?" if near else ""
+
+
 def one_or_several(given: object) -> tuple[Any, ...]:
     """Return the elements of an iterable argument; a text or any other single value is one element."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):

@@ -18,6 +18,7 @@ All exceptions can be pickled. Creating one runs no Python code: refusals are fr
 
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
+from collections.abc import Iterable
 from math import inf
 from typing import Any, Literal, NamedTuple
 
@@ -187,6 +188,19 @@ class FaultToleranceDefinitionException(FaultToleranceException, ValueError):
 
     def __str__(self) -> str:
         return "\n".join(str(part) for part in self.args)
+
+
+def definition_error(
+    where: str, problem: str, got: object = None, allowed: str = "", source: str = ""
+) -> FaultToleranceDefinitionException:
+    """Return the error with a single fault."""
+    return FaultToleranceDefinitionException(Fault(where, problem, got, allowed, source))
+
+
+def raise_faults(faults: Iterable[Fault]) -> None:
+    """Raise an error with all *faults*, if there are any."""
+    if found := tuple(faults):
+        raise FaultToleranceDefinitionException(*found)
 
 
 class MillisecondsWarning(UserWarning):

@@ -69,11 +69,10 @@ def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
     """
     from ._guard.declare.checks.definition import never_awaited_faults
     from ._shown import one_or_several
-    from .exceptions import FaultToleranceDefinitionException
+    from .exceptions import raise_faults
 
     chosen = None if sinks is None else one_or_several(sinks)
-    if faults := [fault for sink in chosen or () for fault in never_awaited_faults("set_event_sinks(sinks)", sink)]:
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults([fault for sink in chosen or () for fault in never_awaited_faults("set_event_sinks(sinks)", sink)])
     _sinks.set(chosen)
 
 

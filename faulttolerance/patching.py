@@ -25,14 +25,14 @@ except ImportError as error:
 
 from ._control import configure as control
 from ._guard.declare.creation_site import application_frames
-from ._guard.declare.declaration import declaration_of, declared_on
+from ._guard.declare.declaration import declaration_of, declared_on, subclasses_of
 from ._guard.decorate import apply
 from ._guard.decorate.decorator import Decorator
 from ._guard.decorate.interceptor import Interceptor
 from ._platform.import_watch import imports
 from ._signature.method import as_real_method
 from ._signature.naming import class_name
-from .exceptions import Fault, FaultToleranceDefinitionException
+from .exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 
 __all__ = ["Patch", "patch"]
 
@@ -224,12 +224,11 @@ class Patch:
         if (declaration := declaration_of(decorated)) is not None:
             declaration.name = attribute
         decorated, faults = apply.assign_owner(cls, attribute, decorated)
-        if faults:
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(faults)
         return decorated
 
     def _on_class(self, holder: Any, attribute: str, cls: type) -> list[_Change]:
-        before = {covered: dict(vars(covered)) for covered in (cls, *_heirs(cls))}
+        before = {covered: dict(vars(covered)) for covered in (cls, *subclasses_of(cls))}
 
         def changes() -> list[_Change]:
             return [
@@ -241,7 +240,7 @@ class Patch:
 
         try:
             decorated = self._decorated(cls)
-            for heir in _heirs(cls):
+            for heir in subclasses_of(cls):
                 apply.guard_methods(heir)
             control.reapply_declarations_in_use()
         except BaseException:
@@ -268,7 +267,7 @@ class Patch:
         return fault._replace(source=", ".join(dict.fromkeys(filter(None, (fault.source, self._source)))))
 
     def _refusal(self, problem: str, got: object, allowed: str) -> FaultToleranceDefinitionException:
-        return FaultToleranceDefinitionException(Fault(self._where, problem, got, allowed, self._source))
+        return definition_error(self._where, problem, got, allowed, self._source)
 
 
 def _take_back(changes: list[_Change]) -> None:
@@ -296,15 +295,6 @@ def _class_behind(cls: Any) -> type:
     while not issubclass(type(cls), type):
         cls = cls.__wrapped__
     return cls  # type: ignore[no-any-return]
-
-
-def _heirs(cls: type) -> list[type]:
-    """Return the living classes that inherit from *cls*, bases before their subclasses."""
-    heirs: dict[type, None] = {}
-    subclass: type
-    for subclass in type.__subclasses__(cls):
-        heirs |= dict.fromkeys((subclass, *_heirs(subclass)))
-    return list(heirs)
 
 
 def _interceptors_on(value: Any) -> tuple[Any, ...]:

@@ -57,11 +57,11 @@ from ._policy.rows import provide_rows
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
-    from types import TracebackType
-    from typing import ParamSpec, Protocol, Self, TypeVar
+    from typing import ParamSpec, Protocol, TypeVar
 
     from ._call.row import Row
     from ._execution.future import ExecutorFuture, Future
+    from ._extensions.deadline.decorator import WholeCall
     from .typing import AsyncCall, Duration
 
     C = TypeVar("C", bound=type[Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
@@ -83,23 +83,10 @@ if TYPE_CHECKING:
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[F], F]: ...
 
-    class _WholeCall(Protocol):
-        """``deadline(...)``."""
-
-        def __call__(self, target: F, /) -> F: ...
-        def __enter__(self) -> Self: ...
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-        ) -> None: ...
-        async def __aenter__(self) -> Self: ...
-        async def __aexit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-        ) -> None: ...
-
     class _Deadline(Protocol):
         """``deadline``."""
 
-        def __call__(self, value: Duration) -> _WholeCall: ...
+        def __call__(self, value: Duration) -> WholeCall: ...
 
     class _Asynchronous(Protocol):
         """``@asynchronous``: returns handles above a coroutine function, else futures."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping
+from functools import lru_cache
 from typing import Any
 
 from .._deadline.clock import clock
@@ -104,21 +105,25 @@ def _retry_budget(policy: RetryBudget, binding: Binding) -> Mapping[str, Any]:
     return {"budget": binding.strategies.get(RetryBudget), "on_budget_refusal": binding.on_refusal_of(RetryBudget)}
 
 
-def _breaker_values(policy: CircuitBreaker) -> dict[str, Any]:
-    return {
-        "delay": seconds(policy.delay, policy.delay_unit),
-        "request_volume_threshold": policy.request_volume_threshold,
-        "failure_ratio": policy.failure_ratio,
-        "success_threshold": policy.success_threshold,
-        "window": seconds(policy.window, ChronoUnit.MILLIS),
-        "max_delay": seconds(policy.max_delay, ChronoUnit.MILLIS),
-        "now": clock.monotonic(),
-    }
+_shared_values = lru_cache(circuit_breaker.CircuitValues)  # most guards have equal values
+
+
+def _circuit_values(policy: CircuitBreaker) -> circuit_breaker.CircuitValues:
+    return _shared_values(
+        seconds(policy.delay, policy.delay_unit),
+        policy.request_volume_threshold,
+        policy.failure_ratio,
+        policy.success_threshold,
+        seconds(policy.window, ChronoUnit.MILLIS),
+        seconds(policy.max_delay, ChronoUnit.MILLIS),
+    )
 
 
 _BREAKER = StrategyFactory(
-    lambda name, policy, _: circuit_breaker.CircuitBreaker(name, **_breaker_values(policy), chance=_chance),
-    lambda breaker, policy: breaker.reconfigure(**_breaker_values(policy)),
+    lambda name, policy, _: circuit_breaker.CircuitBreaker(
+        name, _circuit_values(policy), chance=_chance, now=clock.monotonic()
+    ),
+    lambda breaker, policy: breaker.reconfigure(_circuit_values(policy), clock.monotonic()),
 )
 
 

@@ -27,12 +27,12 @@ import typer
 
 from .._config import Declared, Effective, ignore_keys, settings, template
 from .._config.formatting import formatted
-from .._config.report import Unused, nearest
+from .._config.report import Unused
 from .._config.snapshot import name_file
 from .._control import configure as control
 from .._inspection import explanation
 from .._policy import parameters
-from .._shown import ends_the_caller, error_text, escaped
+from .._shown import ends_the_caller, error_text, escaped, nearest
 from ..exceptions import FaultToleranceDefinitionException
 from .lints import codes_of, lint, unknown
 

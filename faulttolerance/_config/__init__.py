@@ -1,13 +1,6 @@
 """Configuration: sources, keys, precedence. No heavy package is imported before a key is found."""
 
-from .key import (
-    Declared as Declared,
-    Key as Key,
-    enabled_keys as enabled_keys,
-    ignore_keys as ignore_keys,
-    mode_keys as mode_keys,
-    parameter_keys as parameter_keys,
-)
+from .key import Declared as Declared, Key as Key, ignore_keys as ignore_keys, parameter_keys as parameter_keys
 from .resolution import (
     Effective as Effective,
     Switches as Switches,

@@ -114,33 +114,23 @@ class Declared(NamedTuple):
 
 
 def parameter_keys(declared: Declared, name: str) -> list[Key]:
-    """Return the keys that can set the parameter *name*, the strongest first.
+    """Return the keys that can set the parameter *name*, ``ENABLED`` or ``MODE``, the strongest first.
 
-    Specification: a method key reaches annotations on methods only, a class key annotations on classes only.
+    Specification: a method key reaches annotations on methods only, a class key annotations on classes only. The level
+    of the declaration does not matter to keys that switch or observe the policy.
     """
-    parameter = parameters(declared.policy)[name]
-    if not (declared.policy.is_configurable and parameter.is_configurable):
+    policy, annotation = declared.policy, declared.policy.annotation
+    if name in (ENABLED, MODE):
+        is_known = policy.is_configurable if name == ENABLED else policy.is_observable
+        return _keys_of_owners(declared, f"{annotation}/{name}") if is_known else []
+    parameter = parameters(policy)[name]
+    if not (policy.is_configurable and parameter.is_configurable):
         return []
-    annotation = declared.policy.annotation
     leaves = tuple(f"{annotation}/{leaf}" for leaf in dict.fromkeys((parameter.key, name)))
     if declared.level == "configuration":
         return _keys_of_owners(declared, *leaves)
     path = f"{declared.owner}/{declared.method}" if declared.level == "method" else declared.owner
     return [*_keys(path, leaves), Key(leaves[0], leaves[1:], has_class=False)]
-
-
-def enabled_keys(declared: Declared) -> list[Key]:
-    """Return the keys that switch the policy, the strongest first; the level of the declaration does not matter."""
-    if not declared.policy.is_configurable:
-        return []
-    return _keys_of_owners(declared, f"{declared.policy.annotation}/{ENABLED}")
-
-
-def mode_keys(declared: Declared) -> list[Key]:
-    """Return the keys that enforce or observe the policy; they are looked up as ``enabled`` keys are."""
-    if not declared.policy.is_observable:
-        return []
-    return _keys_of_owners(declared, f"{declared.policy.annotation}/{MODE}")
 
 
 def ignore_keys(declared: Declared) -> list[Key]:

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import PydanticBaseSettingsSource
 
 from .._shown import ends_the_caller, error_text, install, shown
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from .file_format import PARSERS
 from .key import CONFIG_VARIABLE
 from .snapshot import File, Inputs
@@ -49,8 +49,7 @@ def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
         collect(partial(_file, *file), file.name, f"named by {CONFIG_VARIABLE}")
     for source in inputs.sources:
         collect(partial(_foreign, source), shown(source), "passed to configure(sources=...)")
-    if faults:
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults(faults)
     return read_sources[::-1]
 
 
@@ -68,17 +67,15 @@ def _file(name: str, absolute: str) -> Source:
     _refuse_what_is_no_file(path, name)
     words, suffix = f"file {name}", (path.suffix or path.name).lower()
     if suffix not in (".env", *PARSERS):
-        raise FaultToleranceDefinitionException(
-            Fault(name, "has an unknown format", name, ".properties, .toml, .yaml, .yml, .json or .env")
-        )
+        allowed = ".properties, .toml, .yaml, .yml, .json or .env"
+        raise definition_error(name, "has an unknown format", name, allowed)
     text = path.read_text(encoding=_ENCODING)
     if suffix == ".env":
-        return _dotenv(words, path, text)
+        return _dotenv(words, text)
     try:
         data, lines = PARSERS[suffix](text)
     except ImportError as error:
-        fault = Fault(name, f"cannot be read without {error.name}", None, install("files"))
-        raise FaultToleranceDefinitionException(fault) from error
+        raise definition_error(name, f"cannot be read without {error.name}", None, install("files")) from error
     if not isinstance(data, dict):
         raise TypeError("it contains no mapping")
     if suffix == ".toml":
@@ -97,33 +94,27 @@ def _refuse_what_is_no_file(path: Path, name: str) -> None:
         if stat.S_ISREG(mode):
             return
         problem = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
-    raise FaultToleranceDefinitionException(Fault(name, problem, name, "an existing file"))
+    raise definition_error(name, problem, name, "an existing file")
 
 
-class _Keys(BaseSettings):
-    """The settings of which a ``.env`` file is a source; without fields, because any key may be set."""
-
-    model_config = SettingsConfigDict(extra="allow", case_sensitive=True)
-
-
-def _dotenv(name: str, path: Path, text: str) -> Source:
+def _dotenv(name: str, text: str) -> Source:
+    from dotenv import dotenv_values
     from dotenv.parser import parse_stream
 
     bindings = list(parse_stream(io.StringIO(text)))
     # The message omits the text of the line: it may be a password.
-    if faults := [
+    raise_faults(
         Fault(f"{name} line {binding.original.line}", "cannot be read", None, "NAME=value")
         for binding in bindings
         if binding.error
-    ]:
-        raise FaultToleranceDefinitionException(*faults)
+    )
     lines = {
         binding.key: binding.original.line + _blank_lines(binding.original.string)
         for binding in bindings
         if binding.key is not None
     }
-    source = DotEnvSettingsSource(_Keys, env_file=path, env_file_encoding=_ENCODING, case_sensitive=True)
-    entries = [Entry(key, value, place(name, lines.get(key))) for key, value in source.env_vars.items() if value]
+    values = dotenv_values(stream=io.StringIO(text))
+    entries = [Entry(key, value, place(name, lines[key])) for key, value in values.items() if value]
     return source_of(name, 295, entries, is_environment=True, is_shared=True)
 
 
@@ -140,7 +131,6 @@ def _ours(path: Path, name: str, data: Mapping[str, Any]) -> tuple[Mapping[str, 
         return (data, "") if path.name != "pyproject.toml" else ({}, "")
     table = data["tool"]["faulttolerance"]
     if not isinstance(table, Mapping):
-        raise FaultToleranceDefinitionException(
-            Fault(f"{name} tool.faulttolerance", f"is {shown(table)}", table, "a table: [tool.faulttolerance]")
-        )
+        where, allowed = f"{name} tool.faulttolerance", "a table: [tool.faulttolerance]"
+        raise definition_error(where, f"is {shown(table)}", table, allowed)
     return table, "tool/faulttolerance/"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from .._policy import parameters
-from .._shown import brief, escaped, shown
+from .._shown import brief, escaped, nearest, shown
 from ..exceptions import Fault
 from .key import (
     CONFIGURABLE,
@@ -18,11 +17,9 @@ from .key import (
     SWITCHES,
     Declared,
     Key,
-    enabled_keys,
     folded,
     ignore_keys,
     looks_like_a_switch,
-    mode_keys,
     parameter_keys,
     switch_key,
 )
@@ -79,11 +76,8 @@ def keys(declared: Iterable[Declared], mentions: Callable[[str, str], bool] = la
         for annotation in (one.policy.annotation,)
         for name in (*parameters(one.policy), ENABLED, MODE)
         if mentions(annotation, name)
-        for key in (_SETTINGS[name](one) if name in _SETTINGS else parameter_keys(one, name))
+        for key in parameter_keys(one, name)
     }
-
-
-_SETTINGS: Mapping[str, Callable[[Declared], list[Key]]] = {ENABLED: enabled_keys, MODE: mode_keys}
 
 
 def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
@@ -180,37 +174,26 @@ class _KnownNames:
         if not source.is_shared or looks_like_a_switch(entry.name):
             return True
         if "/" in entry.name:
-            return bool(_closest(_split(entry.name)[1].partition("/")[0], CONFIGURABLE, 0.8))
+            return bool(nearest(_split(entry.name)[1].partition("/")[0], CONFIGURABLE, 0.8))
         return source.is_environment and (
             entry.name.startswith(PREFIX)
             or folded(entry.name).startswith(self._owners)
-            or bool(_closest(entry.name.upper(), self._variables, 0.9))
+            or bool(nearest(entry.name.upper(), self._variables, 0.9))
         )
 
     def nearest(self, name: str, is_environment: bool) -> str:
         """Return the most similar key that would be used; empty if no key is similar."""
         if folded(name).startswith("MP"):
-            near = {folded(switch): switch for switch in SWITCHES}.get(
-                _closest(folded(name), map(folded, SWITCHES)), ""
-            )
+            near = {folded(switch): switch for switch in SWITCHES}.get(nearest(folded(name), map(folded, SWITCHES)), "")
             return switch_key(near).variable if near and is_environment and name.isupper() else near
         if is_environment and "/" not in name:
-            return _closest(name.upper(), self._variables, 0.8)
+            return nearest(name.upper(), self._variables, 0.8)
         path, leaf = _split(name)
-        leaf = leaf if leaf in self._paths else _closest(leaf, self._paths)
+        leaf = leaf if leaf in self._paths else nearest(leaf, self._paths)
         paths = self._paths.get(leaf, [])
         if path not in paths:
-            path = _closest(path, filter(None, paths))
+            path = nearest(path, filter(None, paths))
         return "/".join(filter(None, (path, leaf))) if leaf and path in paths else ""
-
-
-def nearest(name: object, among: Iterable[str]) -> str:
-    """Return the name in *among* that is most similar to *name*; empty if none is similar."""
-    return _closest(name, among) if isinstance(name, str) else ""
-
-
-def _closest(name: str, among: Iterable[str], likeness: float = 0.6) -> str:
-    return next(iter(difflib.get_close_matches(name, list(among), 1, likeness)), "")
 
 
 def _split(name: str) -> tuple[str, str]:

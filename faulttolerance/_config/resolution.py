@@ -15,19 +15,7 @@ from .._log import log_guard_error
 from .._policy import DEFAULT_PLACE, Fallback, Policy, check, parameters
 from .._shown import install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .key import (
-    ENABLED,
-    MODE,
-    SWITCHES,
-    TRACING_VARIABLE,
-    UNDECLARED,
-    Declared,
-    Key,
-    enabled_keys,
-    mode_keys,
-    parameter_keys,
-    switch_key,
-)
+from .key import ENABLED, MODE, SWITCHES, TRACING_VARIABLE, UNDECLARED, Declared, parameter_keys, switch_key
 from .snapshot import Snapshot
 from .source import Entry, flag, integer, observes, parsed
 
@@ -134,8 +122,8 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
         return Effective(policy, enabled), faults
     configured: dict[str, str] = {}
 
-    def setting_of(name: str, keys: Callable[[Declared], list[Key]], parse: Callable[[object], bool]) -> bool | None:
-        if not snapshot.mentions(annotation, name) or not (setting := snapshot.find(keys(declared))):
+    def setting_of(name: str, parse: Callable[[object], bool]) -> bool | None:
+        if not snapshot.mentions(annotation, name) or not (setting := snapshot.find(parameter_keys(declared, name))):
             return None
         configured[name] = _source(*setting)
         try:
@@ -144,9 +132,9 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
             faults.extend(error.faults)
             return False
 
-    if (is_on := setting_of(ENABLED, enabled_keys, flag)) is not None:
+    if (is_on := setting_of(ENABLED, flag)) is not None:
         enabled = is_on
-    observed = bool(setting_of(MODE, mode_keys, observes))
+    observed = bool(setting_of(MODE, observes))
     settings = {
         name: setting
         for name in parameters(policy)

@@ -11,7 +11,7 @@ from .._log import WARNING, log
 from .._platform.swap import Swap, Version
 from .._policy import parameters
 from .._shown import install
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from .key import CONFIG_VARIABLE, PREFIX, UNDECLARED, Declared, folded
 from .resolution import Effective, Switches, read_switches, refused_settings, resolved, tracing_faults
 from .snapshot import Inputs, Snapshot, environment, files_of_environment, inputs_of, parameters_named
@@ -105,8 +105,7 @@ class Settings:
         The creation of a guard calls it, so the program fails at its start and not at its first request.
         """
         if not self._has_packages:
-            if faults := _faults_of_packages():
-                raise FaultToleranceDefinitionException(*faults)
+            raise_faults(_faults_of_packages())
             self._has_packages = True
 
     def prepare(
@@ -137,12 +136,10 @@ class Settings:
             try:
                 from .reading import read
             except ImportError as error:
-                fault = Fault("the configuration", f"needs {error.name}", None, INSTALL)
-                raise FaultToleranceDefinitionException(fault) from error
+                raise definition_error("the configuration", f"needs {error.name}", None, INSTALL) from error
             sources_read += read(inputs, named)
         snapshot = Snapshot(sources_read, inputs, state.number)
-        if faults := [*read_switches(snapshot)[1], *tracing_faults(), *_faults_of_undeclared(snapshot)]:
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults([*read_switches(snapshot)[1], *tracing_faults(), *_faults_of_undeclared(snapshot)])
         return snapshot
 
     def next_configuration(self, snapshot: Snapshot, state: Configuration | None = None) -> Configuration:
@@ -215,7 +212,7 @@ def _properties_source(properties: Mapping[str, Any]) -> Source:
     try:
         entries = list(entries_of(name, properties))
     except ValueError as error:
-        raise FaultToleranceDefinitionException(Fault(name, f"cannot be read: {error}")) from error
+        raise definition_error(name, f"cannot be read: {error}") from error
     return source_of(name, 500, entries)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .._policy import Policy, parameters
 from .._record import Record
 from .._shown import shown
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import Fault, raise_faults
 from .key import (
     CONFIG_VARIABLE,
     CONFIGURABLE,
@@ -65,8 +65,7 @@ def inputs_of(**values: Any) -> dict[str, Any]:
                 inputs[name] = keep(value)
             except (TypeError, ValueError):
                 faults.append(Fault(f"configure({name})", f"is {shown(value)}", value, allowed))
-    if faults:
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults(faults)
     return inputs
 
 

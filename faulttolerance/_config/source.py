@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .._record import Record
 from .._shown import shown
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import definition_error
 from .key import ORDINAL, PREFIX
 
 T = TypeVar("T")
@@ -132,5 +132,5 @@ def parsed(key: str, entry: Entry, parse: Callable[[object], T]) -> T:
     try:
         return parse(entry.value)
     except ValueError:
-        fault = Fault(key, f"is {shown(entry.value)}", entry.value, ALLOWED[parse], entry.place)
-        raise FaultToleranceDefinitionException(fault) from None
+        problem = f"is {shown(entry.value)}"
+        raise definition_error(key, problem, entry.value, ALLOWED[parse], entry.place) from None

@@ -10,7 +10,7 @@ from typing import Any
 from .._policy import parameters
 from ..exceptions import FaultToleranceDefinitionException
 from .formatting import formatted
-from .key import SWITCHES, Declared, Key, enabled_keys, mode_keys, parameter_keys, switch_key
+from .key import ENABLED, MODE, SWITCHES, Declared, Key, parameter_keys, switch_key
 from .resolution import Effective, Switches
 from .settings import settings
 
@@ -60,9 +60,9 @@ def key_lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[KeyLine]:
             for key in parameter_keys(declared, name):
                 value, default = getattr(effective.policy, name), getattr(declared.policy, name)
                 add(key, one.configurable, value, default, one.default if one.has_default else default)
-        for key in enabled_keys(declared):
+        for key in parameter_keys(declared, ENABLED):
             add(key, "true or false", effective.enabled, True, True)
-        for key in mode_keys(declared):
+        for key in parameter_keys(declared, MODE):
             add(key, "enforce or observe", "observe" if effective.observed else "enforce", "enforce", "enforce")
     try:
         switches = settings.switches
@@ -88,22 +88,10 @@ def template(of: Iterable[KeyLine], how: str) -> Iterator[str]:
         yield ""
 
 
-def _in_toml(key: Key, value: str) -> str:
-    return " = ".join(_quoted(key, value))
-
-
-def _in_yaml(key: Key, value: str) -> str:
-    return ": ".join(_quoted(key, value))
-
-
 def _quoted(key: Key, value: str) -> tuple[str, str]:
     """Return both as quoted in TOML and YAML, which share the strings of JSON."""
     is_plain = re.fullmatch(r"true|false|-?(0|[1-9]\d*)(\.\d+)?", value)
     return json.dumps(key.name, ensure_ascii=False), value if is_plain else json.dumps(value, ensure_ascii=False)
-
-
-def _in_properties(key: Key, value: str) -> str:
-    return f"{_escaped(key.name, ' :=#!')}={_escaped(value, '')}"
 
 
 def _escaped(text: str, signs: str) -> str:
@@ -121,18 +109,15 @@ def _escaped(text: str, signs: str) -> str:
 
 
 def _in_environment(key: Key, value: str) -> str:
-    plain = (
-        value
-        if re.fullmatch(r"[\w./:,+-]*", value, re.ASCII)
-        else "'" + value.replace("\\", r"\\").replace("'", r"\'") + "'"
-    )
-    return f"{key.variable}={plain}"
+    if not re.fullmatch(r"[\w./:,+-]*", value, re.ASCII):
+        value = "'" + value.replace("\\", r"\\").replace("'", r"\'") + "'"
+    return f"{key.variable}={value}"
 
 
 FORMATS: Mapping[str, Callable[[Key, Any], str]] = {
     "env": _in_environment,
-    "toml": _in_toml,
-    "yaml": _in_yaml,
-    "properties": _in_properties,
+    "toml": lambda key, value: " = ".join(_quoted(key, value)),
+    "yaml": lambda key, value: ": ".join(_quoted(key, value)),
+    "properties": lambda key, value: f"{_escaped(key.name, ' :=#!')}={_escaped(value, '')}",
 }
 """The functions that format a key and its value, by the name of the format."""

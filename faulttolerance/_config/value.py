@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import difflib
 import pkgutil
 import re
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from .._cause import caused_by
 from .._policy import Kind, Policy, parameters
-from .._shown import brief, ends_the_caller, error_text
+from .._shown import brief, ends_the_caller, error_text, nearest
 from ..exceptions import Fault
 from .source import Entry, flag
 
@@ -115,27 +114,27 @@ def _named(name: str) -> Any:
     if name.isidentifier():
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        raise _unknown(name, "is not a built-in", difflib.get_close_matches(name, dir(builtins), 1))
+        raise _unknown(name, "is not a built-in", nearest(name, dir(builtins)))
     try:
         return pkgutil.resolve_name(name)
     except AttributeError:
-        raise _unknown(name, "does not exist", _neighbours(name)) from None
+        raise _unknown(name, "does not exist", _neighbour(name)) from None
     except BaseException as error:
         # An imported module may raise anything, even SystemExit, as a script does with sys.exit().
         if ends_the_caller(error):
             raise
-        raise _unknown(name, f"cannot be imported ({error_text(error)})", []) from None
+        raise _unknown(name, f"cannot be imported ({error_text(error)})") from None
 
 
-def _neighbours(name: str) -> list[str]:
+def _neighbour(name: str) -> str:
     path, _, last = name.replace(":", ".").rpartition(".")
     try:
-        siblings = dir(pkgutil.resolve_name(path))
+        near = nearest(last, dir(pkgutil.resolve_name(path)))
     except Exception:  # noqa: BLE001 - a suggestion is a courtesy
-        return []
-    return [f"{path}.{sibling}" for sibling in difflib.get_close_matches(last, siblings, 1)]
+        return ""
+    return f"{path}.{near}" if near else ""
 
 
-def _unknown(name: str, problem: str, nearest: list[str]) -> _UnknownNameError:
-    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+def _unknown(name: str, problem: str, near: str = "") -> _UnknownNameError:
+    hint = f"; did you mean {near}?" if near else ""
     return _UnknownNameError(f"names {brief(name)}, which {problem}{hint}")

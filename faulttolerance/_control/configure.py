@@ -13,7 +13,7 @@ from .._call.order import ORDER
 from .._call.state import alias_in, conditions_of
 from .._call.veto import VetoFunction, vetoes
 from .._config import Declared, settings
-from .._config.report import Change, Unused, collisions, nearest, unused
+from .._config.report import Change, Unused, collisions, unused
 from .._config.snapshot import inputs_of
 from .._guard.declare import registry
 from .._guard.declare.checks.definition import never_awaited_faults
@@ -29,9 +29,9 @@ from .._log import ERROR, INFO, WARNING, log, logger
 from .._metrics.catalogue import Series
 from .._metrics.counters import ledger
 from .._policy import CircuitBreaker, Policy, parameters
-from .._shown import brief, shown
+from .._shown import brief, nearest, shown
 from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from .process import ProcessArguments
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ F = TypeVar("F")
 
 class GuardedMethod:
     """One guarded method of one concrete class, or one ``Guard``, as ``guards`` lists it."""
-
-    __slots__ = ("_cls", "_effective", "_resolver")
 
     def __init__(self, resolver: Any, cls: type | None, effective: EffectivePolicies) -> None:
         self._resolver = resolver
@@ -255,7 +253,7 @@ def _reload_on(signum: int) -> None:
 
     if not can_interrupt(signum) or signum == main_thread.signum:
         allowed = "a signal of signal.valid_signals() that can be caught, but not the signal that interrupts calls"
-        raise FaultToleranceDefinitionException(Fault("reload(on)", f"is {shown(signum)}", signum, allowed))
+        raise definition_error("reload(on)", f"is {shown(signum)}", signum, allowed)
     name = on_signal.name_of(signum)
     if not on_signal.call_on(signum, partial(_reload_and_log, name)) and signum not in _unhandled_signals:
         _unhandled_signals.add(signum)
@@ -297,8 +295,7 @@ def validate() -> list[Unused]:
             guarded.append(effective)
             faults += problems
     faults += [*registry.budget_conflicts(guarded), *missing_guard_faults(), *collisions(settings.snapshot, declared)]
-    if faults:
-        raise FaultToleranceDefinitionException(*dict.fromkeys(faults))
+    raise_faults(dict.fromkeys(faults))
     return [*unused(settings.snapshot, declared), *_unknown_listened_names(guarded)]
 
 
@@ -339,8 +336,7 @@ def veto_retries(ask: VetoFunction) -> Callable[[], object]:
     Raises:
         FaultToleranceDefinitionException: If *ask* cannot be called, or is a coroutine function.
     """
-    if faults := never_awaited_faults("veto_retries(ask)", ask):
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults(never_awaited_faults("veto_retries(ask)", ask))
     key = object()
     vetoes[key] = ask
     return partial(vetoes.pop, key, None)

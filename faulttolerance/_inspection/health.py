@@ -11,7 +11,7 @@ from .._guard.declare.registry import every_state, resolve_remote_circuits, reso
 from .._log import WARNING, log
 from .._record import Record
 from .._shown import one_or_several, shown
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import definition_error
 
 Status: TypeAlias = Literal["up", "degraded", "down"]
 
@@ -84,7 +84,7 @@ def health(critical: Iterable[str] | str = ()) -> Health:
     patterns = one_or_several(critical)
     if wrong := [pattern for pattern in patterns if not isinstance(pattern, str) or not pattern]:
         allowed = "names of guards, or patterns such as 'acme.payments.*'"
-        raise FaultToleranceDefinitionException(Fault("health(critical)", f"is {shown(wrong[0])}", wrong[0], allowed))
+        raise definition_error("health(critical)", f"is {shown(wrong[0])}", wrong[0], allowed)
     _log_unmatched(patterns)
     reasons: dict[str, bool] = {}
     resolve_remote_circuits()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
+
+from .._shown import nearest
 
 if TYPE_CHECKING:
     from .parameter import Values
@@ -50,6 +51,6 @@ def refuse_unknown(kind: type[Values], named: Iterable[str]) -> None:
             near = [_REPLACEMENTS[kind.annotation, name]] if (kind.annotation, name) in _REPLACEMENTS else []
             near += [ours for ours, others in _EQUIVALENTS.items() if ours in known and name in others.split()]
             near += [ours for ours in (f"retry_{name}", f"fail_{name}") if ours in known]
-            near += get_close_matches(name.lower(), known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            near.append(nearest(name.lower(), known))
+            hint = f"; did you mean {near[0]}?" if near[0] else ""
             raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known) or 'none'}{hint}")

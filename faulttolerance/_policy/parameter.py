@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from .._record import Record
 from .._shown import class_name_for_code, shown
-from ..exceptions import Fault, FaultToleranceDefinitionException, MillisecondsWarning
+from ..exceptions import Fault, MillisecondsWarning, raise_faults
 from .kind import Kind
 from .unit import ChronoUnit, format_duration
 
@@ -113,8 +113,7 @@ class Values(Record):
 
     @classmethod
     def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
-        if faults := check(cls, values, f"@{cls.annotation}"):
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(check(cls, values, f"@{cls.annotation}"))
         kept = {name: parameter.kind.normalised(values[name]) for name, parameter in parameters(cls).items()}
         # There is one object per guarded method, and most of its values are defaults.
         return {name: value for name, value in kept.items() if not cls._is_default(name, value)}

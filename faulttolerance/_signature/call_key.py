@@ -9,13 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from difflib import get_close_matches
 from inspect import Parameter, Signature
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary, ref
 
-from .._shown import shown
+from .._shown import did_you_mean, shown
 from .annotation import signature_of
 from .kind import is_coroutine_function
 
@@ -145,10 +144,9 @@ def mismatches(key: Key, function: Callable[..., Any], *, takes_self: bool) -> I
         known = list(signature.parameters) if signature is not None else []
         for name in (key,) if isinstance(key, str) else key:
             if name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
                 allowed = f"names of its parameters: {', '.join(known) or 'none are known'}"
-                yield f"names {shown(name)}, which is no parameter of the function{hint}", allowed
+                problem = f"names {shown(name)}, which is no parameter of the function"
+                yield problem + did_you_mean(name, known), allowed
 
 
 def refuse_unhashable(name: str, key: object) -> None:

@@ -39,8 +39,6 @@ class Callee:
         takes_self: Whether its first parameter is its instance or class, which does not count as a parameter.
     """
 
-    __slots__ = ("function", "is_settled", "parameters", "returned", "returned_text", "scope", "signature")
-
     def __init__(
         self, function: Callable[..., Any], owner: type | None = None, home: type | None = None, *, takes_self: bool
     ) -> None:

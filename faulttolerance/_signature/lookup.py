@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
-from .._shown import shown
+from .._shown import nearest, shown
 from .kind import function_behind
 from .naming import class_name
 
@@ -117,13 +117,11 @@ def defining_class_of(function: Callable[..., Any], owner: type) -> type:
 
 def missing(name: str, function: Callable[..., Any], owner: type | None) -> str:
     """Return the message that neither *owner* nor the module of *function* has the function *name*; with a hint."""
-    import difflib
-
     behind = function_behind(function)
     place = class_name(owner) if owner is not None else getattr(behind, "__module__", None) or "the module"
     names = dir(owner) if owner is not None else getattr(behind, "__globals__", ())
-    close = difflib.get_close_matches(name, [known for known in names if not known.startswith("__")], 1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    near = nearest(name, (known for known in names if not known.startswith("__")))
+    hint = f" (did you mean {near!r}?)" if near else ""
     return f"names {shown(name)}, which {place} does not define{hint}"
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
 from .._shown import shown
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import definition_error
 
 LONGEST: Final = 1e9
 """The longest delay where no maximum is stated: thirty years, for which any clock can still wait."""
@@ -40,6 +40,51 @@ ReportError = Callable[[str, Exception], None]
 
 def ignore_error(what: str, error: Exception) -> None:
     """Ignore the mistake: the application has passed no function that can fail."""
+
+
+class ApplicationFunction:
+    """A function of the application that decides on a call; where it fails, it has no answer, and the call goes on.
+
+    Args:
+        function: Takes the failure or the result of an attempt.
+        read: Converts the answer; its error counts as an error of the function.
+        report: Called with an error, never in place of the call's own failure.
+    """
+
+    __slots__ = ("_function", "_read", "_report")
+
+    def __init__(
+        self, function: Callable[[Any], Any], read: Callable[[Any], Any], report: Callable[[Exception], None]
+    ) -> None:
+        self._function = function
+        self._read = read
+        self._report = report
+
+    def answer(self, argument: Any) -> Any:
+        """Return the answer; ``None`` where there is none."""
+        try:
+            answer = self._function(argument)
+            if hasattr(answer, "__await__"):
+                if hasattr(answer, "close"):
+                    answer.close()
+                raise TypeError(f"returned {answer!r}, which must be awaited")
+            return self._read(answer)
+        except Exception as mistake:  # noqa: BLE001  # the application's
+            self._report(mistake)
+            return None
+        finally:
+            del argument  # the traceback of a failure may hold this frame
+
+    async def answer_async(self, argument: Any) -> Any:
+        """Return the same as ``answer``, where the answer may have to be awaited."""
+        try:
+            answer = self._function(argument)
+            return self._read(await answer if isinstance(answer, Awaitable) else answer)
+        except Exception as mistake:  # noqa: BLE001  # as above
+            self._report(mistake)
+            return None
+        finally:
+            del argument  # as above
 
 
 class BackOff:
@@ -201,8 +246,9 @@ class CustomBackOff:
         if hasattr(delay, "close"):
             delay.close()  # a coroutine that nobody awaits
         allowed = "seconds or a timedelta; a negative delay ends the retries"
-        fault = Fault(f"{self._name} @CustomBackoff(value)".lstrip(), f"returned {shown(delay)}", delay, allowed)
-        raise FaultToleranceDefinitionException(fault)
+        raise definition_error(
+            f"{self._name} @CustomBackoff(value)".lstrip(), f"returned {shown(delay)}", delay, allowed
+        )
 
 
 class CustomDelays:

@@ -21,6 +21,7 @@ from .circuit_state import (
     OPEN,
     CircuitSnapshot,
     CircuitState,
+    CircuitValues,
     StateName,
     Transition,
     Transitions,
@@ -30,7 +31,7 @@ from .gate import GateState
 from .rolling_window import RollingWindow, TimeWindow
 from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
-__all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "CircuitState", "StateName", "Transition"]
+__all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "CircuitState", "CircuitValues", "StateName", "Transition"]
 
 _REST: Final = 60.0
 _NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 0.0}
@@ -91,14 +92,7 @@ class CircuitBreaker:
 
     Args:
         name: The owner of the circuit, for the message of a refusal.
-        delay: How long the circuit stays open; also how long a probe keeps its place where another attempt needs it
-            (0: as long as the probe runs).
-        request_volume_threshold: The length of the rolling window; the least number of results in a window of time.
-        failure_ratio: The circuit opens when this part of a full window failed. With 0 it opens at the first failure in
-            a full window: no failure at all is no reason to open.
-        success_threshold: Probes that must succeed to close the circuit.
-        window: How long a result counts; 0: as long as it is among the last *request_volume_threshold*.
-        max_delay: Each opening by a probe doubles the delay up to this length; 0: never.
+        values: The values of the circuit.
         chance: Returns a number in [0, 1), which varies a doubled delay by a tenth.
         now: The moment of creation; the time spent closed counts from here.
     """
@@ -108,42 +102,22 @@ class CircuitBreaker:
         "_entered",
         "_lock",
         "_spent",
-        "delay",
-        "failure_ratio",
         "last_failure",
-        "max_delay",
         "message",
         "name",
         "opened_total",
-        "request_volume_threshold",
         "state",
-        "success_threshold",
         "transitions",
-        "window",
+        "values",
     )
 
     judges_refusals: ClassVar = True
 
     def __init__(
-        self,
-        name: str,
-        delay: float,
-        request_volume_threshold: int,
-        failure_ratio: float,
-        success_threshold: int,
-        window: float = 0.0,
-        max_delay: float = 0.0,
-        *,
-        chance: Callable[[], float] = lambda: 0.5,
-        now: float,
+        self, name: str, values: CircuitValues, *, chance: Callable[[], float] = lambda: 0.5, now: float
     ) -> None:
         self.name = name
-        self.delay = delay
-        self.request_volume_threshold = request_volume_threshold
-        self.failure_ratio = failure_ratio
-        self.success_threshold = success_threshold
-        self.window = window
-        self.max_delay = max_delay
+        self.values = values
         self._chance = chance
         self.state: CircuitState = Closed(self._new_window(), now)
         """The state that admits attempts now: the one reference that a transition swaps, under the lock."""
@@ -199,7 +173,7 @@ class CircuitBreaker:
         *failure* names the class of a failure, for people. A name is kept because the object would keep its traceback.
         """
         has_failed, chance = verdict is FAILURE, 0.5
-        if has_failed and not state.is_closed and self.max_delay > self.delay:
+        if has_failed and not state.is_closed and self.values.max_delay > self.values.delay:
             chance = self._chance()  # the application may have chosen the source: not under the lock
         with self._lock:
             if state is not self.state:
@@ -218,7 +192,7 @@ class CircuitBreaker:
                     failures, results = window.failures, window.results
                     if not failures:
                         closed.is_clean = not window.expires
-                    elif failures / results >= self.failure_ratio and not closed.is_forced:
+                    elif failures / results >= self.values.failure_ratio and not closed.is_forced:
                         self._open_locked(now, f"{failures} of {results} failed")
             elif isinstance(state, HalfOpen):
                 if state.probes.pop(attempt_id, None) is None and state.overdue.pop(attempt_id, None) is None:
@@ -276,25 +250,11 @@ class CircuitBreaker:
                 because = f"in the fleet{because}, next probe in {wait:g} s"
                 self._move_locked(Open(since, now + wait, reopened), now, because, failure)
 
-    def reconfigure(
-        self,
-        delay: float,
-        request_volume_threshold: int,
-        failure_ratio: float,
-        success_threshold: int,
-        now: float,
-        window: float = 0.0,
-        max_delay: float = 0.0,
-    ) -> None:
+    def reconfigure(self, values: CircuitValues, now: float) -> None:
         """Replace the values and keep the state: the newest results stay, ``delay`` counts from the opening."""
         with self._lock:
             self._update_locked(now)
-            self.delay = delay
-            self.request_volume_threshold = request_volume_threshold
-            self.failure_ratio = failure_ratio
-            self.success_threshold = success_threshold
-            self.window = window
-            self.max_delay = max_delay
+            self.values = values
             state = self.state
             if isinstance(state, Closed):
                 self._resize_locked(state, now)
@@ -415,15 +375,15 @@ class CircuitBreaker:
                 transitions.release()
 
     def _has_probe_place_locked(self, state: HalfOpen, now: float) -> bool:
-        if state.successes + len(state.probes) < self.success_threshold:
+        if state.successes + len(state.probes) < self.values.success_threshold:
             return True
         for attempt_id, probe in list(state.probes.items()):
-            if 0 < self.delay < now - probe[1]:
+            if 0 < self.values.delay < now - probe[1]:
                 state.overdue[attempt_id] = state.probes.pop(attempt_id)
-        return state.successes + len(state.probes) < self.success_threshold
+        return state.successes + len(state.probes) < self.values.success_threshold
 
     def _close_when_proven_locked(self, state: HalfOpen, now: float) -> None:
-        if state.successes >= self.success_threshold:
+        if state.successes >= self.values.success_threshold:
             self._move_locked(Closed(self._new_window(), now), now)
 
     def _open_locked(self, now: float, reason: str, reopened: int = 0, chance: float = 0.5) -> None:
@@ -434,32 +394,27 @@ class CircuitBreaker:
 
     def _length(self, reopened: int, chance: float) -> float:
         """Return how long the circuit is open after probes have opened it *reopened* times in a row."""
-        if not reopened or self.max_delay <= self.delay:
-            return self.delay
-        length = min(self.delay * 2.0 ** min(reopened, 1000), self.max_delay)
-        return max(self.delay, varied(length, length / 10, chance, self.max_delay))
+        delay, max_delay = self.values.delay, self.values.max_delay
+        if not reopened or max_delay <= delay:
+            return delay
+        length = min(delay * 2.0 ** min(reopened, 1000), max_delay)
+        return max(delay, varied(length, length / 10, chance, max_delay))
 
     def _new_window(self) -> RollingWindow | TimeWindow:
-        size = self.request_volume_threshold
-        return TimeWindow(size, self.window) if self.window else RollingWindow(size)
+        size, seconds = self.values.request_volume_threshold, self.values.window
+        return TimeWindow(size, seconds) if seconds else RollingWindow(size)
 
     def _resize_locked(self, state: Closed, now: float) -> None:
         """Adapt the window to the values; the newest results stay."""
-        size, window = self.request_volume_threshold, state.window
-        new: RollingWindow | TimeWindow | None = None
-        if isinstance(window, TimeWindow):
-            if self.window:
-                window.resize(size, self.window, now)
-            else:
-                new = RollingWindow(size)
-        elif self.window:
-            new = TimeWindow(size, self.window)
-        elif window.size != size:
-            window.resize(size)
-        if new is not None:
-            for failed in window.newest(size):
+        window, new = state.window, self._new_window()
+        if type(window) is not type(new):
+            for failed in window.newest(new.size):
                 new.record(failed, now)
             state.window = new
+        elif isinstance(window, TimeWindow):
+            window.resize(new.size, new.expires, now)
+        elif window.size != new.size:
+            window.resize(new.size)
 
     def _update_locked(self, now: float) -> CircuitState:
         state = self.state

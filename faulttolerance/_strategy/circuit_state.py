@@ -15,6 +15,29 @@ OPEN: Final = "open"
 HALF_OPEN: Final = "half-open"
 
 
+class CircuitValues(NamedTuple):
+    """The values of a circuit, which configuration may replace. All durations are in seconds."""
+
+    delay: float
+    """How long the circuit stays open; also how long a probe keeps its place where another attempt needs it.
+
+    With 0, a probe keeps its place as long as it runs.
+    """
+    request_volume_threshold: int
+    """The length of the rolling window; the least number of results in a window of time."""
+    failure_ratio: float
+    """The circuit opens when this part of a full window failed.
+
+    With 0 it opens at the first failure in a full window: no failure at all is no reason to open.
+    """
+    success_threshold: int
+    """Probes that must succeed to close the circuit."""
+    window: float = 0.0
+    """How long a result counts; 0: as long as it is among the last ``request_volume_threshold``."""
+    max_delay: float = 0.0
+    """Each opening by a probe doubles the delay up to this length; 0: never."""
+
+
 class Transition(NamedTuple):
     """A move of the circuit from one state to another."""
 

@@ -5,10 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from .back_off import AnyBackOff, BackOff, CustomBackOff, CustomDelays, Delays, ReportError, ignore_error, varied
+from .back_off import (
+    AnyBackOff,
+    ApplicationFunction,
+    BackOff,
+    CustomBackOff,
+    CustomDelays,
+    Delays,
+    ReportError,
+    ignore_error,
+    varied,
+)
 from .retry_after import RetryAfter
 from .verdict import Classes, matches
 
@@ -39,58 +49,34 @@ class Predicates:
         tell: Called when a predicate raises, or returns an awaitable where nothing awaits it.
     """
 
-    __slots__ = ("_source", "_tell", "exception", "result")
+    __slots__ = ("all", "exception", "result")
 
     def __init__(self, exception: Predicate | None, result: Predicate | None, source: str, tell: ReportError) -> None:
-        self.exception = exception
-        self.result = result
-        self._source = source
-        self._tell = tell
-
-    @property
-    def all(self) -> tuple[Predicate, ...]:
+        self.all = tuple(one for one in (exception, result) if one is not None)
         """The predicates that exist."""
-        return tuple(one for one in (self.exception, self.result) if one is not None)
+
+        def answering(kind: str, predicate: Predicate | None) -> ApplicationFunction | None:
+            if predicate is None:
+                return None
+            report = partial(tell, f"the {kind} predicate of {source}; it counts as false")
+            return ApplicationFunction(predicate, bool, report)
+
+        self.exception = answering("exception", exception)
+        self.result = answering("result", result)
 
     def evaluate(self, failure: BaseException | None, result: object) -> bool | None:
         """Return the answer on an attempt; ``None`` where the predicate has none."""
         predicate = self._predicate(failure)
-        try:
-            if predicate is None:
-                return False
-            answer: Any = predicate(result if failure is None else failure)
-            if hasattr(answer, "__await__"):
-                if hasattr(answer, "close"):
-                    answer.close()
-                raise TypeError(f"returned {answer!r}, which must be awaited; allowed: a truth value")
-            return bool(answer)
-        except Exception as mistake:  # noqa: BLE001  # the predicate's, and never in place of the call's own failure
-            self._report(failure, mistake)
-            return None
-        finally:
-            del failure  # its traceback may hold this frame
+        return False if predicate is None else predicate.answer(result if failure is None else failure)
 
     async def consult(self, failure: BaseException | None, result: object) -> bool | None:
         """Return the same as ``evaluate``, where the answer may have to be awaited."""
         predicate = self._predicate(failure)
-        try:
-            if predicate is None:
-                return False
-            answer = predicate(result if failure is None else failure)
-            return bool(await answer if isinstance(answer, Awaitable) else answer)
-        except Exception as mistake:  # noqa: BLE001  # as above
-            self._report(failure, mistake)
-            return None
-        finally:
-            del failure  # as above
+        return False if predicate is None else await predicate.answer_async(result if failure is None else failure)
 
-    def _predicate(self, failure: BaseException | None) -> Predicate | None:
+    def _predicate(self, failure: BaseException | None) -> ApplicationFunction | None:
         """Return the predicate that judges an attempt; none judges control flow."""
         return self.result if failure is None else self.exception if isinstance(failure, Exception) else None
-
-    def _report(self, failure: BaseException | None, mistake: Exception) -> None:
-        parameter = "result" if failure is None else "exception"
-        self._tell(f"the {parameter} predicate of {self._source}; it counts as false", mistake)
 
 
 _NO_PREDICATES: Final = Predicates(None, None, "@retry_when", ignore_error)
@@ -285,7 +271,7 @@ class Retry:
         if self.jitter:
             delay = varied(delay, self.jitter, random, self.back_off.maximum, self.back_off.minimum)
         if self.retry_after is not None:
-            wait = told.wait if told is not None else self.retry_after.requested_delay(error)
+            wait = told.wait if told is not None else self.retry_after.answer(error)
             if wait is not None and wait > delay:
                 longest = self.retry_after.max_delay
                 if wait > longest:
@@ -309,9 +295,7 @@ class Retry:
         if self._stop(error, attempt, elapsed, answer, is_rejection) is not None:
             return None
         delay = await delays.later(error) if isinstance(delays, CustomDelays) else None
-        return AwaitedDelay(
-            delay, await self.retry_after.requested_delay_async(error) if self.retry_after is not None else None
-        )
+        return AwaitedDelay(delay, await self.retry_after.answer_async(error) if self.retry_after is not None else None)
 
     def _stop(
         self, error: BaseException, attempt: int, elapsed: float, answer: Answer, is_rejection: bool

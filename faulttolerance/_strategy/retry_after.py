@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, timedelta
+from functools import partial
 from typing import Any, Final
 
 from .._shown import shown
 from ..exceptions import RefusedException
-from .back_off import ReportError, ignore_error
+from .back_off import ApplicationFunction, ReportError, ignore_error
 
 _SECONDS: Final = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
 _LONGEST_TEXT: Final = 100
@@ -19,7 +20,7 @@ _GRPC_STATUS: Final = "grpc-status-details-bin"
 _GRPC_RETRY_INFO: Final = "google.rpc.retryinfo-bin"
 
 
-class RetryAfter:
+class RetryAfter(ApplicationFunction):
     """A reader of the waits that failures state. An error meanwhile is reported, and counts as no statement.
 
     Args:
@@ -29,7 +30,7 @@ class RetryAfter:
         tell: Called with an error that occurred.
     """
 
-    __slots__ = ("_read", "_tell", "_wall_time", "max_delay")
+    __slots__ = ("max_delay",)
 
     def __init__(
         self,
@@ -38,43 +39,10 @@ class RetryAfter:
         wall_time: Callable[[], float],
         tell: ReportError = ignore_error,
     ) -> None:
+        what = "reading a failure for" if read is None else "`read` of"
+        function = read or (lambda failure: parse_retry_after(failure, wall_time()))
+        super().__init__(function, _seconds, partial(tell, f"{what} @honor_retry_after; the failure sets no delay"))
         self.max_delay = max_delay or math.inf
-        self._read = read
-        self._wall_time = wall_time
-        self._tell = tell
-
-    def requested_delay(self, failure: BaseException) -> float | None:
-        """Return the seconds to wait that *failure* states; ``None`` where it states none."""
-        try:
-            answer = self._read_delay(failure)
-            if hasattr(answer, "__await__"):
-                if hasattr(answer, "close"):
-                    answer.close()
-                raise TypeError(f"returned {answer!r}, which must be awaited")
-            return _seconds(answer)
-        except Exception as mistake:  # noqa: BLE001  # never in place of the call's own failure
-            self._report(mistake)
-            return None
-        finally:
-            del failure  # the traceback of a failure may hold this frame
-
-    async def requested_delay_async(self, failure: BaseException) -> float | None:
-        """Return the same as ``said``, where the answer may have to be awaited."""
-        try:
-            answer = self._read_delay(failure)
-            return _seconds(await answer if isinstance(answer, Awaitable) else answer)
-        except Exception as mistake:  # noqa: BLE001  # as above
-            self._report(mistake)
-            return None
-        finally:
-            del failure
-
-    def _read_delay(self, failure: BaseException) -> Any:
-        return parse_retry_after(failure, self._wall_time()) if self._read is None else self._read(failure)
-
-    def _report(self, mistake: Exception) -> None:
-        what = "reading a failure for" if self._read is None else "`read` of"
-        self._tell(f"{what} @honor_retry_after; the failure sets no delay", mistake)
 
 
 def parse_retry_after(failure: BaseException, now: float) -> float | None:

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .._event import (
-    Event,
-    FallbackApplied,
-    FleetLost,
-    FleetRegained,
-    GaveUp,
-    HedgeSent,
-    LimitChanged,
-    Recovered,
-    Rejected,
-    RetryScheduled,
-    StateChanged,
-    TimedOut,
-    error_type,
-)
+from .. import _event as events
+from .._event import Event, error_type
 
 __all__ = ["Description", "Field", "describe"]
 
@@ -53,9 +40,9 @@ class Description(NamedTuple):
 
 def describe(event: Event) -> Description:
     """Return the description of *event*."""
-    if isinstance(event, StateChanged) and event.new == "open":
+    if isinstance(event, events.StateChanged) and event.new == "open":
         return _OPENED
-    return _GAVE_UP_AT_ONCE if isinstance(event, GaveUp) and event.attempts == 1 else _DESCRIPTIONS[type(event)]
+    return _GAVE_UP_AT_ONCE if isinstance(event, events.GaveUp) and event.attempts == 1 else _DESCRIPTIONS[type(event)]
 
 
 def _field(name: str, attribute: str = "", key: str = "") -> Field:
@@ -77,21 +64,25 @@ _GAVE_UP = Description(
 )
 _GAVE_UP_AT_ONCE = _GAVE_UP._replace(text=_GAVE_UP.text.replace("attempts", "attempt"))
 _DESCRIPTIONS: dict[type[Event], Description] = {
-    RetryScheduled: Description(
+    events.RetryScheduled: Description(
         "ft.retry", "attempt %d failed (%s), the next one in %.3f s", (_ATTEMPT, _FAILURE, _DELAY)
     ),
-    TimedOut: Description("ft.timeout", "attempt %d timed out after %g s", (_ATTEMPT, _field("limit"))),
-    Rejected: Description("ft.rejection", "attempt %d was refused by %s", (_ATTEMPT, _field("policy")), (_FAILURE,)),
-    FallbackApplied: Description("ft.fallback", "falling back after %s", (_FAILURE,)),
-    Recovered: Description("ft.recovery", "succeeded at attempt %d", (_ATTEMPTS,)),
-    HedgeSent: Description("ft.hedge", "hedge %d sent after %.3f s", (_field("hedge"), _DELAY)),
-    StateChanged: _OPENED._replace(
+    events.TimedOut: Description("ft.timeout", "attempt %d timed out after %g s", (_ATTEMPT, _field("limit"))),
+    events.Rejected: Description(
+        "ft.rejection", "attempt %d was refused by %s", (_ATTEMPT, _field("policy")), (_FAILURE,)
+    ),
+    events.FallbackApplied: Description("ft.fallback", "falling back after %s", (_FAILURE,)),
+    events.Recovered: Description("ft.recovery", "succeeded at attempt %d", (_ATTEMPTS,)),
+    events.HedgeSent: Description("ft.hedge", "hedge %d sent after %.3f s", (_field("hedge"), _DELAY)),
+    events.StateChanged: _OPENED._replace(
         text="circuit breaker %s, was %s", in_text=(_NEW_STATE, _OLD_STATE), further=(_REASON,)
     ),
-    LimitChanged: Description("ft.bulkhead.limit", "limit lowered to %d, was %d", (_NEW_LIMIT, _OLD_LIMIT)),
-    FleetLost: Description(
+    events.LimitChanged: Description("ft.bulkhead.limit", "limit lowered to %d, was %d", (_NEW_LIMIT, _OLD_LIMIT)),
+    events.FleetLost: Description(
         "ft.fleet.lost", "%s does not answer, and this process decides alone: %s", (_NAMESPACE, _REASON)
     ),
-    FleetRegained: Description("ft.fleet.regained", "%s answers again, after %.3f s", (_NAMESPACE, _field("seconds"))),
-    GaveUp: _GAVE_UP,
+    events.FleetRegained: Description(
+        "ft.fleet.regained", "%s answers again, after %.3f s", (_NAMESPACE, _field("seconds"))
+    ),
+    events.GaveUp: _GAVE_UP,
 }

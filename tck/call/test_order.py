@@ -111,4 +111,4 @@ def test_new_values_reach_each_strategy_that_remembers_something() -> None:
 
     breaker, bulkhead = state.circuit_breaker, state.strategies.get(Bulkhead)
     assert breaker is not None
-    assert (breaker.delay, breaker.request_volume_threshold, bulkhead.limit) == (0.007, 2, 2)
+    assert (breaker.values.delay, breaker.values.request_volume_threshold, bulkhead.limit) == (0.007, 2, 2)

@@ -109,12 +109,12 @@ class Watched:
                 settle(breaker, era, me, verdict, now, failure)
                 self._write(breaker, "settle", number, me, verdict, now, True)
 
-        def watched_reconfigure(breaker: Any, **values: Any) -> None:
+        def watched_reconfigure(breaker: Any, values: Any, now: float) -> None:
             # By a first call of the other kind, say: it too finds out that the delay is over.
             with uninterruptible(), breaker._lock:
                 self._number(breaker, breaker.state)
-                reconfigure(breaker, **values)
-                self._write(breaker, "reconfigure", -1, None, None, values["now"], True)
+                reconfigure(breaker, values, now)
+                self._write(breaker, "reconfigure", -1, None, None, now, True)
 
         monkeypatch.setattr(strategy.CircuitBreaker, "reconfigure", watched_reconfigure)
         monkeypatch.setattr(strategy.CircuitBreaker, "admit", watched_admit)

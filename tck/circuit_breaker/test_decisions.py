@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker, CircuitState, Transition
+from faulttolerance._strategy.circuit_breaker import (
+    CLOSED,
+    HALF_OPEN,
+    OPEN,
+    CircuitBreaker,
+    CircuitState,
+    CircuitValues,
+    Transition,
+)
 from faulttolerance._strategy.circuit_state import Transitions
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 from faulttolerance.exceptions import CircuitBreakerOpenException
@@ -47,9 +55,8 @@ def make(
     max_delay: float = 0.0,
     chance: float = 0.5,
 ) -> CircuitBreaker:
-    return CircuitBreaker(
-        "shop.Cart.pay", delay, volume, ratio, successes, window, max_delay, chance=lambda: chance, now=now
-    )
+    values = CircuitValues(delay, volume, ratio, successes, window, max_delay)
+    return CircuitBreaker("shop.Cart.pay", values, chance=lambda: chance, now=now)
 
 
 def run(circuit: CircuitBreaker, verdicts: str, now: float = 0.0) -> str:
@@ -76,7 +83,7 @@ def told_by(circuit: CircuitBreaker) -> list[Transition]:
 def opened(**parameters: Any) -> CircuitBreaker:
     """A circuit that opened at 0."""
     circuit = make(**parameters)
-    run(circuit, "f" * circuit.request_volume_threshold)
+    run(circuit, "f" * circuit.values.request_volume_threshold)
     told_by(circuit)
     return circuit
 
@@ -440,7 +447,7 @@ def test_force_open_lasts_until_reset() -> None:
     """No delay ends it, no configuration does, and nobody is told to come back."""
     circuit = make(delay=10.0)
     circuit.force_open(0.0)
-    circuit.reconfigure(0.0, 4, 0.5, 1, now=1.0)
+    circuit.reconfigure(CircuitValues(0.0, 4, 0.5, 1), now=1.0)
 
     with pytest.raises(CircuitBreakerOpenException) as refusal:
         circuit.admit(object(), HERE, 1e9)
@@ -456,7 +463,7 @@ def test_a_shorter_window_keeps_the_newest_results() -> None:
     circuit = make(volume=10, ratio=1.0)
     run(circuit, "sss" + "fff")
 
-    circuit.reconfigure(10.0, 4, 1.0, 1, now=0.0)
+    circuit.reconfigure(CircuitValues(10.0, 4, 1.0, 1), now=0.0)
 
     assert circuit.state_name(0.0) == CLOSED
     assert run(circuit, "fs") == "fo"
@@ -467,7 +474,7 @@ def test_a_longer_window_is_not_full() -> None:
     circuit = make(volume=2, ratio=0.5)
     run(circuit, "ss")
 
-    circuit.reconfigure(10.0, 4, 0.5, 1, now=0.0)
+    circuit.reconfigure(CircuitValues(10.0, 4, 0.5, 1), now=0.0)
 
     assert run(circuit, "ffs") == "ffo"
 
@@ -477,7 +484,7 @@ def test_successes_that_need_no_write_are_needed_again_for_a_longer_window() -> 
     circuit = make(volume=2, ratio=0.25)
     run(circuit, "ss")
 
-    circuit.reconfigure(10.0, 4, 0.25, 1, now=0.0)
+    circuit.reconfigure(CircuitValues(10.0, 4, 0.25, 1), now=0.0)
 
     assert run(circuit, "ss" + "fs") == "ss" + "fo"
 
@@ -486,7 +493,7 @@ def test_a_new_delay_counts_from_the_opening() -> None:
     """Shorter or longer: measured from when the circuit opened (rule C3)."""
     circuit = opened(delay=10.0)
 
-    circuit.reconfigure(5.0, 4, 0.5, 1, now=3.0)
+    circuit.reconfigure(CircuitValues(5.0, 4, 0.5, 1), now=3.0)
 
     assert [circuit.state_name(now) for now in (4.9, 5.0)] == [OPEN, HALF_OPEN]
 
@@ -495,7 +502,7 @@ def test_a_new_delay_does_not_undo_what_time_has_done() -> None:
     """A circuit that is half-open for want of calls does not become open again."""
     circuit = opened(delay=10.0)
 
-    circuit.reconfigure(100.0, 4, 0.5, 1, now=11.0)
+    circuit.reconfigure(CircuitValues(100.0, 4, 0.5, 1), now=11.0)
 
     assert circuit.state_name(11.0) == HALF_OPEN
 
@@ -505,7 +512,7 @@ def test_a_lower_success_threshold_that_is_reached_closes() -> None:
     circuit = opened(successes=5)
     run(circuit, "sss", 10.0)
 
-    circuit.reconfigure(10.0, 4, 0.5, 2, now=10.0)
+    circuit.reconfigure(CircuitValues(10.0, 4, 0.5, 2), now=10.0)
 
     assert circuit.state_name(10.0) == CLOSED
 
@@ -610,7 +617,7 @@ def test_chance_is_asked_under_no_lock() -> None:
         thread.join()
         return 0.5
 
-    circuit = CircuitBreaker("G", 10.0, 1, 1.0, 1, 0.0, 100.0, chance=chance, now=0.0)
+    circuit = CircuitBreaker("G", CircuitValues(10.0, 1, 1.0, 1, max_delay=100.0), chance=chance, now=0.0)
     run(circuit, "f")
     run(circuit, "f", 10.0)
 
@@ -622,9 +629,9 @@ def test_a_maximum_that_is_configured_counts_from_the_opening() -> None:
     circuit = opened(delay=10.0, max_delay=100.0)
     run(circuit, "f", 10.0)
 
-    circuit.reconfigure(10.0, 4, 0.5, 1, now=11.0)
+    circuit.reconfigure(CircuitValues(10.0, 4, 0.5, 1), now=11.0)
     shorter = circuit.state.until
-    circuit.reconfigure(10.0, 4, 0.5, 1, now=12.0, max_delay=15.0)
+    circuit.reconfigure(CircuitValues(10.0, 4, 0.5, 1, max_delay=15.0), now=12.0)
 
     assert (shorter, circuit.state.until) == (20.0, pytest.approx(24.25))
 
@@ -634,9 +641,9 @@ def test_a_longer_window_of_time_keeps_what_is_there() -> None:
     circuit = make(volume=4, ratio=0.75, window=3.0)
     run(circuit, "sff")
 
-    circuit.reconfigure(10.0, 4, 0.75, 1, now=1.0, window=20.0)
+    circuit.reconfigure(CircuitValues(10.0, 4, 0.75, 1, window=20.0), now=1.0)
     longer = circuit.snapshot(10.0)
-    circuit.reconfigure(10.0, 4, 0.75, 1, now=10.0)
+    circuit.reconfigure(CircuitValues(10.0, 4, 0.75, 1), now=10.0)
 
     assert (longer.results, longer.failures) == (3, 2)
     assert run(circuit, "fs", 50.0) == "fo"
@@ -985,8 +992,7 @@ def test_it_agrees_with_the_naive_circuit(first: Any, steps: list[Any]) -> None:
             circuit.force_closed(now)
             naive.move(CLOSED, now, forced=True)
         elif step == "reconfigure":
-            *four, window, max_delay = arguments[0]
-            circuit.reconfigure(*four, now, window, max_delay)
+            circuit.reconfigure(CircuitValues(*arguments[0]), now)
             naive.reconfigure(now, *arguments[0])
 
         naive.catch_up(now)

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from faulttolerance._config import Declared, enabled_keys, parameter_keys
+from faulttolerance._config import Declared, parameter_keys
 from faulttolerance._config.key import ANNOTATIONS, Key, switch_key
 from faulttolerance._policy import CircuitBreakerName, Policy, Retry, Timeout, parameters
 from faulttolerance._signature.naming import module_name
@@ -47,7 +47,7 @@ def test_a_guard_is_configured_by_its_name() -> None:
     declared = Declared(Timeout(), "class", "payments", "")
 
     assert names(parameter_keys(declared, "value")) == ["payments/Timeout/value", "Timeout/value"]
-    assert names(enabled_keys(declared)) == ["payments/Timeout/enabled", "Timeout/enabled"]
+    assert names(parameter_keys(declared, "enabled")) == ["payments/Timeout/enabled", "Timeout/enabled"]
 
 
 def test_a_guard_without_a_name_answers_to_global_keys() -> None:
@@ -72,7 +72,7 @@ def test_enabled_keys_follow_the_method_whatever_the_level_of_the_declaration(le
     """Specification: method-level configuration overrides class-level, which overrides global."""
     declared = Declared(Retry(), level, "acme.Base", "charge", ("acme.Client", "acme.Base"))  # type: ignore[arg-type]
 
-    keys = enabled_keys(declared)
+    keys = parameter_keys(declared, "enabled")
 
     assert names(keys) == [
         "acme.Client/charge/Retry/enabled",
@@ -166,7 +166,7 @@ def test_everything_but_names_can_be_configured() -> None:
         CircuitBreakerName
     }
     assert parameter_keys(Declared(CircuitBreakerName("x"), "method", "a", "b"), "value") == []
-    assert enabled_keys(Declared(CircuitBreakerName("x"), "method", "a", "b")) == []
+    assert parameter_keys(Declared(CircuitBreakerName("x"), "method", "a", "b"), "enabled") == []
     assert sorted(
         (kind.annotation, one.name)
         for kind in configurable

@@ -6,7 +6,7 @@ import pytest
 
 from faulttolerance import CircuitBreakerOpenException
 from faulttolerance._extensions.fleet.protocol import OnResponse, OpenRequest, ProbeRequest, Request
-from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
+from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitValues
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 from kit.replicas import POLL, Process, World, closed_again, opened
 
@@ -147,7 +147,7 @@ def test_new_values_are_those_of_the_next_decision() -> None:
     """A reload changes threshold and delay: the place that is asked for next, and the next opening, have them."""
     world = opened()
     one = world.processes[0]
-    one.breaker.reconfigure(7.0, 2, 0.5, 2, world.now)
+    one.breaker.reconfigure(CircuitValues(7.0, 2, 0.5, 2), world.now)
     world.advance(2.0)
     one.call()
     wish = one.sent[-1]
@@ -197,7 +197,7 @@ def test_what_is_still_open_when_the_fleet_is_back_is_open_here() -> None:
     """By rule F5: although nothing has moved there, and the circuit has closed here meanwhile."""
     world = opened(after=1.0, max_delay=60.0, delay=20.0)
     one = world.processes[0]
-    one.breaker.reconfigure(2.0, 2, 0.5, 1, world.now)
+    one.breaker.reconfigure(CircuitValues(2.0, 2, 0.5, 1), world.now)
     one.lose()
     world.advance(3.0)
     assert one.call()
@@ -404,7 +404,7 @@ def test_who_asks_before_the_delay_is_over_is_told_for_how_long_it_is_not() -> N
     """By rule F3: the delay counts at the server, whatever a reload makes of it here; nobody asks till then."""
     world = opened(after=1.0)
     one = world.processes[0]
-    one.breaker.reconfigure(0.5, 2, 0.5, 1, world.now)
+    one.breaker.reconfigure(CircuitValues(0.5, 2, 0.5, 1), world.now)
     one.call()
     one.sent.clear()
     with pytest.raises(CircuitBreakerOpenException) as found:

@@ -14,7 +14,7 @@ from faulttolerance import CircuitBreakerOpenException
 from faulttolerance._extensions.fleet.circuit import FleetCircuit
 from faulttolerance._extensions.fleet.protocol import ABSENT, OnResponse, PollRequest, Request
 from faulttolerance._extensions.fleet.server.memory import MemoryServer
-from faulttolerance._strategy.circuit_breaker import CLOSED, CircuitBreaker
+from faulttolerance._strategy.circuit_breaker import CLOSED, CircuitBreaker, CircuitValues
 from faulttolerance._strategy.gate import GateState
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
@@ -74,7 +74,7 @@ class Process:
         self.answered: deque[tuple[float, Request, Any, OnResponse]] = deque()
         self.next_read = world.now + POLL
         self.sent: list[Request] = []
-        self.breaker = CircuitBreaker("name", **world.values, now=world.now)
+        self.breaker = CircuitBreaker("name", CircuitValues(**world.values), now=world.now)
         self.moves: list[tuple[str, str, str]] = []
         self.circuit = self.gate = FleetCircuit("key", self.breaker, self, lambda: next(world.names), self.deliver)
         self.running: dict[object, tuple[GateState, float, bool]] = {}

@@ -90,7 +90,7 @@ def test_a_method_with_a_fallback_never_counts_that_it_has_none() -> None:
 
 def test_a_meter_reads_strategies_and_levels_only_when_they_are_wanted() -> None:
     strategies = {
-        CircuitBreaker: circuit_breaker.CircuitBreaker("shop", 5.0, 2, 0.5, 1, now=0.0),
+        CircuitBreaker: circuit_breaker.CircuitBreaker("shop", circuit_breaker.CircuitValues(5.0, 2, 0.5, 1), now=0.0),
         Bulkhead: bulkhead.Bulkhead(3, 4, "shop"),
     }
     meter = Meter(strategies, queues=False)

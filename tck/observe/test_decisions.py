@@ -12,7 +12,7 @@ from faulttolerance import BulkheadException, RefusedException
 from faulttolerance._extensions.adaptive_throttle.strategy import AdaptiveThrottle
 from faulttolerance._extensions.observe.strategy import ObservedBulkhead, ObservedGate, ObservedRateLimit
 from faulttolerance._strategy.bulkhead import Bulkhead
-from faulttolerance._strategy.circuit_breaker import CircuitBreaker
+from faulttolerance._strategy.circuit_breaker import CircuitBreaker, CircuitValues
 from faulttolerance._strategy.rate_limit import RateLimit
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 
@@ -40,7 +40,7 @@ def refuses(ask: Callable[[], object]) -> bool:
 def test_an_observed_circuit_lives_as_one_that_is_obeyed(seed: int) -> None:
     """By rule X7: after any calls both are in the same state, and what the one refuses the other tells."""
     chance = random.Random(seed)
-    obeyed, inner = (CircuitBreaker("acme", 5.0, 4, 0.5, 2, now=0.0) for _ in range(2))
+    obeyed, inner = (CircuitBreaker("acme", CircuitValues(5.0, 4, 0.5, 2), now=0.0) for _ in range(2))
     told = Told()
     observed, refused = ObservedGate(inner, told), 0
     now, running = 0.0, list[tuple[Any, Any, Any]]()
@@ -157,7 +157,7 @@ def test_a_bulkhead_that_is_obeyed_again_refuses_until_there_is_room() -> None:
 
 def test_an_attempt_that_is_given_up_leaves_no_probe_behind() -> None:
     """By rule X7, and R0: whether the gate let it in or not."""
-    breaker = CircuitBreaker("acme", 5.0, 1, 1.0, 1, now=0.0)
+    breaker = CircuitBreaker("acme", CircuitValues(5.0, 1, 1.0, 1), now=0.0)
     gate = ObservedGate(breaker, Told())
     breaker.settle(breaker.state, "first", FAILURE, 0.0, "OSError")
     gate.admit("probe", 1, 6.0)

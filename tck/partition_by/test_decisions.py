@@ -10,13 +10,13 @@ import pytest
 
 from faulttolerance._extensions.partition_by.strategy import Partition, Partitions
 from faulttolerance._strategy.bulkhead import Bulkhead
-from faulttolerance._strategy.circuit_breaker import CircuitBreaker
+from faulttolerance._strategy.circuit_breaker import CircuitBreaker, CircuitValues
 from faulttolerance._strategy.rate_limit import RateLimit
 from faulttolerance._strategy.verdict import FAILURE, SUCCESS
 
 
 def breaker() -> CircuitBreaker:
-    return CircuitBreaker("x", 5.0, 2, 1.0, 1, now=0.0)
+    return CircuitBreaker("x", CircuitValues(5.0, 2, 1.0, 1), now=0.0)
 
 
 def place(partitions: Partitions, key: Hashable, *strategies: Any, now: float = 0.0) -> Partition | None:

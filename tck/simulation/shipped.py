@@ -9,7 +9,7 @@ from faulttolerance._extensions.adaptive_throttle import strategy as throttle_st
 from faulttolerance._extensions.hedge.strategy import Hedge
 from faulttolerance._strategy import adaptive_timeout
 from faulttolerance._strategy.bulkhead import Bulkhead
-from faulttolerance._strategy.circuit_breaker import CircuitBreaker
+from faulttolerance._strategy.circuit_breaker import CircuitBreaker, CircuitValues
 from faulttolerance._strategy.gate import GateState
 from faulttolerance._strategy.latencies import SUCCEEDED, TIMED_OUT, Latencies
 from faulttolerance._strategy.retry_budget import RetryBudget
@@ -59,7 +59,7 @@ class Gated:
 
 def circuit_breaker(results: int = 20) -> CircuitBreaker:
     """Give the specification's, by its defaults, over so many *results*."""
-    return CircuitBreaker("", 5.0, results, 0.5, 1, now=0.0)
+    return CircuitBreaker("", CircuitValues(5.0, results, 0.5, 1), now=0.0)
 
 
 def adaptive_throttle(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from itertools import count
 from types import CodeType, FrameType
 from typing import Final, NamedTuple
-from weakref import ref
+from weakref import finalize, ref
 
 from ..._deadline.threads.application import include_package_of
 from ..._log import WARNING, log
@@ -42,32 +43,27 @@ class CreationSite(NamedTuple):
 class _GuardNumbers:
     """The numbers of the guards that one line has created."""
 
-    __slots__ = ("_codes", "_count", "free")
-
     def __init__(self) -> None:
         self._codes: dict[tuple[str, str], ref[CodeType]] = {}
         self._count = count(1)
-        self.free: dict[int, None] = {}
-        """The numbers that are free again."""
+        self.free: list[int] = []
+        """The numbers that are free again, as a heap; each step on it is one step of the interpreter."""
 
     def is_created_by(self, code: CodeType) -> bool:
         """Return whether *code*, which creates a guard here, is the same code as before, and was not compiled again."""
         return self._codes.setdefault((code.co_filename, code.co_qualname), ref(code))() is code
 
-    def allocate(self) -> int:
-        """Return the lowest number that no living guard has, and mark it as used."""
-        while self.free:
-            try:
-                number = min(self.free)
-                del self.free[number]
-            except (KeyError, ValueError, RuntimeError):
-                continue  # another thread was faster
-            return number
-        return next(self._count)
+    def allocate(self, guard: object) -> int:
+        """Return the lowest number that no living guard has; *guard* has it until it ends."""
+        try:
+            number = heappop(self.free)
+        except IndexError:
+            number = next(self._count)
+        finalize(guard, heappush, self.free, number).atexit = False
+        return number
 
 
 _lines: dict[str, _GuardNumbers] = {}
-_numbers: dict[ref[object], tuple[_GuardNumbers, int]] = {}
 
 
 def creation_site_of(guard: object, frame: FrameType | None) -> CreationSite:
@@ -80,14 +76,8 @@ def creation_site_of(guard: object, frame: FrameType | None) -> CreationSite:
     if frame is not None and not line.is_created_by(frame.f_code):
         line = _lines[name] = _GuardNumbers()
         line.is_created_by(frame.f_code)
-    number = line.allocate()
-    _numbers[ref(guard, _release_number)] = line, number
+    number = line.allocate(guard)
     return CreationSite(name, name if number == 1 else f"{name}#{number}")
-
-
-def _release_number(guard: ref[object]) -> None:
-    line, number = _numbers.pop(guard)
-    line.free[number] = None
 
 
 _MAX_GUARDS: Final = 100

@@ -13,7 +13,7 @@ from ..._call.core import is_detached
 from ..._policy import Policy
 from ..._signature.kind import is_coroutine_function, own_attribute
 from ..._signature.naming import class_name, qualified_name_of
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import definition_error
 from . import registry
 from .registry import RESOLVER
 
@@ -224,6 +224,15 @@ def first_definition(cls: type, name: str, *, after: object = None) -> tuple[typ
     return None
 
 
+def subclasses_of(cls: type) -> dict[type, None]:
+    """Return the living classes that inherit from *cls*, each once."""
+    subclasses: dict[type, None] = {}
+    subclass: type
+    for subclass in type.__subclasses__(cls):
+        subclasses |= {subclass: None, **subclasses_of(subclass)}
+    return subclasses
+
+
 def accessors(attribute: object) -> tuple[Any, ...]:
     """Return the functions of a property."""
     if isinstance(attribute, property):
@@ -234,9 +243,7 @@ def accessors(attribute: object) -> tuple[Any, ...]:
 def exempt(function: Any) -> None:
     """Exempt *function*, or the function behind a guard, from class-level decorators."""
     if not callable(function) and not isinstance(function, _METHODS):
-        raise FaultToleranceDefinitionException(
-            Fault("@unguarded", "is not on a method", function, "a method of a class")
-        )
+        raise definition_error("@unguarded", "is not on a method", function, "a method of a class")
     try:
         _exempt.add(_exemptible(function))
     except TypeError:

@@ -17,6 +17,7 @@ from ..._platform.greenlets import refuse_eventlet
 from ..._platform.swap import Swap
 from ..._platform.unpatched import get_ident
 from ..._policy import CircuitBreakerName, RetryBudget
+from ..._shown import did_you_mean
 from ..._telemetry.connect import telemetry
 from ...exceptions import Fault
 
@@ -202,13 +203,17 @@ def budget_conflicts(several: Iterable[InForce], own: State | None = None) -> li
     }
     if not wanted:
         return []
-    # First the values of the other guards, and then, one by one, of these.
+    # First the values of other guards, the first of which stands for all, and then, one by one, of these.
     declared: dict[str, tuple[RetryBudget, str]] = {}
+    sought = {budget.name for budget in wanted.values()}
     for state in _every_state_in_force():
         for policy in state.policies:
             is_other = state.name not in wanted if own is None else state is not own
-            if isinstance(policy, RetryBudget) and is_other:
-                declared.setdefault(policy.name, (policy, state.name))
+            if isinstance(policy, RetryBudget) and is_other and policy.name in sought:
+                sought.remove(policy.name)
+                declared[policy.name] = policy, state.name
+        if not sought:
+            break
     faults = []
     for name, budget in wanted.items():
         other, owner = declared.setdefault(budget.name, (budget, name))
@@ -224,11 +229,7 @@ def budget_conflicts(several: Iterable[InForce], own: State | None = None) -> li
 
 def unknown_name_error(kind: str, name: str, names: Iterable[str]) -> KeyError:
     """Return the error for a *name* that nothing of *kind* has, with a suggestion from *names*."""
-    from ..._config.report import nearest  # for a mistake only
-
-    near = nearest(name, names)
-    hint = f"; did you mean {near!r}?" if near else ""
-    return KeyError(f"no {kind} is named {name!r}{hint}")
+    return KeyError(f"no {kind} is named {name!r}{did_you_mean(name, names)}")
 
 
 _in_progress: dict[ref[Any], None] = {}
@@ -252,8 +253,6 @@ def notify_changes(resolver: AnyResolver, cls: type | None, swap: Swap) -> None:
 class GuardChange:
     """The effect of a change on the guard of one resolver for one class. A later change replaces it as a whole."""
 
-    __slots__ = ("cls", "is_drafted", "origin", "resolver", "stores", "swap")
-
     def __init__(self, resolver: AnyResolver, cls: type | None, *, origin: Swap | None = None) -> None:
         self.resolver = resolver
         self.cls = cls
@@ -271,8 +270,6 @@ class GuardChange:
 
 class GuardsInUse:
     """The guards in use, and, from ``with`` on, those that come into use meanwhile."""
-
-    __slots__ = ("__weakref__", "_reference", "changes", "stores")
 
     def __init__(self) -> None:
         self.changes: dict[tuple[AnyResolver, int], GuardChange] = {}

@@ -11,7 +11,7 @@ from ..._policy import Policy
 from ..._signature.kind import is_generator_function, mark_coroutine_function, own_attribute
 from ..._signature.method import as_method, as_real_method, takes_instance_first
 from ..._signature.naming import class_name, copy_names
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from ..declare.checks import definition
 from ..declare.creation_site import application_frames
 from ..declare.declaration import (
@@ -38,8 +38,7 @@ _HOOK = "__faulttolerance_hook__"
 
 def can_be_guarded(target: Any) -> bool:
     """Return whether a decorator may stand above *target*; raise an error for descriptors, with their name."""
-    if faults := definition.descriptor_faults(target):
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults(definition.descriptor_faults(target))
     return callable(target) or isinstance(target, (staticmethod, classmethod))
 
 
@@ -66,8 +65,7 @@ def apply_to(
         _binding_of(target) if is_bound_later else base.binding,
         interceptors=(*interceptors, *base.interceptors),
     )
-    if faults := definition.definition_faults(declaration):
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults(definition.definition_faults(declaration))
     guard = _make_guard(declaration)
     if namespace is not None:
         namespace.setdefault(_HOOK, _ClassCreationHook())
@@ -102,14 +100,14 @@ def _make_guard(declaration: Declaration) -> Callable[..., Any]:
     if declaration.binding == FUNCTION:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
-            return resolver.call(args, kwargs)
+            return resolver.entered_call(args, kwargs)
 
     elif declaration.binding == INSTANCE:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
                 # Most objects are of the class that defines the method, and this is the fastest check for it.
-                call = resolver.call if type(args[0]) is resolver.home else resolver.calls[id(type(args[0]))]
+                call = resolver.call if type(args[0]) is resolver.entered_home else resolver.calls[id(type(args[0]))]
             except (KeyError, IndexError):
                 pass  # after the handler, so that this is not the context of an error in the call
             else:
@@ -120,7 +118,7 @@ def _make_guard(declaration: Declaration) -> Callable[..., Any]:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
-                call = resolver.call if args[0] is resolver.home else resolver.calls[id(args[0])]
+                call = resolver.call if args[0] is resolver.entered_home else resolver.calls[id(args[0])]
             except (KeyError, IndexError):
                 pass  # after the handler, so that this is not the context of an error in the call
             else:
@@ -154,8 +152,7 @@ def _assign_owner_to_all(owner: type) -> None:
             if declaration_of(accessor) is not None:
                 exempt(accessor)  # class-level decorators do not apply to properties (rule L2)
                 faults += assign_owner(owner, name, accessor)[1]
-    if faults:
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults(faults)
 
 
 def assign_owner(owner: type, name: str, value: Any) -> tuple[Any, list[Fault]]:
@@ -187,8 +184,7 @@ def _apply_to_class(
         setattr(cls, CLASS_LEVEL, declared)
     except TypeError as error:
         where, allowed = f"{class_name(cls)} {decorator}", "a class written in Python"
-        fault = Fault(where, "is on a class that cannot be changed", cls, allowed)
-        raise FaultToleranceDefinitionException(fault) from error
+        raise definition_error(where, "is on a class that cannot be changed", cls, allowed) from error
     try:
         guard_methods(cls)
     except FaultToleranceDefinitionException:
@@ -225,8 +221,7 @@ def guard_methods(cls: type) -> None:
             declaration.name = name
             setattr(cls, name, _as_same_kind(method, _make_guard(declaration)))
         faults += definition.class_level_faults(declaration, cls, policies, interceptors)
-    if faults:
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults(faults)
 
 
 def _guard_methods_of_subclasses(cls: type) -> None:

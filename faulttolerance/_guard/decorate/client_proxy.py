@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy, deepcopy
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any
 
-from ..._shown import install, one_or_several, shown
+from ..._shown import did_you_mean, install, one_or_several, shown
 from ..._signature.kind import is_coroutine_function, is_generator_function
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, raise_faults
 
 try:
     import wrapt
@@ -97,8 +96,8 @@ class MethodProxy(wrapt.CallableObjectProxy):  # type: ignore[type-arg]
 def proxy_of(client: Any, guard: Guard, methods: str | Iterable[str] | None) -> Any:
     """Return the port of *client*; see ``Guard.port``."""
     patterns = None if methods is None else one_or_several(methods)
-    if patterns is not None and (faults := list(_faults(client, guard, patterns))):
-        raise FaultToleranceDefinitionException(*faults)
+    if patterns is not None:
+        raise_faults(_faults(client, guard, patterns))
     return (CallableClientProxy if callable(client) else ClientProxy)(client, guard, patterns)
 
 
@@ -110,10 +109,9 @@ def _faults(client: Any, guard: Guard, patterns: tuple[Any, ...]) -> Iterator[Fa
         if not isinstance(pattern, str):
             yield Fault(where, f"is {shown(pattern)}", pattern, "names of methods or patterns, such as 'get_*'")
         elif not any(fnmatchcase(name, pattern) for name in known) and not _is_created_on_access(client, pattern):
-            near = get_close_matches(pattern, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            problem = f"is {shown(pattern)}, which matches nothing{did_you_mean(pattern, known)}"
             allowed = f"names or patterns of public methods of {type(client).__qualname__} that return once"
-            yield Fault(where, f"is {shown(pattern)}, which matches nothing{hint}", pattern, allowed)
+            yield Fault(where, problem, pattern, allowed)
 
 
 def _method_names(client: Any) -> list[str]:

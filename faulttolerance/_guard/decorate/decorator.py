@@ -13,7 +13,7 @@ from ..._shown import shown
 from ..._signature.kind import is_generator_function
 from ..._signature.method import as_real_method
 from ..._signature.naming import class_name
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from ..declare.checks import definition
 from ..declare.creation_site import application_frames, declaring_frame
 from ..declare.declaration import FUNCTION, Declaration, declaration_of, declared_on
@@ -33,14 +33,10 @@ class Decorator:
 
     def __call__(self, *targets: Any, **unexpected: Any) -> Any:
         if len(targets) != 1 or unexpected or not can_be_guarded(targets[0]):
-            raise FaultToleranceDefinitionException(self._misplaced("was called as if it were a guarded function"))
+            raise self._misplaced("was called as if it were a guarded function")
         target = as_real_method(targets[0])
-        faults = self._faults_on_class(target) if isinstance(target, type) else self._faults_on_function(target)
-        if faults:
-            raise FaultToleranceDefinitionException(*faults)
-        return apply_to(
-            target, {self._kind: shared_policy(self._kind._of(self._values))}, (), f"@{self._kind.annotation}"
-        )
+        raise_faults(self._faults_on_class(target) if isinstance(target, type) else self._faults_on_function(target))
+        return apply_to(target, {self._kind: self._policy()}, (), f"@{self._kind.annotation}")
 
     def declared_policy(self) -> Policy:
         """Return the policy, for a ``Guard``.
@@ -48,19 +44,21 @@ class Decorator:
         Raises:
             FaultToleranceDefinitionException: A value is wrong.
         """
-        if faults := self._own_faults("Guard"):
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(self._own_faults("Guard"))
+        return self._policy()
+
+    def _policy(self) -> Policy:
         return shared_policy(self._kind._of(self._values))
 
     def __repr__(self) -> str:
         return call_source(definition.decorator_name(self._kind), self._kind, self._values)
 
     def __set_name__(self, owner: type, name: str) -> None:
-        raise FaultToleranceDefinitionException(self._misplaced(f"became the attribute {class_name(owner)}.{name}"))
+        raise self._misplaced(f"became the attribute {class_name(owner)}.{name}")
 
-    def _misplaced(self, problem: str) -> Fault:
+    def _misplaced(self, problem: str) -> FaultToleranceDefinitionException:
         allowed = f"@{definition.decorator_name(self._kind)}(...) above a function"
-        return Fault(f"@{self._kind.annotation}", f"{problem}: it decorates no function", None, allowed)
+        return definition_error(f"@{self._kind.annotation}", f"{problem}: it decorates no function", None, allowed)
 
     def _faults_on_class(self, cls: type) -> list[Fault]:
         where = class_name(cls)
@@ -131,7 +129,7 @@ def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) 
     if target is not None and (is_exception or not can_be_guarded(target)):
         names = f", or its parameters by name: {', '.join(complete)}" if complete else ""
         problem = f"got {shown(target)} by position"
-        raise FaultToleranceDefinitionException(Fault(f"@{kind.annotation}", problem, target, f"a function{names}"))
+        raise definition_error(f"@{kind.annotation}", problem, target, f"a function{names}")
     chosen = ROWS[kind].decorator
     decorator = (Decorator if chosen is None else chosen())(kind, complete)
     return decorator if target is None else decorator(target)
@@ -152,4 +150,4 @@ def refuse_bare(kind: type[Policy], value: Any) -> None:
     if is_made_here and code.co_firstlineno <= frame.f_lineno <= max(lines):
         where = f"{Declaration(value, {}, FUNCTION).where} @{kind.annotation}"
         allowed = f"@{definition.decorator_name(kind)}(...) with its arguments"
-        raise FaultToleranceDefinitionException(Fault(where, "is used without arguments", None, allowed))
+        raise definition_error(where, "is used without arguments", None, allowed)

@@ -16,11 +16,11 @@ from ..._config import Declared
 from ..._platform.event_loop import running_loop
 from ..._platform.frames import module_of
 from ..._policy import CircuitBreaker, Policy, parameters
-from ..._shown import shown
+from ..._shown import nearest, shown
 from ..._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
 from ..._signature.method import as_real_method, bind_at_each_call
 from ..._signature.naming import copy_names
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, definition_error, raise_faults
 from ..declare.checks.definition import (
     companion_faults,
     decorator_name,
@@ -104,13 +104,8 @@ class Guard:
         self.name = site.name
         declared = [Declared(policy, "class", name, "") for policy in by_kind.values()]
         where = f"Guard {self.name}"
-        if faults := [
-            *exclusive_faults(by_kind, where),
-            *value_faults(by_kind, where),
-            *companion_faults(declared, where, None),
-            *policy_faults(by_kind.values(), self.name),
-        ]:
-            raise FaultToleranceDefinitionException(*faults)
+        faults = exclusive_faults(by_kind, where) + value_faults(by_kind, where)
+        raise_faults(faults + companion_faults(declared, where, None) + policy_faults(by_kind.values(), self.name))
         if CircuitBreaker in by_kind and not name:
             warn_of_one_per_call(site.line)
         self._resolver = GuardResolver(self, site, declared)
@@ -123,9 +118,8 @@ class Guard:
         ):
             _named[name] = self
         elif other is not self:
-            raise FaultToleranceDefinitionException(
-                Fault(f"Guard(name={name!r})", "has the name of another guard", name, "a name that no other guard has")
-            )
+            problem, allowed = "has the name of another guard", "a name that no other guard has"
+            raise definition_error(f"Guard(name={name!r})", problem, name, allowed)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call *function* on this thread under the policies.
@@ -136,17 +130,16 @@ class Guard:
             TypeError: If *function* returned an awaitable: the call is neither retried nor replaced.
         """
         resolver = self._resolver
-        path = resolver.paths.get(call_blocking) or resolver.path(call_blocking)
+        path = resolver.entered_paths.get(call_blocking) or resolver.path(call_blocking)
         try:
             return path((function, *args), kwargs)  # type: ignore[no-any-return]
         except TypeError:
             self._reject_uncallable(function, "call")
             if not is_coroutine_function(function):
                 raise
-        where, name = f"Guard {self.name}.call", getattr(function, "__qualname__", function)
-        raise FaultToleranceDefinitionException(
-            Fault(where, f"got {name}, a coroutine function", function, "a plain function; or use call_async")
-        )
+        problem = f"got {getattr(function, '__qualname__', function)}, a coroutine function"
+        allowed = "a plain function; or use call_async"
+        raise definition_error(f"Guard {self.name}.call", problem, function, allowed)
 
     def _reject_uncallable(self, function: object, method: str) -> None:
         """Raise an error if *function* cannot be called: mostly it was called instead of passed."""
@@ -154,11 +147,9 @@ class Guard:
             return
         if isinstance(function, Coroutine):
             function.close()  # no code will await it
-        problem, allowed = f"got {shown(function)}, which cannot be called", "a callable and its arguments"
-        fault = Fault(
-            f"Guard {self.name}.{method}", problem, function, f"{allowed}: {method}(f, x), not {method}(f(x))"
-        )
-        raise FaultToleranceDefinitionException(fault) from None
+        problem = f"got {shown(function)}, which cannot be called"
+        allowed = f"a callable and its arguments: {method}(f, x), not {method}(f(x))"
+        raise definition_error(f"Guard {self.name}.{method}", problem, function, allowed) from None
 
     @overload
     async def call_async(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
@@ -176,7 +167,7 @@ class Guard:
             running_loop(self.name)  # before it starts
             return await self._resolver.path(call_detached)((function, *args), kwargs)
         resolver = self._resolver
-        path = resolver.paths.get(call_awaited) or resolver.path(call_awaited)
+        path = resolver.entered_paths.get(call_awaited) or resolver.path(call_awaited)
         try:
             return await path((function, *args), kwargs)
         except TypeError:
@@ -272,10 +263,8 @@ _PARAMETERS = {decorator_name(kind): kind for kind in ROWS if not is_detached((k
 def _by_kind(given: Iterable[object], policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
     """Return the policies of a guard by kind, in the order in which they nest."""
     for name in policies.keys() - _PARAMETERS.keys():
-        from difflib import get_close_matches  # for a mistake only
-
-        near = get_close_matches(name, _PARAMETERS, 1)
-        hint = f"; did you mean {near[0]}=...?" if near else ""
+        near = nearest(name, _PARAMETERS)
+        hint = f"; did you mean {near}=...?" if near else ""
         raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}{hint}")
     by_kind = {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
     faults = [
@@ -290,8 +279,7 @@ def _by_kind(given: Iterable[object], policies: Mapping[str, Any]) -> dict[type[
             faults.append(Fault("Guard", f"got {shown(policy)}", policy, allowed))
         elif by_kind.setdefault(kind, policy) is not policy:
             faults.append(Fault("Guard", f"got two policies {kind.__name__}", policy, "one of each kind per guard"))
-    if faults:
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults(faults)
     return {kind: by_kind[kind] for kind in _PARAMETERS.values() if kind in by_kind}
 
 
@@ -334,7 +322,7 @@ def _named_guard(name: str) -> Guard:
 
 def _check_name(where: str, name: object, allowed: str) -> None:
     if not isinstance(name, str):
-        raise FaultToleranceDefinitionException(Fault(where, f"is {shown(name)}", name, allowed))
+        raise definition_error(where, f"is {shown(name)}", name, allowed)
 
 
 def apply_guard(name: str) -> Callable[[F], F]:
@@ -354,8 +342,7 @@ def _decorated(
     function = as_real_method(function)
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_decorated(function.__func__, find, check))  # pyright: ignore[reportReturnType]
-    if faults := _target_faults(function):
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults(_target_faults(function))
     asynchronous = is_coroutine_function(function)
     if check is not None:
         check(function, asynchronous)
@@ -368,7 +355,7 @@ def _decorated(
     def guarded(*args: Any, **kwargs: Any) -> Any:
         nonlocal known
         resolver, current = find(), known
-        if current[0] is not resolver.effective:
+        if current[0] is not resolver.entered_effective:
             current = known = resolver.resolve(function, asynchronous)
         return current[1](args, kwargs)
 

@@ -16,7 +16,7 @@ from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Callback, GuardedCall
 from ..._platform.swap import Swap
 from ..._policy import BeforeRetry, CircuitBreaker, Fallback, Policy, Retry, recalling_handler_in
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, raise_faults
 from ..declare import registry
 from ..declare.checks.definition import callback_faults
 from ..declare.creation_site import CreationSite
@@ -24,6 +24,7 @@ from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_na
 from ..resolve.assembly import block_call, guarded_call
 from ..resolve.awaitable import call_awaited
 from ..resolve.effective import EffectivePolicies, call_wrappers_of, mismatches
+from ..resolve.renewal import entered_by
 from ..resolve.resolver import Draft, Resolver
 
 if TYPE_CHECKING:
@@ -40,10 +41,13 @@ class BlockForm(NamedTuple):
     asynchronous: bool
 
 
+@entered_by(entered_paths="paths", entered_effective="effective")
 class GuardResolver(Resolver):
     """Finds the call paths of one ``Guard``, for each way to call it. The class that uses it is always ``None``."""
 
     __slots__ = ("__weakref__", "_guard", "_line", "declared", "effective", "name", "paths")
+    entered_effective: EffectivePolicies | None
+    entered_paths: dict[object, GuardedCall]
 
     def __init__(self, guard: Guard, site: CreationSite, declared: Sequence[Declared]) -> None:
         self._guard = ref(guard)
@@ -143,7 +147,7 @@ class GuardResolver(Resolver):
 
     def path(self, caller: Any) -> GuardedCall:
         """Return the call path of functions that are passed to *caller*, one of ``_CALLERS``, or of blocks."""
-        return self.paths.get(caller) or self.resolve(caller, _is_awaited(caller))[1]
+        return self.entered_paths.get(caller) or self.resolve(caller, _is_awaited(caller))[1]
 
     def blocks(self, *, retries: bool) -> Callable[[bool], GuardedCall]:
         """Return a function that returns the call path of blocks; its argument is whether they belong to a coroutine.
@@ -167,8 +171,7 @@ class GuardResolver(Resolver):
                 basis, effective = settings.basis, self.effective
                 if effective is None:
                     effective, faults = self.effective_policies(None, basis)
-                    if faults:
-                        raise FaultToleranceDefinitionException(*faults)
+                    raise_faults(faults)
                 draft = Draft(self, None, effective)
                 if function is not None:
                     self.check(function, asynchronous, effective)
@@ -180,8 +183,7 @@ class GuardResolver(Resolver):
         """Raise an error if callbacks of the policies, by default the declared policies, misfit *function*."""
         declared = [entry.policy for entry in self.declared]
         policies = declared if effective is None else effective.policies.values()
-        if faults := policy_faults(policies, self.name, function, asynchronous):
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(policy_faults(policies, self.name, function, asynchronous))
 
 
 def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 from ..._execution.caller_thread import GuardedCall
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import definition_error
 from ..declare.declaration import Declaration
 from ..resolve.callback import split_receiver
 from .apply import apply_to, can_be_guarded
@@ -56,18 +56,14 @@ class Invocation:
 class Interceptor:
     """Decorates functions, methods and classes with a function of the application; created by ``around_invoke``."""
 
-    __slots__ = ("function", "priority")
-
     def __init__(self, function: Callable[[Invocation], Any], priority: int) -> None:
         self.function = function
         self.priority = priority
 
     def __call__(self, target: F) -> F:
         if not can_be_guarded(target):
-            allowed = "a function, a method, a class"
-            raise FaultToleranceDefinitionException(
-                Fault(repr(self), "is above an object that cannot be called", target, allowed)
-            )
+            problem, allowed = "is above an object that cannot be called", "a function, a method, a class"
+            raise definition_error(repr(self), problem, target, allowed)
         return apply_to(target, {}, (self,), repr(self))  # type: ignore[no-any-return]
 
     def around(self, call: GuardedCall, declaration: Declaration) -> GuardedCall:
@@ -105,13 +101,10 @@ def around_invoke(function: Callable[[Invocation], Any] | None = None, *, priori
     2
     """
     if function is not None and not callable(function):
-        raise FaultToleranceDefinitionException(
-            Fault("around_invoke", f"got {function!r}", function, "a function, or priority=...")
-        )
+        raise definition_error("around_invoke", f"got {function!r}", function, "a function, or priority=...")
     if not isinstance(priority, int) or isinstance(priority, bool):
-        raise FaultToleranceDefinitionException(
-            Fault("around_invoke(priority)", f"is {priority!r}", priority, "an integer", "set by the decorator")
-        )
+        where, source = "around_invoke(priority)", "set by the decorator"
+        raise definition_error(where, f"is {priority!r}", priority, "an integer", source)
     if function is not None:
         return Interceptor(function, priority)
     return lambda intercepting: Interceptor(intercepting, priority)

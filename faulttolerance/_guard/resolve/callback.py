@@ -13,7 +13,7 @@ from ..._policy import BeforeRetry, Fallback
 from ..._signature.annotation import ANYTHING, accepts, members, resolve
 from ..._signature.compatibility import Callee, allowed_parameters, extra_parameters
 from ..._signature.lookup import LateLookup, weak_reference_to
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import FaultToleranceDefinitionException, definition_error
 from ...typing import ExecutionContext
 from ..declare.declaration import FUNCTION, Declaration
 
@@ -40,9 +40,10 @@ def split_receiver(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Cal
 class BoundCallback(ABC):
     """Code of the application beside a call: it handles all its errors, including those of an awaitable result."""
 
-    __slots__ = ("_asynchronous",)
+    __slots__ = ("_asynchronous", "_declaration")
 
-    def __init__(self, asynchronous: bool) -> None:
+    def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
+        self._declaration = declaration
         self._asynchronous = asynchronous
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
@@ -99,11 +100,7 @@ def bind_callback(
 
 
 class _Fallback(BoundCallback):
-    __slots__ = ("_declaration",)
-
-    def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
-        super().__init__(asynchronous)
-        self._declaration = declaration
+    __slots__ = ()
 
     def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
         if error.__context__ is None and not _is_in_chain_of(error, failure):
@@ -168,17 +165,14 @@ class _MethodFallback(_Fallback):
         method, adapter = self._lookup.find(args), self._adapter
         if method is None:
             lookup, allowed = self._lookup, "the name of a function there"
-            raise _definition_error(self._declaration, lookup.missing(), lookup.name, allowed)
+            raise _no_fallback(self._declaration, lookup.missing(), lookup.name, allowed)
         if adapter is None or adapter.function() is not getattr(method, "__func__", method):
             adapter = self._adapter = _Adapter(method, self._declaration, self._lookup.owner)
         return method, adapter
 
 
-def _definition_error(
-    declaration: Declaration, problem: str, got: Any, allowed: str
-) -> FaultToleranceDefinitionException:
-    where = f"{declaration.where} @Fallback(fallback_method)"
-    return FaultToleranceDefinitionException(Fault(where, problem, got, allowed))
+def _no_fallback(declaration: Declaration, problem: str, got: Any, allowed: str) -> FaultToleranceDefinitionException:
+    return definition_error(f"{declaration.where} @Fallback(fallback_method)", problem, got, allowed)
 
 
 class _Adapter:
@@ -195,7 +189,7 @@ class _Adapter:
         if extra is None:
             name = getattr(method, "__qualname__", method)
             problem = f"leads to {name}, whose parameters {substitute.signature} are not those of the guarded function"
-            raise _definition_error(declaration, problem, method, allowed_parameters(guarded))
+            raise _no_fallback(declaration, problem, method, allowed_parameters(guarded))
         self._error = extra[0] if extra else None
         self._accepted = resolve(extra[0].annotation, substitute.scope) if extra else ANYTHING
         heads = [member.head for member in members(self._accepted)]
@@ -228,14 +222,13 @@ class _Adapter:
 
 
 class _BeforeRetry(BoundCallback):
-    __slots__ = ("_declaration", "_error_log", "_lookup", "_value")
+    __slots__ = ("_error_log", "_lookup", "_value")
 
     def __init__(
         self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, error_log: ErrorLog
     ) -> None:
-        super().__init__(asynchronous)
+        super().__init__(declaration, asynchronous)
         self._error_log = error_log
-        self._declaration = declaration
         self._value = policy.value
         self._lookup = LateLookup(policy.method_name, declaration.template, owner, declaration.binding != FUNCTION)
 

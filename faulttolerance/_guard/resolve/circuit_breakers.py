@@ -11,7 +11,7 @@ from ..._deadline.clock import clock
 from ..._event import StateChanged, sinks
 from ..._log import ERROR, log
 from ..._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
-from ...exceptions import FaultToleranceDefinitionException
+from ...exceptions import raise_faults
 from ..declare.registry import every_state, resolvers, unknown_name_error
 
 if TYPE_CHECKING:
@@ -138,8 +138,7 @@ class CircuitBreakers:
         """
         from ..declare.checks.definition import never_awaited_faults
 
-        if faults := never_awaited_faults("circuit_breakers.on_state_change(callback)", callback):
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(never_awaited_faults("circuit_breakers.on_state_change(callback)", callback))
         key = object()
         _listeners[key] = name, callback
         return partial(_listeners.pop, key, None)

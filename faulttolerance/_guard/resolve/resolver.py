@@ -15,13 +15,14 @@ from ..._metrics.catalogue import CONFIGURATION
 from ..._metrics.counters import ledger
 from ..._platform.swap import Swap
 from ..._policy import CircuitBreaker
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
-from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home
+from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home, subclasses_of
 from ..declare.registry import name_conflicts
 from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .effective import EffectivePolicies, effective_policies, is_first, name_for
 from .fingerprint import read_fingerprint
+from .renewal import entered_by
 
 if TYPE_CHECKING:
     from ..declare.registry import AnyResolver
@@ -101,14 +102,27 @@ class Resolver:
         """Return the states of all classes."""
         return [entry.state for entry in self.class_entries if entry.state is not None]
 
+    def renew_paths(self: AnyResolver, kind: type) -> None:
+        """Drop the call paths, so that the next call of each class resolves the policies again; the states stay.
+
+        With them the resolver becomes an instance of *kind*, and drafts from before are not current any more.
+        """
+        while True:
+            seen, swap = settings.version.current, Swap()
+            for cls in self.classes_with_path():
+                self.drop(cls, swap)
+                registry.notify_changes(self, cls, swap)
+            swap.attribute(self, "__class__", kind)
+            if settings.version.swap(seen, swap):
+                return
+
 
 class Draft:
     """The draft of a guard for one class: it has no effect before ``stage``."""
 
-    __slots__ = ("_cls", "_entry", "_resolver", "calls", "effective", "state")
-
     def __init__(self, resolver: AnyResolver, cls: type | None, effective: EffectivePolicies) -> None:
         self._resolver = resolver
+        self._kind = type(resolver)
         self._cls = cls
         self._entry = resolver.class_entry_of(cls) or ClassEntry(cls, resolver.declaration)
         self.effective = effective
@@ -122,6 +136,7 @@ class Draft:
         """Whether the sources of the draft have not changed."""
         entry, state = self._resolver.class_entry_of(self._cls), self.state
         is_known = entry is None or entry is self._entry  # not ``==``, for which all references to a class are equal
+        is_known = is_known and type(self._resolver) is self._kind  # its paths may have been renewed
         return is_known and self._entry.state in (None, state.state) and state.is_current
 
     def stage(self, swap: Swap) -> None:
@@ -161,11 +176,14 @@ _NO_CALLS: dict[int, GuardedCall] = {}
 """The call paths of each method that no other class has called yet; nothing is ever stored here."""
 
 
+@entered_by(entered_call="call", entered_home="home")
 class MethodResolver(Resolver):
     """Finds the call path of one guarded function for each class that calls it."""
 
     __slots__ = ("call", "calls", "home")
     declaration: Declaration
+    entered_call: GuardedCall
+    entered_home: type | None
 
     def __init__(self, declaration: Declaration) -> None:
         self.home: type | None = _NoClass
@@ -200,8 +218,7 @@ class MethodResolver(Resolver):
             while (call := self._path_of(cls)) is None:
                 basis = settings.basis
                 effective, faults = self.effective_policies(cls, basis)
-                if faults:
-                    raise FaultToleranceDefinitionException(*faults)
+                raise_faults(faults)
                 self.draft(cls, effective).try_commit(basis)
             return call
 
@@ -291,7 +308,8 @@ class MethodResolver(Resolver):
             # Added to a class later, it is known by the classes that use it.
             yield from self.classes_with_path() or [None]
         else:
-            yield from dict.fromkeys([owner, *_subclasses(owner), *self.classes_with_path()])
+            subclasses = subclasses_of(owner) if owner is not None else ()
+            yield from dict.fromkeys([owner, *subclasses, *self.classes_with_path()])
 
     def _path_of(self, cls: type | None) -> GuardedCall | None:
         return self.call if cls is self.home else self.calls.get(id(cls))
@@ -311,11 +329,3 @@ def _first_call(declaration: Declaration) -> GuardedCall:
         return resolver.for_class(resolver.declaration.owner)(args, kwargs)
 
     return call
-
-
-def _subclasses(cls: Any) -> Iterator[type]:
-    """Yield the living classes that inherit from *cls*: each has its own state."""
-    if cls is not None:
-        for subclass in type.__subclasses__(cls):
-            yield subclass
-            yield from _subclasses(subclass)
