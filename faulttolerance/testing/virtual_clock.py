@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from inspect import CO_COROUTINE
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from .._deadline.clock import clock as shared_clock, next_deadline, raise_if_expired
@@ -49,19 +49,18 @@ _FOREIGN_LOOP = (
 )
 
 
-class _Timer:
+class _Timer(NamedTuple):
     """A callback that is due at a moment."""
 
-    def __init__(self, clock: VirtualClock, when: float, order: int, callback: Callable[[], object]) -> None:
-        self.when = when
-        self.order = order
-        self.callback = callback
-        self._clock = clock
+    clock: VirtualClock
+    when: float
+    order: int
+    callback: Callable[[], object]
 
     def cancel(self) -> None:
         """Drop the callback if it has not begun."""
-        with self._clock._changed:
-            self._clock._timers.pop(self, None)
+        with self.clock._changed:
+            self.clock._timers.pop(self, None)
 
 
 class _Call(Future[T]):

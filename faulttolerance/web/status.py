@@ -82,25 +82,20 @@ class StatusPage:
         title: str,
     ) -> None:
         self._critical, self._hosts = one_or_several(critical), one_or_several(hosts)
-        faults = [
-            Fault(f"{where}({argument})", f"is {shown(one)}", one, allowed)
-            for argument, patterns, allowed in (
-                ("critical", self._critical, "names of guards, or patterns such as 'acme.payments.*'"),
-                ("hosts", self._hosts, "names of hosts, or patterns such as '*.shop.example'"),
-            )
-            for one in patterns
-            if not isinstance(one, str) or not one
+        texts = [
+            *(("critical", one, "names of guards, or patterns such as 'acme.payments.*'") for one in self._critical),
+            *(("hosts", one, "names of hosts, or patterns such as '*.shop.example'") for one in self._hosts),
+            ("title", title, "text for the head of the page"),
         ]
-        if not isinstance(title, str) or not title.strip():
-            faults.append(Fault(f"{where}(title)", f"is {shown(title)}", title, "text for the head of the page"))
-        hooks: dict[str, tuple[object, str]] = {
-            "admit": (admit, "whoever reaches it"),
-            "authorize": (authorize, "nobody"),
-        }
-        for argument, (hook, others) in hooks.items():
-            if hook is not None and not callable(hook):
-                allowed = f"a callable that takes the request, or None: {others} may"
-                faults.append(Fault(f"{where}({argument})", f"is {shown(hook)}", hook, allowed))
+        hooks = [
+            ("admit", admit, "a callable that takes the request, or None: whoever reaches it may"),
+            ("authorize", authorize, "a callable that takes the request, or None: nobody may"),
+        ]
+        wrong: list[tuple[str, object, str]] = [
+            one for one in texts if not (isinstance(one[1], str) and one[1].strip())
+        ]
+        wrong += [one for one in hooks if not (one[1] is None or callable(one[1]))]
+        faults = [Fault(f"{where}({name})", f"is {shown(value)}", value, allowed) for name, value, allowed in wrong]
         if faults:
             raise FaultToleranceDefinitionException(*faults)
         self._admit = admit

@@ -357,7 +357,7 @@ def test_a_client_is_guarded_once_and_two_may_have_one_pool(server: RedisServer)
     with client_of(server, Guard()) as client:
         with redis.Redis(connection_pool=client.connection_pool) as second:
             assert install(second, Guard()).ping()
-        with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(client\) is .*unguarded"):
+        with pytest.raises(FaultToleranceDefinitionException, match=r"install\(client\) is .*unguarded"):
             install(client, Guard())
 
 
@@ -366,10 +366,10 @@ def test_wrong_values_are_refused(server: RedisServer) -> None:
     guard, wrong = Guard(), {"client": "redis://", "guard": Timeout("1s"), "idempotent": [3]}
     with server.client(single_connection_client=True) as single, server.client() as client:
         for got in (wrong["client"], single):
-            with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(client\) is .*allowed: a Redis"):
+            with pytest.raises(FaultToleranceDefinitionException, match=r"install\(client\) is .*allowed: a Redis"):
                 install(got, guard)
-        with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(guard\) is .*allowed: a Guard"):
+        with pytest.raises(FaultToleranceDefinitionException, match=r"install\(guard\) is .*allowed: a Guard"):
             install(client, wrong["guard"])
-        with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(idempotent\) is \[3\]; allowed: names"):
+        with pytest.raises(FaultToleranceDefinitionException, match=r"install\(idempotent\) is \[3\]; allowed: names"):
             install(client, guard, idempotent=wrong["idempotent"])
         assert install(client, guard).ping()  # nothing was done to it
