@@ -247,9 +247,10 @@ def test_the_environment_is_read_by_the_configuration_only(file: str) -> None:
 def test_sinks_see_events_and_counts_and_nothing_else_of_ours(file: str) -> None:
     """A sink can be read, and replaced, without knowing how calls are guarded."""
     ours = {
-        (node.module or "").partition(".")[0]
+        name.partition(".")[0]
         for node in ast.walk(parsed(file))
         if isinstance(node, ast.ImportFrom) and node.level > file.count("/")
+        for name in ([node.module] if node.module else [alias.name for alias in node.names])
     }
 
     assert ours <= {"_event", "_log", "_metrics", "_shown"}
