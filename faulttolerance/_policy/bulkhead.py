@@ -30,7 +30,6 @@ class Bulkhead(Policy, is_observable=True):
         value=integer(1),
         waiting_task_queue=integer(1),
         max_wait=duration(plausible=SHORT),
-        latency=duration(),
     )
 
     value: int = 10

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, final
 
 from ..typing import Duration, ExceptionSet
-from .kind import BRIEF, SHORT, duration, exceptions, function, integer, kinds, number, text, unit
+from .kind import BRIEF, SHORT, duration, function, integer, kinds, number, text
 from .parameter import Contradiction, Policy
 from .retry import Predicate
 from .unit import ChronoUnit, Unit
@@ -38,10 +38,7 @@ class CircuitBreaker(Policy, kw_only=True, is_observable=True):
     """
 
     _kinds = kinds(
-        fail_on=exceptions(),
-        skip_on=exceptions(),
         delay=duration(unit="delay_unit", plausible=BRIEF),
-        delay_unit=unit(),
         request_volume_threshold=integer(1),
         failure_ratio=number(0.0, 1.0),
         success_threshold=integer(1),

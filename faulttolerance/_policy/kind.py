@@ -274,3 +274,12 @@ def _is_finite(value: object) -> TypeGuard[float]:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
         return False
+
+
+KINDS_BY_ANNOTATION: Final[Mapping[str, Kind]] = {
+    "Duration": duration(),
+    "ExceptionSet": exceptions(),
+    "Unit": unit(),
+    "bool": flag(),
+}
+"""The kinds of fields for which the annotation says it all."""
