@@ -66,13 +66,8 @@ class Retry(Policy, kw_only=True):
         delay = seconds(values["delay"], values["delay_unit"])
         limit = seconds(values["max_duration"], values["duration_unit"])
         if limit and limit <= delay:
-            others = ("duration_unit", "delay", "delay_unit")
-            yield (
-                "max_duration",
-                f"is {limit:g} s while delay is {delay:g} s",
-                "more than delay, or 0 (no limit)",
-                others,
-            )
+            problem, others = f"is {limit:g} s while delay is {delay:g} s", ("duration_unit", "delay", "delay_unit")
+            yield "max_duration", problem, "more than delay, or 0 (no limit)", others
 
 
 @final
