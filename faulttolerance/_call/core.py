@@ -83,9 +83,9 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
 
 _JITTERED: Mapping[str, Callable[[Any], back_off.AnyBackOff]] = {
     "added": lambda growth: growth,
-    "full": lambda growth: back_off.Full(growth) if growth.has_jitter else growth,
+    "full": lambda growth: back_off.Full(growth) if isinstance(growth, back_off.BackOff) else growth,
     "decorrelated": lambda growth: (
-        back_off.Decorrelated(growth.delay(1), growth.maximum) if growth.has_jitter else growth
+        back_off.Decorrelated(growth.delay(1), growth.maximum) if isinstance(growth, back_off.BackOff) else growth
     ),
 }
 
