@@ -165,7 +165,6 @@ def exhaust_strategy(strategy: Any, now: Callable[[], float]) -> Callable[[], ob
 
 
 _KEPT: Final = ("state", "opened_total", "message", "last_failure", "_spent", "_entered")
-_VALUES: Final = ("delay", "request_volume_threshold", "failure_ratio", "success_threshold", "window", "max_delay")
 
 
 def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -> Callable[[], object]:
@@ -175,7 +174,7 @@ def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], f
     """
     with breaker.lock:
         with _lock:
-            layer = _Layer(breaker, {name: getattr(breaker, name) for name in (*_KEPT, *_VALUES)})
+            layer = _Layer(breaker, {name: getattr(breaker, name) for name in (*_KEPT, "values")})
         moment = now()
         if state == OPEN:
             breaker.force_open(moment)
@@ -206,6 +205,5 @@ def _restore_locked(breaker: CircuitBreaker, found: Mapping[str, Any], now: floa
         state.probes.clear()
     for name in _KEPT:
         setattr(breaker, name, found[name])
-    renewed: dict[str, Any] = {name: getattr(breaker, name) for name in _VALUES}
-    if any(renewed[name] != found[name] for name in _VALUES):
-        breaker.reconfigure(**renewed, now=now)
+    if breaker.values != found["values"]:
+        breaker.reconfigure(breaker.values, now)
