@@ -124,12 +124,17 @@ def simulate(session: nox.Session) -> None:
 
 @nox.session
 def site(session: nox.Session) -> None:
-    """Build the site into build/site; `-- serve` to see it while writing, `-- deploy 1.0 latest` to commit it."""
-    session.install("--editable", ".[site]")
+    """Build the site into build/site, and test its search.
+
+    `-- serve` shows it while you write, `-- deploy 1.0 latest` commits it.
+    """
+    session.install("--editable", ".[site,test]", "selenium>=4.20")
     task, *rest = session.posargs or ["build"]
     told = {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement
     if task in ("build", "serve"):
         session.run("mkdocs", task, *rest, env=told)
+        if task == "build":
+            session.run("pytest", "tck/docs/test_search.py")
     else:
         session.run("mike", task, *rest, env=told)
 

@@ -111,11 +111,7 @@ def ft_configured() -> Iterator[Callable[[Mapping[str, Any]], None]]:
     from .testing import configured
 
     with ExitStack() as until_the_test_is_over:
-
-        def configure(properties: Mapping[str, Any]) -> None:
-            until_the_test_is_over.enter_context(configured(properties))
-
-        yield configure
+        yield lambda properties: until_the_test_is_over.enter_context(configured(properties))
 
 
 @pytest.fixture
@@ -136,8 +132,4 @@ def ft_calls() -> Iterator[Callable[[Any], list[RecordedCall]]]:
     from .testing import recorded
 
     with ExitStack() as until_the_test_is_over:
-
-        def calls_of(target: Any) -> list[RecordedCall]:
-            return until_the_test_is_over.enter_context(recorded(target))
-
-        yield calls_of
+        yield lambda target: until_the_test_is_over.enter_context(recorded(target))

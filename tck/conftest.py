@@ -53,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(tiers.Tiers(config), "tiers")
     if hasattr(config, "workerinput") and sys.platform != "win32":  # a process of pytest-xdist
         config.pluginmanager.register(tiers.OneAlone(Path(config.option.basetemp).parent), "one-alone")
+        if not config.option.durations:
+            config.pluginmanager.register(tiers.ShortReports(), "short-reports")
     page = report.PAGE if config.getoption("--conformance-report") else None
     entries = config.getoption("--conformance-entries")
     if page or entries:

@@ -26,17 +26,21 @@ _MARK = re.compile(r"^( *```python) (no-run|old|new)(?: sync)?(?= title=|$)", re
 _TITLES = {"no-run": "", "old": ' title="before"', "new": ' title="after"'}
 """What a reader sees of a mark that is there for the tests."""
 _SEARCHED = {
-    "retry": "retry backoff jitter exponential fibonacci",
-    "retry-budget": "budget",
-    "timeout": "timeout",
+    "retry": "retry backoff back-off jitter exponential fibonacci exponential_backoff fibonacci_backoff custom_backoff"
+    " retry_when honor_retry_after before_retry",
+    "retry-budget": "budget retry_budget",
+    "timeout": "timeout time-out",
     "deadline": "deadline",
-    "circuit-breaker": "circuit breaker",
+    "circuit-breaker": "circuit breaker circuit_breaker circuit_breaker_name fail_when",
     "bulkhead": "bulkhead concurrency",
-    "rate-limit": "rate limit",
-    "adaptive-throttle": "throttle",
+    "rate-limit": "rate limit rate_limit",
+    "adaptive-throttle": "throttle adaptive_throttle",
     "fallback": "fallback",
     "hedge": "hedge",
+    "asynchronous": "asynchronous asynchronous_non_blocking",
     "coalesce": "coalesce",
+    "partition-by": "partition partition_by",
+    "fleet-wide": "fleet_wide fleet-wide",
 }
 """The words that lead the search to a page of the reference first; elsewhere they stand more often."""
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]+)\]\((?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]+)?\)")

@@ -33,15 +33,26 @@ from .._deadline.threads.block import NO_BLOCK, block_deadline, end_block
 from .._deadline.threads.chain import deadlines_here, this_thread
 from .._deadline.threads.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._deadline.threads.watchdog import watchdog
-from .._execution.caller_thread import Arguments, Callback, GuardedCall
-from .._execution.environment import Environment
+from .._execution.caller_thread import Arguments, Callback, GuardedCall, pause
+from .._execution.environment import Environment, KeepContext, StoppedIteration
 from .._execution.turn import take_turn, take_turn_async
 from .._metrics.counters import FOLD
 from .._platform.unpatched import get_ident
 from .._strategy.gate import NOT_ADMITTED
 from .._strategy.verdict import SUCCESS
 from .bound_policies import BY_BULKHEAD, BY_NONE, BY_RATE_LIMIT, BoundPolicies
-from .continuation import CallRecord, continue_call, continue_call_async, count_failed_call
+from .continuation import (
+    LOOP_LEFT,
+    CallRecord,
+    RejectedResult,
+    await_delay,
+    count_failed_call,
+    count_retry,
+    next_delay,
+    next_fallback,
+    record_degradation,
+    rejection_of,
+)
 from .specialize import Flags, specializable, specialized
 
 __all__ = ["attempt", "compose", "flags_of"]
@@ -69,6 +80,7 @@ def compose(
     """
     policies.fallbacks, policies.before_retry, policies.environment = fallbacks, before_retry, environment
     policies.has_continuation = policies.detached or policies.retry is not None or bool(fallbacks)
+    policies.continue_call = _continue_first
     call = specialized(attempt, flags_of(policies))(function, policies, environment, awaits)
     policies.attempt = ref(call)
     return call  # type: ignore[no-any-return]
@@ -293,8 +305,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             if progress.attempts > 1:
                 return failure, result
             if ASYNC or BLOCK:
-                return await continue_call_async(policies, failure, result, progress, args, kwargs)
-            return continue_call(policies, failure, result, progress, args, kwargs)
+                return await policies.continue_call(policies, failure, result, progress, args, kwargs)
+            return policies.continue_call(policies, failure, result, progress, args, kwargs)
         except BaseException as error:
             count_failed_call(policies, error, progress, args, kwargs, permit if GATE or BULKHEAD else None)
             raise
@@ -302,3 +314,81 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             del failure  # its traceback holds this frame
 
     return register(TIMED_ATTEMPT if DEADLINE and not ASYNC else ATTEMPT)(call)
+
+
+def _continue_first(policies: BoundPolicies, *progress: Any) -> Any:
+    """Cut ``continue_call`` at the first failure, because many guards meet none, and call it."""
+    is_awaited = policies.asynchronous or policies.is_block
+    policies.continue_call = specialized(continue_call, {"ASYNC": is_awaited, "BLOCK": False})
+    return policies.continue_call(policies, *progress)
+
+
+@specializable
+async def continue_call(
+    policies: _Bound,
+    failure: BaseException | None,
+    result: Any,
+    call: CallRecord,
+    args: Arguments,
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Continue a call after its first attempt: return its result, or raise its failure (rule FB1)."""
+    retry = policies.retry
+    if ASYNC:
+        environment: Any = policies.environment
+        consulted = retry if retry is not None and retry.consults else None
+    while True:
+        if ASYNC and consulted is not None:
+            call.answer = await environment.call(consulted.consult, failure, result)
+        if failure is None and retry is not None and retry.result_predicate is not None:
+            failure = rejection_of(policies, retry, result, call)
+        try:
+            if failure is None:
+                break
+            if ASYNC and consulted is not None:
+                call.told = await environment.call(await_delay, consulted, call, failure)
+            delay = next_delay(policies, call, failure, ASYNC and result is LOOP_LEFT)
+            if delay is None:
+                if retry is not None and failure is call.rejection and retry.returns_rejected_result:
+                    break
+                fallbacks = iter(policies.fallbacks)
+                while fallback := next_fallback(policies, call, failure, fallbacks):
+                    try:
+                        if ASYNC:
+                            result = await environment.call(fallback[1], args, kwargs, failure, call.attempts)
+                        else:
+                            result = fallback[1](args, kwargs, failure, call.attempts)
+                    except BaseException as error:  # noqa: BLE001  # raised if no further fallback applies
+                        failure = StoppedIteration.meant(error) if ASYNC else error
+                    else:
+                        record_degradation(policies.name, failure, fallback[0])
+                        break
+                else:
+                    if ASYNC and (policies.detached or policies.is_block):
+                        failure = StoppedIteration.of(failure)
+                    with KeepContext(failure):
+                        raise failure
+                break
+            if ASYNC:
+                # Also without a delay: a call that retries repeatedly must yield to other tasks.
+                if delay or call.attempts > 1:
+                    await environment.pause(delay)
+            elif delay:
+                pause(policies.name, delay)
+            if policies.before_retry is not None:
+                if ASYNC:
+                    await environment.call(policies.before_retry, args, kwargs, failure, call.attempts + 1)
+                else:
+                    policies.before_retry(args, kwargs, failure, call.attempts + 1)
+        finally:
+            del failure  # its traceback refers to this frame
+        count_retry(policies, call)
+        failure, result = (
+            await policies.attempt()(args, kwargs, call) if ASYNC else policies.attempt()(args, kwargs, call)
+        )
+    if not ASYNC and type(result) is not policies.checked_result_type:
+        policies.check_result(result)
+    if retry is not None and retry.is_result_stored and call.has_rejected_result:
+        result = RejectedResult(result)
+    policies.end_call(call, True)
+    return result

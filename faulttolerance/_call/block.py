@@ -3,19 +3,16 @@
 The whole call is one coroutine of ``attempt`` and ``continue_call``, which stops where it would call the function. The
 block runs there, and its end resumes the coroutine. Every decision is the same as in other calls.
 
-A signal handler may raise at the very beginning of any Python function, before its first instruction. Therefore the
-exit of a block is no Python function but ``max``, which is C code. It sends each argument of ``__exit__`` to the
-coroutine, which receives them inside a ``try``. It returns the traceback, which is true, if the exception must not
-propagate.
+The exit of a block sends the outcome of the block to the coroutine in one step, the first after Python has begun to
+leave the block. What a signal's handler raises later is received inside a ``try``.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from types import FrameType, TracebackType, coroutine
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from weakref import ref
 
 from .._deadline.threads.instructions import goes_round
@@ -25,18 +22,8 @@ from .._execution.environment import StoppedIteration
 from .bound_policies import BoundPolicies
 from .continuation import LOOP_LEFT
 
-__all__ = [
-    "Attempt",
-    "Attempts",
-    "BlockingEnvironment",
-    "PlainBlock",
-    "run_block",
-    "single_attempt",
-    "stop_between_attempts",
-]
-
 _CONTINUE, _NEXT_BLOCK, _BLOCK_START = 0, 1, 2
-"""The stops of a call, in the order of ``max``: nothing to report, another block follows, a block is about to start."""
+"""The stops of a call: nothing to report, another block follows, a block is about to start."""
 
 FindPath = Callable[[bool], GuardedCall]
 """Returns the call path; its argument is whether the block belongs to a coroutine."""
@@ -137,7 +124,7 @@ class _BlockCall:
                 try:
                     step = call.send
                     if hands_over:
-                        # The attempt is settled. The code after it may wait, which ``max`` cannot.
+                        # The attempt is settled. The code after it may wait, which only an awaitable can.
                         hands_over = False
                         yield _CONTINUE
                     if met is _BLOCK_START:
@@ -154,37 +141,15 @@ class _BlockCall:
             call.close()
 
     def _wait_for_exit(self) -> Generator[int, Any, BaseException | None]:
-        """Wait for the end of the block, and receive from ``max`` its argument and those of ``__exit__``."""
-        raised_meanwhile: BaseException | None = None
+        """Wait for the end of the block, and return the exception that left it."""
         error: BaseException | None = None
-        trace: TracebackType | None = None
         try:
-            # An exception of a signal handler is kept until all is received; not in a loop, whose jumps it may hit.
-            try:
-                yield _BLOCK_START
-            except GeneratorExit:
-                raise
-            except BaseException as raised:  # noqa: BLE001
-                raised_meanwhile = raised
-            try:
-                yield _CONTINUE
-            except BaseException as raised:  # noqa: BLE001
-                raised_meanwhile = raised
-            try:
-                error = yield _CONTINUE
-            except BaseException as raised:  # noqa: BLE001
-                raised_meanwhile = raised
-            try:
-                trace = yield _CONTINUE
-            except BaseException as raised:  # noqa: BLE001
-                raised_meanwhile = raised
-            if raised_meanwhile is not None:
-                raise raised_meanwhile
-            self._error, self._trace = error, trace
+            error, self._trace = yield _BLOCK_START
+            self._error = error
             return error
         finally:
             self.is_open = False
-            del error, trace, raised_meanwhile  # they refer to this frame
+            del error  # it refers to this frame
             attempt = self.attempt()
             if attempt is not None:
                 attempt.release()
@@ -196,13 +161,6 @@ class _BlockCall:
             return False
         BaseException.with_traceback(error, self._trace)
         return True
-
-
-class _Exit(property):
-    """A property that returns the exit of a block, which is no Python function; a direct call calls this exit."""
-
-    def __call__(self, attempt: Attempt, *error: Any) -> Any:
-        return self.__get__(attempt, type(attempt))(*error)
 
 
 class _EntryModes:
@@ -237,12 +195,14 @@ class Attempt:
             if a retry follows, it starts at once, and the block is entered with its number.
     """
 
-    __slots__ = ("__weakref__", "_is_entered", "_modes", "number")
+    __slots__ = ("__weakref__", "_is_entered", "_modes", "_steps", "number")
 
     def __init__(self, modes: _EntryModes) -> None:
         self.number = modes.call.number
         self._is_entered = False
         self._modes: _EntryModes | None = modes
+        self._steps: Any = None
+        """The generator of the steps of the call, from the entry into the block to its end."""
 
     def __enter__(self) -> Self:
         steps = self._begin(awaited=False)
@@ -267,7 +227,8 @@ class Attempt:
         if self._is_entered:
             raise RuntimeError("an attempt is entered only once")
         self._is_entered = True
-        return self._of_call().begin(awaited=awaited)
+        self._steps = steps = self._of_call().begin(awaited=awaited)
+        return steps
 
     def _enter(self) -> None:
         call = self._of_call().call
@@ -276,27 +237,19 @@ class Attempt:
 
     def release(self) -> None:
         """End the attempt, which cannot be entered any more."""
-        self._modes = None
+        self._modes = self._steps = None
 
-    if TYPE_CHECKING:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None:
+        return bool(self._steps.send((error, trace)) == _NEXT_BLOCK)
 
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-        ) -> bool | None: ...
-        async def __aexit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-        ) -> bool | None: ...
-
-    else:
-
-        @_Exit
-        def __exit__(self):
-            return partial(max, False, key=self._of_call().steps(awaited=False).send)
-
-        @_Exit
-        def __aexit__(self):
-            steps = self._of_call().steps(awaited=True)
-            return partial(max, _Wait(steps), key=steps.send)
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> Awaitable[bool | None]:
+        steps = self._steps
+        steps.send((error, trace))
+        return _Wait(steps)
 
 
 class _Wait:
@@ -400,23 +353,21 @@ class PlainBlock:
     Args:
         find: Returns the call path.
         release: Called with this object when the block has ended.
+        owners: The objects that enter and leave a series of blocks one in another, including this block.
     """
 
-    __slots__ = ("__weakref__", "_call", "_release", "has_begun", "owner", "steps")
+    __slots__ = ("__weakref__", "_call", "_release", "owners", "steps")
 
-    def __init__(self, find: FindPath, release: Callable[[PlainBlock], object]) -> None:
+    def __init__(self, find: FindPath, release: Callable[[PlainBlock], object], owners: tuple[object, ...]) -> None:
         self._call = _BlockCall()
         self._call.attempt = ref(self)
         self._release = release
         self.steps = self._call.run(find, None, awaited=False)
-        """The generator to which ``max`` sends the arguments of ``__exit__``, after the entry."""
-        self.has_begun = False
-        self.owner: object = None
-        """The object that enters and leaves a series of blocks, including this block."""
+        """The generator to which ``__exit__`` sends the exception and its traceback, after the entry."""
+        self.owners = owners
 
     def enter(self) -> None:
         """Advance the call to the start of the block."""
-        self.has_begun = True
         _advance_to_block(self.steps)
 
     @property

@@ -65,6 +65,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "budget": None,
     "bulkhead": None,
     "conclude": None,
+    "continue_call": None,
     "counters": None,
     "counts_calls": True,
     "deliver": _deliver_nothing,
@@ -155,6 +156,8 @@ class BoundPolicies:
     """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
     attempt: Callable[[], Any]
     """Returns the function that makes an attempt, by a weak reference: that function refers to these policies."""
+    continue_call: Callable[..., Any]
+    """Continues a call after its first attempt, with the arguments of ``attempt.continue_call``."""
     checked_result_type: type | None
     """The class of the last checked result, if it may be kept; ``object`` stands for all other classes."""
     warns_of_pending_result: bool

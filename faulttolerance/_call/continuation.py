@@ -1,4 +1,4 @@
-"""Judging, retrying and falling back after an attempt that does not end its call, and the record of it."""
+"""The decisions after an attempt that does not end its call, and the record of the call."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from .._deadline.clock import clock
 from .._deadline.interruption import remaining
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
-from .._execution.caller_thread import Arguments, Callback, pause
-from .._execution.environment import KeepContext, StoppedIteration
+from .._execution.caller_thread import Arguments, Callback
+from .._execution.environment import StoppedIteration
 from .._log import WARNING, log
 from .._metrics.counters import FOLD
 from .._strategy.back_off import Delays
@@ -213,92 +213,7 @@ _ALWAYS_NOTED = (
 """The reasons that a note mentions even after a single attempt."""
 
 
-def continue_call(
-    policies: BoundPolicies,
-    failure: BaseException | None,
-    result: Any,
-    call: CallRecord,
-    args: Arguments,
-    kwargs: Mapping[str, Any],
-) -> Any:
-    """Continue a synchronous call after its first attempt: return its result, or raise its failure."""
-    retry = policies.retry
-    while True:
-        if failure is None and retry is not None and retry.result_predicate is not None:
-            failure = _rejection_of(policies, retry, result, call)
-        try:
-            if failure is None:
-                break
-            delay = _next_delay(policies, call, failure)
-            if delay is None:
-                if retry is None or failure is not call.rejection or not retry.returns_rejected_result:
-                    failure, result = _apply_fallbacks(policies, call, failure, args, kwargs)
-                    if failure is not None:
-                        with KeepContext(failure):
-                            raise failure
-                break
-            if delay:
-                pause(policies.name, delay)
-            if policies.before_retry is not None:
-                policies.before_retry(args, kwargs, failure, call.attempts + 1)
-        finally:
-            del failure  # its traceback refers to this frame
-        _count_retry(policies, call)
-        failure, result = policies.attempt()(args, kwargs, call)
-    if type(result) is not policies.checked_result_type:
-        policies.check_result(result)
-    if retry is not None and retry.is_result_stored and call.has_rejected_result:
-        result = RejectedResult(result)
-    policies.end_call(call, True)
-    return result
-
-
-async def continue_call_async(
-    policies: BoundPolicies,
-    failure: BaseException | None,
-    result: Any,
-    call: CallRecord,
-    args: Arguments,
-    kwargs: Mapping[str, Any],
-) -> Any:
-    """Continue an asynchronous call after its first attempt: return its result, or raise its failure."""
-    retry, environment = policies.retry, policies.environment
-    assert environment is not None
-    consulted = retry if retry is not None and retry.consults else None
-    while True:
-        if consulted is not None:
-            call.answer = await environment.call(consulted.consult, failure, result)
-        if failure is None and retry is not None and retry.result_predicate is not None:
-            failure = _rejection_of(policies, retry, result, call)
-        try:
-            if failure is None:
-                break
-            if consulted is not None:
-                call.told = await environment.call(_await_delay, consulted, call, failure)
-            delay = _next_delay(policies, call, failure, result is LOOP_LEFT)
-            if delay is None:
-                if retry is None or failure is not call.rejection or not retry.returns_rejected_result:
-                    failure, result = await _apply_fallbacks_async(policies, call, failure, args, kwargs)
-                    if failure is not None:
-                        with KeepContext(failure):
-                            raise failure
-                break
-            # Also without a delay: a call that retries repeatedly must yield to other tasks.
-            if delay or call.attempts > 1:
-                await environment.pause(delay)
-            if policies.before_retry is not None:
-                await environment.call(policies.before_retry, args, kwargs, failure, call.attempts + 1)
-        finally:
-            del failure  # its traceback refers to this frame
-        _count_retry(policies, call)
-        failure, result = await policies.attempt()(args, kwargs, call)
-    if retry is not None and retry.is_result_stored and call.has_rejected_result:
-        result = RejectedResult(result)
-    policies.end_call(call, True)
-    return result
-
-
-def _rejection_of(policies: BoundPolicies, retry: Retry, result: object, call: CallRecord) -> BaseException | None:
+def rejection_of(policies: BoundPolicies, retry: Retry, result: object, call: CallRecord) -> BaseException | None:
     """Return the failure for *result* if ``retry_when`` does not accept it, or ``None``."""
     if not retry.refuses(result, call.answer):
         return None
@@ -307,7 +222,7 @@ def _rejection_of(policies: BoundPolicies, retry: Retry, result: object, call: C
     return call.rejection
 
 
-def _await_delay(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[AwaitedDelay | None]:
+def await_delay(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[AwaitedDelay | None]:
     """Return an awaitable of the decision about the next delay, which the application may have to await."""
     if call.delays is None:
         call.delays = retry.begin()
@@ -315,7 +230,7 @@ def _await_delay(retry: Retry, call: CallRecord, failure: BaseException) -> Awai
     return retry.await_delay(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.rejection)
 
 
-def _next_delay(
+def next_delay(
     policies: BoundPolicies, call: CallRecord, failure: BaseException, has_left: bool = False
 ) -> float | None:
     """Return the seconds until the next attempt, or ``None`` if *failure* is final.
@@ -367,7 +282,7 @@ def _decision(retry: Retry, call: CallRecord, failure: BaseException, elapsed: f
     if retry.fixed_delay is None:
         delays = call.delays = call.delays or retry.begin()
     draw = clock.random() if retry.is_random else 0.0
-    # Only ``continue_call_async`` sets answers, because it awaits predicates.
+    # Only asynchronous calls set answers, because they await predicates.
     return retry.after_failure(
         failure, call.attempts, elapsed, remaining(), draw, delays, call.answer, call.told, failure is call.rejection
     )
@@ -396,46 +311,7 @@ def _log_nested_retries(policies: BoundPolicies, retry: Retry, call: CallRecord,
         )
 
 
-def _apply_fallbacks(
-    policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
-) -> tuple[BaseException | None, Any]:
-    """Return the failure of a synchronous call that no fallback replaces, or its replacement (rule FB1)."""
-    fallbacks = iter(policies.fallbacks)
-    try:
-        while fallback := _next_fallback(policies, call, failure, fallbacks):
-            try:
-                result = fallback[1](args, kwargs, failure, call.attempts)
-            except BaseException as error:  # noqa: BLE001  # raised if no further fallback applies
-                failure = error
-            else:
-                _record_degradation(policies.name, failure, fallback[0])
-                return None, result
-        return failure, None
-    finally:
-        del failure  # its traceback refers to this frame
-
-
-async def _apply_fallbacks_async(
-    policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
-) -> tuple[BaseException | None, Any]:
-    """Return the failure of an asynchronous call that no fallback replaces, or its replacement (rule FB1)."""
-    assert policies.environment is not None
-    fallbacks = iter(policies.fallbacks)
-    try:
-        while fallback := _next_fallback(policies, call, failure, fallbacks):
-            try:
-                result = await policies.environment.call(fallback[1], args, kwargs, failure, call.attempts)
-            except BaseException as error:  # noqa: BLE001  # as above
-                failure = StoppedIteration.meant(error)
-            else:
-                _record_degradation(policies.name, failure, fallback[0])
-                return None, result
-        return StoppedIteration.of(failure) if policies.detached or policies.is_block else failure, None
-    finally:
-        del failure  # its traceback refers to this frame
-
-
-def _next_fallback(
+def next_fallback(
     policies: BoundPolicies, call: CallRecord, failure: BaseException, fallbacks: Iterator[tuple[str, Callback]]
 ) -> tuple[str, Callback] | None:
     """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
@@ -449,13 +325,13 @@ def _next_fallback(
     return fallback
 
 
-def _record_degradation(name: str, failure: BaseException, by: str) -> None:
+def record_degradation(name: str, failure: BaseException, by: str) -> None:
     """Append a degradation to all active collections, after a fallback has answered (rule Y2)."""
     for found in collecting.get():
         found.append(Degradation(name, failure, by))
 
 
-def _count_retry(policies: BoundPolicies, call: CallRecord) -> None:
+def count_retry(policies: BoundPolicies, call: CallRecord) -> None:
     """Count a retry when it starts: a call that is cancelled during the delay was not retried."""
     call.attempts += 1
     counters = policies.counters

@@ -38,6 +38,7 @@ _FREQUENT = (CircuitBreaker, Timeout, Bulkhead)
 _PLACES: Mapping[type[Policy], int] = {
     policy: place for place, policy in enumerate(sorted(STRATEGY_FACTORIES, key=lambda policy: policy not in _FREQUENT))
 }
+_BY_ORDER = [(policy, _PLACES[policy]) for policy in STRATEGY_FACTORIES]
 _NESTING = [(kind, factory.nested) for kind, factory in STRATEGY_FACTORIES.items() if factory.nested is not None]
 
 
@@ -72,7 +73,8 @@ class Strategies(tuple[Any, ...]):
 
     def by_policy(self) -> dict[type[Policy], Any]:
         """Return the existing strategies by their policies, in the order of ``STRATEGY_FACTORIES``."""
-        return {policy: strategy for policy in STRATEGY_FACTORIES if (strategy := self.get(policy)) is not None}
+        end = len(self)
+        return {policy: self[place] for policy, place in _BY_ORDER if place < end and self[place] is not None}
 
     @classmethod
     def of(cls, by_policy: Mapping[type[Policy], Any]) -> Strategies:

@@ -1,9 +1,9 @@
-"""The reduction of one function, written for every policy, to the policies of a guard.
+"""The reduction of functions, written for every policy, to the policies of a guard.
 
-``attempt.attempt`` is ordinary Python: a coroutine function full of ``if GATE:`` and ``if ASYNC:``. ``specialized``
-evaluates these flags and drops the excluded parts. For a synchronous call, which has no ``await`` left, it also drops
-``async``. It drops annotations and assertions, which only type checkers need. The rest keeps its file and its line
-numbers: a traceback or a debugger shows the lines of ``attempt.py`` that run. Nothing is added, so a reader of
+``attempt.attempt`` and ``attempt.continue_call`` are ordinary Python, full of ``if GATE:`` and ``if ASYNC:``. Here
+``specialized`` evaluates these flags and drops the excluded parts. For a synchronous call, which has no ``await`` left,
+it also drops ``async``. It drops annotations and assertions, which only type checkers need. The rest keeps its file and
+its line numbers: a traceback or a debugger shows the lines of ``attempt.py`` that run. Nothing is added, so a reader of
 ``attempt.attempt`` has read every guard.
 
 One function is compiled per combination of flags, for any number of guards. The function runs uncut if the program's
@@ -13,7 +13,7 @@ reduction fails for any reason. The uncut function is slower, with the same resu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +29,9 @@ Flags = Mapping[str, bool]
 """The flags of the function, and whether each is set."""
 
 _FlagsKey = tuple[tuple[str, bool], ...]
+
+_COROUTINE = 0x80
+"""The flag of the code of a coroutine function; ``inspect`` takes long to import."""
 
 _texts: dict[CodeType, str] = {}
 """The text of the file of each function; empty if it is absent."""
@@ -85,19 +88,20 @@ def uncut(function: Callable[..., Any], flags: Flags) -> Callable[..., Any]:
     if flags["ASYNC"] or flags["BLOCK"]:
         return whole
 
-    def driven(*parts: Any) -> Callable[..., Any]:
-        call = whole(*parts)
+    if whole.__code__.co_flags & _COROUTINE:
+        return _driven(whole)
+    return lambda *parts: _driven(whole(*parts))
 
-        def blocking(*args: Any) -> Any:
-            try:
-                call(*args).send(None)
-            except StopIteration as end:
-                return end.value
-            raise AssertionError("a synchronous call waited")
 
-        return blocking
+def _driven(call: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    def blocking(*args: Any) -> Any:
+        try:
+            call(*args).send(None)
+        except StopIteration as end:
+            return end.value
+        raise AssertionError("a synchronous call waited")
 
-    return driven
+    return blocking
 
 
 def _cut(function: Callable[..., Any], flags: Flags) -> ast.Module:

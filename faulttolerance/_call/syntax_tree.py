@@ -17,7 +17,7 @@ def cut(text: str, line: int, flags: Mapping[str, bool]) -> ast.Module:
     # A finalizer that formats a traceback parses a line; two parsers at the same time fail with a SystemError.
     parsed = uncollected(partial(compile, text, "faulttolerance", "exec", ast.PyCF_ONLY_AST, dont_inherit=True))
     definition = parsed.body[0]  # type: ignore[attr-defined]
-    assert isinstance(definition, ast.FunctionDef)
+    assert isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef))
     ast.increment_lineno(definition, line - 1)
     definition.decorator_list = []
     for node in ast.walk(definition):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable
 from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
 from .._platform.event_loop import loop_here
@@ -20,18 +21,6 @@ from .threads.chain import Entry, ThreadDeadlines, deadlines_here, uncovered
 
 if TYPE_CHECKING:
     from ..typing import Timer
-
-
-class _Exit:
-    """The descriptor of ``__exit__``, which is C code, so that no signal handler raises before its first step."""
-
-    def __get__(self, block: on_deadline | None, owner: type | None = None) -> Callable[..., None]:
-        # A ``with`` statement reads it before it enters the block; ``contextlib.ExitStack`` reads it from the class.
-        return _leave_explicitly if block is None else block._prepare()
-
-
-def _leave_explicitly(block: on_deadline, *_: object) -> None:
-    block._leave(None)
 
 
 class on_deadline:  # noqa: N801
@@ -55,11 +44,10 @@ class on_deadline:  # noqa: N801
         if not callable(cancel) or iscoroutinefunction(cancel) or iscoroutinefunction(type(cancel).__call__):
             raise TypeError(f"on_deadline(cancel) is {cancel!r}; allowed: a function without arguments, not async def")
         self._cancel = cancel
-        self._prepared: dict[int, _Registration] = {}
         self._entered: list[_Registration] = []
 
     def __enter__(self) -> None:
-        registration = self._prepared.pop(get_ident(), None) or _Registration(self._cancel)
+        registration = _Registration(self._cancel, sys._getframe(1))
         try:
             raise_if_expired(clock.monotonic())
             self._entered.append(registration)
@@ -68,39 +56,22 @@ class on_deadline:  # noqa: N801
             self._remove(registration)
             raise
 
-    if TYPE_CHECKING:
-
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-    else:
-        __exit__ = _Exit()
-
-    def _prepare(self) -> Callable[..., None]:
-        registration = self._prepared[get_ident()] = _Registration(self._cancel)
-        steps = self._until_left(registration)
-        next(steps)
-        # ``partial(max, None, key=steps.send)`` takes three arguments, resumes the generator, and returns ``None``.
-        return partial(max, None, key=steps.send)
-
-    def _until_left(self, registration: _Registration) -> Generator[int, object, None]:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        registration: _Registration | None = None
         try:
-            yield 0  # inside the block: a signal handler may raise from the resumption on
-            self._leave(registration)
-        except GeneratorExit:
-            raise  # the block was never entered
-        except BaseException:
-            self._leave(registration)
-            raise
-        while True:
-            yield 0
-
-    def _leave(self, registration: _Registration | None) -> None:
-        """Leave the entry *registration*, or the last entry if that was not entered. Each step may be repeated."""
-        if registration is not None and registration.is_entered:
+            registration = self._innermost(sys._getframe(1))
             self._remove(registration)
-        elif self._entered:
-            self._remove(self._entered[-1])
+        except BaseException:  # the handler of a signal raised; each step may be repeated
+            self._remove(registration or self._innermost(sys._getframe(1)))
+            raise
+
+    def _innermost(self, holder: FrameType) -> _Registration:
+        """Return the latest entry of *holder*; if another frame entered the block, the latest of this thread."""
+        entered, here = self._entered[::-1], get_ident()
+        mine = next((one for one in entered if one.holder is holder), None)
+        return mine or next(one for one in entered if one.ident == here)
 
     def _remove(self, registration: _Registration) -> None:
         registration.end()
@@ -111,16 +82,17 @@ class on_deadline:  # noqa: N801
 class _Registration:
     """One entry into a block, with the mechanism that calls its ``cancel``."""
 
-    def __init__(self, function: Callable[[], object]) -> None:
+    def __init__(self, function: Callable[[], object], holder: FrameType) -> None:
         self._cancel = DeadlineCallback(function, lock_here())
         self._callbacks: dict[DeadlineCallback, None] = {}
         self._timer: Timer | None = None
-        self.is_entered = False
-        """Whether the block was entered."""
+        self.holder = holder
+        """The frame whose statement entered the block."""
+        self.ident = get_ident()
+        """The thread that entered the block."""
 
     def begin(self) -> None:
         """Register for the nearest deadline of the running call, if there is a deadline."""
-        self.is_entered = True
         cancel, deadlines = self._cancel, deadlines_here()
         when, entry = _nearest_of_thread(deadlines)
         deadline = _nearest_of_task(when)

@@ -91,6 +91,11 @@ class GateWrapper:
         self._gate = gate
 
     @property
+    def state(self) -> GateState:
+        """The state of the gate."""
+        return self._gate.state
+
+    @property
     def transitions(self) -> Collection[object]:
         """The transitions of the gate."""
         return self._gate.transitions
@@ -99,6 +104,10 @@ class GateWrapper:
     def judges_refusals(self) -> bool:
         """Whether the gate judges refusals."""
         return self._gate.judges_refusals
+
+    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
+        """Admit the attempt if the gate does."""
+        return self._gate.admit(permit, ident, now)
 
     def refusal(self, wait: float) -> RefusedException:
         """Return the exception of the gate."""

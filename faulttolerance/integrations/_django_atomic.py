@@ -9,8 +9,6 @@ from django.db import connections  # type: ignore[import-untyped]
 from ..typing import ExceptionSet
 from ._transactions import Failures, failures, refuse_retries
 
-__all__ = ["install"]
-
 _not_retried: list[Failures] = []
 """The failures after which no attempt follows, once they were declared."""
 

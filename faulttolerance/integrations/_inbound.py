@@ -13,8 +13,6 @@ from ..exceptions import Fault
 from ..policies import Deadline
 from ..typing import Duration
 
-__all__ = ["HEADER", "deadline_block", "longest_in_seconds", "rounded_down", "time_left"]
-
 HEADER: Final = "X-Request-Timeout-Ms"
 _GRPC: Final = "grpc-timeout"
 _UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}

@@ -16,8 +16,6 @@ from redis.exceptions import BusyLoadingError, ResponseError
 
 from ._time import time_limit
 
-__all__ = ["AsyncReplyCounter", "Command", "DeadlineConnection", "ReplyCounter", "current_command"]
-
 
 class Command:
     """The commands of one call: the reason why they may not be sent again, if any, and how many answers are due."""

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from ..exceptions import RateLimitException, RefusedException, TimeoutException
 
-__all__ = ["HttpAnswer", "answer_to", "client_exception", "guard_failure_in"]
-
 E = TypeVar("E", bound=TimeoutException)
 R = TypeVar("R", bound=RefusedException)
 
@@ -66,13 +64,9 @@ def answer_to(failure: BaseException, accept: str = "") -> HttpAnswer | None:
     guard_failure = guard_failure_in(failure)
     if guard_failure is None:
         return None
-    status = (
-        504
-        if isinstance(guard_failure, TimeoutException)
-        else 429
-        if isinstance(guard_failure, RateLimitException)
-        else 503
-    )
+    status = 429 if isinstance(guard_failure, RateLimitException) else 503
+    if isinstance(guard_failure, TimeoutException):
+        status = 504
     headers = {"Content-Type": "text/plain; charset=utf-8"}
     title, words = HTTPStatus(status).phrase, _WORDS[status]
     body = f"{status} {title}\n{words}\n"

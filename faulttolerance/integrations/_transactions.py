@@ -10,8 +10,6 @@ from ..exceptions import Fault
 from ..policies import Retry
 from ..typing import ExceptionSet
 
-__all__ = ["Failures", "failures", "refuse_retries"]
-
 Failures = tuple[Any, ...]
 """Exception classes and ``caused_by(...)``."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import httpcore
 import httpx
@@ -51,6 +51,8 @@ __all__ = [
     "RequestTimeout",
     "Throttled",
 ]
+
+T = TypeVar("T", bound=httpx.BaseTransport | httpx.AsyncBaseTransport)
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
 """Failures of requests that never left."""
@@ -108,6 +110,12 @@ class _BodyStart:
         self._left -= len(part)
         return self._left <= 0 or monotonic() >= self._until
 
+    def replayed(self) -> Iterator[bytes]:
+        """Yield the parts that were read; raise the reason why no more can be read."""
+        yield from self.parts
+        if self.broken is not None:
+            raise self.broken
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Bound how long the client waits for a part in this block."""
@@ -124,35 +132,24 @@ class _BodyStart:
                 self._timeouts.is_failing = False
 
 
-class _BodyRest(httpx.SyncByteStream):
+class _BodyRest(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a failing response of which only the beginning was read."""
 
-    def __init__(self, beginning: _BodyStart, rest: Iterator[bytes], stream: httpx.SyncByteStream) -> None:
+    def __init__(self, beginning: _BodyStart, rest: Any, stream: Any) -> None:
         self._beginning, self._rest, self._stream = beginning, rest, stream
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from self._beginning.parts
-        if self._beginning.broken is not None:
-            raise self._beginning.broken
+        yield from self._beginning.replayed()
         yield from self._rest
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self._beginning.replayed():
+            yield part
+        async for part in self._rest:
+            yield part
 
     def close(self) -> None:
         self._stream.close()
-
-
-class _AsyncBodyRest(httpx.AsyncByteStream):
-    """The same in coroutines."""
-
-    def __init__(self, beginning: _BodyStart, rest: AsyncIterator[bytes], stream: httpx.AsyncByteStream) -> None:
-        self._beginning, self._rest, self._stream = beginning, rest, stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for part in self._beginning.parts:
-            yield part
-        if self._beginning.broken is not None:
-            raise self._beginning.broken
-        async for part in self._rest:
-            yield part
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -181,11 +178,14 @@ async def _read_start_async(request: httpx.Request, stream: httpx.AsyncByteStrea
         else:
             await _close_shielded(stream)
             return httpx.ByteStream(b"".join(beginning.parts))
-    return _AsyncBodyRest(beginning, rest, stream)
+    return _BodyRest(beginning, rest, stream)
 
 
-class _Guarded(GuardedClient):
+class _Guarded(GuardedClient, Generic[T]):
     """The common decisions of both transports."""
+
+    _default: ClassVar[type[Any]]
+    """The class of the transport that sends if none is passed."""
 
     _failures = (httpx.TransportError, httpx.HTTPStatusError)
     _mistakes = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
@@ -193,6 +193,19 @@ class _Guarded(GuardedClient):
     _client_error = httpx.HTTPError
     _timeout = RequestTimeout
     _refusal = RefusedRequest
+
+    def __init__(
+        self,
+        guard: Guard | None = None,
+        transport: T | None = None,
+        *,
+        statuses: Collection[int] = STATUSES,
+        methods: Collection[str] = METHODS,
+        name: str = "",
+        **policies: Unpack[GuardPolicies],
+    ) -> None:
+        super().__init__(guard, transport, name, policies, statuses, methods)
+        self._transport: T = self._default() if transport is None else transport
 
     def _begin(self, request: httpx.Request) -> tuple[str, AbstractContextManager[RequestRecord]]:
         """Return the origin of *request*, and the block in which the guard is called."""
@@ -229,7 +242,7 @@ def _remove_lost_connections(transport: object) -> list[Any]:
         return [*lost, *pool._assign_requests_to_connections()]  # to the requests that wait for one
 
 
-class GuardedTransport(_Guarded, httpx.BaseTransport):
+class GuardedTransport(_Guarded[httpx.BaseTransport], httpx.BaseTransport):
     """A transport that sends requests under a guard with a state for each origin, and repeatable requests again.
 
     Responses and errors come out as from httpx, the last response included; or a ``RefusedRequest`` or a
@@ -252,19 +265,7 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
     """
 
     _sends = "handle_request"
-
-    def __init__(
-        self,
-        guard: Guard | None = None,
-        transport: httpx.BaseTransport | None = None,
-        *,
-        statuses: Collection[int] = STATUSES,
-        methods: Collection[str] = METHODS,
-        name: str = "",
-        **policies: Unpack[GuardPolicies],
-    ) -> None:
-        super().__init__(guard, transport, name, policies, statuses, methods)
-        self._transport = httpx.HTTPTransport() if transport is None else transport
+    _default = httpx.HTTPTransport
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send *request* under the guard, which ends with the headers of the response."""
@@ -326,23 +327,11 @@ class _ShieldedStream(httpx.AsyncByteStream):
         await _close_shielded(self._stream)
 
 
-class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
+class AsyncGuardedTransport(_Guarded[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport):
     """The same as ``GuardedTransport`` for ``httpx.AsyncClient``, on asyncio; *transport* is asynchronous."""
 
     _sends = "handle_async_request"
-
-    def __init__(
-        self,
-        guard: Guard | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-        *,
-        statuses: Collection[int] = STATUSES,
-        methods: Collection[str] = METHODS,
-        name: str = "",
-        **policies: Unpack[GuardPolicies],
-    ) -> None:
-        super().__init__(guard, transport, name, policies, statuses, methods)
-        self._transport = httpx.AsyncHTTPTransport() if transport is None else transport
+    _default = httpx.AsyncHTTPTransport
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send *request* under the guard, which ends with the headers of the response."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from .._call.block import BlockingEnvironment
 from .._call.fault_injection import BODY, FaultInjection
-from .._config import Effective
 from .._deadline.clock import clock
 from .._execution.task import BlockEnvironment
 from .._guard.resolve.transaction import overridden
@@ -20,13 +19,11 @@ from .._policy.kind import duration, number
 from .._shown import shown
 from ..typing import Duration
 from .reusable_context import ReusableContext
-from .target import Target, definition_error, target_of
+from .target import Target, TargetWrapper, definition_error, target_of
 
 if TYPE_CHECKING:
-    from .._execution.caller_thread import GuardedCall
     from .._execution.environment import Environment
 
-__all__ = ["FailTimes", "fail_times", "inject"]
 
 Error: TypeAlias = BaseException | type[BaseException]
 Failure: TypeAlias = Callable[[], BaseException | None]
@@ -184,22 +181,14 @@ def _maker(where: str, error: Any) -> Failure:
     raise definition_error(where, f"is {shown(error)}", error, _ERRORS)
 
 
-class _Injected:
+class _Injected(TargetWrapper):
     """An injection of faults into the attempts of one target."""
 
     is_innermost = True
 
     def __init__(self, target: Target, fault_injection: FaultInjection) -> None:
-        self._target = target
+        super().__init__(target)
         self._disturbance = fault_injection
-
-    def __call__(self, subject: object, effective: Effective) -> Effective:
-        """Return every value as it is."""
-        return effective
-
-    def applies_to_calls_of(self, subject: object) -> bool:
-        """Return whether *subject* belongs to the target."""
-        return self._target.covers(subject)
 
     def around_attempt(
         self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
@@ -207,7 +196,3 @@ class _Injected:
         """Return *function* with the injection of faults around each attempt."""
         is_block = isinstance(environment, (BlockingEnvironment, BlockEnvironment))
         return self._disturbance.around(function, environment, is_awaited, is_block=is_block)
-
-    def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
-        """Return the call as it is."""
-        return call

@@ -19,8 +19,6 @@ from .._strategy.condition import Condition
 from .._strategy.rate_limit import NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
 from .._strategy.retry_budget import RetryBudget
 
-__all__ = ["EXHAUSTIBLE", "change_class", "exhaust_strategy", "force_breaker"]
-
 
 class ExhaustedBulkhead(Bulkhead):
     """A bulkhead without a permit; calls that run and calls that wait stay."""

@@ -20,8 +20,6 @@ from . import forced_strategies
 from .reusable_context import ReusableContext
 from .target import Target, definition_error, kind_of, target_of
 
-__all__ = ["exhaust", "force"]
-
 ForceState: TypeAlias = Callable[[Any], Callable[[], object]]
 """A function that changes a strategy's state, and returns a function that ends the change."""
 

@@ -16,8 +16,6 @@ from .._policy.unit import ChronoUnit, seconds
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import Duration
 
-__all__ = ["MemoryFleet"]
-
 _DELAY: Final = duration()
 _WHERE: Final = "MemoryFleet.open(delay)"
 

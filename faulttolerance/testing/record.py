@@ -9,8 +9,6 @@ from .._deadline.clock import clock
 from .._shown import shown
 from ..exceptions import FaultToleranceException
 
-__all__ = ["RecordedAttempt", "RecordedCall", "call_under_way"]
-
 Outcome: TypeAlias = Literal["running", "returned", "not accepted", "raised", "timed out", "refused", "cancelled"]
 
 

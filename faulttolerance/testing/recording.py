@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .._config import Effective
 from .._deadline.threads.roles import CALLER, register
 from .._event import Event, FallbackApplied, GaveUp, Rejected, RetryScheduled, Sink, TimedOut, sinks
 from .._guard.resolve.transaction import overridden
 from .record import RecordedAttempt, RecordedCall, call_under_way
 from .reusable_context import ReusableContext
-from .target import Target, target_of
+from .target import Target, TargetWrapper, target_of
 
 if TYPE_CHECKING:
     from .._execution.caller_thread import GuardedCall
     from .._execution.environment import Environment
 
-__all__ = ["captured_events", "recorded"]
 
 _tapping = threading.Lock()
 
@@ -95,22 +93,12 @@ def recorded(target: Any) -> ReusableContext[list[RecordedCall]]:
     return ReusableContext("recorded", recording)
 
 
-class _Recorder:
+class _Recorder(TargetWrapper):
     """A recorder of the calls of one target."""
 
     def __init__(self, target: Target) -> None:
-        self._target = target
+        super().__init__(target)
         self.calls: list[RecordedCall] = []
-
-    def __call__(self, subject: object, effective: Effective) -> Effective:
-        """Return every value as it is."""
-        return effective
-
-    is_innermost = False
-
-    def applies_to_calls_of(self, subject: object) -> bool:
-        """Return whether *subject* belongs to the target."""
-        return self._target.covers(subject)
 
     def record_event(self, event: Event) -> None:
         """Record *event* on the call that is under way in this context."""

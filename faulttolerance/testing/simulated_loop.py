@@ -6,11 +6,14 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any
 
 from .simulated_run import SimulatedRun
 from .simulated_threads import SimulatedThread, SimulatedWait
+from .waiter import settle
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -73,18 +76,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         """Run a function in a thread of its own, whatever the executor."""
-        future = self.create_future()
-
-        def work() -> None:
-            result, failure = None, None
-            try:
-                result = func(*args)
-            except BaseException as error:  # noqa: BLE001  # it is the future's to raise
-                failure = error
-            self.call_soon_threadsafe(_settle, future, result, failure)
-
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # a cancelled call goes on
+        work = partial(settle, future, partial(func, *args))
         self._run.start_thread(self._run.name_for("executor"), work, Context())
-        return future
+        return asyncio.wrap_future(future, loop=self)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Report an error beside the callers, unless the run was given up, which causes such errors."""
@@ -149,11 +145,3 @@ def _task_of(handle: asyncio.Handle) -> Any:
 
 def _steps_task(handle: asyncio.Handle) -> bool:
     return not handle.cancelled() and isinstance(_task_of(handle), asyncio.Task)
-
-
-def _settle(future: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
-    if not future.done():
-        if failure is None:
-            future.set_result(result)
-        else:
-            future.set_exception(failure)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import sys
 import threading
@@ -16,6 +15,7 @@ from .line_tracer import Trace, is_free, is_own
 from .positions import describe_position
 from .schedule import Plan, Schedule
 from .simulated_threads import SimulatedThread, SimulatedTimer, SimulatedWait, WorkerThread
+from .stall_detector import cpu_seconds
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ class SimulatedRun:
                 loop.discard()
 
     def _wait_until_finished(self) -> None:
-        seen, idle, cpu = (0, 0), 0, _cpu_seconds()
+        seen, idle, cpu = (0, 0), 0, cpu_seconds()
         while not self._finished.acquire(timeout=_REAL_SECONDS):
-            now, last_cpu, cpu = (self.steps, self.current.points), cpu, _cpu_seconds()
+            now, last_cpu, cpu = (self.steps, self.current.points), cpu, cpu_seconds()
             idle = idle + 1 if now == seen and cpu - last_cpu < 0.2 * _REAL_SECONDS else 0
             seen = now
             if idle >= _PATIENCE:
@@ -346,8 +346,3 @@ class SimulatedRun:
                     return
         finally:
             self._is_checking = False
-
-
-def _cpu_seconds() -> float:
-    times = os.times()
-    return times.user + times.system

@@ -27,8 +27,6 @@ from .simulated_run import START_TIME, SimulatedRun
 from .simulated_threads import WorkerThread
 from .waiter import VirtualTimeStalled
 
-__all__ = ["Caller", "Explored", "Simulation", "SimulationFailed", "simulate"]
-
 T = TypeVar("T")
 
 _MAX_STEPS: Final = 100_000

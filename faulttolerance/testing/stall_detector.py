@@ -38,11 +38,11 @@ class StallDetector:
         self._looked_at = now
         self._waited += passed
         if self._cpu is None:
-            self._cpu = _cpu_seconds()
+            self._cpu = cpu_seconds()
             return
         self._window += passed
         if self._window >= _WINDOW_SECONDS:
-            cpu = _cpu_seconds()
+            cpu = cpu_seconds()
             self._idle = 0.0 if cpu - self._cpu > _BUSY_FRACTION * self._window else self._idle + self._window
             self._window, self._cpu = 0.0, cpu
 
@@ -62,6 +62,7 @@ class StallDetector:
         return self._idle >= _LONG_SECONDS or self._waited >= _LONGEST_SECONDS
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
+    """Return the processor time of this process."""
     times = os.times()
     return times.user + times.system

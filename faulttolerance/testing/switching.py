@@ -16,8 +16,6 @@ from .._shown import shown
 from .reusable_context import ReusableContext
 from .target import definition_error, kinds_and_targets
 
-__all__ = ["disabled", "no_wait"]
-
 
 def disabled(*what: Any) -> ReusableContext[None]:
     """Switch policies off within a block, or for a decorated test; ``disabled()`` is for all of them.

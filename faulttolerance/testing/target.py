@@ -16,10 +16,12 @@ from .._signature.naming import class_name
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
 if TYPE_CHECKING:
+    from .._config import Effective
+    from .._execution.caller_thread import GuardedCall
+    from .._execution.environment import Environment
     from .._guard.declare.registry import AnyResolver
     from .._guard.resolve.effective import EffectivePolicies
 
-__all__ = ["Target", "definition_error", "kind_of", "kinds_and_targets", "target_of"]
 
 _TARGETS = "a guarded function or method, a class that has some, or a Guard"
 
@@ -72,6 +74,27 @@ class Target(NamedTuple):
                     effective = resolver.in_force(cls)
                     if effective.declared:
                         yield resolver, cls, effective
+
+
+class TargetWrapper:
+    """The base of overrides that change no value, and wrap the calls and attempts of one target."""
+
+    is_innermost = False
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def __call__(self, subject: object, effective: Effective) -> Effective:
+        """Return every value as it is."""
+        return effective
+
+    def applies_to_calls_of(self, subject: object) -> bool:
+        """Return whether *subject* belongs to the target."""
+        return self._target.covers(subject)
+
+    def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
+        """Return the call as it is."""
+        return call
 
 
 def _is_of(home: type, resolver: Any, cls: type | None) -> bool:

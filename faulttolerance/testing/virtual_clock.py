@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from inspect import CO_COROUTINE
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
@@ -21,7 +22,7 @@ from .._log import ERROR, WARNING, log
 from .._platform.event_loop import loop_here
 from .stall_detector import StallDetector
 from .thread_observer import STARTING, ThreadObserver, ThreadStates, place_of
-from .waiter import Sleeper, VirtualTimeStalled, Waiter
+from .waiter import Sleeper, VirtualTimeStalled, Waiter, settle
 
 if TYPE_CHECKING:
     import asyncio
@@ -197,16 +198,11 @@ class VirtualClock:
         wait before the next one begins.
         """
         future: Future[T] = _Call()
-        context = copy_context()
+        call = partial(copy_context().run, function, *args, **kwargs)
 
         def work() -> None:
             with self.working():
-                try:
-                    result = context.run(function, *args, **kwargs)
-                except BaseException as error:  # noqa: BLE001  # it is the future's to raise
-                    future.set_exception(error)
-                else:
-                    future.set_result(result)
+                settle(future, call)
 
         name = getattr(function, "__qualname__", repr(function))
         thread = threading.Thread(target=work, name=f"virtual-time {name}", daemon=True)

@@ -5,8 +5,23 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
 from .._deadline.threads.chain import ThreadDeadlines, due
+
+T = TypeVar("T")
+
+
+def settle(future: Future[T], function: Callable[[], T]) -> None:
+    """Call *function* and set the outcome of *future*."""
+    try:
+        result = function()
+    except BaseException as error:  # noqa: BLE001  # it is the future's to raise
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 class VirtualTimeStalled(BaseException):

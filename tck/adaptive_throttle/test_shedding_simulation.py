@@ -15,6 +15,8 @@ from faulttolerance.exceptions import ThrottleException
 from faulttolerance.policies import Criticality
 from simulation.kernel import Simulation
 
+pytestmark = pytest.mark.stress
+
 RATE, WARM, SECONDS = 100.0, 40.0, 160.0
 
 

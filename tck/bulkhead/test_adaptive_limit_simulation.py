@@ -6,15 +6,15 @@ import pytest
 
 from simulation import overload
 
+pytestmark = pytest.mark.stress
+
 LATENCY = overload.LATENCY
-USUAL = overload.Place(10, 0.05, 0.3)
-PLACES = [pytest.param(place, marks=() if place == USUAL else pytest.mark.stress) for place in overload.PLACES]
 
 
 class TestAdaptiveLimit:
     """Targets G1 and G2: `bulkhead(latency=…)`."""
 
-    @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.stress)])
+    @pytest.mark.parametrize("seed", [1, 2])
     @pytest.mark.parametrize("load", [1.2, 2.0, 3.0])
     def test_an_overload_costs_neither_goodput_nor_time(self, load: float, seed: int) -> None:
         """By rule A2 (trap 11): late answers of one round trip are one decrease."""
@@ -23,7 +23,6 @@ class TestAdaptiveLimit:
         assert seen.goodput >= 0.98
         assert seen.p99 <= 1.5 * LATENCY
 
-    @pytest.mark.stress
     def test_an_overload_of_400_seconds_teaches_nothing_wrong(self) -> None:
         """By rule A2 (trap 14): there is no baseline that could learn from the incident."""
         seen = overload.long_overload(overload.OURS)
@@ -31,14 +30,14 @@ class TestAdaptiveLimit:
         assert seen.goodput >= 0.98
         assert seen.p99 <= 1.5 * LATENCY
 
-    @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.stress)])
+    @pytest.mark.parametrize("seed", [1, 2])
     @pytest.mark.parametrize("load", [0.5, 0.9])
     def test_hardly_a_call_is_refused_below_the_capacity(self, load: float, seed: int) -> None:
         """By rule A1 (trap 16): and nothing probes for a baseline."""
         assert overload.loaded(overload.OURS, load, seed).refused <= 0.002
 
     @pytest.mark.parametrize("times", [2.0, 4.0])
-    @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
+    @pytest.mark.parametrize("place", overload.PLACES, ids=lambda place: place.name)
     def test_the_constants_hold_for_other_backends(self, place: overload.Place, times: float) -> None:
         """By rule A1: with a target of at least twice the p90 without load, fast or slow, small or large.
 
@@ -50,7 +49,6 @@ class TestAdaptiveLimit:
         assert worst.p90 <= (1.65 if is_tiny else 1.2)
         assert worst.refused <= (0.036 if is_tiny else 0.001)
 
-    @pytest.mark.stress
     def test_fifty_replicas_agree_without_a_word(self) -> None:
         """By rule A2 (trap 12): what is cut is what was used, so that limits far above it come down at once."""
         first, later = overload.fleet(overload.OURS)
@@ -69,7 +67,6 @@ class TestAdaptiveLimit:
     def test_without_it_the_same_overload_leaves_nothing(self, kind: str) -> None:
         assert overload.loaded(kind, 2.0, 1).goodput <= 0.02
 
-    @pytest.mark.stress
     def test_what_was_learned_from_the_past_alone_fails_a_fleet(self) -> None:
         """Why the target is a number that a user gives (trap 14), and why no controller sheds at random (trap 17)."""
         first, later = overload.fleet("Gradient2 of Netflix, from 1 on")

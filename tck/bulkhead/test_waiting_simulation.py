@@ -15,11 +15,13 @@ from faulttolerance.testing import VirtualClock, virtual_time
 from simulation.kernel import lognormal, quantile
 from simulation.queues import CAPACITY, LONG, MEAN, OURS, PATIENCE, PERMITS, queued
 
+pytestmark = pytest.mark.stress
+
 MAX_WAIT = 0.2
 SEEDS = (3, 5, 8)
 
 
-@pytest.mark.parametrize("load", [1.2, *(pytest.param(load, marks=pytest.mark.stress) for load in (2.0, 3.0))])
+@pytest.mark.parametrize("load", [1.2, 2.0, 3.0])
 def test_an_overloaded_queue_serves_those_that_still_listen(load: float) -> None:
     """By rule Q3: nearly all of the capacity goes to calls that are served in time, and quickly."""
     seen = [queued(OURS, load, seed) for seed in SEEDS]
@@ -38,7 +40,7 @@ def test_a_long_queue_in_order_of_arrival_serves_those_that_are_about_to_give_up
     assert quantile(seen.served, 0.5) >= 0.4
 
 
-@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.stress) for seed in SEEDS[1:])])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_calls_that_matter_most_are_served_in_an_overload(seed: int) -> None:
     """By rule K1: of four tiers with a quarter of the calls each, the upper two fill the capacity."""
     seen = queued(OURS, 2.0, seed, tiers=True)
@@ -61,7 +63,6 @@ def test_no_call_waits_longer_than_it_may_and_each_is_woken_once(tiers: bool) ->
     assert seen.bulkhead.running == seen.running
 
 
-@pytest.mark.stress
 @pytest.mark.parametrize("load", [1.2, 3.0])
 def test_a_real_guard_does_as_the_simulation(load: float) -> None:
     """By rule Q3: tasks in virtual time, with timers and deadlines; half the margin's distance again is allowed."""

@@ -1,4 +1,4 @@
-"""The table of all parameters in the reference is what the package accepts; run this file to write it anew."""
+"""The reference has every key that configuration can set, and what the modes and switches do."""
 
 from __future__ import annotations
 
@@ -7,59 +7,32 @@ from pathlib import Path
 
 from faulttolerance._config import Declared
 from faulttolerance._config.formatting import formatted
-from faulttolerance._config.key import ANNOTATIONS, ENABLED, MODE, SWITCHES, Key, parameter_keys, switch_key
+from faulttolerance._config.key import ANNOTATIONS, SWITCHES, parameter_keys, switch_key
 from faulttolerance._config.resolution import Switches
 from faulttolerance._policy import Policy, parameters
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "configuration.md"
-MARK = "<!-- The table is written by tck/docs/test_configuration.py. -->\n"
-TABLE = re.compile(re.escape(MARK) + r"(?:\n\|[^\n]*)*\n*(?:\|[^\n]*\n)*", re.MULTILINE)
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+TEXT = (REFERENCE / "configuration.md").read_text(encoding="utf-8")
 
 
-def table() -> str:
-    """Every key of the lowest level, with its variable, default and range."""
-    lines = ["| key | environment variable | default | allowed |", "| --- | --- | --- | --- |"]
-    for name, policy in ANNOTATIONS.items():
-        for parameter in filter(lambda one: one.is_configurable, parameters(policy).values()):
-            key = Key(f"{name}/{parameter.key}", has_class=False)
-            default = formatted(parameter.default) if is_given(parameter.default) else "required"
-            lines.append(row(key, default or "none", parameter.configurable))
-        lines.append(row(Key(f"{name}/{ENABLED}", has_class=False), "true", "true or false"))
-        if policy.is_observable:
-            lines.append(row(Key(f"{name}/{MODE}", has_class=False), "enforce", "enforce or observe"))
-    return "\n".join(lines) + "\n"
+def section(text: str, heading: str) -> str:
+    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def is_given(default: object) -> bool:
     return "MISSING" not in repr(default)
 
 
-def row(key: Key, default: str, allowed: str) -> str:
-    return f"| `{key.name}` | `{key.variable}` | `{default}` | {allowed} |"
-
-
-def page() -> str:
-    """The page with the table as it has to be."""
-    return TABLE.sub(lambda _: f"{MARK}\n{table()}\n", PAGE.read_text(encoding="utf-8"), count=1)
-
-
-def test_the_table_of_parameters_is_up_to_date() -> None:
-    """A parameter that is added is in the reference, or the build fails."""
-    assert PAGE.read_text(encoding="utf-8") == page(), f"run python {Path(__file__).name}"
-
-
 def test_the_switches_are_documented_with_their_defaults() -> None:
     """They are few, and written by hand."""
-    written = PAGE.read_text(encoding="utf-8")
-
     for name, default in zip(SWITCHES, Switches(), strict=True):
-        assert f"| `{name}` | `{formatted(default)}` |" in written
+        assert f"| `{name}` | `{formatted(default)}` |" in TEXT
         assert switch_key(name).variable in (name.upper().replace(".", "_"), name.upper())
 
 
 def test_what_observing_each_policy_means_is_documented() -> None:
     """By rule X7: every policy that has a mode has a row that says what it does, and what it does not."""
-    mode = page().partition("\n## Mode\n")[2].partition("\n## ")[0]
+    mode = section(TEXT, "Mode")
     rows = "\n".join(line.split("|")[1] for line in mode.splitlines() if line.startswith("| `"))
     observable = {name for name, policy in ANNOTATIONS.items() if policy.is_observable}
 
@@ -67,21 +40,22 @@ def test_what_observing_each_policy_means_is_documented() -> None:
     assert observable <= set(re.findall("`([A-Z][A-Za-z]*)`", mode.partition("\n| |")[0]))
 
 
-def test_the_keys_of_the_table_are_those_that_are_looked_up() -> None:
-    """For every annotation that can be made without arguments."""
+def test_the_page_of_a_policy_has_the_keys_that_are_looked_up_and_is_found() -> None:
+    """For every annotation that can be made without arguments; the page on configuration leads to all pages."""
     looked_up = set[str]()
     for policy in ANNOTATIONS.values():
         if all(is_given(one.default) for one in parameters(policy).values()) and not contradicts_itself(policy):
             declared = Declared(policy(), "class", "", "")
             looked_up |= {key.name for name in parameters(policy) for key in parameter_keys(declared, name)[-1:]}
+    pages = re.findall(r"\(([\w-]+\.md)#configuration-keys\)", section(TEXT, "Parameters"))
+    keys = [section((REFERENCE / page).read_text(encoding="utf-8"), "Configuration keys") for page in pages]
 
-    assert looked_up <= set(re.findall(r"`(\w+/\w+)` \|", table()))
+    assert looked_up <= set(re.findall(r"`(\w+/\w+)`", "".join(keys)))
     assert len(looked_up) > 20
+    assert sorted(pages) == sorted(
+        page.name for page in REFERENCE.glob("*.md") if "<!-- table: keys of" in page.read_text(encoding="utf-8")
+    )
 
 
 def contradicts_itself(policy: type[Policy]) -> bool:
     return bool(list(policy.contradictions({name: one.default for name, one in parameters(policy).items()})))
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -250,7 +250,7 @@ def test_the_parameters_of_others_that_tables_name_exist(page: Path) -> None:
     assert seen > 5
 
 
-_ROW = re.compile(r"^\| `([A-Z]\w+)\.(\w+)` \| .*? \| `(\w+\([^`]*\))`", re.MULTILINE)
+_ROW = re.compile(r"^\| `([A-Z]\w+)\.(\w+)` \| `(\w+\([^`]*\))`", re.MULTILINE)
 
 
 def test_the_defaults_of_the_specification_are_those_of_the_page() -> None:

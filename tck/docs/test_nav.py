@@ -49,6 +49,16 @@ def test_lists_are_lists_for_every_reader(page: str) -> None:
     assert _SHALLOW.findall(text) == [], "indent what stands in a list by four spaces"
 
 
+def test_the_pages_are_short_enough_to_be_read() -> None:
+    """80,000 words in all, with code and tables; 65,000 on the pages that do not begin by being for contributors."""
+    pages = [(DOCS / page).read_text(encoding="utf-8") for page in PAGES]
+    pages.append((ROOT / "README.md").read_text(encoding="utf-8"))
+    words = {page: len(page.split()) for page in pages}
+
+    assert sum(words.values()) <= 80_000
+    assert sum(count for page, count in words.items() if "\nThis page is for contributors" not in page) <= 65_000
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_pictures_are_files_of_ours(page: str) -> None:
     """Mermaid would have to be fetched from elsewhere to be drawn; an SVG beside the page needs nothing."""

@@ -48,48 +48,60 @@ HEADINGS = [
 ]
 
 POLICIES = Policy.__subclasses__()
-TABLE = re.compile(r"(?P<mark><!-- table: (?P<what>\w+) of (?P<of>[\w. ]+) -->\n)(?:\n(?:\|[^\n]*\n)+)?")
-"""A table stands behind a comment that says what it shows."""
+TABLE = re.compile(r"(?P<mark><!-- table: (?P<what>\w+) of (?P<of>[\w. ]+) -->\n)(?:\n(?:[|`][^\n]*\n)+)?")
+"""A table, or a line of keys, stands behind a comment that says what it shows."""
+
+_FORMS = re.compile(r", (?:as in|or one of) .*$")
+_RANGE = re.compile(r"[;:,] (?:at least [\d.]+|more than 0|(?:from )?\d to \d|[\d.]+ to [\d.]+)(?=\.$)")
+"""A range at the end of a meaning, which the column of allowed values has, too."""
 
 
 def page(path: Path) -> str:
     """The page with its tables as they have to be."""
+    explained = dict[str, str]()
 
     def written(found: re.Match[str]) -> str:
-        lines = {"parameters": parameter_rows, "keys": key_rows, "metrics": metric_rows}[found["what"]](found["of"])
+        if found["what"] == "parameters":
+            lines = parameter_rows(found["of"], explained)
+        else:
+            lines = {"keys": key_rows, "metrics": metric_rows}[found["what"]](found["of"])
         return "\n".join([found["mark"], *lines, ""])
 
     return TABLE.sub(written, path.read_text(encoding="utf-8"))
 
 
-def parameter_rows(annotation: str) -> Iterator[str]:
-    """Name, default, range and meaning of each parameter."""
+def parameter_rows(annotation: str, explained: dict[str, str]) -> Iterator[str]:
+    """Name, default, range and meaning of each parameter; long forms once on a page, where *explained* has none."""
     policy = named(annotation)
     meanings = meanings_of(policy)
     yield "| parameter | default | allowed | meaning |"
     yield "| --- | --- | --- | --- |"
     for one in parameters(policy).values():
-        yield f"| `{one.name}` | {default(one)} | {one.kind.allowed} | {meanings[one.name]} |"
+        allowed = one.kind.allowed
+        if forms := _FORMS.search(allowed):
+            allowed = _FORMS.sub("", allowed) if forms[0] in explained else allowed
+            explained.setdefault(forms[0], one.name)
+        elif "caused_by" in allowed and explained.setdefault(allowed, one.name) != one.name:
+            allowed = f"as `{explained[allowed]}`"
+        meaning = _RANGE.sub("", meanings[one.name])
+        meaning = meaning.replace("; 0 for no limit.", ".") if "(0:" in allowed else meaning
+        yield f"| `{one.name}` | {default(one)} | {allowed} | {meaning} |"
 
 
 def key_rows(annotations: str) -> Iterator[str]:
-    """The global key of each parameter, and the variable that goes with it."""
-    yield "| key | environment variable |"
-    yield "| --- | --- |"
-    for annotation in annotations.split():
-        for leaf in [*(one.key for one in parameters(named(annotation)).values() if one.is_configurable), ENABLED]:
-            key = Key(f"{annotation}/{leaf}", has_class=False)
-            yield f"| `{key.name}` | `{key.variable}` |"
+    """The global key of each parameter, in one line."""
+    keys = [
+        Key(f"{annotation}/{leaf}", has_class=False).name
+        for annotation in annotations.split()
+        for leaf in [*(one.key for one in parameters(named(annotation)).values() if one.is_configurable), ENABLED]
+    ]
+    yield ", ".join(f"`{key}`" for key in keys)
 
 
 def metric_rows(prefix: str) -> Iterator[str]:
-    """The metrics whose names begin like this, with the values that their tags can have."""
-    yield "| metric | kind | tags |"
-    yield "| --- | --- | --- |"
-    for metric in every_metric():
-        if metric.name.startswith(f"{prefix}."):
-            kind = metric.kind + (f", {metric.unit}" if metric.unit else "")
-            yield f"| `{metric.name}` | {kind} | {'; '.join(tags_of(metric)) or 'none'} |"
+    """The metrics whose names begin like this, in one line."""
+    names = ", ".join(f"`{metric.name}`" for metric in every_metric() if metric.name.startswith(f"{prefix}."))
+    yield f"{names}: see [metrics](metrics.md#the-metrics)."
 
 
 def named(annotation: str) -> type[Policy]:
@@ -109,10 +121,10 @@ def meanings_of(policy: type[Policy]) -> dict[str, str]:
     return {name: re.sub(r"\*(\w+)\*|``([^`]+)``", r"`\1\2`", " ".join(said.split())) for name, said in found}
 
 
-def tags_of(metric: Metric) -> Iterator[str]:
+def tags_of(metric: Metric) -> Iterator[tuple[str, set[str]]]:
+    """Each tag of a metric with the values that it can have."""
     for tag, *values in zip(metric.tags, *metric.facts.values(), *metric.readings, strict=True):
-        of_values = ", ".join(f"`{value}`" for value in dict.fromkeys(values))
-        yield f"`{tag}`: {of_values}" if of_values else f"`{tag}`"
+        yield tag, set(values)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -135,6 +147,19 @@ def test_every_policy_has_its_tables() -> None:
 
     assert with_parameters == {policy.annotation for policy in POLICIES if parameters(policy)}
     assert with_keys == {policy.annotation for policy in POLICIES} - {"CircuitBreakerName"}  # no key reaches a name
+
+
+@pytest.mark.parametrize("metric", every_metric(), ids=lambda metric: metric.name)
+def test_every_metric_is_on_its_page(metric: Metric) -> None:
+    """With its kind, its unit, and each tag with the values that it can have."""
+    written = (REFERENCE / "metrics.md").read_text(encoding="utf-8")
+    [row] = re.findall(rf"^\| `{re.escape(metric.name)}` \| (.*?) \|$", written, re.MULTILINE)
+    kind, unit, tags, _ = (cell.strip() for cell in f" {row}".split(" |"))
+
+    assert (kind, unit) == (metric.kind, metric.unit or "")
+    for tag, values in tags_of(metric):
+        assert f"`{tag}`" in tags
+        assert not values or values <= set(re.findall("`([^`]+)`", tags))
 
 
 def test_every_exception_is_on_its_page() -> None:

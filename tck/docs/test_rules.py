@@ -6,8 +6,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "rules.md"
 
@@ -50,6 +48,5 @@ def test_rules_are_cited_by_the_name_that_their_page_has() -> None:
     assert [str(path) for path in files if misnamed.search(path.read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_test_cites_each_rule(rule: str) -> None:
-    assert rule in cited("tck")
+def test_a_test_cites_each_rule() -> None:
+    assert [rule for rule in RULES if rule not in cited("tck")] == []

@@ -1,4 +1,4 @@
-"""Every trap that the page on overload lists is held by a test that names it."""
+"""Every trap that the page on what was tried lists is held by a test that names it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "explanation" / "overload.md"
+PAGE = ROOT / "docs" / "explanation" / "what-was-tried.md"
 
 _LISTED = re.compile(r"^\| (\d+) \| \S.*\. \|$", re.MULTILINE)
 _CITED = re.compile(r"\btrap (\d+)\b", re.IGNORECASE)

@@ -86,7 +86,7 @@ def test_the_tutorial_can_be_typed(tmp_path: Path) -> None:
     """At a plain prompt, where a blank line ends what was begun, with the log that the page announces."""
     pytest.importorskip("prometheus_client")
     page = TUTORIAL.read_text(encoding="utf-8")
-    [(set_up, message)] = re.findall(r"After `(.+?)`, what the library logs, such as `(.+?)`", page)
+    [(set_up, message)] = re.findall(r"After `(.+?)`, lines of its log, such as `(.+?)`", page)
     code, wanted = [set_up], [""]
     for info, text in blocks(TUTORIAL):
         if info == "pycon":

@@ -8,13 +8,10 @@ import asyncio
 import contextlib
 import gc
 import inspect
-import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -732,33 +729,6 @@ def test_what_a_handler_raises_in_the_library_loses_nothing(run: Any, form: str,
             wrong.append((strike.where, first, second))
 
     assert not wrong
-
-
-def test_a_signal_that_is_noticed_where_a_block_ends_is_the_failure_of_that_block() -> None:
-    """Code written in C notices none; the next place that does is the first step of the end of the block."""
-    guard = Guard(retry=again(), timeout=Timeout(60_000), bulkhead=Bulkhead(1))
-    text = "x" * 20_000_000
-    numbers: list[int] = []
-    found: list[bool] = []
-    noticed: list[str] = []
-
-    def limit(signum: int, frame: FrameType | None) -> None:
-        noticed.append(frame.f_code.co_filename)  # type: ignore[union-attr]
-        raise TimeoutError("the time limit of the application")
-
-    before = signal.signal(signal.SIGALRM, limit)
-    try:
-        for attempt in guard.attempts():
-            with attempt:
-                numbers.append(attempt.number)
-                signal.setitimer(signal.ITIMER_REAL, 0.001 if attempt.number < 3 else 0)
-                found += ["xy" in text]
-    finally:
-        signal.signal(signal.SIGALRM, before)
-
-    assert numbers == [1, 2, 3]
-    assert [Path(name).name for name in noticed] == ["block.py"] * 2
-    assert is_free(guard)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")

@@ -6,11 +6,13 @@ import pytest
 
 from simulation import hedges
 
+pytestmark = pytest.mark.stress
+
 
 class TestHedge:
     """Target G6: `hedge()`."""
 
-    @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.stress) for seed in (2, 3))])
+    @pytest.mark.parametrize("seed", [1, 2, 3])
     def test_few_hedges_take_most_of_the_tail_away(self, seed: int) -> None:
         """By rule H1 (trap 4): it learns from all primaries."""
         hedged, alone = hedges.healthy(hedges.OURS, seed), hedges.healthy(hedges.NONE, seed)
@@ -28,7 +30,6 @@ class TestHedge:
         assert hedges.slowed(hedges.OURS, 2).extra <= 0.10
         assert hedges.slowed("after 50 ms", 2).extra >= 0.98
 
-    @pytest.mark.stress
     def test_workers_that_are_nearly_full_are_not_pushed_over(self) -> None:
         """Where they drop what was given up: the page says that it takes this."""
         hedged, alone = (hedges.busy(kind, 460.0, 5) for kind in (hedges.OURS, hedges.NONE))

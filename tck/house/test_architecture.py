@@ -56,6 +56,8 @@ LARGE_FUNCTIONS = {
     # One attempt under all policies, from which the policies that a function has not are cut away.
     "_call/attempt.py attempt": (129, 155),
     "_call/attempt.py attempt.call": (123, 144),
+    # What follows a first attempt; the half for the other kind of call is cut away.
+    "_call/attempt.py continue_call": (37, 68),
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
 
@@ -214,43 +216,45 @@ def circles_in(imports: dict[str, set[str]]) -> set[tuple[str, ...]]:
     }
 
 
-FUNCTIONS = {f"{file} {name}": measure for file in FILES for name, measure in measured(parsed(file))}
+@cache
+def functions() -> dict[str, Measure]:
+    """Each function of the package, by its file and its qualified name."""
+    return {f"{file} {name}": measure for file in FILES for name, measure in measured(parsed(file))}
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_only_the_runtime_waits_and_only_the_clock_knows_the_time(file: str) -> None:
+def test_only_the_runtime_waits_and_only_the_clock_knows_the_time() -> None:
     """Decisions are pure: they are given the time and the random number."""
-    roots = {module.split(".")[0] for module in modules_named(parsed(file))}
+    roots = {(file, module.split(".")[0]) for file in FILES for module in modules_named(parsed(file))}
 
-    misplaced = {root for root in roots if root in ALLOWED and not file.startswith(ALLOWED[root])}
+    misplaced = {(file, root) for file, root in roots if root in ALLOWED and not file.startswith(ALLOWED[root])}
 
     assert misplaced == set()
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if not file.startswith((*RUNTIME, *TESTING))])
-def test_threads_are_started_in_the_runtime_only(file: str) -> None:
+def test_threads_are_started_in_the_runtime_only() -> None:
     """Elsewhere `threading` serves for locks that cover arithmetic, and for telling threads apart."""
-    taken = set(attributes_of(parsed(file), "threading"))
+    others = [file for file in FILES if not file.startswith((*RUNTIME, *TESTING))]
+    taken = {(file, name) for file in others for name in attributes_of(parsed(file), "threading")}
 
-    assert taken <= SHORT_LIVED
+    assert {(file, name) for file, name in taken if name not in SHORT_LIVED} == set()
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if not file.startswith("_config/")])
-def test_the_environment_is_read_by_the_configuration_only(file: str) -> None:
+def test_the_environment_is_read_by_the_configuration_only() -> None:
     """A value has one way in, so that its source can be told."""
-    taken = set(attributes_of(parsed(file), "os"))
+    others = [file for file in FILES if not file.startswith("_config/")]
+    taken = {(file, name) for file in others for name in attributes_of(parsed(file), "os")}
 
-    assert taken.isdisjoint({"environ", "environb", "getenv", "getenvb"})
+    assert {(file, name) for file, name in taken if name in ("environ", "environb", "getenv", "getenvb")} == set()
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.startswith("_telemetry/") and file != CONNECTING])
 def test_sinks_see_events_and_counts_and_nothing_else_of_ours(file: str) -> None:
     """A sink can be read, and replaced, without knowing how calls are guarded."""
     ours = {
-        name.partition(".")[0]
+        (node.module or alias.name).partition(".")[0]
         for node in ast.walk(parsed(file))
         if isinstance(node, ast.ImportFrom) and node.level > file.count("/")
-        for name in ([node.module] if node.module else [alias.name for alias in node.names])
+        for alias in node.names
     }
 
     assert ours <= {"_event", "_log", "_metrics", "_shown"}
@@ -278,7 +282,7 @@ def test_extensions_do_not_import_one_another() -> None:
 
 
 def test_a_function_can_be_read_in_one_go() -> None:
-    large = {name: measure for name, measure in FUNCTIONS.items() if measure.exceeds(*LARGE_FUNCTIONS.get(name, ()))}
+    large = {name: measure for name, measure in functions().items() if measure.exceeds(*LARGE_FUNCTIONS.get(name, ()))}
 
     assert large == {}
 
@@ -291,16 +295,16 @@ def test_a_file_can_be_read_in_one_go() -> None:
 
 def test_every_exception_to_the_limits_is_needed() -> None:
     """Whoever makes one smaller takes its line away."""
-    functions = {name for name in LARGE_FUNCTIONS if name not in FUNCTIONS or not FUNCTIONS[name].exceeds()}
+    known = functions()
+    small = {name for name in LARGE_FUNCTIONS if name not in known or not known[name].exceeds()}
     files = {file for file in LARGE_FILES if file not in FILES or lines_of(file) <= MOST_LINES_OF_A_FILE}
 
-    assert (functions, files) == (set(), set())
+    assert (small, files) == (set(), set())
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_no_string_names_a_file_of_the_package(file: str) -> None:
+def test_no_string_names_a_file_of_the_package() -> None:
     """What is told by the name of a file changes when the file is renamed, and no checker sees it."""
-    assert files_named(parsed(file)) == set()
+    assert {(file, name) for file in FILES for name in files_named(parsed(file))} == set()
 
 
 @pytest.mark.outside

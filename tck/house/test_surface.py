@@ -83,9 +83,9 @@ def test_the_values_of_all_policies_are_in_one_module() -> None:
     assert all(len((inspect.getdoc(getattr(policies, name)) or "").split()) >= 4 for name in VALUES)
 
 
-@pytest.mark.parametrize("name", FORMER)
-def test_a_name_of_another_module_is_importable_from_the_package_too(name: str) -> None:
-    assert getattr(faulttolerance, name) is getattr(FORMER[name], name)
+def test_a_name_of_another_module_is_importable_from_the_package_too() -> None:
+    for name, home in FORMER.items():
+        assert getattr(faulttolerance, name) is getattr(home, name), name
 
 
 @pytest.mark.outside
@@ -101,36 +101,32 @@ print({set(FORMER)!r} & {{*dir(faulttolerance), *faulttolerance.__all__}})
     assert output_of(program) == "set()"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_name_is_there_and_documented(name: str) -> None:
+def test_every_name_is_there_and_documented() -> None:
     """`help(faulttolerance.name)` tells what it is for."""
-    thing = getattr(faulttolerance, name)
+    lengths = {name: len((inspect.getdoc(getattr(faulttolerance, name)) or "").split()) for name in NAMES}
 
-    documentation = inspect.getdoc(thing) or ""
-
-    assert len(documentation.split()) >= 4
+    assert {name: words for name, words in lengths.items() if words < 4} == {}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_class_or_function_says_that_it_lives_in_the_package(name: str) -> None:
+def test_a_class_or_function_says_that_it_lives_in_the_package() -> None:
     """A name in a traceback or a repr can be imported as it is written, or from a module of ours."""
-    thing = getattr(faulttolerance, name)
+    homes = {name: getattr(getattr(faulttolerance, name), "__module__", "faulttolerance") for name in NAMES}
 
-    home = getattr(thing, "__module__", "faulttolerance")
-
-    assert home.split(".")[0] == "faulttolerance"
+    assert {name: home for name, home in homes.items() if home.split(".")[0] != "faulttolerance"} == {}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.islower()])
-def test_parameters_are_annotated(name: str) -> None:
+def test_parameters_are_annotated() -> None:
     """An editor can tell what to write."""
-    thing = getattr(faulttolerance, name)
-    if not inspect.isfunction(thing):
-        pytest.skip("not a function")
+    functions = {name: thing for name in NAMES if inspect.isfunction(thing := getattr(faulttolerance, name))}
 
-    parameters = inspect.signature(thing).parameters.values()
+    bare = [
+        (name, one.name)
+        for name, function in functions.items()
+        for one in inspect.signature(function).parameters.values()
+        if one.annotation is one.empty
+    ]
 
-    assert [one.name for one in parameters if one.annotation is one.empty] == []
+    assert bare == []
 
 
 def test_the_package_ships_its_types() -> None:

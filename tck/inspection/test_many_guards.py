@@ -13,7 +13,7 @@ from faulttolerance import Guard, circuit_breakers, configure, fingerprint, guar
 from faulttolerance._command.lints import lint
 from faulttolerance._config import settings
 from faulttolerance._metrics.counters import ledger
-from faulttolerance.policies import Bulkhead, CircuitBreaker, FleetWide, Retry, Timeout
+from faulttolerance.policies import Bulkhead, CircuitBreaker, FleetWide, Retry, RetryBudget, Timeout
 from faulttolerance.web.reading import GuardFilter, guard_called, overview
 
 
@@ -158,3 +158,17 @@ def test_guards_are_found_by_name() -> None:
 
     assert found == [kept[1]]
     assert nothing == []
+
+
+def test_a_guard_that_joins_a_budget_costs_the_same_however_many_share_it() -> None:
+    def sharing(number: int) -> Guard:
+        return Guard(retry=Retry(), retry_budget=RetryBudget(name="shared"), name=f"sharing {number}")
+
+    def join(number: int) -> int:
+        kept.append(sharing(number))
+        return calls_of(lambda: kept[-1].call(int))
+
+    kept: list[Guard] = []
+    costs = [join(number) for number in range(80)]
+
+    assert costs[-1] <= costs[2]

@@ -61,12 +61,17 @@ class Pin:
             kind, sought = type(expression[0]), ast.dump(expression[0])
             alike = (node for node in _expressions_in(text, self.function) if type(node) is kind)
             return [_span(node, node) for node in alike if ast.dump(node) == sought]
-        statements = _dumped(ast.parse(textwrap.dedent(self.code)).body)
-        return [
-            _span(block[first], block[first + len(statements) - 1])
+        statements = ast.parse(textwrap.dedent(self.code)).body
+        kinds, sought = [type(statement) for statement in statements], _dumped(statements)
+        found = (
+            block[first : first + len(kinds)]
             for block in _blocks_in(text, self.function)
-            for first in range(len(block) - len(statements) + 1)
-            if _dumped(block[first : first + len(statements)]) == statements
+            for first in range(len(block) - len(kinds) + 1)
+        )
+        return [
+            _span(some[0], some[-1])
+            for some in found
+            if [type(statement) for statement in some] == kinds and _dumped(some) == sought  # most differ in kind
         ]
 
     def applied_to(self, text: str) -> str:

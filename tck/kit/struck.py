@@ -78,7 +78,7 @@ class Strike:
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
-        if code.co_name != "__exit__":  # that one is a hole in Python: nobody can end a block without beginning to
+        if code.co_name not in ("__exit__", "__aexit__"):  # a hole in Python: a block ends only by beginning to
             self._last[frame] = frame.f_lasti  # a RESUME, which no event of its own tells of
         return self._inside
 

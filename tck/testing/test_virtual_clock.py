@@ -959,7 +959,7 @@ class RealTime:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = self.cpu = 0.0
-        monkeypatch.setattr("faulttolerance.testing.stall_detector._cpu_seconds", lambda: self.cpu)
+        monkeypatch.setattr("faulttolerance.testing.stall_detector.cpu_seconds", lambda: self.cpu)
         self.patience = StallDetector(lambda: self.now)
 
     def look(self, times: int, every: float, cpu: float = 0.0) -> None:

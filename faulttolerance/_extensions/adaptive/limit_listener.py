@@ -7,8 +7,6 @@ from ..._log import WARNING, log
 from ..._strategy.bulkhead import Bulkhead
 from ..._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, End
 
-__all__ = ["Limiter"]
-
 _warned: set[str] = set()
 
 

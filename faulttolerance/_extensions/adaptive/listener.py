@@ -17,8 +17,6 @@ from ..._strategy.adaptive_timeout import AdaptiveTimeout
 from ..._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, Listener
 from .limit_listener import Limiter
 
-__all__ = ["AdaptivelyTimed", "ListenedPolicies"]
-
 _AT_ONCE = 64
 """The number of attempts without effect on a limit that are counted together; the moment of counting is irrelevant."""
 

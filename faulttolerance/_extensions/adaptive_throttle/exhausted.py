@@ -7,8 +7,6 @@ from collections.abc import Hashable
 from ..._strategy.gate import GateState
 from .strategy import WATCHING, AdaptiveThrottle
 
-__all__ = ["ExhaustedThrottle"]
-
 
 class ExhaustedThrottle(AdaptiveThrottle):
     """A throttle that refuses every call."""

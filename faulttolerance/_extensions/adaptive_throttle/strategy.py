@@ -27,8 +27,6 @@ from ..._strategy.gate import GateState
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from ...exceptions import ThrottleException
 
-__all__ = ["WATCHING", "AdaptiveThrottle"]
-
 _BUCKETS: Final = 10
 _PROBE: Final = 1.0
 """The seconds without an admitted call after which the next call is admitted."""

@@ -37,8 +37,6 @@ from typing import ClassVar, Final, TypeAlias
 from ..._strategy.condition import Condition
 from ..._strategy.waking import wake_all
 
-__all__ = ["Flight", "Flights", "Links", "Outcome", "Seat"]
-
 Links: TypeAlias = Sequence[tuple[BaseException, BaseException | None]]
 """The exceptions of a chain, each with its context."""
 Outcome: TypeAlias = tuple[object, BaseException | None, TracebackType | None, Links]

@@ -1,20 +1,20 @@
 """The objects that ``deadline(...)`` returns: decorators for whole calls, and context managers for blocks of code.
 
-Each entry into a block is an attempt of ``_call/block.py`` under a deadline only. A ``with`` statement looks up
-``__exit__`` before it enters: the attempt is created there. So each statement leaves the attempt that it entered, even
-if others enter meanwhile: a signal handler, another generator, another task.
+Each entry into a block is an attempt of ``_call/block.py`` under a deadline only. A ``with`` statement enters and
+leaves in one frame, and the blocks of a frame end from the inside out. So each statement leaves the attempt that it
+entered, even if others enter meanwhile: a signal handler, another generator, another task.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Mapping
-from functools import lru_cache, partial
+from collections.abc import Generator, Mapping
+from functools import lru_cache
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Self
 
 from ..._call.attempt import compose
-from ..._call.block import BlockingEnvironment, PlainBlock, run_block
+from ..._call.block import BlockingEnvironment, FindPath, PlainBlock, run_block
 from ..._call.bound_policies import conclude_of
 from ..._deadline.task import current
 from ..._deadline.threads.block import holder_of_block
@@ -26,46 +26,36 @@ from ..._platform.frames import module_of
 from ..._platform.unpatched import get_ident
 from ..._policy import ChronoUnit, Policy, check, parameters, seconds
 from ...exceptions import Fault, FaultToleranceDefinitionException
-from .layer import Asking, WholeCallPolicies, refuse_late
+from .layer import WholeCallPolicies, ask_the_time, refuse_late
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import FrameType, TracebackType
     from typing import TypeVar
 
     F = TypeVar("F")
-
-__all__ = ["WholeCall"]
 
 _AWAITED = 0x80 | 0x100 | 0x200
 """The flags of the code of coroutines and asynchronous generators."""
 
 
-class _Nothing:
-    """An awaitable that returns at once, when there is nothing left to wait for."""
+class _Left:
+    """The result of leaving a block: false, so that its exception propagates, and awaitable for ``async with``."""
+
+    def __bool__(self) -> bool:
+        return False
 
     def __await__(self) -> Generator[Any, Any, None]:
         return
         yield
 
 
-class _Exit:
-    """A descriptor that returns the exit of a block, in C code; a ``with`` statement then enters a new attempt."""
-
-    def __init__(self, gives: object) -> None:
-        self._gives = gives
-
-    def __get__(self, block: WholeCall | None, owner: type | None = None) -> Any:
-        # ``contextlib.ExitStack`` looks it up on the class.
-        return self if block is None else block._prepare(self._gives)
-
-    def __call__(self, block: WholeCall, *error: Any) -> Any:
-        return block._leaving(self._gives)(*error)
+_LEFT = _Left()
 
 
 class WholeCall(Decorator):
     """A deadline for a function, a class, or a block of code; for any number of them."""
 
-    __slots__ = ("_entered", "_name", "_prepared")
+    __slots__ = ("_entered", "_name")
 
     def __init__(self, kind: type[Policy], values: Mapping[str, Any]) -> None:
         super().__init__(kind, values)
@@ -73,24 +63,17 @@ class WholeCall(Decorator):
         self._name = "a block" if frame is None else f"{module_of(frame) or 'a block'}:{frame.f_lineno}"
         if faults := self._faults(self._name):  # now: it may guard only blocks, which start much later
             raise FaultToleranceDefinitionException(*faults)
-        self._prepared: dict[tuple[int, bool], list[PlainBlock]] = {}
-        """The blocks that statements are about to enter, by thread, and by whether they are awaited."""
         self._entered: dict[object, list[PlainBlock]] = {}
-        """The blocks that have not ended yet, by task, greenlet or thread."""
-        if not Asking.is_on:
-            from ..._guard.resolve.transaction import reapply_declarations
-
-            Asking.is_on = True
-            reapply_declarations()
+        """The blocks that have not ended yet, by the frame that entered them, and by task, greenlet or thread."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Accept the attribute of a class, for the blocks of its methods."""
 
     def __enter__(self) -> Self:
-        return self._enter(is_awaited=False)
+        return self._enter(sys._getframe(1), is_awaited=False)
 
     async def __aenter__(self) -> Self:
-        return self._enter(is_awaited=True)
+        return self._enter(sys._getframe(1), is_awaited=True)
 
     if TYPE_CHECKING:
 
@@ -103,15 +86,24 @@ class WholeCall(Decorator):
         ) -> None: ...
 
     else:
-        __exit__ = _Exit(None)
-        __aexit__ = _Exit(_Nothing())
 
-    def _enter(self, *, is_awaited: bool) -> Self:
-        prepared = self._prepared.get((get_ident(), is_awaited))
-        block = prepared.pop() if prepared else self._block(is_awaited)
+        def __exit__(self, kind, error, trace, /):
+            block = None
+            try:
+                block = self._innermost(sys._getframe(1))
+                block.steps.send((error, trace))
+            except BaseException:  # of the block, or of a signal handler that raised before the block was left
+                (block or self._innermost(sys._getframe(1))).steps.close()
+                raise
+            return _LEFT
+
+        __aexit__ = __exit__
+
+    def _enter(self, holder: FrameType, *, is_awaited: bool) -> Self:
+        block = PlainBlock(self._finder(is_awaited), self._forget, (holder, _course()))
         try:
-            block.owner = _course()
-            self._entered.setdefault(block.owner, []).append(block)
+            for owner in block.owners:
+                self._entered.setdefault(owner, []).append(block)
             block.enter()
         except BaseException:
             block.steps.close()
@@ -127,59 +119,27 @@ class WholeCall(Decorator):
         """The length of a block's deadline."""
         return seconds(parameters(self._kind)["value"].kind.normalised(self._values["value"]), ChronoUnit.MILLIS)
 
-    def _block(self, is_awaited: bool) -> PlainBlock:
+    def _finder(self, is_awaited: bool) -> FindPath:
         def find(_: bool) -> GuardedCall:
             """Return the call path of a block; a ``with`` block of a coroutine, too, belongs to its task."""
             holder = holder_of_block()
             of_task = is_awaited or (holder is not None and bool(holder.f_code.co_flags & _AWAITED))
             return _path(self._name, self._seconds, of_task)
 
-        return PlainBlock(find, self._forget)
+        return find
 
-    def _prepare(self, gives: object) -> Callable[..., Any]:
-        """Create the block that a statement is about to enter, and return its exit."""
-        block = self._block(is_awaited := gives is not None)
-        self._prepared.setdefault((get_ident(), is_awaited), []).append(block)
-        return self._leaving(gives, block)
-
-    def _leaving(self, gives: object, block: PlainBlock | None = None) -> Callable[..., Any]:
-        """Return the exit of *block*, or of the latest block if that was never entered; the exit returns *gives*."""
-        steps = self._until_left(block)
-        next(steps)
-        return partial(max, gives, key=steps.send)
-
-    def _until_left(self, block: PlainBlock | None) -> Generator[int, Any, None]:
-        try:
-            yield 0  # inside: resuming here is the first moment at which a handler may raise
-            block = self._opened(block)
-        except GeneratorExit:
-            self._drop(block)
-            raise  # this exit was never used: ``hasattr``, for example, looks up ``__exit__``
-        except BaseException:
-            self._opened(block).steps.close()
-            raise
-        yield from block.steps  # the first value that is sent has no meaning
-
-    def _opened(self, block: PlainBlock | None) -> PlainBlock:
-        """Return the block to leave: *block*, unless it was not entered by a statement, but by hand."""
-        if block is not None and block.has_begun:
-            return block
-        self._drop(block)
-        return next(other for other in reversed(self._entered[_course()]) if not other.is_over)
-
-    def _drop(self, block: PlainBlock | None) -> None:
-        """Remove *block* from the prepared blocks."""
-        for is_awaited in False, True:
-            prepared = self._prepared.get((get_ident(), is_awaited), [])
-            if block in prepared:
-                prepared.remove(block)
+    def _innermost(self, holder: FrameType) -> PlainBlock:
+        """Return the latest block that *holder* entered; if another frame entered it, the latest of this course."""
+        blocks = self._entered.get(holder) or self._entered[_course()]
+        return next(block for block in reversed(blocks) if not block.is_over)
 
     def _forget(self, block: PlainBlock) -> None:
         """Remove *block*, which has ended; each step may run twice."""
-        blocks = self._entered.get(block.owner, [])
-        blocks[:] = [other for other in blocks if other is not block and not other.is_over]
-        if not blocks:
-            self._entered.pop(block.owner, None)
+        for owner in block.owners:
+            blocks = self._entered.get(owner, [])
+            blocks[:] = [other for other in blocks if other is not block and not other.is_over]
+            if not blocks:
+                self._entered.pop(owner, None)
 
 
 def _course() -> object:
@@ -193,6 +153,7 @@ def _course() -> object:
 @lru_cache(maxsize=256)
 def _path(name: str, limit: float, of_task: bool) -> GuardedCall:
     """Return the call path of the blocks of one line."""
+    ask_the_time()
     conclude = conclude_of(of_task) if limit else None
     policies = WholeCallPolicies(name, seconds=limit, conclude=conclude, asynchronous=of_task, counts_calls=False)
     policies.is_block = True

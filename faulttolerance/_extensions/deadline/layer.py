@@ -27,6 +27,7 @@ from ..._deadline.threads.chain import (
 )
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
+from ..._guard.resolve.renewal import renew_at_next_calls
 from ..._metrics.catalogue import Interned
 from ...exceptions import TimeoutException
 
@@ -57,53 +58,50 @@ class WholeCallPolicies(BoundPolicies):
 _COUNTED = Interned(((BY_NONE, "Deadline"),))
 
 
-class UnderDeadline:
-    """The layer inside a deadline of whole calls that has just started.
+def under_deadline(name: str, call: GuardedCall, environment: Environment | None) -> GuardedCall:
+    """Return *call*, of the guarded function *name*, wrapped by the layer inside a deadline that has just started."""
+    ask_the_time()
 
-    Args:
-        name: The guarded function.
-    """
+    def blocking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+        refuse_late(name)
+        deadlines = deadlines_here()
+        own = deadlines.innermost
+        try:
+            deadlines.innermost = binding_mark(own)
+            return call(args, kwargs)
+        finally:
+            deadlines.innermost = own
 
-    __slots__ = ("_name",)
+    async def awaited(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+        assert environment is not None
+        refuse_late(name)
+        timer = await environment.bind_detached_calls()
+        try:
+            return await call(args, kwargs)
+        finally:
+            if timer is not None:
+                timer.cancel()
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
-        """Return *call* wrapped by this layer."""
-
-        def blocking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            refuse_late(self._name)
-            deadlines = deadlines_here()
-            own = deadlines.innermost
-            try:
-                deadlines.innermost = binding_mark(own)
-                return call(args, kwargs)
-            finally:
-                deadlines.innermost = own
-
-        async def awaited(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            assert environment is not None
-            refuse_late(self._name)
-            timer = await environment.bind_detached_calls()
-            try:
-                return await call(args, kwargs)
-            finally:
-                if timer is not None:
-                    timer.cancel()
-
-        return blocking if environment is None else awaited
+    return blocking if environment is None else awaited
 
 
-class Asking:
-    """The switch for the check of the remaining time before calls; see ``asking_the_time``."""
-
+class _Asking:
     is_on = False
+    """Whether call paths that are resolved now ask."""
+    is_everywhere = False
+
+
+def ask_the_time() -> None:
+    """Ask the remaining time before calls from now on; guards in use do so from their next call on."""
+    if not _Asking.is_everywhere:
+        _Asking.is_on = True  # first: a guard that is resolved afterwards asks
+        renew_at_next_calls()
+        _Asking.is_everywhere = True  # last: until then, other threads do not rely on this thread
 
 
 def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> GuardedCall:
     """Wrap *call*, so that it starts nothing under a ``deadline`` that has passed."""
-    if not Asking.is_on:
+    if not _Asking.is_on:
         return call
 
     def asking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:

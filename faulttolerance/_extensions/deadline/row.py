@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..._call.bound_policies import BoundPolicies, conclude_of
@@ -26,9 +27,9 @@ def _bind(policy: Deadline, binding: Binding) -> Mapping[str, Any]:
 def _layer(policy: Deadline, binding: Binding) -> Layer | None:
     if not policy.value or not binding.is_enforced(Deadline):
         return None
-    from .layer import UnderDeadline
+    from .layer import under_deadline
 
-    return UnderDeadline(binding.name)
+    return partial(under_deadline, binding.name)
 
 
 def _listener(kinds: frozenset[type[Policy]], binding: Binding) -> Callable[..., BoundPolicies] | None:

@@ -17,8 +17,6 @@ from ..._strategy.gate import GateState, GateWrapper
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from .protocol import ABSENT, CircuitRecord, Link, OnResponse, OpenRequest, ProbeRequest, Request
 
-__all__ = ["FleetCircuit"]
-
 _LEASE_SECONDS: Final = 1.0
 _LONGEST_LEASE_SECONDS: Final = 30.0
 """The seconds for which an unused place is requested; the rarer the calls here, the longer."""
@@ -118,6 +116,8 @@ class FleetCircuit(GateWrapper):
             self._gate.follow(state, record.wait / 1e6, record.reopened, record.reason, now)
         if is_new:  # only now: after an interruption above, the record is followed next time
             self._clear_places_locked()
+            if not is_alike:  # else it stays half-open: the server had only forgotten it
+                self._refused_at = -inf
             self._record = record
         holder, until, ends = self._lease
         if now < until < min(now, ends - _LONGEST_LEASE_SECONDS) + _LONGEST_LEASE_SECONDS / 2:
@@ -135,7 +135,7 @@ class FleetCircuit(GateWrapper):
         """Remove the places of another version of the circuit."""
         self._lease = _NO_LEASE
         self._probes.clear()
-        self._refused_at = self._pause_until = -inf
+        self._pause_until = -inf
 
     def reset_after_fork(self) -> None:
         """Remove places and answers of the parent process, in the child of a fork."""
@@ -153,11 +153,6 @@ class FleetCircuit(GateWrapper):
         return OpenRequest(self.key, self._record.version, left, state.reopened, reason)
 
     # Calls
-
-    @property
-    def state(self) -> GateState:
-        """The state of the breaker."""
-        return self._gate.state
 
     def admit(self, attempt_id: Hashable, ident: int, now: float) -> GateState:
         """Admit the attempt *attempt_id* if there is a place in the fleet; else request a place, for the next attempt.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MAX_BATCH", "FleetHealth"]
-
 MAX_BATCH = 128
 """The maximum number of requests in one batch."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.8

@@ -20,8 +20,6 @@ from .protocol import Fleet
 from .server.environment import URL_VARIABLE, fleet_of_environment
 from .share import LocalShare
 
-__all__ = ["FleetState", "use_fleet"]
-
 
 def use_fleet(fleet: Fleet | None) -> None:
     """Share by *fleet* from now on, or with no other process for ``None``, and register the fleet's gauge."""

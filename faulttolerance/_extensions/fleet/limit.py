@@ -18,8 +18,6 @@ from ..._strategy.rate_limit import GRACE, NO_WAITER, RateLimit, TurnWaiter, tic
 from .protocol import Link, TurnRequest
 from .share import LocalShare
 
-__all__ = ["FleetRateLimit", "FleetTurnWaiter"]
-
 _NOT_REQUESTED: Final = -1
 _PENDING: Final = -2
 """The answer to a request that is still under way."""

@@ -11,26 +11,6 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 
 from ..._strategy.rate_limit import WindowKind
 
-__all__ = [
-    "ABSENT",
-    "FOREIGN_KEY",
-    "CallSession",
-    "CircuitFollower",
-    "CircuitRecord",
-    "Fleet",
-    "Link",
-    "OnResponse",
-    "OpenRequest",
-    "PollRequest",
-    "PollResponse",
-    "ProbeRequest",
-    "Request",
-    "Response",
-    "Session",
-    "TurnRequest",
-    "trial_of",
-]
-
 
 class CircuitRecord(NamedTuple):
     """One circuit in the fleet."""
@@ -54,7 +34,10 @@ ABSENT = CircuitRecord(0, "closed")
 
 
 class TurnRequest(NamedTuple):
-    """A request for a turn under a rate limit. The answer: 0 if it is taken, else the time until there may be room."""
+    """A request for a turn under a rate limit. The answer: 0 if it is taken, else the time until there may be room.
+
+    The answer ``None`` means that this limit cannot be shared, although the fleet is well.
+    """
 
     key: str
     kind: WindowKind
@@ -120,13 +103,11 @@ class ProbeRequest(NamedTuple):
 
 
 Request: TypeAlias = TurnRequest | PollRequest | OpenRequest | ProbeRequest
-Response: TypeAlias = int | PollResponse | CircuitRecord
+Response: TypeAlias = int | PollResponse | CircuitRecord | None
 OnResponse: TypeAlias = Callable[[Any], object]
 """Receives the answer to a request, on any thread and without a lock; ``None`` means that the fleet is lost."""
 
 
-FOREIGN_KEY = -1
-"""The answer to ``TurnRequest`` if the server has a value of another type under its key: the limit cannot be shared."""
 _NO_PLACE = ProbeRequest("", 0, "", 1, 0, "end")
 
 

@@ -23,7 +23,6 @@ from ...typing import Timer
 from .health import MAX_BATCH, FleetHealth
 from .protocol import (
     ABSENT,
-    FOREIGN_KEY,
     CircuitFollower,
     CircuitRecord,
     Fleet,
@@ -197,8 +196,6 @@ class ThreadedLink(ServerLink):
         self._stopping = False
         self._daemon = Daemon(self._run, lambda: not self._stopping)
         self._session_pool = SessionPool()
-        self._foreign: set[str] = set()
-        """Limits whose keys have another type in the server."""
 
     def start(self) -> None:
         """Start to ask, at once and beside the caller."""
@@ -243,7 +240,7 @@ class ThreadedLink(ServerLink):
             self._sent_at = self._sent_at or at
             return self.send(request, on_response)
         self._session_pool.release(session)
-        _notify(on_response, self._checked(request, response))
+        _notify(on_response, response)
         return True
 
     @property
@@ -355,17 +352,7 @@ class ThreadedLink(ServerLink):
                     self._read(response)
                 on_response = outstanding.pop(index, None)
                 if on_response is not None:
-                    _notify(on_response, self._checked(requests[index], response))
-
-    def _checked(self, request: Request, response: Any) -> Any:
-        """Return *response*; ``None`` for a foreign key although the fleet is well, which is logged once per limit."""
-        if response != FOREIGN_KEY or not isinstance(request, TurnRequest):
-            return response
-        if request.key not in self._foreign:
-            self._foreign.add(request.key)
-            words = "the limit %r is not shared: its key in the fleet %r has another type; delete or rename that key"
-            log(ERROR, words, request.key, self.namespace)
-        return None
+                    _notify(on_response, response)
 
     def _fill_pool(self) -> None:
         """Create a session for calls. It may take as long as any other session."""

@@ -11,8 +11,6 @@ from ..._log import ERROR, log
 from ..._platform.unpatched import native, threads_are_real
 from .protocol import CallSession, Request, Session
 
-__all__ = ["SessionPool", "close"]
-
 _UNUSED_SECONDS = 30.0
 """The seconds after which an unused session is closed: a router on the way may have dropped its connection."""
 _AGAIN_SECONDS = 1.0

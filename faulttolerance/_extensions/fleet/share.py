@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from ..._strategy.rate_limit import RateLimit, ticks
 
-__all__ = ["LocalShare"]
-
 
 class LocalShare:
     """The share of a limit for one of several processes; guarded by the lock of the whole limit."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ..._execution.environment import Run
     from ...typing import Timer
 
-__all__ = ["Hedging", "announced", "racing"]
-
 
 class Payment(NamedTuple):
     """The budget that pays for hedges: a budget of the method, or the built-in budget."""

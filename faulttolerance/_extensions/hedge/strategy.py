@@ -9,18 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from math import inf
-from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 from ..._strategy.condition import Condition
 from ..._strategy.gate import Gate, GateState, GateWrapper
 from ..._strategy.latencies import EVERY, Latencies
 from ..._strategy.retry_budget import RetryBudget
 from ..._strategy.verdict import NEUTRAL, Verdict
-
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["RESULTS", "DeafGate", "Hedge", "Race"]
 
 RATIO: Final = 0.1
 BURST: Final = 10
@@ -235,15 +230,6 @@ class DeafGate(GateWrapper):
     def __init__(self, gate: Gate, has_lost: Callable[[], bool]) -> None:
         super().__init__(gate)
         self._has_lost = has_lost
-
-    @property
-    def state(self) -> GateState:
-        """The state of the gate."""
-        return self._gate.state
-
-    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
-        """Admit the attempt if the gate does."""
-        return self._gate.admit(permit, ident, now)
 
     def settle(self, state: GateState, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Report the outcome of an attempt to the gate; for an attempt that has lost, only its end."""

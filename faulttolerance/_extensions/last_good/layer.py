@@ -11,8 +11,6 @@ from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
 from .strategy import LastResults
 
-__all__ = ["Remembering"]
-
 
 class Remembering:
     """Stores the results of one guarded function, as a layer inside its fallback, and recalls them, as the fallback.

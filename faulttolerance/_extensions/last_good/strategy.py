@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any
 
-__all__ = ["LastResults"]
-
 
 class LastResults:
     """Stores results, and removes the least recently used first; *now* is in seconds of one monotonic clock.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ..._deadline.clock import clock
@@ -16,8 +17,8 @@ from ..._strategy.gate import OnRefusal
 from ..._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT
 
 
-class Observer:
-    """Called for each attempt that a policy would have refused, or ended.
+def report(name: str, annotation: str, counters: Counters | None, series: Series) -> None:
+    """Count and log an attempt that a policy would have refused, or ended.
 
     Args:
         name: The guarded function.
@@ -25,27 +26,10 @@ class Observer:
         counters: The counters; ``None`` without metrics.
         series: The series of these attempts.
     """
-
-    __slots__ = ("_annotation", "_counters", "_name", "_series")
-
-    def __init__(self, name: str, annotation: str, counters: Counters | None, series: Series) -> None:
-        self._name = name
-        self._annotation = annotation
-        self._counters = counters
-        self._series = (series,)
-
-    def __call__(self) -> None:
-        """Count and log one attempt."""
-        if self._counters is not None:
-            self._counters.add(self._series)
-        fields = {"ft_method": self._name, "ft_policy": self._annotation}
-        log(
-            DEBUG,
-            "%s: %s is only observed, but would have stopped an attempt",
-            self._name,
-            self._annotation,
-            fields=fields,
-        )
+    if counters is not None:
+        counters.add((series,))
+    fields = {"ft_method": name, "ft_policy": annotation}
+    log(DEBUG, "%s: %s is only observed, but would have stopped an attempt", name, annotation, fields=fields)
 
 
 def timed(
@@ -59,32 +43,28 @@ def timed(
         limit: The adaptive limit in place of *seconds*; it learns as if it had ended the late attempts.
     """
 
-    def end(began: float, allowed: float, *, is_success: bool) -> None:
-        elapsed = clock.monotonic() - began
-        is_late = elapsed >= allowed
-        if limit is not None:
-            limit.record(min(elapsed, allowed), TIMED_OUT if is_late else SUCCEEDED if is_success else OTHERWISE)
-        if is_late:
-            tell()
+    @contextmanager
+    def attempt() -> Iterator[None]:
+        began, allowed, end = clock.monotonic(), seconds if limit is None else limit.seconds, OTHERWISE
+        try:
+            yield
+            end = SUCCEEDED
+        finally:
+            elapsed = clock.monotonic() - began
+            is_late = elapsed >= allowed
+            if limit is not None:
+                limit.record(min(elapsed, allowed), TIMED_OUT if is_late else end)
+            if is_late:
+                tell()
 
     def around(call: GuardedCall, environment: Environment | None) -> GuardedCall:
         def blocking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            began, allowed, is_success = clock.monotonic(), seconds if limit is None else limit.seconds, False
-            try:
-                result = call(args, kwargs)
-                is_success = True
-                return result
-            finally:
-                end(began, allowed, is_success=is_success)
+            with attempt():
+                return call(args, kwargs)
 
         async def awaited(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            began, allowed, is_success = clock.monotonic(), seconds if limit is None else limit.seconds, False
-            try:
-                result = await call(args, kwargs)
-                is_success = True
-                return result
-            finally:
-                end(began, allowed, is_success=is_success)
+            with attempt():
+                return await call(args, kwargs)
 
         return blocking if environment is None else awaited
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ..._call.row import AttemptBinding, Binding, Layer, Row
@@ -24,9 +24,9 @@ OBSERVED = Metric(
 
 
 def _observer(name: str, kind: type[Policy], counters: Counters | None) -> OnRefusal:
-    from .layer import Observer
+    from .layer import report
 
-    return Observer(name, kind.annotation, counters, OBSERVED.series((kind.annotation,)))
+    return partial(report, name, kind.annotation, counters, OBSERVED.series((kind.annotation,)))
 
 
 @cache

@@ -16,8 +16,6 @@ from ...exceptions import RefusedException
 if TYPE_CHECKING:
     from ..._strategy.bulkhead import Bulkhead, Waiter
 
-__all__ = ["ObservedBulkhead", "ObservedGate", "ObservedRateLimit"]
-
 
 def _gate_state(*, is_closed: bool) -> GateState:
     state = GateState()

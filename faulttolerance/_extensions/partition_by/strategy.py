@@ -23,8 +23,6 @@ from weakref import ref
 
 from ..._strategy.condition import Condition
 
-__all__ = ["Partition", "Partitions", "Pin"]
-
 _FEW, _MANY = 8, 1024
 """The number of partitions that a call without a place checks each time, and from time to time."""
 _PATIENCE = 0.1

@@ -24,6 +24,7 @@ from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_na
 from ..resolve.assembly import block_call, guarded_call
 from ..resolve.awaitable import call_awaited
 from ..resolve.effective import EffectivePolicies, call_wrappers_of, mismatches
+from ..resolve.renewal import entered_by
 from ..resolve.resolver import Draft, Resolver
 
 if TYPE_CHECKING:
@@ -40,10 +41,13 @@ class BlockForm(NamedTuple):
     asynchronous: bool
 
 
+@entered_by(entered_paths="paths", entered_effective="effective")
 class GuardResolver(Resolver):
     """Finds the call paths of one ``Guard``, for each way to call it. The class that uses it is always ``None``."""
 
     __slots__ = ("__weakref__", "_guard", "_line", "declared", "effective", "name", "paths")
+    entered_effective: EffectivePolicies | None
+    entered_paths: dict[object, GuardedCall]
 
     def __init__(self, guard: Guard, site: CreationSite, declared: Sequence[Declared]) -> None:
         self._guard = ref(guard)
@@ -143,7 +147,7 @@ class GuardResolver(Resolver):
 
     def path(self, caller: Any) -> GuardedCall:
         """Return the call path of functions that are passed to *caller*, one of ``_CALLERS``, or of blocks."""
-        return self.paths.get(caller) or self.resolve(caller, _is_awaited(caller))[1]
+        return self.entered_paths.get(caller) or self.resolve(caller, _is_awaited(caller))[1]
 
     def blocks(self, *, retries: bool) -> Callable[[bool], GuardedCall]:
         """Return a function that returns the call path of blocks; its argument is whether they belong to a coroutine.

@@ -22,6 +22,7 @@ from ..declare.registry import name_conflicts
 from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .effective import EffectivePolicies, effective_policies, is_first, name_for
 from .fingerprint import read_fingerprint
+from .renewal import entered_by
 
 if TYPE_CHECKING:
     from ..declare.registry import AnyResolver
@@ -101,12 +102,27 @@ class Resolver:
         """Return the states of all classes."""
         return [entry.state for entry in self.class_entries if entry.state is not None]
 
+    def renew_paths(self: AnyResolver, kind: type) -> None:
+        """Drop the call paths, so that the next call of each class resolves the policies again; the states stay.
+
+        With them the resolver becomes an instance of *kind*, and drafts from before are not current any more.
+        """
+        while True:
+            seen, swap = settings.version.current, Swap()
+            for cls in self.classes_with_path():
+                self.drop(cls, swap)
+                registry.notify_changes(self, cls, swap)
+            swap.attribute(self, "__class__", kind)
+            if settings.version.swap(seen, swap):
+                return
+
 
 class Draft:
     """The draft of a guard for one class: it has no effect before ``stage``."""
 
     def __init__(self, resolver: AnyResolver, cls: type | None, effective: EffectivePolicies) -> None:
         self._resolver = resolver
+        self._kind = type(resolver)
         self._cls = cls
         self._entry = resolver.class_entry_of(cls) or ClassEntry(cls, resolver.declaration)
         self.effective = effective
@@ -120,6 +136,7 @@ class Draft:
         """Whether the sources of the draft have not changed."""
         entry, state = self._resolver.class_entry_of(self._cls), self.state
         is_known = entry is None or entry is self._entry  # not ``==``, for which all references to a class are equal
+        is_known = is_known and type(self._resolver) is self._kind  # its paths may have been renewed
         return is_known and self._entry.state in (None, state.state) and state.is_current
 
     def stage(self, swap: Swap) -> None:
@@ -159,11 +176,14 @@ _NO_CALLS: dict[int, GuardedCall] = {}
 """The call paths of each method that no other class has called yet; nothing is ever stored here."""
 
 
+@entered_by(entered_call="call", entered_home="home")
 class MethodResolver(Resolver):
     """Finds the call path of one guarded function for each class that calls it."""
 
     __slots__ = ("call", "calls", "home")
     declaration: Declaration
+    entered_call: GuardedCall
+    entered_home: type | None
 
     def __init__(self, declaration: Declaration) -> None:
         self.home: type | None = _NoClass

@@ -7,8 +7,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["ALLOWED", "Address", "address_of_client", "address_of_url"]
-
 ALLOWED: Final = (
     "a URL that begins with redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or"
     " rediss+cluster://, or a client: redis.Redis, redis.RedisCluster, or the result of Sentinel's master_for"

@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from ..protocol import ABSENT, CircuitRecord, OpenRequest, ProbeRequest
 
-__all__ = ["Circuit", "answer_circuit", "current_circuit", "record_of", "transitioned"]
-
 _IS_KEPT: Final = 3_600_000_000
 """The time after which an unused circuit is removed, from the moment when it grants places, or was closed."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from ....exceptions import Fault, FaultToleranceDefinitionException
 from ..protocol import Fleet
 
-__all__ = ["NAMESPACE_VARIABLE", "URL_VARIABLE", "fleet_of_environment"]
-
 URL_VARIABLE: Final = "FAULTTOLERANCE_FLEET_URL"
 NAMESPACE_VARIABLE: Final = "FAULTTOLERANCE_FLEET_NAMESPACE"
 

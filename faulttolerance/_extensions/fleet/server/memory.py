@@ -9,8 +9,6 @@ from ..protocol import PollRequest, PollResponse, Request, Response, TurnRequest
 from .circuits import Circuit, answer_circuit, current_circuit, record_of, transitioned
 from .windows import WindowState, take_turn
 
-__all__ = ["MemoryServer"]
-
 
 class MemoryServer:
     """The data of one namespace. Any thread may ask it, with the time in whole microseconds."""

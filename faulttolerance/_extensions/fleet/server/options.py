@@ -11,8 +11,6 @@ from ...._policy.unit import ChronoUnit, seconds
 from ...._shown import shown
 from ....exceptions import Fault, FaultToleranceDefinitionException
 
-__all__ = ["check_options"]
-
 _LONGEST_NAMESPACE: Final = 200
 _KINDS: Final = {
     # The name is placed between the braces of a hash tag.

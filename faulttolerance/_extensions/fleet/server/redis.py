@@ -10,19 +10,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ...._log import ERROR, log
 from ...._policy.unit import ChronoUnit, format_duration
 from ...._shown import error_text, install, shown
 from ....exceptions import Fault, FaultToleranceDefinitionException
 from ....typing import Duration
-from ..protocol import FOREIGN_KEY, Request, Response, TurnRequest
+from ..protocol import Request, Response, TurnRequest
 from .address import ALLOWED, Address, Host, address_of_client, address_of_url, format_host
 from .options import check_options
 from .scripts import answer_of, command_of, script_of
 
 if TYPE_CHECKING:
     import redis
-
-__all__ = ["RedisFleet"]
 
 _CONNECT_TIMEOUT: Final = 1.0
 _SOCKET_TIMEOUT: Final = 0.5
@@ -74,6 +73,7 @@ class RedisFleet:
         self.poll: float = values["poll"]
         self.patience: float = values["patience"]
         self._address: Address = address
+        self._foreign: set[str] = set()
 
     def __repr__(self) -> str:
         durations = {"poll": (self.poll, 1.0), "patience": (self.patience, 0.05)}
@@ -86,19 +86,27 @@ class RedisFleet:
 
     def connect(self, changed: Callable[[], object] | None = None) -> RedisSession:
         """Return a session, which connects at its first use; *changed* is never called."""
-        return RedisSession(self._address, self.namespace, self.patience)
+        return RedisSession(self._address, self.namespace, self.patience, self._foreign)
 
 
 class RedisSession:
-    """One connection to the server with the keys of a namespace; the result of ``RedisFleet.connect``."""
+    """One connection to the server with the keys of a namespace; the result of ``RedisFleet.connect``.
 
-    def __init__(self, address: Address, namespace: str, patience: float) -> None:
+    Args:
+        address: The address of the server.
+        namespace: The name of the fleet.
+        patience: The maximum number of seconds that a call waits for an answer.
+        foreign: The limits whose keys have another type in the server, as far as the log has reported them.
+    """
+
+    def __init__(self, address: Address, namespace: str, patience: float, foreign: set[str]) -> None:
         self._address = address
         self._namespace = namespace
         self._patience = patience
         self._hosts = deque(address.hosts)  # the first is asked next
         self._connection: Any = None
         self._pid = os.getpid()
+        self._foreign = foreign
 
     def exchange(self, requests: Sequence[Request]) -> Sequence[Response]:
         """Send all requests at once, and return the answers.
@@ -123,12 +131,7 @@ class RedisSession:
         """
         connection = self._connection
         connection.send_packed_command([command_of(request, self._namespace)], check_health=False)
-        try:
-            return int(connection.read_response()) if connection.can_read(seconds) else None
-        except Exception as error:
-            if _is_foreign(error):
-                return FOREIGN_KEY
-            raise
+        return int(connection.read_response()) if connection.can_read(seconds) else None
 
     def close(self) -> None:
         """Close the connection."""
@@ -159,8 +162,9 @@ class RedisSession:
                 elif isinstance(reply, MovedError) or str(reply).startswith("MOVED "):
                     again.append(place)
                     moved = str(reply)
-                elif isinstance(requests[place], TurnRequest) and _is_foreign(reply):
-                    responses[place] = FOREIGN_KEY
+                elif isinstance(request := requests[place], TurnRequest) and "WRONGTYPE" in str(reply):
+                    self._report_foreign(request.key)
+                    responses[place] = None
                 else:
                     raise reply
             if not again:
@@ -169,6 +173,13 @@ class RedisSession:
             if moved:
                 self._redirect(moved)
         raise ConnectionError("the server redirects every request")
+
+    def _report_foreign(self, key: str) -> None:
+        """Log, once for each limit, that the server has a value of another type under its *key*."""
+        if key not in self._foreign:
+            self._foreign.add(key)
+            words = "the limit %r is not shared: its key in the fleet %r has another type; delete or rename that key"
+            log(ERROR, words, key, self._namespace)
 
     def _replies(self, requests: Sequence[Request], with_text: bool) -> list[Any]:
         """Send *requests*, each script *with_text* at its first use; return the replies, including errors."""
@@ -231,11 +242,6 @@ class RedisSession:
             except Exception as error:  # noqa: BLE001  # the next sentinel may know better
                 failures.append(f"{format_host(sentinel)}: {error_text(error)}")
         raise ConnectionError(f"no sentinel leads to a server: {'; '.join(failures)}")
-
-
-def _is_foreign(reply: Exception) -> bool:
-    """Return whether a script has met a key of another type than its own."""
-    return "WRONGTYPE" in str(reply)
 
 
 def connection_to(address: Address, host: Host, patience: float, *, is_sentinel: bool = False) -> Any:

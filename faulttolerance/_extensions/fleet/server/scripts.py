@@ -18,8 +18,6 @@ from ..protocol import (
     TurnRequest,
 )
 
-__all__ = ["Script", "answer_of", "command_of", "script_of"]
-
 _LARGEST: Final = 4 * 10**15
 """The longest duration for a server, 126 years; its numbers are exact up to more than twice that."""
 _NAMES: Final[dict[type, str]] = {PollRequest: "poll", OpenRequest: "open", ProbeRequest: "place"}

@@ -14,8 +14,6 @@ from typing import Final, TypeAlias
 from ...._strategy.rate_limit import WindowKind
 from ..protocol import TurnRequest
 
-__all__ = ["WindowState", "take_turn"]
-
 WindowState: TypeAlias = tuple[int, ...]
 """The data of a window; the key under which it is kept contains its kind."""
 
