@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, final
 
 from ..typing import Duration, ExceptionSet
-from .kind import BRIEF, SHORT, duration, function, integer, kinds, number, text
+from .kind import BRIEF, SHORT, duration, kinds, number, text
 from .parameter import Contradiction, Policy
 from .retry import Predicate
 from .unit import ChronoUnit, Unit
@@ -39,9 +39,7 @@ class CircuitBreaker(Policy, kw_only=True, is_observable=True):
 
     _kinds = kinds(
         delay=duration(unit="delay_unit", plausible=BRIEF),
-        request_volume_threshold=integer(1),
         failure_ratio=number(0.0, 1.0),
-        success_threshold=integer(1),
         slow=duration(note=" (0: off)", plausible=SHORT),
         window=duration(note=" (0: off)", plausible=BRIEF),
         max_delay=duration(note=" (0: off)", plausible=BRIEF),
@@ -86,11 +84,6 @@ class FailWhen(Policy, kw_only=True):
             Like *result* it may be a coroutine function if the guarded function is asynchronous.
         result: Called with the function's result; true if it is a failure. The caller still receives the result.
     """
-
-    _kinds = kinds(
-        exception=function("a predicate or None"),
-        result=function("a predicate or None"),
-    )
 
     exception: Predicate[BaseException] | None = None
     result: Predicate[Any] | None = None

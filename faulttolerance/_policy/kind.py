@@ -279,7 +279,10 @@ def _is_finite(value: object) -> TypeGuard[float]:
 KINDS_BY_ANNOTATION: Final[Mapping[str, Kind]] = {
     "Duration": duration(),
     "ExceptionSet": exceptions(),
+    "Predicate[Any] | None": function("a predicate or None"),
+    "Predicate[BaseException] | None": function("a predicate or None"),
     "Unit": unit(),
     "bool": flag(),
+    "int": integer(1),
 }
-"""The kinds of fields for which the annotation says it all."""
+"""The kinds of fields for which the annotation says it all; a whole number is a count, of at least 1."""

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from ..typing import Duration
-from .kind import SHORT, choice, duration, integer, kinds, rate
+from .kind import SHORT, choice, duration, kinds, rate
 from .parameter import Contradiction, Policy
 from .unit import ChronoUnit, Unit, member, seconds
 
@@ -50,7 +50,6 @@ class RateLimit(Policy, is_observable=True):
         min_spacing=duration(unit="min_spacing_unit"),
         type=choice(RateLimitType),
         max_wait=duration(plausible=SHORT),
-        burst=integer(1),
     )
 
     value: int = 100

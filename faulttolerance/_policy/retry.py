@@ -169,8 +169,6 @@ class RetryWhen(Policy, kw_only=True):
     """
 
     _kinds = kinds(
-        exception=function("a predicate or None"),
-        result=function("a predicate or None"),
         give=word("exception", "result"),
     )
 
