@@ -83,9 +83,9 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
 
 _JITTERED: Mapping[str, Callable[[Any], back_off.AnyBackOff]] = {
     "added": lambda growth: growth,
-    "full": lambda growth: back_off.Full(growth) if growth.has_jitter else growth,
+    "full": lambda growth: back_off.Full(growth) if isinstance(growth, back_off.BackOff) else growth,
     "decorrelated": lambda growth: (
-        back_off.Decorrelated(growth.delay(1), growth.maximum) if growth.has_jitter else growth
+        back_off.Decorrelated(growth.delay(1), growth.maximum) if isinstance(growth, back_off.BackOff) else growth
     ),
 }
 
@@ -148,23 +148,21 @@ def _circuit_breaker(policy: CircuitBreaker, binding: Binding) -> Mapping[str, A
     return {**gate_values(policy, binding), "slow": seconds(policy.slow, ChronoUnit.MILLIS)}
 
 
-def _limit_values(policy: RateLimit) -> tuple[int, float, float, Any]:
+def _limit_values(policy: RateLimit) -> rate_limit.LimitValues:
     window, spacing = seconds(policy.window, policy.window_unit), seconds(policy.min_spacing, policy.min_spacing_unit)
-    return policy.value, window, spacing, policy.type.value  # type: ignore[union-attr]  # a member once it is checked
-
-
-def _waiting_values(policy: RateLimit) -> tuple[float, int]:
-    return seconds(policy.max_wait, ChronoUnit.MILLIS), policy.burst
+    kind: Any = policy.type.value  # type: ignore[union-attr]  # a member once it is checked
+    max_wait = seconds(policy.max_wait, ChronoUnit.MILLIS)
+    return rate_limit.LimitValues(policy.value, window, spacing, kind, max_wait, policy.burst)
 
 
 _RATE_LIMIT = StrategyFactory(
-    lambda name, policy, _: rate_limit.RateLimit(name, *_limit_values(policy), *_waiting_values(policy)),
-    lambda limit, policy: limit.reconfigure(*_limit_values(policy), clock.monotonic(), *_waiting_values(policy)),
+    lambda name, policy, _: rate_limit.RateLimit(name, _limit_values(policy)),
+    lambda limit, policy: limit.reconfigure(_limit_values(policy), clock.monotonic()),
 )
 
 
 def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
-    may_wait = _waiting_values(policy)[0] > 0.0 and binding.may_wait
+    may_wait = _limit_values(policy).max_wait > 0.0 and binding.may_wait
     limit, takes_turns = binding.decorated_limit(binding.strategies.get(RateLimit), may_wait)
     return {"rate_limit": limit, "takes_turns": takes_turns}
 

@@ -122,8 +122,11 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
         return Effective(policy, enabled), faults
     configured: dict[str, str] = {}
 
-    def setting_of(name: str, parse: Callable[[object], bool]) -> bool | None:
-        if not snapshot.mentions(annotation, name) or not (setting := snapshot.find(parameter_keys(declared, name))):
+    def find(name: str) -> tuple[str, Entry] | None:
+        return snapshot.find(parameter_keys(declared, name)) if snapshot.mentions(annotation, name) else None
+
+    def switch(name: str, parse: Callable[[object], bool]) -> bool | None:
+        if (setting := find(name)) is None:
             return None
         configured[name] = _source(*setting)
         try:
@@ -132,14 +135,10 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
             faults.extend(error.faults)
             return False
 
-    if (is_on := setting_of(ENABLED, flag)) is not None:
+    if (is_on := switch(ENABLED, flag)) is not None:
         enabled = is_on
-    observed = bool(setting_of(MODE, observes))
-    settings = {
-        name: setting
-        for name in parameters(policy)
-        if snapshot.mentions(annotation, name) and (setting := snapshot.find(parameter_keys(declared, name)))
-    }
+    observed = bool(switch(MODE, observes))
+    settings = {name: setting for name in parameters(policy) if (setting := find(name))}
     if settings:
         values, wrong_values = _values(declared, where, settings)
         if wrong_values:

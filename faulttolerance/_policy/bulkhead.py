@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ..typing import Duration
-from .kind import SHORT, duration, integer, kinds
+from .kind import SHORT, duration, kinds
 from .parameter import Policy
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ class Bulkhead(Policy, is_observable=True):
     """
 
     _kinds = kinds(
-        value=integer(1),
-        waiting_task_queue=integer(1),
         max_wait=duration(plausible=SHORT),
-        latency=duration(),
     )
 
     value: int = 10

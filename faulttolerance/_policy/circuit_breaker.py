@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, final
 
 from ..typing import Duration, ExceptionSet
-from .kind import BRIEF, SHORT, duration, exceptions, function, integer, kinds, number, text, unit
+from .kind import BRIEF, SHORT, duration, kinds, number, text
 from .parameter import Contradiction, Policy
 from .retry import Predicate
 from .unit import ChronoUnit, Unit
@@ -38,13 +38,8 @@ class CircuitBreaker(Policy, kw_only=True, is_observable=True):
     """
 
     _kinds = kinds(
-        fail_on=exceptions(),
-        skip_on=exceptions(),
         delay=duration(unit="delay_unit", plausible=BRIEF),
-        delay_unit=unit(),
-        request_volume_threshold=integer(1),
         failure_ratio=number(0.0, 1.0),
-        success_threshold=integer(1),
         slow=duration(note=" (0: off)", plausible=SHORT),
         window=duration(note=" (0: off)", plausible=BRIEF),
         max_delay=duration(note=" (0: off)", plausible=BRIEF),
@@ -89,11 +84,6 @@ class FailWhen(Policy, kw_only=True):
             Like *result* it may be a coroutine function if the guarded function is asynchronous.
         result: Called with the function's result; true if it is a failure. The caller still receives the result.
     """
-
-    _kinds = kinds(
-        exception=function("a predicate or None"),
-        result=function("a predicate or None"),
-    )
 
     exception: Predicate[BaseException] | None = None
     result: Predicate[Any] | None = None

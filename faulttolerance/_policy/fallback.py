@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 from .._record import Record
 from .._shown import shown
 from ..typing import ExceptionSet, FallbackHandler
-from .kind import exceptions, handlers, kinds, text
+from .kind import handlers, kinds, text
 from .parameter import Contradiction, Policy
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ class Fallback(Policy):
     _kinds = kinds(
         value=handlers("a FallbackHandler class or a callable that takes an ExecutionContext"),
         fallback_method=text("the name of a method", lambda name: not name or name.isidentifier()),
-        apply_on=exceptions(),
-        skip_on=exceptions(),
     )
 
     value: Handler | Sequence[Handler] | None = None
@@ -92,23 +90,13 @@ class Fallback(Policy):
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """Reject both a handler and a method, neither of them, and a class that is no handler."""
-        value, method = values["value"], values["fallback_method"]
+        value, method, allowed = values["value"], values["fallback_method"], "a handler or a method's name"
         if value is None or value == []:
             if not method:
-                yield (
-                    "value",
-                    "and fallback_method are both missing",
-                    "a handler or a method's name",
-                    ("fallback_method",),
-                )
+                yield "value", "and fallback_method are both missing", allowed, ("fallback_method",)
             return
         if method:
-            yield (
-                "fallback_method",
-                f"is {shown(method)} beside a handler",
-                "a handler or a method's name, not both",
-                ("value",),
-            )
+            yield "fallback_method", f"is {shown(method)} beside a handler", f"{allowed}, not both", ("value",)
             return
         several = value if isinstance(value, (list, tuple)) else (value,)
         recalling = [one for one in several if isinstance(one, RecallingHandler)]
@@ -116,12 +104,8 @@ class Fallback(Policy):
             yield "value", f"has {recalling[0].name} more than once", "one memory per method", ()
         for one in several:
             if isinstance(one, type) and not callable(getattr(one, "handle", None)):
-                yield (
-                    "value",
-                    f"is the class {one.__qualname__}, which has no method handle",
-                    "a FallbackHandler class",
-                    (),
-                )
+                problem = f"is the class {one.__qualname__}, which has no method handle"
+                yield "value", problem, "a FallbackHandler class", ()
 
 
 def recalling_handler_in(policy: Policy | None) -> RecallingHandler | None:

@@ -59,20 +59,13 @@ class Kind(Record):
         return ", ".join(filter(None, (f"is {shown(value)}", self.reason(value))))
 
 
-def integer(
-    minimum: int,
-    allowed: str = "",
-    *,
-    maximum: float = math.inf,
-    reason: Callable[[object], str] = lambda value: "",
-) -> Kind:
+def integer(minimum: int, allowed: str = "", *, maximum: float = math.inf) -> Kind:
     """Accept an ``int`` from *minimum* to *maximum*, both included; a ``bool`` is no ``int``."""
     limits = f">= {minimum}" if maximum == math.inf else f"from {minimum} to {maximum}"
     return Kind(
         "integer",
         allowed or f"an integer {limits}",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum,
-        reason=reason,
     )
 
 
@@ -84,7 +77,7 @@ def rate() -> Kind:
         window = parts and (suggested_duration(f"1 {parts[2]}") or f"1{parts[2]}")
         return f"perhaps {parts[1]}, {window!r} is meant" if parts and duration().accepts(window) else ""
 
-    return integer(1, reason=reason)
+    return integer(1).__replace__(reason=reason)
 
 
 def number(minimum: float, maximum: float = math.inf, *, or_zero: bool = False) -> Kind:
@@ -147,7 +140,7 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "", plausible: fl
 
 def unit() -> Kind:
     """Accept a member of ``ChronoUnit``, or its name."""
-    return choice(ChronoUnit, lambda value: _hint(suggested_unit(value)))
+    return choice(ChronoUnit).__replace__(reason=lambda value: _hint(suggested_unit(value)))
 
 
 def flag() -> Kind:
@@ -192,7 +185,7 @@ def word(*words: str) -> Kind:
     )
 
 
-def choice(among: type[Enum], reason: Callable[[object], str] = lambda value: "") -> Kind:
+def choice(among: type[Enum]) -> Kind:
     """Accept a member of *among*, or its name in upper or lower case, as in the configuration."""
     names = ", ".join(repr(name.lower()) for name in among.__members__)
     return Kind(
@@ -202,7 +195,6 @@ def choice(among: type[Enum], reason: Callable[[object], str] = lambda value: ""
         partial(member, among),
         f"one of {', '.join(among.__members__)}",
         among,
-        reason,
     )
 
 
@@ -282,3 +274,15 @@ def _is_finite(value: object) -> TypeGuard[float]:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
         return False
+
+
+KINDS_BY_ANNOTATION: Final[Mapping[str, Kind]] = {
+    "Duration": duration(),
+    "ExceptionSet": exceptions(),
+    "Predicate[Any] | None": function("a predicate or None"),
+    "Predicate[BaseException] | None": function("a predicate or None"),
+    "Unit": unit(),
+    "bool": flag(),
+    "int": integer(1),
+}
+"""The kinds of fields for which the annotation says it all; a whole number is a count, of at least 1."""

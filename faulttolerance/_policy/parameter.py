@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from .._record import Record
 from .._shown import class_name_for_code, shown
 from ..exceptions import Fault, MillisecondsWarning, raise_faults
-from .kind import Kind
+from .kind import KINDS_BY_ANNOTATION, Kind
 from .unit import ChronoUnit, format_duration
 
 
@@ -67,10 +67,7 @@ class Parameter:
 
 
 class Values(Record):
-    """The values that configuration keys can reach, frozen, and checked at their creation.
-
-    A subclass has a field for each of its kinds, in the same order.
-    """
+    """The values that configuration keys can reach, frozen, and checked at their creation."""
 
     annotation: ClassVar[str]
     """The name in messages and configuration keys, as in ``Retry/maxRetries``: the name of the class."""
@@ -88,9 +85,12 @@ class Values(Record):
     """Whether the policy has an effect with these values."""
 
     _kinds: ClassVar[Mapping[str, Kind]] = {}
-    """For each field, the values that it accepts. They are not part of the fields, whose defaults editors show."""
+    """The values that a field accepts, unless its annotation says it all; see ``KINDS_BY_ANNOTATION``.
 
-    _parameters: ClassVar[Mapping[str, Parameter]]
+    They are not part of the fields, whose defaults editors show.
+    """
+
+    _parameters: ClassVar[dict[str, Parameter]]
 
     def __init_subclass__(
         cls, *, kw_only: bool = False, is_configurable: bool = True, is_observable: bool = False
@@ -98,14 +98,14 @@ class Values(Record):
         cls.annotation = cls.__name__
         cls.is_configurable = is_configurable
         cls.is_observable = is_observable
-        declared = vars(cls)
-        cls._parameters = {
-            name: Parameter(name, kind, declared.get(name, MISSING)) for name, kind in cls._kinds.items()
-        }
-        for name, parameter in cls._parameters.items():
-            if parameter.has_default:
-                setattr(cls, name, parameter.kind.normalised(parameter.default))
         super().__init_subclass__(kw_only=kw_only)
+        cls._parameters = {}
+        for name, annotation in cls._fields.items():
+            kind = cls._kinds.get(name) or KINDS_BY_ANNOTATION[annotation]
+            cls._parameters[name] = Parameter(name, kind, cls._defaults.get(name, MISSING))
+            if name in cls._defaults:
+                cls._defaults[name] = kind.normalised(cls._defaults[name])
+                setattr(cls, name, cls._defaults[name])
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from ..typing import Duration
-from .kind import SHORT, choice, duration, integer, kinds, rate, unit
+from .kind import SHORT, choice, duration, kinds, rate
 from .parameter import Contradiction, Policy
 from .unit import ChronoUnit, Unit, member, seconds
 
@@ -47,12 +47,9 @@ class RateLimit(Policy, is_observable=True):
     _kinds = kinds(
         value=rate(),
         window=duration("> 0", unit="window_unit"),
-        window_unit=unit(),
         min_spacing=duration(unit="min_spacing_unit"),
-        min_spacing_unit=unit(),
         type=choice(RateLimitType),
         max_wait=duration(plausible=SHORT),
-        burst=integer(1),
     )
 
     value: int = 100

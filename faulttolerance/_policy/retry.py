@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, final
 
 from ..typing import Duration, ExceptionSet
-from .kind import BRIEF, SHORT, duration, exceptions, function, integer, kinds, number, text, unit, word
+from .kind import BRIEF, SHORT, duration, function, integer, kinds, number, text, word
 from .parameter import Contradiction, Policy
 from .unit import ChronoUnit, Unit, seconds
 
@@ -44,14 +44,9 @@ class Retry(Policy, kw_only=True):
     _kinds = kinds(
         max_retries=integer(-1, "-1 (no limit) or an integer >= 0"),
         delay=duration(unit="delay_unit", plausible=SHORT),
-        delay_unit=unit(),
         max_duration=duration(unit="duration_unit", plausible=BRIEF),
-        duration_unit=unit(),
         jitter=duration(unit="jitter_delay_unit"),
-        jitter_delay_unit=unit(),
         jitter_kind=word("added", "full", "decorrelated"),
-        retry_on=exceptions(),
-        abort_on=exceptions(),
     )
 
     max_retries: int = 3
@@ -71,13 +66,8 @@ class Retry(Policy, kw_only=True):
         delay = seconds(values["delay"], values["delay_unit"])
         limit = seconds(values["max_duration"], values["duration_unit"])
         if limit and limit <= delay:
-            others = ("duration_unit", "delay", "delay_unit")
-            yield (
-                "max_duration",
-                f"is {limit:g} s while delay is {delay:g} s",
-                "more than delay, or 0 (no limit)",
-                others,
-            )
+            problem, others = f"is {limit:g} s while delay is {delay:g} s", ("duration_unit", "delay", "delay_unit")
+            yield "max_duration", problem, "more than delay, or 0 (no limit)", others
 
 
 @final
@@ -93,9 +83,7 @@ class ExponentialBackoff(Policy, kw_only=True):
 
     _kinds = kinds(
         factor=number(1),
-        min_delay=duration(),
         max_delay=duration(unit="max_delay_unit", plausible=BRIEF),
-        max_delay_unit=unit(),
     )
 
     factor: float = 2.0
@@ -124,7 +112,6 @@ class FibonacciBackoff(Policy, kw_only=True):
 
     _kinds = kinds(
         max_delay=duration(unit="max_delay_unit", plausible=BRIEF),
-        max_delay_unit=unit(),
     )
 
     max_delay: Duration = 60_000
@@ -182,8 +169,6 @@ class RetryWhen(Policy, kw_only=True):
     """
 
     _kinds = kinds(
-        exception=function("a predicate or None"),
-        result=function("a predicate or None"),
         give=word("exception", "result"),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from .kind import integer, kinds, number, text
+from .kind import kinds, number, text
 from .parameter import Policy
 
 
@@ -24,7 +24,6 @@ class RetryBudget(Policy, is_observable=True):
 
     _kinds = kinds(
         ratio=number(0, 1),
-        burst=integer(1),
         name=text("a name, or none", lambda name: True, is_configurable=False),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ..typing import Duration
-from .kind import SHORT, duration, flag, kinds, unit
+from .kind import SHORT, duration, kinds
 from .parameter import Policy
 from .unit import ChronoUnit, Unit
 
@@ -28,9 +28,6 @@ class Timeout(Policy, is_observable=True):
 
     _kinds = kinds(
         value=duration(note=" (0: no limit)", unit="unit", plausible=SHORT),
-        unit=unit(),
-        interrupt=flag(),
-        adaptive=flag(),
     )
 
     value: Duration = 1000

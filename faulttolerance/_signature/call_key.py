@@ -136,10 +136,8 @@ def mismatches(key: Key, function: Callable[..., Any], *, takes_self: bool) -> I
             for leaves_out_first in ((False, True) if takes_self else (False,))
         ):
             name, own = getattr(key, "__qualname__", None) or shown(key), signature_of(key)
-            yield (
-                f"is {name}, whose parameters are {own}",
-                f"a callable with the parameters of the function: {signature}",
-            )
+            allowed = f"a callable with the parameters of the function: {signature}"
+            yield f"is {name}, whose parameters are {own}", allowed
     elif key is not None:
         known = list(signature.parameters) if signature is not None else []
         for name in (key,) if isinstance(key, str) else key:

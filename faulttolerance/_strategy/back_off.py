@@ -98,9 +98,6 @@ class BackOff:
 
     __slots__ = ("maximum", "minimum", "steps")
 
-    has_jitter: Final = True
-    is_random: Final = False
-
     def __init__(self, steps: tuple[float, ...], maximum: float = math.inf, minimum: float = 0.0) -> None:
         self.steps = steps
         self.maximum = maximum
@@ -151,15 +148,10 @@ class Full:
         upper: The back-off whose delays are the longest.
     """
 
-    __slots__ = ("maximum", "minimum", "upper")
-
-    has_jitter: Final = False
-    is_random: Final = True
+    __slots__ = ("upper",)
 
     def __init__(self, upper: BackOff) -> None:
         self.upper = upper
-        self.maximum = upper.maximum
-        self.minimum = upper.minimum
 
     def begin(self) -> Delays:
         """Return the delays of one guarded call."""
@@ -175,13 +167,10 @@ class Decorrelated:
         maximum: No delay is longer.
     """
 
-    __slots__ = ("first", "maximum", "minimum")
-
-    has_jitter: Final = False
-    is_random: Final = True
+    __slots__ = ("first", "maximum")
 
     def __init__(self, first: float, maximum: float = math.inf) -> None:
-        self.first = self.minimum = min(first, maximum)
+        self.first = min(first, maximum)
         self.maximum = maximum
 
     def begin(self) -> Delays:
@@ -207,11 +196,6 @@ class CustomBackOff:
     """
 
     __slots__ = ("_name", "_tell", "default", "factory")
-
-    has_jitter: Final = False
-    is_random: Final = False
-    maximum: Final = math.inf
-    minimum: Final = 0.0
 
     def __init__(
         self,

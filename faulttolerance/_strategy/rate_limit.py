@@ -10,7 +10,7 @@ admitted, and asks again then. A call that is admitted, or releases its turn, le
 in the queue. Only this call is woken: it asks again, and does the same for the next.
 """
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import copy
 import math
@@ -19,7 +19,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from operator import indexOf
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from ..exceptions import RateLimitException
 from .condition import Condition
@@ -183,6 +183,27 @@ class _Smooth(_Window):
 _KINDS: dict[WindowKind, type[_Window]] = {"fixed": _Fixed, "rolling": _Rolling, "smooth": _Smooth}
 
 
+class LimitValues(NamedTuple):
+    """The values of a rate limit, which configuration may replace. All durations are in seconds."""
+
+    limit: int
+    """Calls that are admitted in one window."""
+    window: float
+    """The length of the window; more than 0."""
+    min_spacing: float
+    """The shortest time between two admitted calls."""
+    kind: WindowKind
+    """How the window moves."""
+    max_wait: float = 0.0
+    """How long a call may wait for its turn."""
+    burst: int = 0
+    """Calls that may come at once after a rest, where the window is smooth; 0: as many as the limit says."""
+
+    def of_window(self) -> tuple[int, int, int]:
+        """Return the limit, the length and the burst of a window."""
+        return self.limit, ticks(self.window) or 1, self.burst or self.limit
+
+
 class TurnWaiter:
     """A call's place in the queue of the calls that wait for their turn.
 
@@ -241,12 +262,7 @@ class RateLimit:
 
     Args:
         name: The owner of the limit, for the message of a refusal.
-        limit: Calls that are admitted in one window.
-        window: The length of the window; more than 0.
-        min_spacing: The shortest time between two admitted calls.
-        kind: How the window moves.
-        max_wait: How long a call may wait for its turn.
-        burst: Calls that may come at once after a rest, where the window is smooth; 0: as many as the limit says.
+        values: The values of the limit.
     """
 
     __slots__ = ("_message", "kind", "last", "lock", "max_wait", "spacing", "waiting", "window")
@@ -256,21 +272,12 @@ class RateLimit:
     follows_fleet: ClassVar = True
     """Whether the limit follows the shared limit of a fleet."""
 
-    def __init__(
-        self,
-        name: str,
-        limit: int,
-        window: float,
-        min_spacing: float,
-        kind: WindowKind,
-        max_wait: float = 0.0,
-        burst: int = 0,
-    ) -> None:
+    def __init__(self, name: str, values: LimitValues) -> None:
         self._message = f"{name}: rate limit is exceeded"
-        self.kind: WindowKind = kind
-        self.window: _Window = _KINDS[kind](limit, ticks(window) or 1, burst or limit)
-        self.spacing = ticks(min_spacing)
-        self.max_wait = ticks(max_wait)
+        self.kind: WindowKind = values.kind
+        self.window: _Window = _KINDS[values.kind](*values.of_window())
+        self.spacing = ticks(values.min_spacing)
+        self.max_wait = ticks(values.max_wait)
         self.last: float | None = None  # guarded by lock: when the newest call was admitted
         self.waiting = _TurnQueue()  # guarded by lock
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread holds the lock.
@@ -384,31 +391,21 @@ class RateLimit:
             is_spaced = self.last is None or ticks(self.last) + self.spacing <= moment
             return is_spaced and not self.window.used(moment) and not self.waiting
 
-    def reconfigure(
-        self,
-        limit: int,
-        window: float,
-        min_spacing: float,
-        kind: WindowKind,
-        now: float,
-        max_wait: float = 0.0,
-        burst: int = 0,
-    ) -> None:
+    def reconfigure(self, values: LimitValues, now: float) -> None:
         """Replace the values; admitted calls still count, and waiting calls go on."""
         with self.lock:
             moment = ticks(now)
-            length = ticks(window) or 1
-            self.spacing = ticks(min_spacing)
-            self.max_wait = ticks(max_wait)
-            if kind == self.kind:
+            self.spacing = ticks(values.min_spacing)
+            self.max_wait = ticks(values.max_wait)
+            if values.kind == self.kind:
                 renewed: _Window = copy.copy(self.window)
-                renewed.resize(limit, length, burst or limit, moment)
+                renewed.resize(*values.of_window(), moment)
             else:
-                used = min(self.window.used(moment), limit)
-                renewed = _KINDS[kind](limit, length, burst or limit)
+                used = min(self.window.used(moment), values.limit)
+                renewed = _KINDS[values.kind](*values.of_window())
                 if used:
                     renewed.prefill(used, moment)
-            self.kind = kind
+            self.kind = values.kind
             self.window = renewed  # last, and a new object: by that callers see that the values changed
             if (first := self.waiting.first) is not None:
                 first.awaits_fleet_turn = None  # the fleet's answer was about the old values

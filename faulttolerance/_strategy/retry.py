@@ -14,7 +14,9 @@ from .back_off import (
     BackOff,
     CustomBackOff,
     CustomDelays,
+    Decorrelated,
     Delays,
+    Full,
     ReportError,
     ignore_error,
     varied,
@@ -168,10 +170,10 @@ class Retry:
         self.max_retries: float = _FOR_EVER if max_retries == -1 else max_retries
         self.max_duration = max_duration or _FOR_EVER
         self.back_off = back_off
-        self.jitter = jitter if back_off.has_jitter else 0.0
+        self.jitter = jitter if isinstance(back_off, BackOff) else 0.0
         self.fixed_delay = back_off.steps[0] if type(back_off) is BackOff and len(back_off.steps) == 1 else None
         """The delay, before jitter, where it is the same each time; else ``begin`` returns the delays of a call."""
-        self.is_random = self.jitter > 0 or back_off.is_random
+        self.is_random = self.jitter > 0 or isinstance(back_off, (Full, Decorrelated))
         """Whether a decision needs a random number."""
         self._predicates = _NO_PREDICATES if predicates is None else predicates
         is_plain = not (self.is_random or self._predicates.all or retry_after is not None)
@@ -268,8 +270,9 @@ class Retry:
             delay = (delays or self.back_off.begin())(attempt, error, random)
         if not 0 <= delay < _FOR_EVER:
             return Stop.NOT_RETRYABLE
-        if self.jitter:
-            delay = varied(delay, self.jitter, random, self.back_off.maximum, self.back_off.minimum)
+        back_off = self.back_off
+        if self.jitter and isinstance(back_off, BackOff):
+            delay = varied(delay, self.jitter, random, back_off.maximum, back_off.minimum)
         if self.retry_after is not None:
             wait = told.wait if told is not None else self.retry_after.answer(error)
             if wait is not None and wait > delay:

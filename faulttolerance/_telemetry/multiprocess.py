@@ -87,7 +87,8 @@ class MultiprocessExporter:
                 tuple(labels),
                 tuple(labels.values()),
                 metric.description,
-                multiprocess_mode=_mode(metric),
+                # The levels of living processes are combined: their sum, or the highest of them.
+                multiprocess_mode=("livemax" if metric.is_highest else "livesum") if metric.kind == "gauge" else "",
             )
         if metric.kind == "gauge":
             value.set(total)
@@ -105,10 +106,3 @@ class MultiprocessExporter:
         self._held = {}
         self._taken = {}
         self._methods = set()
-
-
-def _mode(metric: Metric) -> str:
-    """Return the mode that combines the levels of living processes: their sum, or the highest of them."""
-    if metric.kind != "gauge":
-        return ""
-    return "livemax" if metric.is_highest else "livesum"

@@ -17,7 +17,7 @@ from faulttolerance._extensions.fleet.limit import FleetRateLimit, FleetTurnWait
 from faulttolerance._extensions.fleet.protocol import TurnRequest
 from faulttolerance._extensions.fleet.server.windows import take_turn
 from faulttolerance._extensions.fleet.share import LocalShare
-from faulttolerance._strategy.rate_limit import RateLimit, WindowKind
+from faulttolerance._strategy.rate_limit import LimitValues, RateLimit, WindowKind
 from faulttolerance.exceptions import RateLimitException
 from kit.examples import holds
 
@@ -58,7 +58,7 @@ class Calls:
 
     def __init__(self, link: Link, kind: WindowKind = "fixed", value: int = 1, max_wait: float = 0.0, **more: Any):
         spacing, burst = more.get("spacing", 0.0), more.get("burst", 1)
-        self.local = RateLimit("shop.send", value, 1.0, spacing, kind, max_wait, burst)
+        self.local = RateLimit("shop.send", LimitValues(value, 1.0, spacing, kind, max_wait, burst))
         self.link = link
         self.limit = FleetRateLimit(self.local, LocalShare(), "shop.send", link, may_wait=max_wait > 0)
         self.woken: list[FleetTurnWaiter] = []
@@ -78,10 +78,10 @@ class Calls:
 def test_a_turn_is_asked_for_in_microseconds_with_all_that_the_limit_says() -> None:
     """By rule F2: what the server counts is whole; lengths that are none become longer, never shorter."""
     link = Link(0, 0)
-    limit = RateLimit("send", 5, 1 / 3, 0.01, "smooth", 0.0, 3)
+    limit = RateLimit("send", LimitValues(5, 1 / 3, 0.01, "smooth", 0.0, 3))
     shared = FleetRateLimit(limit, LocalShare(), "the key", link, may_wait=False)
     shared.request_turn(FleetTurnWaiter(1, int), 0.0)
-    limit.reconfigure(7, 2.0, 0.0, "rolling", 0.5)
+    limit.reconfigure(LimitValues(7, 2.0, 0.0, "rolling"), 0.5)
     shared.request_turn(FleetTurnWaiter(1, int), 1.0)
 
     assert link.asked == [
@@ -204,7 +204,7 @@ def test_other_values_are_those_of_the_part_too() -> None:
     calls = Calls(Link(), "rolling", value=2)
     calls.link.is_prompt = False
     assert [calls.ask(10.0), calls.ask(10.0), calls.ask(10.0)] == [0.0, 0.0, "refused, 1.0"]
-    calls.local.reconfigure(3, 1.0, 0.0, "rolling", 10.1)
+    calls.local.reconfigure(LimitValues(3, 1.0, 0.0, "rolling"), 10.1)
     assert [calls.ask(10.1), calls.ask(10.1)] == [0.0, "refused, 0.9"]
     calls.link.processes = 3
     assert calls.ask(10.9) == "refused, 0.1"
@@ -305,7 +305,7 @@ def test_whoever_would_wait_longer_than_it_may_is_refused() -> None:
     assert calls.ask(10.1, second) == "refused, 1.2"
     calls.limit.leave(second, 10.1)
     calls.woken.clear()
-    calls.local.reconfigure(100, 1.0, 0.0, "fixed", 10.1, 0.5)
+    calls.local.reconfigure(LimitValues(100, 1.0, 0.0, "fixed", max_wait=0.5), 10.1)
     assert calls.woken == [first]
     second = calls.place()
     assert calls.ask(10.1, second) == 0.5
@@ -416,7 +416,7 @@ class Process:
     def __init__(self, world: World, max_wait: float) -> None:
         self.world = world
         _, kind, value, window, burst, spacing = world.server.question
-        self.local = RateLimit("send", value, window / 1e6, spacing / 1e6, kind, max_wait, burst)
+        self.local = RateLimit("send", LimitValues(value, window / 1e6, spacing / 1e6, kind, max_wait, burst))
         self.limit = FleetRateLimit(self.local, LocalShare(), "send", self, may_wait=max_wait > 0)
         self.is_up = True
         self.processes = 0

@@ -13,7 +13,7 @@ from faulttolerance._extensions.adaptive_throttle.strategy import AdaptiveThrott
 from faulttolerance._extensions.observe.strategy import ObservedBulkhead, ObservedGate, ObservedRateLimit
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker, CircuitValues
-from faulttolerance._strategy.rate_limit import RateLimit
+from faulttolerance._strategy.rate_limit import LimitValues, RateLimit
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 
 SEEDS = range(30)
@@ -94,7 +94,7 @@ def test_an_observed_throttle_learns_what_one_learns_that_is_obeyed(seed: int) -
 def test_an_observed_rate_limit_tells_what_another_one_refuses(seed: int) -> None:
     """By rule X7: what would have been refused takes no place in the window."""
     chance = random.Random(seed)
-    obeyed, inner = (RateLimit("acme", 3, 1.0, 0.0, "rolling") for _ in range(2))
+    obeyed, inner = (RateLimit("acme", LimitValues(3, 1.0, 0.0, "rolling")) for _ in range(2))
     told = Told()
     observed, refused, now = ObservedRateLimit(inner, told), 0, 0.0
     for _ in range(300):
@@ -108,7 +108,7 @@ def test_an_observed_rate_limit_tells_what_another_one_refuses(seed: int) -> Non
 def test_whoever_would_wait_for_a_turn_is_not_refused() -> None:
     """By rule X7: and takes that turn when it comes."""
     told = Told()
-    observed = ObservedRateLimit(RateLimit("acme", 1, 1.0, 0.0, "rolling", max_wait=2.0), told)
+    observed = ObservedRateLimit(RateLimit("acme", LimitValues(1, 1.0, 0.0, "rolling", max_wait=2.0)), told)
     seen = []
     for now in (0.0, 0.0, 0.0, 0.0, 1.5, 1.5, 2.0, 9.0):
         observed.admit(now)

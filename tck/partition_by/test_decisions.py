@@ -11,7 +11,7 @@ import pytest
 from faulttolerance._extensions.partition_by.strategy import Partition, Partitions
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker, CircuitValues
-from faulttolerance._strategy.rate_limit import RateLimit
+from faulttolerance._strategy.rate_limit import LimitValues, RateLimit
 from faulttolerance._strategy.verdict import FAILURE, SUCCESS
 
 
@@ -237,8 +237,8 @@ def test_a_circuit_is_idle_while_it_is_closed_without_a_failure() -> None:
 @pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
 def test_a_rate_limit_is_idle_once_its_window_is_empty(kind: str) -> None:
     """By rule N2: as long as a call counts, or the spacing holds, it is not forgotten."""
-    limit = RateLimit("x", 1, 1.0, 0.0, kind)  # type: ignore[arg-type]
-    spaced = RateLimit("x", 10, 0.5, 3.0, kind)  # type: ignore[arg-type]
+    limit = RateLimit("x", LimitValues(1, 1.0, 0.0, kind))  # type: ignore[arg-type]
+    spaced = RateLimit("x", LimitValues(10, 0.5, 3.0, kind))  # type: ignore[arg-type]
     limit.admit(10.0)
     spaced.admit(10.0)
 

@@ -12,14 +12,14 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from faulttolerance._strategy.rate_limit import _KINDS, RateLimit, TurnWaiter, WindowKind
+from faulttolerance._strategy.rate_limit import _KINDS, LimitValues, RateLimit, TurnWaiter, WindowKind
 from faulttolerance.exceptions import RateLimitException
 
 KINDS: list[WindowKind] = ["fixed", "rolling", "smooth"]
 
 
 def make(limit: int = 3, window: float = 1.0, min_spacing: float = 0.0, kind: WindowKind = "fixed") -> RateLimit:
-    return RateLimit("shop.Cart.pay", limit, window, min_spacing, kind)
+    return RateLimit("shop.Cart.pay", LimitValues(limit, window, min_spacing, kind))
 
 
 def passes(limit: RateLimit, *moments: float) -> str:
@@ -164,7 +164,7 @@ def test_new_values_forgive_nothing(kind: WindowKind) -> None:
     limit = make(limit=4, window=1.0, kind=kind)
     passes(limit, 0.0, 1.0, 1.0, 1.0)
 
-    limit.reconfigure(2, 1.0, 0.0, kind, now=1.1)
+    limit.reconfigure(LimitValues(2, 1.0, 0.0, kind), now=1.1)
 
     assert passes(limit, 1.1) == "n"
     assert passes(limit, 2.0) == "y"
@@ -176,7 +176,7 @@ def test_a_higher_limit_holds_at_once(kind: WindowKind) -> None:
     limit = make(limit=2, window=1.0, kind=kind)
     passes(limit, 0.0, 5.0, 5.0)
 
-    limit.reconfigure(4, 1.0, 0.0, kind, now=5.0)
+    limit.reconfigure(LimitValues(4, 1.0, 0.0, kind), now=5.0)
 
     assert passes(limit, 5.0, 5.0, 5.0) == "yyn"
 
@@ -188,7 +188,7 @@ def test_another_kind_of_window_forgives_nothing(before: WindowKind, after: Wind
     limit = make(limit=2, window=1.0, kind=before)
     passes(limit, 0.0, 3.0, 3.0)
 
-    limit.reconfigure(2, 1.0, 0.0, after, now=3.0)
+    limit.reconfigure(LimitValues(2, 1.0, 0.0, after), now=3.0)
 
     assert passes(limit, 3.25, 4.0) == "ny"
 
@@ -199,7 +199,7 @@ def test_another_kind_of_window_remembers_only_what_still_counts(before: WindowK
     limit = make(limit=2, window=1.0, kind=before)
     passes(limit, 0.0, 3.0, 3.0)
 
-    limit.reconfigure(2, 1.0, 0.0, "fixed", now=4.0)
+    limit.reconfigure(LimitValues(2, 1.0, 0.0, "fixed"), now=4.0)
 
     assert passes(limit, 4.0, 4.0, 4.0) == "yyn"
 
@@ -209,7 +209,7 @@ def test_a_limit_may_be_any_whole_number(kind: WindowKind) -> None:
     """Files name any, and a limit that is never reached is no mistake."""
     limit = make(limit=10**400, kind=kind)
     before = passes(limit, 1.0, 2.0)
-    limit.reconfigure(10**30, 1.0, 0.0, "rolling", now=2.0)
+    limit.reconfigure(LimitValues(10**30, 1.0, 0.0, "rolling"), now=2.0)
 
     assert before + passes(limit, 2.0, 2.1) == "yyyy"
 
@@ -219,7 +219,7 @@ def test_a_lower_smooth_limit_is_not_in_debt() -> None:
     limit = make(limit=10, window=1.0, kind="smooth")
     passes(limit, 0.0, *[5.0] * 10)
 
-    limit.reconfigure(2, 1.0, 0.0, "smooth", now=5.0)
+    limit.reconfigure(LimitValues(2, 1.0, 0.0, "smooth"), now=5.0)
 
     assert passes(limit, 5.4, 5.5) == "ny"
 
@@ -292,9 +292,8 @@ class Line:
     def __init__(self, seed: int, kind: WindowKind, spacing: float) -> None:
         self.dice = random.Random(seed)
         self.max_wait = self.dice.choice([0.3, 1.0, 2.5])
-        self.limit = RateLimit(
-            "line", self.dice.randint(1, 4), 1.0, spacing, kind, self.max_wait, self.dice.randint(1, 3)
-        )
+        limit, burst = self.dice.randint(1, 4), self.dice.randint(1, 3)
+        self.limit = RateLimit("line", LimitValues(limit, 1.0, spacing, kind, self.max_wait, burst))
         self.events: list[tuple[float, int, int]] = []
         self.places: dict[int, TurnWaiter] = {}
         self.came: dict[int, float] = {}
@@ -363,7 +362,7 @@ def test_those_that_wait_are_let_through_in_turn_and_within_the_limit(kind: Wind
 
 def test_a_smooth_limit_is_used_up_although_each_call_is_woken_late() -> None:
     """By rule RL1: what was lost by waking is made up for, up to one call: else a busy limit would give less."""
-    limit = RateLimit("line", 10, 1.0, 0.0, "smooth", max_wait=9.0, burst=1)
+    limit = RateLimit("line", LimitValues(10, 1.0, 0.0, "smooth", max_wait=9.0, burst=1))
     limit.admit(0.0)
     places = [TurnWaiter(1, lambda: None) for _ in range(5)]
     turns = [limit.request_turn(place, 0.0) for place in places]
@@ -376,7 +375,7 @@ def test_a_smooth_limit_is_used_up_although_each_call_is_woken_late() -> None:
 
 def test_a_call_that_must_not_wait_does_not_overtake_those_that_do() -> None:
     """By rule RL1: it finds no room that was promised to another call."""
-    limit = RateLimit("line", 1, 1.0, 0.0, "fixed", max_wait=5.0)
+    limit = RateLimit("line", LimitValues(1, 1.0, 0.0, "fixed", max_wait=5.0))
     limit.admit(0.0)
     place = TurnWaiter(1, lambda: None)
 
@@ -388,7 +387,7 @@ def test_a_call_that_must_not_wait_does_not_overtake_those_that_do() -> None:
 
 def test_a_call_that_never_asks_again_holds_the_others_up_for_a_while_only() -> None:
     """By rule RL1, B34: as one whose loop was closed; and it is not left to be woken."""
-    limit = RateLimit("line", 1, 1.0, 0.0, "fixed", max_wait=2.0)
+    limit = RateLimit("line", LimitValues(1, 1.0, 0.0, "fixed", max_wait=2.0))
     limit.admit(0.0)
     lost = TurnWaiter(1, lambda: None)
     limit.request_turn(lost, 0.5)
@@ -408,7 +407,7 @@ def test_leaving_the_line_looks_at_no_other_place() -> None:
         __hash__ = TurnWaiter.__hash__
 
     looked: list[object] = []
-    limit = RateLimit("call", 1, 1.0, 0.0, "fixed", max_wait=1_000.0)
+    limit = RateLimit("call", LimitValues(1, 1.0, 0.0, "fixed", max_wait=1_000.0))
     places = [Looked(number, lambda: None) for number in range(100)]
     for place in places:
         limit.request_turn(place, 0.0)
@@ -423,7 +422,7 @@ def test_leaving_the_line_looks_at_no_other_place() -> None:
 
 def test_those_of_other_threads_leave_the_line_in_a_forked_child() -> None:
     """L5: they do not exist there."""
-    limit = RateLimit("line", 1, 1.0, 0.0, "fixed", max_wait=5.0)
+    limit = RateLimit("line", LimitValues(1, 1.0, 0.0, "fixed", max_wait=5.0))
     limit.admit(0.0)
     limit.request_turn(TurnWaiter(1, lambda: None), 0.1)
     mine = TurnWaiter(2, lambda: None)

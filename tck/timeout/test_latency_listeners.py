@@ -14,7 +14,7 @@ from faulttolerance._extensions.adaptive.listener import ListenedPolicies
 from faulttolerance._strategy.back_off import fixed
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, End
-from faulttolerance._strategy.rate_limit import RateLimit
+from faulttolerance._strategy.rate_limit import LimitValues, RateLimit
 from faulttolerance._strategy.retry import Retry
 from faulttolerance.exceptions import RefusedException
 from faulttolerance.testing import virtual_time
@@ -67,7 +67,7 @@ def test_each_attempt_that_had_a_permit_is_told_once(body: Callable[[], None], t
 
 def test_no_refusal_is_told() -> None:
     """By rule X4: a refusal of our own is never a sample."""
-    heard, permits, rate = Heard(), Bulkhead(1, 0, "acme"), RateLimit("acme", 1, 60.0, 0.0, "fixed")
+    heard, permits, rate = Heard(), Bulkhead(1, 0, "acme"), RateLimit("acme", LimitValues(1, 60.0, 0.0, "fixed"))
     permits.acquire("another attempt", 0)
     rate.admit(clock.monotonic())
 

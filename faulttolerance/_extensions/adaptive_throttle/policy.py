@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, final
 
-from ..._policy.kind import duration, exceptions, integer, kinds, number
+from ..._policy.kind import duration, kinds, number
 from ..._policy.parameter import Contradiction, Policy
 from ..._policy.unit import ChronoUnit, seconds
 from ..._shown import shown
@@ -27,9 +27,6 @@ class AdaptiveThrottle(Policy, kw_only=True, is_observable=True):
     _kinds = kinds(
         multiplier=number(1.1),
         window=duration(">= 1000"),
-        min_requests=integer(1),
-        fail_on=exceptions(),
-        skip_on=exceptions(),
     )
 
     multiplier: float = 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, final
 
-from ..._policy.kind import duration, exceptions, kinds, number
+from ..._policy.kind import exceptions, kinds, number
 from ..._policy.parameter import Contradiction
 from ..._shown import shown
 from ...typing import Duration, ExceptionSet
@@ -30,8 +30,6 @@ class Chaos(Values):
 
     _kinds = kinds(
         rate=number(0, 1),
-        latency=duration(),
-        error=exceptions(),
     )
 
     permission = "FAULTTOLERANCE_CHAOS_ALLOWED"

@@ -6,7 +6,7 @@ left when the fleet is silent for a moment, and all processes together keep the 
 
 from __future__ import annotations
 
-from ..._strategy.rate_limit import RateLimit, ticks
+from ..._strategy.rate_limit import LimitValues, RateLimit, ticks
 
 
 class LocalShare:
@@ -43,7 +43,8 @@ def _resized(share: RateLimit | None, whole: RateLimit, processes: int, now: flo
         value, length = (value, length) if whole.kind == "smooth" else (1, length / value)
     else:
         value //= processes
+    values = LimitValues(value, length, spacing, whole.kind, burst=burst)
     if share is None:
-        return RateLimit("", value, length, spacing, whole.kind, 0.0, burst)
-    share.reconfigure(value, length, spacing, whole.kind, now, 0.0, burst)
+        return RateLimit("", values)
+    share.reconfigure(values, now)
     return share

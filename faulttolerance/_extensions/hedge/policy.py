@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, final
 
-from ..._policy.kind import duration, integer, kinds, number
+from ..._policy.kind import integer, kinds, number
 from ..._policy.parameter import Contradiction, Policy
 from ..._policy.unit import ChronoUnit, seconds
 from ...typing import Duration
@@ -26,7 +26,6 @@ class Hedge(Policy, is_observable=True):
     _kinds = kinds(
         max_hedges=integer(1, maximum=5),
         quantile=number(0.5, 0.999, or_zero=True),
-        delay=duration(),
     )
 
     max_hedges: int = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import final
 
-from ..._policy.kind import integer, key, kinds
+from ..._policy.kind import key, kinds
 from ..._policy.parameter import Policy
 
 
@@ -22,7 +22,6 @@ class PartitionBy(Policy):
 
     _kinds = kinds(
         key=key(is_optional=False),
-        max_partitions=integer(1),
     )
 
     key: Callable[..., Hashable] | str | Sequence[str]

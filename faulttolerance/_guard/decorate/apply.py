@@ -208,10 +208,9 @@ def guard_methods(cls: type) -> None:
         if not policies and not interceptors:
             continue
         if not takes_instance_first(function, base):
-            faults.append(
-                Fault(f"{class_name(cls)}.{name}", "is a method of a kind that a decorator of the class cannot guard",
-                      attribute, "a function; or @unguarded above it, which exempts it")
-            )  # fmt: skip
+            problem = "is a method of a kind that a decorator of the class cannot guard"
+            allowed = "a function; or @unguarded above it, which exempts it"
+            faults.append(Fault(f"{class_name(cls)}.{name}", problem, attribute, allowed))
             continue
         declaration = declaration_of(function)
         if declaration is None:

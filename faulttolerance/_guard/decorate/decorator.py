@@ -76,10 +76,8 @@ class Decorator:
         where = f"{declaration.where} @{self._kind.annotation}"
         faults = self._faults(declaration.where)
         if is_generator_function(function):
-            faults.append(
-                Fault(where, "is on a generator function", function,
-                      "a function that returns: guard the body of the loop instead, a stream cannot be run again")
-            )  # fmt: skip
+            allowed = "a function that returns: guard the body of the loop instead, a stream cannot be run again"
+            faults.append(Fault(where, "is on a generator function", function, allowed))
         if self._kind in declaration.policies:
             faults.append(Fault(where, "is present twice", None, "one of each kind per function"))
         if above := definition.companion_above_guard_faults(self._kind, declaration):

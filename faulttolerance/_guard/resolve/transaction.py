@@ -170,11 +170,8 @@ class _Transaction:
         except FaultToleranceDefinitionException:
             raise
         except Exception as error:  # noqa: BLE001
-            log_guard_error(
-                registry.name_of(change.resolver),
-                "its next call resolves its policies again, because resolving them failed",
-                error,
-            )
+            words = "its next call resolves its policies again, because resolving them failed"
+            log_guard_error(registry.name_of(change.resolver), words, error)
             return None
 
     def _draft(self, change: GuardChange) -> Draft | None:

@@ -97,10 +97,8 @@ class _Check:
         subject, function = f"names {shown(name)}", named.function
         is_itself = function is declaration.guard or (owner is not None and mangle(name, owner) == declaration.name)
         if is_fallback and is_itself:
-            yield (
-                f"{subject}, which is the guarded function itself",
-                "another function; if the class is guarded, exempt it by @unguarded",
-            )
+            allowed = "another function; if the class is guarded, exempt it by @unguarded"
+            yield f"{subject}, which is the guarded function itself", allowed
             return
         if named.needs_instance and declaration.binding != INSTANCE:
             yield f"{subject}, which needs an instance", "a class method or static method, as the guarded method is"

@@ -16,13 +16,10 @@ from ...._policy import (  # fmt: skip
     ChronoUnit,
     CircuitBreaker,
     CircuitBreakerName,
-    CustomBackoff,
-    FailWhen,
     Fallback,
-    HonorRetryAfter,
     Policy,
-    RetryWhen,
     Timeout,
+    parameters,
     seconds,
 )
 from ...._shown import shown
@@ -274,13 +271,11 @@ def callback_faults(
         return callback.key_faults(f"{where} @{policy.annotation}(key)", getattr(policy, "key", None), declaration)
     if row.faults is not None:
         return row.faults(policy, f"{where} @{policy.annotation}", declaration, asynchronous, owner, final)
-    asked: list[tuple[str, Any]] = []
-    if isinstance(policy, (RetryWhen, FailWhen)):
-        asked = [("exception", policy.exception), ("result", policy.result)]
-    elif isinstance(policy, HonorRetryAfter):
-        asked = [("read", policy.read)]
-    elif isinstance(policy, CustomBackoff):
-        asked = [("value", policy.value.__call__ if isinstance(policy.value, type) else policy.value)]
+    asked: list[tuple[str, Any]] = [
+        (name, value.__call__ if isinstance(value := getattr(policy, name), type) else value)
+        for name, parameter in parameters(policy).items()
+        if parameter.kind.name == "callable"
+    ]
     if any(is_coroutine_function(function) for _, function in asked):
         from .callback import is_awaited_in_the_end
 
