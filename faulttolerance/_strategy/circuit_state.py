@@ -108,7 +108,7 @@ class CircuitState(GateState):
     def __init__(self, name: StateName, since: float, until: float = -inf, *, is_forced: bool = False) -> None:
         self.is_closed = name == CLOSED
         self.is_clean = False
-        self.name = name
+        self.name: StateName = name
         self.since = since
         self.until = until
         self.is_forced = is_forced
