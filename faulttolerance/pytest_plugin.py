@@ -61,14 +61,39 @@ class _LoopFactories:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Set a loop factory that follows ``ft_clock`` for anyio, unless the ``anyio_backend`` fixture sets one."""
     arguments = pyfuncitem.funcargs
-    backend = arguments.get("anyio_backend")
-    if "ft_clock" in arguments and backend:
-        name, options = (backend, {}) if isinstance(backend, str) else cast("tuple[str, dict[str, Any]]", backend)
-        if name == "asyncio":
-            from .testing.active_clock import loop_factory
-
-            arguments["anyio_backend"] = name, {"loop_factory": loop_factory, **options}
+    if "ft_clock" in arguments and arguments.get("anyio_backend"):
+        arguments["anyio_backend"] = _with_loop_factory(arguments["anyio_backend"])
     return (yield)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Do the same for a fixture that is a coroutine: the first of them makes the loop of the test."""
+    run: Callable[..., Any] = fixturedef.func
+    if "ft_clock" not in request.fixturenames or getattr(run, "__module__", "") != "anyio.pytest_plugin":
+        return (yield)  # anyio has replaced the functions of those that it runs
+
+    def run_with_loop_factory(anyio_backend: object, **arguments: Any) -> Iterator[Any]:
+        yield from run(anyio_backend=_with_loop_factory(anyio_backend), **arguments)
+
+    definition: Any = fixturedef
+    definition.func = run_with_loop_factory
+    try:
+        return (yield)
+    finally:
+        definition.func = run
+
+
+def _with_loop_factory(backend: object) -> object:
+    """Return the ``anyio_backend`` *backend* with a loop factory that follows the clock, unless it sets one."""
+    name, options = (backend, {}) if isinstance(backend, str) else cast("tuple[str, dict[str, Any]]", backend)
+    if name != "asyncio":
+        return backend
+    from .testing.active_clock import loop_factory
+
+    return name, {"loop_factory": loop_factory, **options}
 
 
 class _ResetAroundEveryTest:

@@ -211,9 +211,10 @@ def reload(*, on: int | None = None) -> list[Change]:
     ``health`` shows the time and the outcome of the last reload.
 
     ``reload(on=signal.SIGHUP)`` reads nothing yet. A failed reload on the signal is logged at ERROR, with everything
-    that is wrong, and changes nothing; a successful reload is logged at INFO. Each reload runs on a thread of its own,
-    so the signal may interrupt anything, even a reload or a first call. Signals that arrive while a reload is about to
-    start are served by that reload. An existing handler of the application for the signal is replaced.
+    that is wrong, and changes nothing; a successful reload is logged at INFO, and a new key that nothing uses at
+    WARNING. Each reload runs on a thread of its own, so the signal may interrupt anything, even a reload or a first
+    call. Signals that arrive while a reload is about to start are served by that reload. An existing handler of the
+    application for the signal is replaced.
 
     Python installs signal handlers on the main thread only. On another thread, where a test client runs the start of a
     service, ``reload(on=...)`` does nothing and logs this once.
@@ -266,6 +267,7 @@ _unhandled_signals: set[int] = set()
 
 def _reload_and_log(name: str) -> None:
     try:
+        known = _unused_names()
         changes = reload()
     except FaultToleranceDefinitionException as error:
         log(ERROR, "%s: the reload failed, and the old configuration stays in force: %s", name, error)
@@ -273,6 +275,17 @@ def _reload_and_log(name: str) -> None:
         log(ERROR, "%s: the reload failed, and the old configuration stays in force", name, error=error)
     else:
         log(INFO, "%s: reloaded: %s", name, "; ".join(map(str, changes)) or "no value has changed")
+        for unused_name in _unused_names():
+            if unused_name not in known:  # the others were in the check at the start, or an earlier reload
+                log(WARNING, "%s: %s", name, unused_name)
+
+
+def _unused_names() -> list[Unused]:
+    """Return what ``validate`` returns; nothing if it raises, because a reload that fails names the faults."""
+    try:
+        return validate()
+    except FaultToleranceDefinitionException:
+        return []
 
 
 def validate() -> list[Unused]:

@@ -7,7 +7,15 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
-from .. import FaultToleranceDefinitionException, Guard, RefusedException, TimeoutException, guards, veto_retries
+from .. import (
+    FaultToleranceDefinitionException,
+    Guard,
+    RefusedException,
+    TimeoutException,
+    guards,
+    remaining,
+    veto_retries,
+)
 from ..exceptions import Fault
 from ..policies import CircuitBreaker, Coalesce, ExponentialBackoff, Hedge, HonorRetryAfter, PartitionBy, Retry
 from ._refusals import client_exception
@@ -123,6 +131,8 @@ class GuardedClient:
     """The exception for a failing response."""
     _client_error: ClassVar[type[Exception]]
     """The base of the client's exceptions."""
+    _client_timeout: ClassVar[type[Exception]]
+    """The base of the client's time-outs."""
     _timeout: ClassVar[type[TimeoutException]]
     _refusal: ClassVar[type[RefusedException]]
 
@@ -171,11 +181,14 @@ class GuardedClient:
 
     def _response_after(self, failure: Exception, record: RequestRecord) -> Any:
         """Return the response that *failure* is about; raise any other failure as users of the client catch it."""
+        ours = failure
+        if isinstance(failure, self._client_timeout) and remaining() == 0.0:
+            ours = TimeoutException("the deadline of an enclosing call passed")  # its rest was the client's time-out
         if isinstance(failure, self._status_error) and failure.response is not None:
             if failure.response is record.response:
                 return failure.response
-        elif isinstance(failure, (TimeoutException, RefusedException)) and not isinstance(failure, self._client_error):
-            raised: Any = client_exception(failure, self._timeout, self._refusal)
+        elif isinstance(ours, (TimeoutException, RefusedException)) and not isinstance(ours, self._client_error):
+            raised: Any = client_exception(ours, self._timeout, self._refusal)
             raised.request = record.request
             raise raised from failure
         raise failure

@@ -8,7 +8,7 @@ from datetime import timedelta
 from math import floor, log10
 from typing import Any, Final
 
-from .. import FaultToleranceDefinitionException, TimeoutException, deadline
+from .. import FaultToleranceDefinitionException, TimeoutException, deadline, remaining
 from ..exceptions import Fault
 from ..policies import Deadline
 from ..typing import Duration
@@ -84,3 +84,15 @@ def deadline_block(left: float | None) -> Any:
     if left == 0.0:
         raise TimeoutException("no time is left for this request")
     return nullcontext() if left is None else deadline(timedelta(seconds=left))
+
+
+def late_failure(failure: Exception) -> TimeoutException | None:
+    """Return the time-out that *failure* amounts to, outside of all guards of a request: ``None`` if it is in time.
+
+    A client on a thread ends by itself at the deadline, and raises an exception of its own.
+    """
+    if remaining() != 0.0:
+        return None
+    late = TimeoutException("the deadline of this request passed")
+    late.__cause__ = failure
+    return late

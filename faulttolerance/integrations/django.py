@@ -7,21 +7,27 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django import conf  # type: ignore[import-untyped]
-from django.http import HttpRequest, HttpResponse  # type: ignore[import-untyped]
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation  # type: ignore[import-untyped]
+from django.http import Http404, HttpRequest, HttpResponse  # type: ignore[import-untyped]
+from django.http.multipartparser import MultiPartParserError  # type: ignore[import-untyped]
 
 from .. import TimeoutException
 from ._django_atomic import install as install
-from ._inbound import deadline_block, longest_in_seconds, time_left
+from ._inbound import deadline_block, late_failure, longest_in_seconds, time_left
 from ._refusals import answer_to
 
 __all__ = ["FaultToleranceMiddleware", "install"]
+
+_ANSWERED = (BadRequest, Http404, MultiPartParserError, PermissionDenied, SuspiciousOperation)
+"""Exceptions that Django answers by less than 500."""
 
 
 class FaultToleranceMiddleware:
     """Middleware that answers refusals by 503 or 429 and time-outs by 504, and limits requests to their callers' time.
 
     It stands in ``MIDDLEWARE``, under WSGI and ASGI. It answers refusals of views and of middleware below it, so put it
-    first, or below middleware that has to see every response. Other exceptions stay as they are.
+    first, or below middleware that has to see every response. Other exceptions stay as they are; what Django would
+    answer by 500 is a 504 once the request is late.
 
     The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` state how long a request may take until its response
     begins. The setting ``FAULTTOLERANCE_LONGEST`` states how long at most, in milliseconds or as text, such as
@@ -69,8 +75,12 @@ class FaultToleranceMiddleware:
         return deadline_block(time_left(request.headers.get, self._longest))
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Return the answer to a view's exception that is a refusal or a time-out."""
-        return _refuse(request, exception)
+        """Return the answer to a view's exception that is a refusal or a time-out, or is too late."""
+        answer = _refuse(request, exception)
+        if answer is not None or isinstance(exception, _ANSWERED):
+            return answer
+        late = late_failure(exception)
+        return None if late is None else _refuse(request, late)
 
 
 def _refuse(request: Any, failure: Exception) -> Any:

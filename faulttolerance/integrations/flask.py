@@ -11,7 +11,7 @@ from flask import Flask, Response, request
 
 from .. import RefusedException, TimeoutException
 from ..typing import Duration
-from ._inbound import deadline_block, longest_in_seconds, time_left
+from ._inbound import deadline_block, late_failure, longest_in_seconds, time_left
 from ._refusals import answer_to, guard_failure_in
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def install(app: Flask, *, longest: Duration | None = None) -> None:
     """Answer refusals of *app* by 503 or 429 and time-outs by 504, and limit its requests to their callers' time.
 
     A handler of the application's own for one of the exceptions wins where it is for a narrower class, or is added
-    later. Other exceptions stay as they are.
+    later. Other exceptions stay as they are; without a handler they are a 504 once the request is late.
 
     Args:
         app: An application that has not begun to serve.
@@ -38,7 +38,17 @@ def install(app: Flask, *, longest: Duration | None = None) -> None:
     app.register_error_handler(TimeoutException, _answer)
     handle: Callable[[Any], Any] = app.handle_user_exception
     # A group of nothing but refusals goes to their handler; a handler for groups would be in the way of the others.
-    app.handle_user_exception = lambda e: handle(guard_failure_in(e) or e)  # type: ignore[method-assign]
+
+    def answer_or_raise(e: Exception) -> Any:
+        try:
+            return handle(guard_failure_in(e) or e)
+        except Exception as unhandled:
+            late = late_failure(unhandled)
+            if late is None:
+                raise
+            return handle(late)
+
+    app.handle_user_exception = answer_or_raise  # type: ignore[method-assign]
     app.wsgi_app = DeadlineMiddleware(app.wsgi_app, longest=longest)  # type: ignore[method-assign]
 
 

@@ -59,7 +59,7 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.
 
 
 class RequestTimeout(TimeoutException, httpx.TimeoutException):
-    """A time-out of the guard."""
+    """A time-out of the guard, or of a deadline around it."""
 
 
 class RefusedRequest(RefusedException, httpx.TransportError):
@@ -191,6 +191,7 @@ class _Guarded(GuardedClient, Generic[T]):
     _mistakes = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
     _status_error = httpx.HTTPStatusError
     _client_error = httpx.HTTPError
+    _client_timeout = httpx.TimeoutException
     _timeout = RequestTimeout
     _refusal = RefusedRequest
 

@@ -52,7 +52,7 @@ __all__ = [
 
 
 class RequestTimeout(TimeoutException, requests.Timeout):
-    """A time-out of the guard."""
+    """A time-out of the guard, or of a deadline around it."""
 
     response = None
 
@@ -106,6 +106,7 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
     _mistakes = (SSLError,)
     _status_error = requests.HTTPError
     _client_error = requests.RequestException
+    _client_timeout = requests.Timeout
     _timeout = RequestTimeout
     _refusal = RefusedRequest
 

@@ -116,6 +116,30 @@ def test_a_file_with_a_mistake_is_logged_and_ends_nothing(tmp_path: Path) -> Non
 
 @pytest.mark.outside
 @SIGNALS
+def test_a_key_that_nothing_uses_is_logged_when_a_reload_brings_it(tmp_path: Path) -> None:
+    """At WARNING, once: a misspelt key would else pass for a change that was made."""
+    lines = run(
+        """
+        told = []
+        logging.getLogger("faulttolerance").addFilter(lambda record: told.append(record.getMessage()) or True)
+        reload(on=signal.SIGHUP)
+        for number in 0, 2:
+            write(f"Retry.maxRetrys = 4\\nRetry.maxRetries = {number}")
+            os.kill(os.getpid(), signal.SIGHUP)
+            until(lambda: attempts() == number + 1)
+            until(lambda: any(line.startswith("SIGHUP: Retry/maxRetrys") for line in told))
+        until(lambda: sum("SIGHUP: reloaded" in line for line in told) == 2)
+        """,
+        tmp_path,
+    )
+
+    assert [line for line in lines if line.startswith("WARNING")] == [
+        "WARNING SIGHUP: Retry/maxRetrys is not used; did you mean Retry/maxRetries? (file faulttolerance.toml line 1)"
+    ]
+
+
+@pytest.mark.outside
+@SIGNALS
 def test_a_source_that_ends_programs_ends_nothing(tmp_path: Path) -> None:
     """Whatever it raises."""
     lines = run(

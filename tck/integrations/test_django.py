@@ -17,11 +17,11 @@ from kit.surroundings import needs, run
 pytestmark = pytest.mark.outside
 
 _PROGRAM = """
-import asyncio, json, sys, threading, urllib.request, warnings
+import asyncio, json, socket, sys, threading, urllib.request, warnings
 sys.path.insert(0, {tck!r})
 import httpx
 from django.conf import settings
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.urls import path
 from faulttolerance import *
 from faulttolerance.policies import *
@@ -64,6 +64,17 @@ def hang(request):
             sleep(30)
     finally:
         ended.append("hang")
+
+def patient(request):
+    try:
+        silent, peer = socket.socketpair()
+        with silent, peer:
+            silent.settimeout(remaining())
+            silent.recv(1)
+    except TimeoutError:
+        if request.GET:
+            raise Http404
+        raise
 
 async def async_hang(request):
     try:
@@ -113,7 +124,7 @@ async def held(request):
             await asyncio.sleep(30)
     return StreamingHttpResponse(parts())
 
-views = [full, free, limit, late, group, broken, hang, async_hang, async_full, left, swallow, async_swallow]
+views = [full, free, limit, late, group, broken, hang, patient, async_hang, async_full, left, swallow, async_swallow]
 urlpatterns = [path(view.__name__, view) for view in [*views, stream, async_stream, held]]
 urlpatterns += [path("ask", ask), path("half", ask, {{"part": "half"}})]
 settings.configure(
@@ -144,7 +155,7 @@ with wsgi(get_wsgi_application()) as url, httpx.Client(base_url=url, timeout=30)
         tell("wsgi", client, "half")
         killer.join()
         tell("wsgi", client, "ask")
-    for view in ("hang", "free", "left", "stream", "swallow"):
+    for view in ("patient", "patient?missing=1", "hang", "free", "left", "stream", "swallow"):
         tell("wsgi", client, view, **{"X-Request-Timeout-Ms": "60"})
     tell("wsgi", client, "hang", **{"grpc-timeout": "0S", "Accept": "text/html"})
     tell("wsgi", client, "left", **{"grpc-timeout": "99999999H"})
@@ -211,6 +222,13 @@ def test_a_request_ends_when_its_caller_waits_no_longer() -> None:
     assert statuses("wsgi")[-2] == ("hang", 504)
     assert statuses("asgi")[5:7] == [("async_hang", 504), ("free", 200)]
     assert told()[1] == ["['hang']", "begun 503", "['hang', 'async_hang']"]
+
+
+def test_a_failure_that_django_does_not_answer_is_a_time_out_once_the_request_is_late() -> None:
+    """A client that ends by itself at the deadline raises an exception of its own."""
+    late = [(view, status) for view, status in statuses("wsgi") if view.startswith("patient")]
+
+    assert late == [("patient", 504), ("patient?missing=1", 404)]
 
 
 def test_what_a_header_says_holds_up_to_the_setting() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -51,6 +53,7 @@ class Shop:
             "ask",
             "half",
             "hang",
+            "patient",
             "time",
             "stream",
         ):
@@ -98,6 +101,13 @@ class Shop:
         finally:
             self.interrupted.set()
         return "in time"
+
+    def patient(self) -> None:
+        """Wait as clients do whose own time-out is what is left."""
+        silent, peer = socket.socketpair()
+        with silent, peer:
+            silent.settimeout(remaining())
+            silent.recv(1)
 
     def time(self) -> str:
         return str(remaining())
@@ -176,6 +186,11 @@ def test_a_request_is_interrupted_when_its_caller_waits_no_longer(served: Any) -
     assert client.get("/free").status_code == 200
 
 
+def test_a_failure_that_nobody_handles_is_a_time_out_once_the_request_is_late(served: Any) -> None:
+    """A client that ends by itself at the deadline raises an exception of its own."""
+    assert served[1].get("/patient", headers={"X-Request-Timeout-Ms": "60"}).status_code == 504
+
+
 def test_a_request_without_time_does_not_begin(served: Any) -> None:
     shop, client = served
     shop.interrupted.clear()
@@ -215,6 +230,9 @@ def test_handlers_of_the_application_still_have_what_is_theirs() -> None:
     assert client.get("/broken").text == "ValueError"
     assert client.get("/full").status_code == 409
     assert client.get("/late").status_code == 504
+    with ThreadPoolExecutor(1) as elsewhere:
+        late = elsewhere.submit(client.get, "/patient", headers={"X-Request-Timeout-Ms": "60"}).result()
+    assert late.text == "TimeoutError"
 
 
 def test_a_response_that_is_there_is_sent_although_it_is_late() -> None:

@@ -585,6 +585,26 @@ def test_an_enclosing_deadline_ends_the_client_too(client: Client, served: Backe
     assert elapsed < 10
 
 
+@pytest.mark.parametrize("client", [Httpx, Requests], indirect=True)  # a coroutine is cancelled
+def test_at_an_enclosing_deadline_the_client_raises_its_time_out_and_ours(client: Client, served: Backend) -> None:
+    """The code between the client and the deadline catches the same exception as at the guard's own time-out."""
+    served.will(Answer(waits=True))
+    client.open(retry=RETRY)
+    caught: list[Exception] = []
+
+    def ask() -> None:
+        with deadline("150ms"):
+            try:
+                client.get(served.url)
+            except client.timeout as failure:
+                caught.append(failure)
+                raise
+
+    on_thread(ask)
+
+    assert [type(failure) for failure in caught] == [client.module.RequestTimeout]
+
+
 def test_the_own_time_out_of_the_client_stays_where_it_is_shorter(client: Client, served: Backend) -> None:
     served.will(Answer(waits=True))
     client.open(timeout=Timeout("1m"))

@@ -272,6 +272,43 @@ def test_anyio_makes_loops_that_follow_the_clock_by_itself(run: Run, pytester: p
     done.assert_outcomes(passed=4)
 
 
+@pytest.mark.skipif(not is_installed("anyio", 4, 0), reason="anyio is not installed")
+def test_a_coroutine_fixture_of_anyio_after_the_clock_runs_on_a_loop_that_follows_it(run: Run) -> None:
+    """The first coroutine makes the loop of the test; a fixture of a test without the clock has an ordinary one."""
+    done = run(
+        """
+        pytestmark = pytest.mark.anyio
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio"
+
+        @pytest.fixture
+        async def service(ft_clock):
+            await asyncio.sleep(3_600)
+            yield charge_async
+            await asyncio.sleep(3_600)
+
+        @pytest.fixture
+        async def plain(anyio_backend):
+            return anyio_backend
+
+        async def test_with(service, ft_clock):
+            began = ft_clock.monotonic()
+            with pytest.raises(Outage):
+                await service()
+            assert ft_clock.monotonic() - began == 60
+
+        async def test_without(plain):
+            assert plain == "asyncio"
+            assert not hasattr(asyncio.get_running_loop(), "virtual_clock")
+        """,
+        plugins=("anyio.pytest_plugin",),
+    )
+
+    done.assert_outcomes(passed=2)
+
+
 PYTEST_ASYNCIO = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
 
 
