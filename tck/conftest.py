@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if not tested.is_relative_to(Path(sysconfig.get_path("purelib")).resolve()):
             raise pytest.UsageError(f"the package under test is {tested.parent}, which is not installed")
     config.pluginmanager.register(tiers.Tiers(config), "tiers")
+    config.pluginmanager.register(tiers.SafeReports(), "safe-reports")
     if hasattr(config, "workerinput") and sys.platform != "win32":  # a process of pytest-xdist
         config.pluginmanager.register(tiers.OneAlone(Path(config.option.basetemp).parent), "one-alone")
         if not config.option.durations:

@@ -491,3 +491,19 @@ def test_a_handler_may_come_anywhere(run: Any, fails: bool, reenters: bool, step
             wrong.append((strike.where, first, left, second))
 
     assert not wrong
+
+
+def test_a_block_that_another_task_leaves_ends() -> None:
+    """As where a server's response begins in a task of its own."""
+
+    async def main() -> float | None:
+        block = deadline("10s")
+
+        async def leave() -> None:
+            await block.__aexit__(None, None, None)
+
+        await block.__aenter__()
+        await asyncio.create_task(leave())
+        return remaining()
+
+    assert asyncio.run(main()) is None

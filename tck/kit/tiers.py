@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-__all__ = ["OPTION", "TIERS", "OneAlone", "ShortReports", "Tiers", "few_and_many", "tier_of"]
+__all__ = ["OPTION", "TIERS", "OneAlone", "SafeReports", "ShortReports", "Tiers", "few_and_many", "tier_of"]
 
 TIERS = ("default", "outside", "stress")
 OPTION = "--tier"
@@ -70,6 +70,25 @@ class Tiers:
             terminalreporter.write_line(f"Tiers that did not run: {', '.join(missing)} (run them by {options})")
 
 
+class SafeReports:
+    """Writes reports that cannot end the whole run."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Write a report without what cannot be sent, such as a lone surrogate in a captured log."""
+        # Nothing is collected meanwhile: a finalizer that formats a traceback parses a line, and two that parse at once
+        # fail before CPython 3.11.8, the one that reports the failure of a test as well.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            report = yield
+        finally:
+            if collects:
+                gc.enable()
+        report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+        return report
+
+
 class ShortReports:
     """Reports each test by one message instead of five, which take a tenth of a run; a failure reports all of it.
 
@@ -84,7 +103,7 @@ class ShortReports:
 
 
 class OneAlone:
-    """Runs each test marked ``alone`` while the other processes of pytest-xdist run none; reports as these can.
+    """Runs each test marked ``alone`` while the other processes of pytest-xdist run none.
 
     Args:
         folder: Where the processes of one run lock files.
@@ -97,21 +116,6 @@ class OneAlone:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         with self._turn(exclusive=item.get_closest_marker("alone") is not None):
             return (yield)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Write a report that cannot end the whole run, as a lone surrogate in a captured log would."""
-        # Nothing is collected meanwhile: a finalizer that formats a traceback parses a line, and two that parse at once
-        # fail before CPython 3.11.8, the one that reports the failure of a test as well.
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            report = yield
-        finally:
-            if collects:
-                gc.enable()
-        report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
-        return report
 
     @contextmanager
     def _turn(self, *, exclusive: bool) -> Iterator[None]:

@@ -129,8 +129,8 @@ class WholeCall(Decorator):
         return find
 
     def _innermost(self, holder: FrameType) -> PlainBlock:
-        """Return the latest block that *holder* entered; if another frame entered it, the latest of this course."""
-        blocks = self._entered.get(holder) or self._entered[_course()]
+        """Return the latest block that *holder* entered, or the latest of this course, or of another one."""
+        blocks = self._entered.get(holder) or self._entered.get(_course()) or [*self._entered.values()][-1]
         return next(block for block in reversed(blocks) if not block.is_over)
 
     def _forget(self, block: PlainBlock) -> None:
