@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import circuit_breakers, fingerprint, guards, health
-from .._platform.fork import at_fork
 from .recent import RecentFigures
 
 if TYPE_CHECKING:
@@ -47,7 +46,8 @@ def _reset_after_fork() -> None:
     _started, _recent = datetime.now(UTC), RecentFigures()
 
 
-at_fork(child=_reset_after_fork)  # the start of a forked worker is the moment of the fork
+if hasattr(os, "register_at_fork"):  # does not exist on Windows
+    os.register_at_fork(after_in_child=_reset_after_fork)  # the start of a forked worker is the moment of the fork
 
 
 class GuardFilter(NamedTuple):
