@@ -27,15 +27,15 @@ ROOT = Path(__file__).resolve().parent.parent
 CHECKS = ["lint", "typing", "docstrings", "bare", "alone", "tck", "site", "release"]
 """Sessions of ``noxfile.py``."""
 TASKS = {
-    "demo": ("demo", ["examples/storefront"]),
-    "overload": ("", ["-m", "examples.overload"]),
-    "fleet": ("redis", ["-m", "examples.fleet"]),
+    "demo": ("demo,prometheus,redis", ["examples/storefront"]),
+    "overload": ("demo,prometheus,redis", ["-m", "examples.overload"]),
+    "fleet": ("demo,prometheus,redis", ["-m", "examples.fleet"]),
+    "observed": ("demo,prometheus,redis", ["-m", "examples.observed"]),
     "durable": ("durable", ["-m", "examples.durable"]),
-    "observed": ("demo,prometheus", ["-m", "examples.observed"]),
     "test": ("test,test-optional,durable", ["-m", "pytest", "-nauto", "--maxprocesses", "8", "--dist", "worksteal"]),
     "check": ("nox", ["-m", "nox", "--sessions", *CHECKS]),
 }
-"""For each word on the command line: the extras it needs, and what Python is to run."""
+"""For each word on the command line: the extras of its environment, shared with equal ones, and what Python runs."""
 
 
 def main(arguments: list[str]) -> int:
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     extras, command = TASKS[task]
     if task == "test":
         rest = _tiers(rest)
-    python = _environment(task, extras)
+    python = _environment(extras)
     return _run([python, *command, *rest]) if python else 1
 
 
@@ -74,9 +74,9 @@ def _run(command: list[str]) -> int:
             return 128 - status if status < 0 else status
 
 
-def _environment(name: str, extras: str) -> str | None:
+def _environment(extras: str) -> str | None:
     """The interpreter of an environment with the project and *extras* in it; made anew when pyproject.toml changed."""
-    home = ROOT / ".bootstrap" / f"{name}-{sys.version_info.major}.{sys.version_info.minor}"
+    home = ROOT / ".bootstrap" / f"{extras.replace(',', '-')}-{sys.version_info.major}.{sys.version_info.minor}"
     python = str(home / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
     stamp = home / "complete"
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
@@ -85,9 +85,8 @@ def _environment(name: str, extras: str) -> str | None:
     pip = _make(home, python)
     if pip is None:
         return None
-    project = f"{ROOT}[{extras}]" if extras else str(ROOT)
     print(f"Installing what is needed into {home.relative_to(ROOT)} ...", flush=True)
-    if subprocess.call([*pip, "install", "--quiet", "--disable-pip-version-check", "--editable", project]):
+    if subprocess.call([*pip, "install", "--quiet", "--disable-pip-version-check", "--editable", f"{ROOT}[{extras}]"]):
         return None
     stamp.write_text(wanted)
     return python
