@@ -89,6 +89,7 @@ def test_code_under_exec_needs_no_name(names: dict[str, Any]) -> None:
     program = """
 import warnings
 from faulttolerance import *
+from faulttolerance.policies import Retry
 
 @fallback(fallback_method="other")
 @retry(max_retries=1, jitter=0)

@@ -231,13 +231,13 @@ def test_every_line_of_a_template_is_right_without_its_sign(
 def test_a_key_with_spaces_survives_every_format(tmp_path: Path) -> None:
     """Rule M6: names of guards are anything."""
     from faulttolerance._config.key import Key
-    from faulttolerance._config.template import _in_properties, _in_yaml
+    from faulttolerance._config.template import FORMATS
 
     javaproperties, yaml = pytest.importorskip("javaproperties"), pytest.importorskip("yaml")
     for name in ("my guard/Retry/delay", "a:b=c#d!e/Retry/delay", "zażółć \U0001f680/Retry/delay", "back\\slash/x/y"):
         for value in ("", " leading", "# no comment", "tab\there", "naïve\\"):
-            assert javaproperties.loads(_in_properties(Key(name), value)) == {name: value}
-            assert yaml.safe_load(_in_yaml(Key(name), value)) == {name: value}
+            assert javaproperties.loads(FORMATS["properties"](Key(name), value)) == {name: value}
+            assert yaml.safe_load(FORMATS["yaml"](Key(name), value)) == {name: value}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a terminal of POSIX")
