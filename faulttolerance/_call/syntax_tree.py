@@ -56,23 +56,18 @@ class _Cutter(ast.NodeTransformer):
     def visit_Assert(self, node: ast.Assert) -> None:
         """Drop an assertion, which only states facts about the order of ``attempt.attempt`` for type checkers."""
 
-    def visit_arguments(self, node: ast.arguments) -> ast.AST:
-        for argument in ast.walk(node):
-            if isinstance(argument, ast.arg):
-                argument.annotation = None
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
-        node.returns = None
-        node.args = self.visit(node.args)
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
+        node.args, node.returns = self.visit(node.args), None
         node.body = self._block(node.body)
-        if self._flags["ASYNC"] or self._flags["BLOCK"]:
+        if isinstance(node, ast.FunctionDef) or self._flags["ASYNC"] or self._flags["BLOCK"]:
             return node
         return ast.copy_location(ast.FunctionDef(node.name, node.args, node.body, [], None), node)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815  # the name that ``ast`` looks up
 
     def visit_Try(self, node: ast.Try) -> Any:
         node.body = self._block(node.body)
