@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import exceptions as exceptions, policies as policies
 from ._cause import caused_by
-from ._extensions.last_good.policy import last_good
 from ._policy import ChronoUnit
 from .exceptions import (
     BulkheadException,
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from ._execution.future import Future, completed_future
     from ._execution.thread import shutdown
     from ._extensions.fleet.server.redis import RedisFleet
+    from ._extensions.last_good.policy import last_good
     from ._guard.decorate.guard import Guard, apply_guard
     from ._guard.decorate.interceptor import around_invoke
     from ._guard.resolve.circuit_breakers import circuit_breakers
@@ -146,6 +146,7 @@ __all__ = [
 _LATER = {
     "._event": ("Degradation", "degradations"),
     "._extensions.fleet.server.redis": ("RedisFleet",),
+    "._extensions.last_good.policy": ("last_good",),
     "._control.configure": ("configure", "guards", "reload", "unguarded", "validate", "veto_retries"),
     "._inspection.explanation": ("explain",),
     "._guard.decorate.guard": ("Guard", "apply_guard"),

@@ -10,6 +10,7 @@ from .._execution.environment import Environment
 from .._metrics.catalogue import Metric, PolicyMetrics, Schema
 from .._metrics.counters import Counters
 from .._policy import Policy
+from .._record import Record
 from .._strategy import back_off, circuit_breaker
 from .._strategy.condition import Condition
 from .._strategy.gate import Gate, OnRefusal
@@ -113,7 +114,7 @@ class Layer(Protocol):
         ...
 
 
-class StrategyFactory(NamedTuple):
+class StrategyFactory(Record):
     """A factory for the stateful strategy of a policy, which also renews its values."""
 
     make: Callable[[str, Any, StrategyLookup], Any]
@@ -132,7 +133,7 @@ class StrategyFactory(NamedTuple):
     """Returns the name of the strategy of a key; ``None`` for the name of the function."""
 
 
-class ProcessSetting(NamedTuple):
+class ProcessSetting(Record):
     """A keyword of ``configure`` that applies to the whole process."""
 
     name: str
@@ -145,7 +146,7 @@ class ProcessSetting(NamedTuple):
 Faults: TypeAlias = Callable[..., list[Fault]]
 
 
-class Row(NamedTuple):
+class Row(Record):
     """One policy, or one extension without a policy, at its place in the order."""
 
     policy: type[Policy] | None = None

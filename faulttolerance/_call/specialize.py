@@ -109,16 +109,17 @@ def _driven(call: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]
 def _cut(function: Callable[..., Any], flags: Flags) -> ast.Module:
     from .syntax_tree import cut
 
-    return cut(_source(function), function.__code__.co_firstlineno, flags)
+    return cut(_source(function), flags)
 
 
 def _source(function: Callable[..., Any]) -> str:
-    """Return the text from *function* to the end of its file."""
+    """Return the text of *function*, at its line: two blank lines end it, and nothing behind them is parsed."""
     code = function.__code__
-    text = _texts.get(code, "")
-    if not _is_text_of(code, text):
+    above, lines = code.co_firstlineno - 1, _texts.get(code, "").splitlines(keepends=True)
+    text = "".join(lines[above:]).partition("\n\n\n")[0]
+    if not _is_text_of(code, "".join(lines[:above]) + text):
         raise OSError("the source text is missing, or differs from the running code")
-    return "".join(text.splitlines(keepends=True)[code.co_firstlineno - 1 :])
+    return "\n" * above + text
 
 
 @cache

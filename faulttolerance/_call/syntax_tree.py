@@ -12,20 +12,14 @@ from .._platform.atomic import uncollected
 __all__ = ["cut"]
 
 
-def cut(text: str, line: int, flags: Mapping[str, bool]) -> ast.Module:
-    """Return the function at the start of *text*, at *line* of its file, reduced by *flags*; see ``specialize``."""
+def cut(text: str, flags: Mapping[str, bool]) -> ast.Module:
+    """Return the function that *text* consists of, reduced by *flags*; see ``specialize``."""
     # A finalizer that formats a traceback parses a line; two parsers at the same time fail with a SystemError.
     parsed = uncollected(partial(compile, text, "faulttolerance", "exec", ast.PyCF_ONLY_AST, dont_inherit=True))
     definition = parsed.body[0]  # type: ignore[attr-defined]
     assert isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ast.increment_lineno(definition, line - 1)
     definition.decorator_list = []
-    for node in ast.walk(definition):
-        if isinstance(node, ast.arg):
-            node.annotation = None
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            node.returns = None
-    return ast.fix_missing_locations(ast.Module([_Cutter(flags).visit(definition)], []))
+    return ast.Module([_Cutter(flags).visit(definition)], [])
 
 
 class _Cutter(ast.NodeTransformer):
@@ -62,11 +56,18 @@ class _Cutter(ast.NodeTransformer):
     def visit_Assert(self, node: ast.Assert) -> None:
         """Drop an assertion, which only states facts about the order of ``attempt.attempt`` for type checkers."""
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
+        node.args, node.returns = self.visit(node.args), None
         node.body = self._block(node.body)
-        if self._flags["ASYNC"] or self._flags["BLOCK"]:
+        if isinstance(node, ast.FunctionDef) or self._flags["ASYNC"] or self._flags["BLOCK"]:
             return node
         return ast.copy_location(ast.FunctionDef(node.name, node.args, node.body, [], None), node)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815  # the name that ``ast`` looks up
 
     def visit_Try(self, node: ast.Try) -> Any:
         node.body = self._block(node.body)

@@ -202,8 +202,8 @@ def parameters_named(folds: Iterable[str]) -> set[tuple[str, str]]:
     return {parameter for fold in folds for end, parameter in _PARAMETERS.items() if fold.endswith(end)}
 
 
-_ANNOTATION = "|".join([*CONFIGURABLE, *(name.upper() for name in CONFIGURABLE)])
-_OWNED = re.compile(rf"(?<![^_/])(?:{_ANNOTATION})[_/](?=\w)", re.ASCII)
+_ANNOTATIONS = frozenset([*CONFIGURABLE, *(name.upper() for name in CONFIGURABLE)])
+_WORD = re.compile(r"(?<![^_/])([^\W_]+)[_/](?=\w)", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)
 
 
@@ -224,5 +224,5 @@ def _could_be_a_key(name: str) -> bool:
     if name.startswith(PREFIX) or name == ORDINAL or looks_like_a_switch(name):
         return True
     # After an annotation only letters, digits and underscores may follow. The two steps take linear time.
-    end = max((match.end() for match in _OWNED.finditer(name)), default=0)
+    end = max((match.end() for match in _WORD.finditer(name) if match[1] in _ANNOTATIONS), default=0)
     return end > 0 and not _OTHER.search(name, end)

@@ -22,7 +22,6 @@ from .parameter import (
     check as check,
     in_milliseconds as in_milliseconds,
     parameters as parameters,
-    shared_policy as shared_policy,
     warn_of_bare_numbers as warn_of_bare_numbers,
 )
 from .rate_limit import RateLimit as RateLimit, RateLimitType as RateLimitType

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeAlias
-from weakref import WeakValueDictionary
 
 from .._record import Record
 from .._shown import class_name_for_code, shown
@@ -196,29 +195,6 @@ def _source_of(value: Any) -> str:
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
         return shown(value)
     return class_name_for_code(value)
-
-
-_shared_policies: WeakValueDictionary[tuple[object, ...], Policy] = WeakValueDictionary()
-
-
-def shared_policy(policy: Policy) -> Policy:
-    """Return the shared object for all policies with the values of *policy*: most methods have common values.
-
-    Policies that name an object of the application are not shared: mostly each method has its own, and it would stay
-    alive.
-    """
-    if any(
-        parameter.kind.name in ("text", "callable", "handlers", "key")
-        and not policy._is_default(name, getattr(policy, name))
-        for name, parameter in policy._parameters.items()
-    ):
-        return policy
-    values = policy._values()
-    sets = (value for value in values if isinstance(value, tuple))
-    if any(getattr(member, "__module__", "") != "builtins" for value in sets for member in value):
-        return policy
-    # 1 and 1.0 are shown as written.
-    return _shared_policies.setdefault((type(policy), *values, *map(type, values)), policy)
 
 
 def check(

@@ -13,7 +13,7 @@ from .._shown import shown
 from ..exceptions import RefusedException
 from .back_off import ApplicationFunction, ReportError, ignore_error
 
-_SECONDS: Final = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
+_SECONDS: Final = r"[0-9]+(?:\.[0-9]*)?"
 _LONGEST_TEXT: Final = 100
 """No date of HTTP has more characters."""
 _GRPC_STATUS: Final = "grpc-status-details-bin"
@@ -81,7 +81,7 @@ def _header(headers: Any) -> str:
 
 
 def _of_header(text: str, now: float) -> float | None:
-    if _SECONDS.fullmatch(text):
+    if re.fullmatch(_SECONDS, text):
         return float(text)
     if len(text) > _LONGEST_TEXT:
         return None

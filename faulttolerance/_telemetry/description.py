@@ -1,6 +1,6 @@
 """The events in words and as attributes, for the log and for spans."""
 
-from __future__ import annotations
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 from typing import Any, NamedTuple
 

@@ -179,10 +179,10 @@ class GuardedClient:
             obstacle = f"a {method} without {_KEY} may have been done already"
         return _recording(RequestRecord(request, obstacle))
 
-    def _response_after(self, failure: Exception, record: RequestRecord) -> Any:
+    def _response_after(self, failure: Any, record: RequestRecord) -> Any:
         """Return the response that *failure* is about; raise any other failure as users of the client catch it."""
         ours = failure
-        if isinstance(failure, self._client_timeout) and remaining() == 0.0:
+        if isinstance(ours, self._client_timeout) and remaining() == 0.0:
             ours = TimeoutException("the deadline of an enclosing call passed")  # its rest was the client's time-out
         if isinstance(failure, self._status_error) and failure.response is not None:
             if failure.response is record.response:

@@ -79,7 +79,7 @@ def test_words_of_the_reference_lead_the_search_to_its_pages() -> None:
     (words,) = (
         ast.literal_eval(node.value)
         for node in tree.body
-        if isinstance(node, ast.AnnAssign | ast.Assign) and ast.unparse(node).startswith("_SEARCHED = ")
+        if isinstance(node, ast.AnnAssign | ast.Assign) and node.value and ast.unparse(node).startswith("_SEARCHED = ")
     )
     leads_to = {word: name for name, several in words.items() for word in several.split()}
 

@@ -1,6 +1,6 @@
 """The place of a guarded body when its deadline had passed, for the message about a late call (rule S2)."""
 
-from __future__ import annotations
+# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import os
 from types import CodeType

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import dis
-import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -59,7 +58,9 @@ _MAX_INSTRUCTIONS_AHEAD = 200
 """The largest number of instructions that are examined."""
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
 _ACQUIRING_STEPS = ("BEFORE_ASYNC_WITH", "BEFORE_WITH", "LOAD_SPECIAL")
-_BOUNDARIES = re.compile("JUMP|POP_JUMP|POP_TOP|RERAISE|RESUME|RETURN|STORE_|YIELD_VALUE|FOR_ITER|SEND")
+_BOUNDARIES = (
+    "FOR_ITER", "JUMP", "POP_JUMP", "POP_TOP", "RERAISE", "RESUME", "RETURN", "SEND", "STORE_", "YIELD_VALUE",
+)  # fmt: skip
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
 _JUMPS_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
 _STACKED = {"CALL_FUNCTION_EX": lambda argument: 1 + (argument & 1), "CALL_KW": lambda argument: argument + 1}
@@ -100,7 +101,7 @@ class _Instructions:
             return ENDS
         kind = None
         for step in reversed(self.steps[max(0, number - 60) : number]):
-            if kind is ACQUIRES or _BOUNDARIES.match(step.opname):
+            if kind is ACQUIRES or step.opname.startswith(_BOUNDARIES):
                 break
             kind = _named_acquire_release(step) or kind
         return kind
@@ -157,7 +158,7 @@ class _Instructions:
             step = self.steps[place]
             if depth == arguments and step.opname not in ("KW_NAMES", "PUSH_NULL"):
                 return place if step.opname.startswith(_LOADS) else None
-            if _BOUNDARIES.match(step.opname):
+            if step.opname.startswith(_BOUNDARIES):
                 return None
             if depth != arguments:
                 depth += dis.stack_effect(step.opcode, step.arg, jump=False)
@@ -371,7 +372,7 @@ def may_call(code: CodeType, offset: int) -> bool:
     Otherwise the running code is a finalizer, the callback of a weak reference, or the handler of a signal. An
     exception would be lost there, or come out at a place that does not expect it.
     """
-    return _CALLERS.match(_opname(code, offset)) is not None
+    return _opname(code, offset).startswith(_CALLERS)
 
 
 def _opname(code: CodeType, offset: int) -> str:
@@ -381,11 +382,11 @@ def _opname(code: CodeType, offset: int) -> str:
     return dis.opname[instructions[offset]]
 
 
-_CALLERS = re.compile(
-    "BEFORE_|BINARY_|BUILD_MAP|BUILD_SET|CALL|CHECK_E|COMPARE_OP|CONTAINS_OP|CONVERT_VALUE|DELETE_ATTR|"
-    "DELETE_SUBSCR|DICT_|END_ASYNC_FOR|FORMAT_|FOR_ITER|GET_|IMPORT_|JUMP_IF_|LIST_EXTEND|LOAD_ATTR|"
-    "LOAD_BUILD_CLASS|LOAD_METHOD|LOAD_SPECIAL|LOAD_SUPER_ATTR|MAP_ADD|MATCH_|POP_JUMP_|PRECALL|PRINT_EXPR|"
-    "RAISE_VARARGS|SEND|SET_|STORE_ATTR|STORE_SLICE|STORE_SUBSCR|TO_BOOL|UNARY_|UNPACK_|WITH_EXCEPT_START|"
-    "YIELD_FROM"
-)
+_CALLERS = (
+    "BEFORE_", "BINARY_", "BUILD_MAP", "BUILD_SET", "CALL", "CHECK_E", "COMPARE_OP", "CONTAINS_OP", "CONVERT_VALUE",
+    "DELETE_ATTR", "DELETE_SUBSCR", "DICT_", "END_ASYNC_FOR", "FORMAT_", "FOR_ITER", "GET_", "IMPORT_", "JUMP_IF_",
+    "LIST_EXTEND", "LOAD_ATTR", "LOAD_BUILD_CLASS", "LOAD_METHOD", "LOAD_SPECIAL", "LOAD_SUPER_ATTR", "MAP_ADD",
+    "MATCH_", "POP_JUMP_", "PRECALL", "PRINT_EXPR", "RAISE_VARARGS", "SEND", "SET_", "STORE_ATTR", "STORE_SLICE",
+    "STORE_SUBSCR", "TO_BOOL", "UNARY_", "UNPACK_", "WITH_EXCEPT_START", "YIELD_FROM",
+)  # fmt: skip
 """The beginnings of the names of instructions that call code of the application."""

@@ -49,9 +49,9 @@ class Coalescing:
         lead, join, leave = flights.lead, flights.join, flights.leave
 
         def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            key, own = key_of(*args, **kwargs), _own.get()
+            own = _own.get()
             seat = Seat(get_ident())
-            flight = Flight(key, seat)
+            flight = Flight(key_of(*args, **kwargs), seat)
             outcome: Outcome | None = None
             handled = exception()
             try:
@@ -61,7 +61,7 @@ class Coalescing:
                 try:
                     met = lead(flight, seat)
                 except TypeError:
-                    refuse_unhashable(self._name, key)
+                    refuse_unhashable(self._name, flight.key)
                     raise
                 if met is not None:
                     if _is_led_here(met, seat):
@@ -103,16 +103,16 @@ class Coalescing:
         lead, join, leave = flights.lead, flights.join, flights.leave
 
         async def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            key, own = key_of(*args, **kwargs), _own.get()
+            own = _own.get()
             seat = Seat(ident_of())
-            flight = Flight(key, seat)
+            flight = Flight(key_of(*args, **kwargs), seat)
             outcome: Outcome | None = None
             handled = exception()
             try:
                 try:
                     met = lead(flight, seat)
                 except TypeError:
-                    refuse_unhashable(self._name, key)
+                    refuse_unhashable(self._name, flight.key)
                     raise
                 if met is not None:
                     turn = environment.new_wait()

@@ -36,4 +36,4 @@ def _layer(policy: Fallback, binding: Binding) -> Layer | None:
 
 def with_last_good(fallback: Row) -> Row:
     """Return the row of *fallback* with a strategy factory for ``last_good``."""
-    return fallback._replace(strategy_factory=StrategyFactory(_results_of, _renew), layer=_layer)
+    return fallback.__replace__(strategy_factory=StrategyFactory(_results_of, _renew), layer=_layer)

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Mapping
 from types import CodeType, FrameType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..._call.order import ROWS
-from ..._policy import Policy, call_source, check, parameters, shared_policy
+from ..._policy import Policy, call_source, check, parameters
 from ..._shown import shown
 from ..._signature.kind import is_generator_function
 from ..._signature.method import as_real_method
@@ -48,7 +49,7 @@ class Decorator:
         return self._policy()
 
     def _policy(self) -> Policy:
-        return shared_policy(self._kind._of(self._values))
+        return _shared(self._kind._of(self._values))
 
     def __repr__(self) -> str:
         return call_source(definition.decorator_name(self._kind), self._kind, self._values)
@@ -102,6 +103,29 @@ class Decorator:
 
     def _own_faults(self, where: str) -> list[Fault]:
         return check(self._kind, self._values, f"{where} @{self._kind.annotation}")
+
+
+_shared_policies: WeakValueDictionary[tuple[object, ...], Policy] = WeakValueDictionary()
+
+
+def _shared(policy: Policy) -> Policy:
+    """Return the shared object for all policies with the values of *policy*: most methods have common values.
+
+    Policies that name an object of the application are not shared: mostly each method has its own, and it would stay
+    alive.
+    """
+    if any(
+        parameter.kind.name in ("text", "callable", "handlers", "key")
+        and not policy._is_default(name, getattr(policy, name))
+        for name, parameter in policy._parameters.items()
+    ):
+        return policy
+    values = policy._values()
+    sets = (value for value in values if isinstance(value, tuple))
+    if any(getattr(member, "__module__", "") != "builtins" for value in sets for member in value):
+        return policy
+    # 1 and 1.0 are shown as written.
+    return _shared_policies.setdefault((type(policy), *values, *map(type, values)), policy)
 
 
 class _Faulty(threading.local):
