@@ -37,7 +37,8 @@ from faulttolerance import (
 )
 from faulttolerance._deadline.threads import safe_point
 from faulttolerance._deadline.threads.chain import this_thread
-from faulttolerance._deadline.threads.main_thread import set_interrupt_signal
+from faulttolerance._deadline.threads.main_thread import main_thread, set_interrupt_signal
+from faulttolerance._deadline.threads.pending_interrupt import PendingInterrupt
 from faulttolerance._deadline.threads.watchdog import watchdog
 from faulttolerance._platform.atomic import stack_of
 from faulttolerance.policies import Timeout
@@ -138,6 +139,22 @@ def test_deadline_interrupts_a_body_once(interruptible: Where) -> None:
 
     assert len(seen) == 1
     assert caught.value.__cause__ is None
+    assert note_of(caught.value).endswith("it was interrupted and went on")
+
+
+def test_a_signal_that_is_sent_once_more_takes_no_interruption_back() -> None:
+    """The watchdog may send another one while the handler of the one before raises."""
+
+    @timeout(20)
+    def swallow() -> None:
+        try:
+            compute()
+        except Interrupted as error:
+            main_thread.send(this_thread.deadlines, PendingInterrupt(error.owner))
+
+    with pytest.raises(TimeoutException) as caught:
+        swallow()
+
     assert note_of(caught.value).endswith("it was interrupted and went on")
 
 

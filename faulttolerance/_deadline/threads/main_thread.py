@@ -90,7 +90,8 @@ class MainThread:
         watchdog.busy = deadlines
         deadlines.in_flight = pending.entry
         is_sent = False
-        if is_open(deadlines, pending.entry):
+        # The handler of an earlier signal may have raised meanwhile: what is in flight is withdrawn when the call ends.
+        if is_open(deadlines, pending.entry) and id(pending.entry) not in deadlines.sent:
             if activity is None:
                 is_sent = next(kill, 0) is None
             else:
