@@ -170,7 +170,7 @@ print(later[0] == later[1], all(3 * one < other for one, other in zip(later[1], 
     ids=["a function", "a guard in another way", "a reload"],
 )
 @pytest.mark.parametrize("is_cut_short", [False, True], ids=["called meanwhile", "called meanwhile without success"])
-@sampled(step=53, every=11)
+@sampled(step=53, every=29)
 def test_a_deadline_may_begin_while_guards_are_resolved(
     interrupted: str, called: str, is_cut_short: bool, step: int
 ) -> None:
