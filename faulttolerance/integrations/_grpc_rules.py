@@ -12,13 +12,12 @@ import grpc  # type: ignore[import-untyped]
 from .. import (
     BulkheadException,
     CircuitBreakerOpenException,
-    FaultToleranceDefinitionException,
     Guard,
     RateLimitException,
     RefusedException,
     TimeoutException,
 )
-from ..exceptions import Fault, ThrottleException
+from ..exceptions import Fault, ThrottleException, raise_faults
 from ..policies import CircuitBreaker, FailWhen, HonorRetryAfter, PartitionBy, Retry, RetryWhen
 from ._refusals import client_exception
 
@@ -172,8 +171,7 @@ class GrpcRules:
                 faults.append(Fault(f"{where}({of})", f"contains {wrong[0]!r}", wrong[0], "codes, such as UNAVAILABLE"))
         if wrong := [pattern for pattern in self._patterns if not isinstance(pattern, str)]:
             faults.append(Fault(f"{where}(methods)", f"contains {wrong[0]!r}", wrong[0], "patterns, such as 'Get*'"))
-        if faults:
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(faults)
         self._failures = frozenset(failures)
         given = given or {"circuit_breaker": CircuitBreaker()}
         given.setdefault("partition_by", PartitionBy("service"))

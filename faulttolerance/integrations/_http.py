@@ -7,16 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
-from .. import (
-    FaultToleranceDefinitionException,
-    Guard,
-    RefusedException,
-    TimeoutException,
-    guards,
-    remaining,
-    veto_retries,
-)
-from ..exceptions import Fault
+from .. import Guard, RefusedException, TimeoutException, guards, remaining, veto_retries
+from ..exceptions import Fault, raise_faults
 from ..policies import CircuitBreaker, Coalesce, ExponentialBackoff, Hedge, HonorRetryAfter, PartitionBy, Retry
 from ._refusals import client_exception
 
@@ -150,8 +142,7 @@ class GuardedClient:
         faults = [*_wrong_sets(statuses, methods, where), *_wrong_guard(guard, name, policies, where)]
         if sender is not None and not callable(getattr(sender, sends, None)):
             faults.append(Fault(f"{where}(what sends)", f"is {sender!r}", sender, f"an object with `{sends}`, or None"))
-        if faults:
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(faults)
         self._statuses = frozenset(statuses)
         self._methods = frozenset(method.upper() for method in methods)
         self._is_own = guard is None

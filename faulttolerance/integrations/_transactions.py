@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import FaultToleranceDefinitionException, veto_retries
-from ..exceptions import Fault
+from ..exceptions import definition_error
 from ..policies import Retry
 from ..typing import ExceptionSet
 
@@ -24,7 +24,7 @@ def failures(where: str, value: ExceptionSet) -> Failures:
         given: Any = Retry(retry_on=value).retry_on
     except FaultToleranceDefinitionException as error:
         found = error.faults[0]
-        raise FaultToleranceDefinitionException(Fault(where, found.problem, found.got, found.allowed)) from None
+        raise definition_error(where, found.problem, found.got, found.allowed) from None
     return tuple(given)
 
 

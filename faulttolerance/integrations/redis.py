@@ -19,8 +19,8 @@ from redis.backoff import NoBackoff
 from redis.commands import READ_COMMANDS
 from redis.retry import Retry
 
-from .. import FaultToleranceDefinitionException, Guard, uninterruptible, veto_retries
-from ..exceptions import Fault
+from .. import Guard, uninterruptible, veto_retries
+from ..exceptions import definition_error
 from ._redis_connections import AsyncReplyCounter, Command, DeadlineConnection, ReplyCounter, current_command
 from ._time import time_limit
 
@@ -90,7 +90,7 @@ def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
 
 
 def _refuse(parameter: str, got: object, allowed: str) -> None:
-    raise FaultToleranceDefinitionException(Fault(f"install({parameter})", f"is {got!r}", got, allowed))
+    raise definition_error(f"install({parameter})", f"is {got!r}", got, allowed)
 
 
 def _prepare(client: Any) -> None:

@@ -17,9 +17,10 @@ from .._guard.resolve.transaction import overridden
 from .._policy import ChronoUnit, seconds
 from .._policy.kind import duration, number
 from .._shown import shown
+from ..exceptions import definition_error
 from ..typing import Duration
 from .reusable_context import ReusableContext
-from .target import Target, TargetWrapper, definition_error, target_of
+from .target import Target, TargetWrapper, target_of
 
 if TYPE_CHECKING:
     from .._execution.environment import Environment

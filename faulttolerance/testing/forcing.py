@@ -16,9 +16,10 @@ from .._guard.resolve.resolver import state_listeners
 from .._policy import CircuitBreaker, Policy
 from .._shown import shown
 from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN
+from ..exceptions import definition_error
 from . import forced_strategies
 from .reusable_context import ReusableContext
-from .target import Target, definition_error, kind_of, target_of
+from .target import Target, kind_of, target_of
 
 ForceState: TypeAlias = Callable[[Any], Callable[[], object]]
 """A function that changes a strategy's state, and returns a function that ends the change."""

@@ -13,7 +13,7 @@ from .._extensions.fleet.server.options import check_options
 from .._platform.fork import at_fork
 from .._policy.kind import duration
 from .._policy.unit import ChronoUnit, seconds
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import definition_error
 from ..typing import Duration
 
 _DELAY: Final = duration()
@@ -82,7 +82,7 @@ class MemoryFleet:
             FaultToleranceDefinitionException: If *delay* is no duration.
         """
         if not _DELAY.accepts(delay):
-            raise FaultToleranceDefinitionException(Fault(_WHERE, _DELAY.problem(delay), delay, _DELAY.allowed))
+            raise definition_error(_WHERE, _DELAY.problem(delay), delay, _DELAY.allowed)
         wait = seconds(_DELAY.normalised(delay), ChronoUnit.MILLIS)
         self._server.set_circuit(name, _now(), round(wait * 1e6), "opened by another replica")
         self._notify()

@@ -9,7 +9,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Generic, TypeVar
 
 from .._shown import shown
-from .target import definition_error
+from ..exceptions import definition_error
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from .._control.configure import forget_state
 from .._deadline.interruption import sleep
 from .._shown import shown
-from ..exceptions import Fault, FaultToleranceDefinitionException, FaultToleranceException
+from ..exceptions import Fault, FaultToleranceDefinitionException, FaultToleranceException, raise_faults
 from .active_clock import exclusive_clock
 from .line_tracer import LineTracer
 from .schedule import Plan, Switches
@@ -316,9 +316,7 @@ def simulate(
     """
     expected = expected if isinstance(expected, tuple) else (expected,)
     modules = [switch_in] if isinstance(switch_in, (str, ModuleType)) else [*switch_in]
-    faults = [*_faults(scenario, seeds, modules, expected)]
-    if faults:
-        raise FaultToleranceDefinitionException(*faults)
+    raise_faults(_faults(scenario, seeds, modules, expected))
     simulator = _Simulator(scenario, modules, (FaultToleranceException, *expected))
     seen, number, steps = set(), 0, 0
     with exclusive_clock(), in_use(simulator.clock), _undisturbed(simulator):

@@ -13,8 +13,9 @@ from .._config import Effective
 from .._guard.resolve.transaction import overridden
 from .._policy import Retry, parameters
 from .._shown import shown
+from ..exceptions import definition_error
 from .reusable_context import ReusableContext
-from .target import definition_error, kinds_and_targets
+from .target import kinds_and_targets
 
 
 def disabled(*what: Any) -> ReusableContext[None]:

@@ -13,7 +13,7 @@ from .._guard.decorate.guard import Guard, finder_of
 from .._policy import Policy
 from .._shown import shown
 from .._signature.naming import class_name
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import definition_error
 
 if TYPE_CHECKING:
     from .._config import Effective
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 
 _TARGETS = "a guarded function or method, a class that has some, or a Guard"
-
-
-def definition_error(where: str, problem: str, value: object, allowed: str) -> FaultToleranceDefinitionException:
-    """Return the error for a wrong argument of a helper of tests."""
-    return FaultToleranceDefinitionException(Fault(where, problem, value, allowed))
 
 
 class Target(NamedTuple):

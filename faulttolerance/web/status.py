@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, quote
 
 from .._log import ERROR, log
 from .._shown import one_or_several, shown
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import Fault, raise_faults
 from . import action, page, reading
 from .hosts import is_known
 from .messages import OutputFormat, Request, Response, as_html, as_json, format_for, redirect, response
@@ -95,9 +95,7 @@ class StatusPage:
             one for one in texts if not (isinstance(one[1], str) and one[1].strip())
         ]
         wrong += [one for one in hooks if not (one[1] is None or callable(one[1]))]
-        faults = [Fault(f"{where}({name})", f"is {shown(value)}", value, allowed) for name, value, allowed in wrong]
-        if faults:
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(Fault(f"{where}({name})", f"is {shown(value)}", value, allowed) for name, value, allowed in wrong)
         self._admit = admit
         self._authorize = authorize
         self._title = title

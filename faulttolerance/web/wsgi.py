@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import Fault, raise_faults
 from .messages import Request, Response
 from .status import MOST_BYTES, TOO_LONG, Hook, HookCall, StatusPage, next_step
 
@@ -47,12 +47,11 @@ def wsgi_app(
     """
     status = StatusPage("wsgi_app", critical, hosts, admit, authorize, title)
     hooks = {"admit": admit, "authorize": authorize}
-    if faults := [
+    raise_faults(
         Fault(f"wsgi_app({argument})", "is a coroutine function", hook, "a plain function, or asgi_app")
         for argument, hook in hooks.items()
         if _is_async(hook)
-    ]:
-        raise FaultToleranceDefinitionException(*faults)
+    )
 
     def application(environ: MutableMapping[str, Any], start_response: StartResponse) -> list[bytes]:
         response = _respond(status, environ)

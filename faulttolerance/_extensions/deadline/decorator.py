@@ -25,7 +25,7 @@ from ..._guard.decorate.decorator import Decorator
 from ..._platform.frames import module_of
 from ..._platform.unpatched import get_ident
 from ..._policy import ChronoUnit, Policy, check, parameters, seconds
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, raise_faults
 from .layer import WholeCallPolicies, ask_the_time, refuse_late
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class WholeCall(Decorator):
         super().__init__(kind, values)
         frame = next(application_frames(), None)
         self._name = "a block" if frame is None else f"{module_of(frame) or 'a block'}:{frame.f_lineno}"
-        if faults := self._faults(self._name):  # now: it may guard only blocks, which start much later
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(self._faults(self._name))  # now: it may guard only blocks, which start much later
         self._entered: dict[object, list[PlainBlock]] = {}
         """The blocks that have not ended yet, by the frame that entered them, and by task, greenlet or thread."""
 

@@ -10,7 +10,7 @@ from ..._policy.kind import BRIEF, duration, integer, key
 from ..._policy.parameter import warn_of_bare_number
 from ..._policy.unit import ChronoUnit, format_duration, seconds
 from ..._shown import shown
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, raise_faults
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -35,8 +35,7 @@ class LastGood(RecallingHandler, name="last_good"):
         if not faults and seconds(values["max_age"], ChronoUnit.MILLIS) <= 0.0:
             age = values["max_age"]
             faults = [Fault("last_good(max_age)", f"is {shown(age)}", age, _KINDS["max_age"].allowed)]
-        if faults:
-            raise FaultToleranceDefinitionException(*faults)
+        raise_faults(faults)
         return {name: kind.normalised(values[name]) for name, kind in _KINDS.items()}
 
     def __repr__(self) -> str:

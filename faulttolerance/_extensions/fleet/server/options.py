@@ -9,7 +9,7 @@ from ...._policy.kind import BRIEF, Kind, duration
 from ...._policy.parameter import warn_of_bare_number
 from ...._policy.unit import ChronoUnit, seconds
 from ...._shown import shown
-from ....exceptions import Fault, FaultToleranceDefinitionException
+from ....exceptions import Fault, raise_faults
 
 _LONGEST_NAMESPACE: Final = 200
 _KINDS: Final = {
@@ -52,6 +52,5 @@ def check_options(fleet: str, faults: Iterable[Fault] = (), **values: object) ->
             used[name] = seconds(kind.normalised(value), ChronoUnit.MILLIS)
             if used[name] <= 0.0:
                 faults_found.append(Fault(where, f"is {shown(value)}", value, kind.allowed))
-    if faults_found:
-        raise FaultToleranceDefinitionException(*faults_found)
+    raise_faults(faults_found)
     return used

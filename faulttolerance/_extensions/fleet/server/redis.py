@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...._log import ERROR, log
 from ...._policy.unit import ChronoUnit, format_duration
 from ...._shown import error_text, install, shown
-from ....exceptions import Fault, FaultToleranceDefinitionException
+from ....exceptions import Fault, FaultToleranceDefinitionException, definition_error
 from ....typing import Duration
 from ..protocol import Request, Response, TurnRequest
 from .address import ALLOWED, Address, Host, address_of_client, address_of_url, format_host
@@ -272,8 +272,8 @@ def _address(url_or_client: object) -> Address:
         import redis
         import redis.asyncio
     except ImportError:
-        fault = Fault("RedisFleet", "needs redis-py, which is not installed", None, install("redis"))
-        raise FaultToleranceDefinitionException(fault) from None
+        problem = "needs redis-py, which is not installed"
+        raise definition_error("RedisFleet", problem, None, install("redis")) from None
     if isinstance(url_or_client, str):
         got = f"{url_or_client.partition('://')[0]}://..." if "://" in url_or_client else "a text without ://"
     else:
@@ -288,10 +288,10 @@ def _address(url_or_client: object) -> Address:
         else:
             raise ValueError("is not a client of redis-py")
     except ValueError as error:
-        raise FaultToleranceDefinitionException(Fault(where, f"is {got}, which {error}", got, ALLOWED)) from None
+        raise definition_error(where, f"is {got}, which {error}", got, ALLOWED) from None
     try:
         connection_to(address, address.hosts[0], 1.0)
     except Exception as error:  # noqa: BLE001  # an unknown setting, or a value that it rejects
         problem = f"is {got}, and no connection can be created from it ({type(error).__name__})"
-        raise FaultToleranceDefinitionException(Fault(where, problem, got, ALLOWED)) from None
+        raise definition_error(where, problem, got, ALLOWED) from None
     return address
