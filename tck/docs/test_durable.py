@@ -178,14 +178,3 @@ def test_a_declined_card_is_final(shop: SimpleNamespace) -> None:
     outcome = shop.pipeline.attempt("charge", order(shop, "0001", card="stolen"), 0)
 
     assert (outcome.declined, outcome.after) == ("the card is stolen", None)
-
-
-def test_the_demonstration_describes_itself() -> None:
-    """All of it takes half a minute; that it can be imported takes one second."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "examples.durable", "--help"],
-        cwd=ROOT, capture_output=True, encoding="utf-8", timeout=60, check=False,
-    )  # fmt: skip
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "--postgres" in done.stdout

@@ -29,15 +29,18 @@ def test_the_example_runs(example: Path, tmp_path: Path) -> None:
     assert done.stdout  # it shows something
 
 
-def test_the_demonstration_of_overload_can_be_run_by_its_name() -> None:
-    """All of it takes 50 seconds; that it can be imported and says what it is takes one."""
+@pytest.mark.parametrize(("example", "option"), [("overload", "--plot"), ("durable", "--postgres")])
+def test_a_demonstration_can_be_run_by_its_name(example: str, option: str) -> None:
+    """All of it takes up to a minute; that it can be imported and says what it is takes one second."""
+    if example == "durable":
+        pytest.importorskip("dbos")
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "examples.overload", "--help"],
+        [sys.executable, "-W", "error", "-m", f"examples.{example}", "--help"],
         cwd=ROOT, capture_output=True, encoding="utf-8", timeout=60, check=False,
     )  # fmt: skip
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "--plot" in done.stdout
+    assert option in done.stdout
 
 
 def test_the_demonstration_of_a_fleet_says_what_is_missing() -> None:
