@@ -17,7 +17,7 @@ from .._deadline.clock import clock
 from .._deadline.queue import Expiry, begin_deadline, conclude_at, queue_of
 from .._deadline.task import NO_DEADLINE, NO_TASK, TaskDeadline, current, effective_deadline, nearest_binding
 from .._deadline.threads.block import has_yielded, holder_of_block
-from .._platform.event_loop import keep, running_loop
+from .._platform.event_loop import KeptFuture, keep, running_loop
 from .._platform.loop_callback import complete_soon, completion, to_its_end
 from .._platform.unpatched import get_ident
 from .._strategy.bulkhead import Bulkhead, Waiter
@@ -36,7 +36,7 @@ class TaskAdmission(NamedTuple):
 
     bulkhead: Bulkhead
     waiter: Waiter
-    awaitable: asyncio.Future[None]
+    awaitable: KeptFuture
 
     def __await__(self) -> Generator[Any, None, float]:
         bulkhead, waiter, awaitable = self
@@ -44,8 +44,8 @@ class TaskAdmission(NamedTuple):
         try:
             if waiter.until < inf:
                 expire = to_its_end(bulkhead.expire, waiter)
-                timer = awaitable.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
-            yield from awaitable
+                timer = awaitable.future.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
+            yield from awaitable.__await__()
         finally:
             if timer is not None:
                 timer.cancel()
@@ -80,7 +80,7 @@ def wait_in_task() -> Wait:
         else:
             complete_soon(waited)
 
-    return Wait(ident, wake, future)
+    return Wait(ident, wake, KeptFuture(future))
 
 
 class _DetachedDeadline(TaskDeadline):

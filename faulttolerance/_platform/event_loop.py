@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..exceptions import FaultToleranceException
 
@@ -72,13 +72,34 @@ def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = N
     return value
 
 
-_running_elsewhere: set[asyncio.Task[Any]] = set()
-"""The tasks of loops that accept no attributes."""
+_kept_elsewhere: set[asyncio.Future[Any]] = set()
+"""The tasks and futures of loops that accept no attributes."""
+
+
+def _kept(loop: asyncio.AbstractEventLoop) -> set[asyncio.Future[Any]]:
+    return kept_on(loop, "__faulttolerance_futures__", set, _kept_elsewhere)
 
 
 def keep(task: asyncio.Task[T]) -> asyncio.Task[T]:
     """Keep *task* alive while it runs, and no longer than its loop, which refers to it weakly; return it."""
-    running = kept_on(task.get_loop(), "__faulttolerance_tasks__", set, _running_elsewhere)
+    running = _kept(task.get_loop())
     running.add(task)
     task.add_done_callback(running.discard)
     return task
+
+
+class KeptFuture(NamedTuple):
+    """A future that is kept alive while it is awaited, and no longer than its loop.
+
+    Its task lives as long: often nothing but the future refers to the task, and a task that is collected never ends.
+    """
+
+    future: asyncio.Future[None]
+
+    def __await__(self) -> Generator[Any, None, None]:
+        awaited = _kept(self.future.get_loop())
+        try:
+            awaited.add(self.future)
+            yield from self.future
+        finally:
+            awaited.discard(self.future)

@@ -12,7 +12,8 @@ import pytest
 
 from faulttolerance import Guard, apply_guard, asynchronous, bulkhead, configure, fingerprint, retry, timeout
 from faulttolerance._metrics.counters import ledger
-from faulttolerance.policies import CircuitBreaker, Fallback, Retry, Timeout
+from faulttolerance.policies import Bulkhead, CircuitBreaker, Coalesce, Fallback, Hedge, RateLimit, Retry, Timeout
+from kit import Clock
 
 
 class Order:
@@ -134,3 +135,39 @@ def test_changes_of_the_configuration_leave_nothing_behind(alone: None, uncollec
         guard.close()
 
     assert many - few < 60 / 3  # what each third change leaves; threads of the test runner keep a few objects, too
+
+
+async def _pause() -> None:
+    await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Bulkhead(1, 5, max_wait=2_000),
+        Bulkhead(1, 5),
+        RateLimit(1, window=0.05, max_wait=2_000),
+        Coalesce(),
+        Hedge(delay=5_000),
+    ],
+    ids=["queue", "queue for ever", "turn", "shared call", "hedge"],
+)
+def test_a_task_that_nothing_refers_to_is_not_collected_while_it_waits(policy: Any, clock: Clock) -> None:
+    """A loop refers to its tasks weakly; so what a task waits for must be kept, as by the locks of asyncio."""
+    guard, ended = Guard(policy), []
+
+    async def serve() -> None:
+        await guard.call_async(_pause)
+        ended.append(None)
+
+    async def main() -> None:
+        for _ in range(3):
+            asyncio.create_task(serve())  # noqa: RUF006
+        await asyncio.sleep(0.01)
+        gc.collect()
+        await asyncio.sleep(1)
+
+    clock.run(main())
+    guard.close()
+
+    assert len(ended) == 3
