@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.surroundings import gunicorn, needs, run
+from kit.surroundings import PATCH, gunicorn, needs, run
 
 pytestmark = [pytest.mark.outside, pytest.mark.timeout(200)]  # programs say themselves that they hang
 
@@ -75,7 +75,7 @@ def in_child(function):
 
 BEGIN = "\nconfigure(fleet=Fleet())\n"
 
-PATCHED = "import gevent.monkey\ngevent.monkey.patch_all()\nfrom gevent import spawn, sleep, joinall\n"
+PATCHED = f"{PATCH}from gevent import spawn, sleep, joinall\n"
 
 
 class Server(socketserver.ThreadingTCPServer):

@@ -35,7 +35,7 @@ from faulttolerance.testing import MemoryFleet, configured, reset, virtual_time
 from kit.fleet import DistantFleet
 from kit.program import output_of
 from kit.redis_server import RedisServer, redis_server
-from kit.surroundings import needs
+from kit.surroundings import PATCH, needs
 from kit.waiting import wait_until
 
 WAYS = ("blocking", "asyncio", "offloaded", "task", "block", "async block")
@@ -528,9 +528,7 @@ def test_four_processes_have_one_limit(running_redis: RedisServer) -> None:
         assert beyond - first >= 1.0
 
 
-_GREENLETS = """
-import gevent.monkey
-gevent.monkey.patch_all()
+_GREENLETS = f"""{PATCH}
 import gevent, sys, time
 from faulttolerance import RateLimitException, RedisFleet, configure, fleet_wide, rate_limit
 from faulttolerance._extensions.fleet.fleet_link import fleet_link

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Service", "gunicorn", "needs", "run"]
+__all__ = ["PATCH", "Service", "gunicorn", "needs", "run"]
 
 SECONDS = 40.0
 """The time that a program may take; it takes one or two where the machine has nothing else to do."""
@@ -40,6 +40,13 @@ allocator that does not know it (CPython issue 119213). It takes nothing of this
 
 The allocator of C is the same for all interpreters.
 """
+
+PATCH = """
+import gevent.events, gevent.monkey
+gevent.events.notify_and_call_entry_points = gevent.events.notify  # else each patch looks for plugins in all packages
+gevent.monkey.patch_all()
+"""
+"""The beginning of a program that uses gevent."""
 
 _WATCHED = "import faulthandler; faulthandler.dump_traceback_later({seconds}, exit=True); del faulthandler\n"
 

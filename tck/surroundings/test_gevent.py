@@ -13,15 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 import faulttolerance
-from kit.surroundings import gunicorn, needs, run
+from kit.surroundings import PATCH, gunicorn, needs, run
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.outside
-
-PATCH = """
-import gevent.monkey
-gevent.monkey.patch_all()
-"""
 
 PREAMBLE = """
 import faulttolerance, time
@@ -617,8 +612,8 @@ print(sorted(struck))
 def test_threads_may_be_left_as_they_are() -> None:
     """With ``patch_all(thread=False)`` delays let other greenlets run, and offloaded calls have real threads."""
     for beginning in (
-        PATCH.replace("()", "(thread=False)") + PREAMBLE,
-        PREAMBLE + PATCH.replace("()", "(thread=False)"),
+        PATCH.replace("patch_all()", "patch_all(thread=False)") + PREAMBLE,
+        PREAMBLE + PATCH.replace("patch_all()", "patch_all(thread=False)"),
     ):
         lines = run(
             beginning

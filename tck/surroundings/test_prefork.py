@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from kit.surroundings import needs, run
+from kit.surroundings import PATCH, needs, run
 
 pytestmark = [pytest.mark.outside, pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")]
 
@@ -82,9 +82,8 @@ thread.join()
 def test_workers_that_greenlets_fork_serve_guarded_calls(first: str) -> None:
     """As a pool of Celery: each worker makes calls of its own, and the parent goes on with its."""
     needs("gevent")
-    patch = "import gevent.monkey\ngevent.monkey.patch_all()\n"
     use = "assert offloaded(1, [1]).result(10) == 1\noutcome(wait)\n"
-    beginning = {"patched": patch + PREAMBLE, "declared": PREAMBLE + patch, "used": PREAMBLE + use + patch}[first]
+    beginning = {"patched": PATCH + PREAMBLE, "declared": PREAMBLE + PATCH, "used": PREAMBLE + use + PATCH}[first]
 
     lines = run(
         beginning
