@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from textwrap import indent
 
 import pytest
+
+from kit.taken_away import copy_of_package
 
 pytest.importorskip("pydantic_settings")  # the page's tests set values from outside
 
@@ -40,7 +41,7 @@ def insert(file: Path, line: str, code: str) -> None:
 @pytest.mark.parametrize("policy", sorted(PARTS))
 def test_a_policy_of_the_page_works_with_few_changes_to_what_is_there(policy: str, tmp_path: Path) -> None:
     """Whoever follows the page writes a folder, a row, and public names."""
-    shutil.copytree(ROOT / "faulttolerance", tmp_path / "faulttolerance", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_of_package(tmp_path)
     changed: set[Path] = set()
     for step in _STEP.finditer(PARTS[policy]):
         file = tmp_path / (step["new"] or step["changed"] or step["extended"])

@@ -13,8 +13,11 @@ import faulttolerance
 
 __all__ = ["ALONE", "QUIET", "output_of", "python"]
 
-ALONE = {"PYTHONPATH": str(Path(faulttolerance.__file__).parents[1])}
-"""An environment with nothing in it but the way to the package."""
+ALONE = {
+    "PYTHONPATH": str(Path(faulttolerance.__file__).parents[1]),
+    **{name: value for name, value in os.environ.items() if name == "PYTHONPYCACHEPREFIX"},
+}
+"""An environment with nothing in it but the way to the package, and to what was compiled."""
 QUIET = "import logging; logging.getLogger('faulttolerance').addHandler(logging.NullHandler())\n"
 """The first line of a program whose calls fail on purpose, and whose standard error is looked at."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import shutil
 from collections.abc import Collection
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import faulttolerance
 
-__all__ = ["EXTENSIONS", "copy_without"]
+__all__ = ["EXTENSIONS", "copy_of_package", "copy_without"]
 
 _PACKAGE = Path(faulttolerance.__file__).parent
 EXTENSIONS = sorted(path.name for path in (_PACKAGE / "_extensions").iterdir() if (path / "row.py").exists())
@@ -26,10 +27,25 @@ _DOORS = {"fleet": "testing/memory_fleet.py"}
 """Further files with public names of an extension."""
 
 
+def copy_of_package(folder: Path) -> Path:
+    """Copy the package into *folder*, with what was compiled of it; return the copy."""
+    copy = folder / "faulttolerance"
+
+    def copy_file(source: str, target: str) -> None:
+        shutil.copy2(source, target)
+        compiled = Path(cache_from_source(source)) if source.endswith(".py") else None
+        if compiled is not None and compiled.exists():
+            cache = Path(cache_from_source(target))
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(compiled, cache)
+
+    shutil.copytree(_PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"), copy_function=copy_file)
+    return copy
+
+
 def copy_without(extensions: Collection[str], folder: Path) -> Path:
     """Copy the package into *folder* without *extensions*: their folders, rows and public names; return *folder*."""
-    copy = folder / "faulttolerance"
-    shutil.copytree(_PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    copy = copy_of_package(folder)
     removed = {f"_extensions.{extension}" for extension in extensions}
     for extension in extensions:
         shutil.rmtree(copy / "_extensions" / extension)
