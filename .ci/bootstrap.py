@@ -33,7 +33,7 @@ TASKS = {
     "fleet": ("demo,prometheus,redis", ["-m", "examples.fleet"]),
     "observed": ("demo,prometheus,redis", ["-m", "examples.observed"]),
     "durable": ("durable", ["-m", "examples.durable"]),
-    "test": ("test,test-optional,durable", ["-m", "pytest", "-nauto", "--maxprocesses", "8", "--dist", "worksteal"]),
+    "test": ("test,test-optional,durable", ["-m", "pytest", "--dist", "worksteal"]),
     "check": ("nox", ["-m", "nox", "--sessions", *CHECKS]),
 }
 """For each word on the command line: the extras of its environment, shared with equal ones, and what Python runs."""
@@ -47,9 +47,15 @@ def main(arguments: list[str]) -> int:
     task, *rest = arguments
     extras, command = TASKS[task]
     if task == "test":
-        rest = _tiers(rest)
+        rest = [f"-n{_processes()}", *_tiers(rest)]
     python = _environment(extras)
     return _run([python, *command, *rest]) if python else 1
+
+
+def _processes() -> int:
+    """One more than processors: many tests wait for a program or a server. Beyond that, each process collects all."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(processors + 1, 8)
 
 
 def _tiers(arguments: list[str]) -> list[str]:
