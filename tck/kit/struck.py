@@ -6,7 +6,6 @@ import dis
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Self
@@ -76,6 +75,8 @@ class Strike:
             return None
         if self._files and not name.endswith(self._files):
             return None
+        if id(code) not in _WATCHING_AT:
+            _note_where_it_watches(code)
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
         if code.co_name not in ("__exit__", "__aexit__"):  # a hole in Python: a block ends only by beginning to
@@ -83,32 +84,41 @@ class Strike:
         return self._inside
 
     def _inside(self, frame: FrameType, event: str, argument: object) -> Any:
-        if event == "exception":
+        if event == "opcode":  # nearly always
+            last = self._last.get(frame)
+            self._last[frame] = frame.f_lasti
+            if last is not None and last in _WATCHING_AT[id(frame.f_code)][1]:
+                self._seen += 1
+                if self._seen == self.number:
+                    self._strike(frame)
+        elif event == "exception":
             self._last.pop(frame, None)  # a call that raises is not looked behind
         elif event == "return" and frame.f_back is not None:
             self._last.pop(frame.f_back, None)  # nor one of a function written in Python
-        elif event == "opcode" and not self.where:
-            code, last, now = frame.f_code, self._last.get(frame), frame.f_lasti
-            self._last[frame] = now
-            if last is not None and last in _watching(code):
-                self._seen += 1
-                if self._seen == self.number:
-                    self.where = f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_qualname}"
-                    if self.handle is None:
-                        raise Struck(self.where)
-                    self.handle()
         return self._inside
 
+    def _strike(self, frame: FrameType) -> None:
+        code = frame.f_code
+        self.where = f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_qualname}"
+        sys.settrace(self._before)  # nothing more is looked at
+        if self.handle is None:
+            raise Struck(self.where)
+        self.handle()
 
-@cache
-def _watching(code: CodeType) -> frozenset[int]:
-    return frozenset(
+
+_WATCHING_AT: dict[int, tuple[CodeType, frozenset[int]]] = {}
+"""Code, and where it has such instructions, by the identity of the code: its hash goes through all its constants."""
+
+
+def _note_where_it_watches(code: CodeType) -> None:
+    offsets = frozenset(
         step.offset
         for step in dis.get_instructions(code)
         if step.opname.startswith(_WATCHING)
         and "NO_INTERRUPT" not in step.opname
         and not (step.opname == "RESUME" and (step.arg or 0) >= _AFTER_YIELD_FROM)
     )
+    _WATCHING_AT[id(code)] = code, offsets
 
 
 def strikes(*files: str, handle: Callable[[], object] | None = None, step: int = 1) -> Iterator[Strike]:
