@@ -131,6 +131,20 @@ def test_the_one_idle_key_of_many_is_found() -> None:
     assert sum(found) == 1
 
 
+@pytest.mark.parametrize("limit", [64, 400, 1000])
+def test_calls_that_run_for_long_hide_no_idle_key(limit: int) -> None:
+    """By rule N2: a key in which a call runs is in use, however long ago that began."""
+    partitions = Partitions(limit)
+    running = [partitions.place(key, tuple, 0.0) for key in range(limit // 2)]
+    for key in range(limit - limit // 2):
+        place(partitions, f"idle {key}")
+
+    found = [place(partitions, f"new {number}") is not None for number in range(1_000)]
+
+    assert all(found)
+    assert all(partitions.find(key) is placed[0] for key, (placed, _) in enumerate(running) if placed is not None)
+
+
 def test_no_key_goes_while_a_call_runs_in_it() -> None:
     """By rule N2: whatever the call holds, and whoever else comes; once it is over it goes as others do."""
     partitions = Partitions(2)

@@ -95,7 +95,7 @@ class Partitions:
         limit: The maximum number of keys with a partition.
     """
 
-    __slots__ = ("_by_hash", "_looked", "_order", "_ring", "limit", "lock", "shared", "users")
+    __slots__ = ("_by_hash", "_crowded", "_looked", "_order", "_ring", "limit", "lock", "shared", "users")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -106,6 +106,7 @@ class Partitions:
         self._order: OrderedDict[Partition, None] = OrderedDict()
         self._ring: OrderedDict[Partition, None] = OrderedDict()
         self._looked = float("-inf")  # guarded by lock: the last moment at which many were checked
+        self._crowded = float("-inf")  # guarded by lock: the last moment at which calls ran in all that were checked
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self.lock = threading.RLock()
         """Held while a partition is placed, or receives a further strategy."""
@@ -190,7 +191,7 @@ class Partitions:
 
     def look_again(self) -> None:
         """Allow the next call that needs a place to check many partitions, at any time."""
-        self._looked = float("-inf")
+        self._looked = self._crowded = float("-inf")
 
     def reset_after_fork(self, ident: int) -> None:
         """Release the resources of all threads except *ident*, in the child of a fork, where these do not exist."""
@@ -238,13 +239,24 @@ class Partitions:
 
         Of many partitions, only a few are checked each time, and different ones each time: calls of a flood of keys
         must not pay for a check of all. From time to time, the number is as large as can be checked in a millisecond.
+        A call that runs counts as a use: else the partitions of a few long calls would be the few that are checked.
         """
-        yield from self._some(0, _FEW)
-        if len(self._order) <= _FEW:
-            return
+        running: list[Partition] = []
+        for _ in range(_MANY // _FEW):
+            few = self._some(0, _FEW)
+            yield from few
+            if len(self._order) <= _FEW:
+                return
+            running = [partition for partition in few if partition.references() > _UNUSED]
+            for partition in running:
+                self._order.move_to_end(partition)
+            if len(running) < _FEW or abs(now - self._crowded) < _PATIENCE:
+                break
+        else:
+            self._crowded = now
         if abs(now - self._looked) >= _PATIENCE:
             self._looked = now
-            yield from self._some(_FEW, _MANY)
+            yield from self._some(_FEW - len(running), _MANY)
         else:
             for _ in range(_FEW // 2):
                 partition = next(iter(self._ring))
