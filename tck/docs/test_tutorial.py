@@ -82,6 +82,7 @@ def test_the_readme_has_every_decorator() -> None:
     assert {name for name in names if f"@{name}" not in text} == set()
 
 
+@pytest.mark.alone  # the page has a time-out of 0.3 s, and a circuit that stays open for 5 s
 def test_the_tutorial_can_be_typed(tmp_path: Path) -> None:
     """At a plain prompt, where a blank line ends what was begun, with the log that the page announces."""
     pytest.importorskip("prometheus_client")
