@@ -138,7 +138,7 @@ def retrying_async(function: Callable[..., Any], retry_on: tuple[type[Exception]
                         left = remaining()
                         if attempts > 3 or elapsed > _LONG or (left is not None and left <= 0):
                             raise
-                        if _VETOES or "__notes__" in error.__dict__:
+                        if _VETOES or hasattr(error, "__notes__"):
                             raise NotImplementedError from error
                         if (
                             _LISTENERS
