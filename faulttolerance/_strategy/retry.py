@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from .back_off import (
     AnyBackOff,
@@ -21,8 +21,10 @@ from .back_off import (
     ignore_error,
     varied,
 )
-from .retry_after import RetryAfter
 from .verdict import Classes, matches
+
+if TYPE_CHECKING:
+    from .retry_after import RetryAfter
 
 _FOR_EVER: Final = math.inf
 
