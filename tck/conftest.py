@@ -18,7 +18,7 @@ from faulttolerance._guard.decorate.guard import _named as named_guards
 from faulttolerance._guard.decorate.guard_resolver import GuardResolver
 from kit import CONVENTIONS, Clock, Invoke, report, tiers
 from kit.clock import ignore_threads_of_the_runner
-from kit.garbage import collect_garbage
+from kit.garbage import collect_garbage, uncollected
 from kit.interpreter import switching_every
 
 pytest_plugins = ["kit.fixtures"]
@@ -65,9 +65,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(report.Collector(page, entries), "conformance-report")
 
 
-def pytest_collection_finish() -> None:
-    """Leave what was imported and collected out of garbage collections: there are thousands, explicit ones too."""
-    collect_garbage()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Leave what is imported and collected out of garbage collections: there are thousands, explicit ones too."""
+    with uncollected():
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

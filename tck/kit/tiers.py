@@ -7,6 +7,7 @@ servers, browsers or forks; tests marked ``stress`` press for seconds. A path or
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = ["OPTION", "TIERS", "OneAlone", "SafeReports", "ShortReports", "Tiers"
 
 TIERS = ("default", "outside", "stress")
 OPTION = "--tier"
+_MARKED_WHOLE = re.compile(r"^pytestmark = .*\bmark\.(outside|stress)\b", re.MULTILINE)
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -57,11 +59,22 @@ class Tiers:
         """Tell a process of pytest-xdist, whose command line is not the user's."""
         node.workerinput["tiers"] = self._chosen
 
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave out a file whose tests all are of other tiers: what it imports, such as a framework, takes long."""
+        if collection_path.suffix != ".py":
+            return None
+        mark = _MARKED_WHOLE.search(collection_path.read_text(encoding="utf-8"))
+        # One of its tests may have the mark of a later tier as well.
+        return True if mark and set(self._chosen).isdisjoint(TIERS[TIERS.index(mark[1]) :]) else None
+
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        others = [item for item in items if tier_of(item) not in self._chosen]
+        chosen: list[pytest.Item] = []
+        others: list[pytest.Item] = []
+        for item in items:
+            (chosen if tier_of(item) in self._chosen else others).append(item)
         if others:
             config.hook.pytest_deselected(items=others)
-            items[:] = [item for item in items if tier_of(item) in self._chosen]
+            items[:] = chosen
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         missing = [tier for tier in TIERS if tier not in self._chosen]
