@@ -280,7 +280,10 @@ class Turns:
         return x
 
     async def call_async(self, x: Any) -> Any:
-        return self.call(x)
+        self.turn ^= 1
+        if self.turn:
+            raise ValueError
+        return x
 
 
 def failing() -> tuple[dict[str, Call], dict[str, AsyncCall]]:

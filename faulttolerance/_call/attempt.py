@@ -47,7 +47,6 @@ from .continuation import (
     RejectedResult,
     await_delay,
     count_failed_call,
-    count_retry,
     next_delay,
     next_fallback,
     record_degradation,
@@ -123,10 +122,11 @@ if TYPE_CHECKING:
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.gate import Gate
     from .._strategy.rate_limit import RateLimit
+    from .._strategy.retry import Retry
     from .._strategy.retry_budget import RetryBudget
 
     ASYNC = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
-    CLOCKED = WAITS = JUDGED = COUNTED = BLOCK = False
+    CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = BLOCK = False
 
     class _Bound(BoundPolicies):
         """The policies as ``attempt`` sees them: it reads each policy under the flag of that policy."""
@@ -137,6 +137,12 @@ if TYPE_CHECKING:
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
         counters: Counters  # pyright: ignore[reportIncompatibleVariableOverride]
         first_try_durations: list[float]  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    class _Retried(_Bound):
+        """The policies as ``continue_call`` sees them: it reads the retry and the environment under their flags."""
+
+        environment: Any
+        retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
 
     class _Admission(Awaitable[float], Protocol):
         """A place of a task or a thread in a queue."""
@@ -319,8 +325,17 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
 
 def _continue_first(policies: BoundPolicies, *progress: Any) -> Any:
     """Cut ``continue_call`` at the first failure, because many guards meet none, and call it."""
-    is_awaited = policies.asynchronous or policies.is_block
-    policies.continue_call = specialized(continue_call, {"ASYNC": is_awaited, "BLOCK": False})
+    retry = policies.retry
+    if retry is not None and policies.counters is not None:
+        policies.create_frequent_counts(policies.counters)
+    flags = {
+        "ASYNC": policies.asynchronous or policies.is_block,
+        "BLOCK": policies.is_block,
+        "CONSULTS": retry is not None and retry.consults,
+        "REJECTS": retry is not None and retry.result_predicate is not None,
+        "COUNTED": policies.counters is not None,
+    }
+    policies.continue_call = specialized(continue_call, flags)
     try:
         return policies.continue_call(policies, *progress)
     finally:
@@ -329,7 +344,7 @@ def _continue_first(policies: BoundPolicies, *progress: Any) -> Any:
 
 @specializable
 async def continue_call(
-    policies: _Bound,
+    policies: _Retried,
     failure: BaseException | None,
     result: Any,
     call: CallRecord,
@@ -337,29 +352,25 @@ async def continue_call(
     kwargs: Mapping[str, Any],
 ) -> Any:
     """Continue a call after its first attempt: return its result, or raise its failure (rule FB1)."""
-    retry = policies.retry
-    if ASYNC:
-        environment: Any = policies.environment
-        consulted = retry if retry is not None and retry.consults else None
     while True:
-        if ASYNC and consulted is not None:
-            call.answer = await environment.call(consulted.consult, failure, result)
-        if failure is None and retry is not None and retry.result_predicate is not None:
-            failure = rejection_of(policies, retry, result, call)
+        if CONSULTS:
+            call.answer = await policies.environment.call(policies.retry.consult, failure, result)
+        if REJECTS and failure is None:
+            failure = rejection_of(policies, policies.retry, result, call)
         try:
             if failure is None:
                 break
-            if ASYNC and consulted is not None:
-                call.told = await environment.call(await_delay, consulted, call, failure)
-            delay = next_delay(policies, call, failure, ASYNC and result is LOOP_LEFT)
+            if CONSULTS:
+                call.told = await policies.environment.call(await_delay, policies.retry, call, failure)
+            delay = next_delay(policies, call, failure, BLOCK and result is LOOP_LEFT)
             if delay is None:
-                if retry is not None and failure is call.rejection and retry.returns_rejected_result:
+                if REJECTS and failure is call.rejection and policies.retry.returns_rejected_result:
                     break
                 fallbacks = iter(policies.fallbacks)
                 while fallback := next_fallback(policies, call, failure, fallbacks):
                     try:
                         if ASYNC:
-                            result = await environment.call(fallback[1], args, kwargs, failure, call.attempts)
+                            result = await policies.environment.call(fallback[1], args, kwargs, failure, call.attempts)
                         else:
                             result = fallback[1](args, kwargs, failure, call.attempts)
                     except BaseException as error:  # noqa: BLE001  # raised if no further fallback applies
@@ -374,25 +385,29 @@ async def continue_call(
                         raise failure
                 break
             if ASYNC:
-                # Also without a delay: a call that retries repeatedly must yield to other tasks.
-                if delay or call.attempts > 1:
-                    await environment.pause(delay)
+                if delay or call.attempts > 1:  # repeated retries yield to other tasks, even without a delay
+                    await policies.environment.pause(delay)
             elif delay:
                 pause(policies.name, delay)
             if policies.before_retry is not None:
                 if ASYNC:
-                    await environment.call(policies.before_retry, args, kwargs, failure, call.attempts + 1)
+                    await policies.environment.call(policies.before_retry, args, kwargs, failure, call.attempts + 1)
                 else:
                     policies.before_retry(args, kwargs, failure, call.attempts + 1)
         finally:
             del failure  # its traceback refers to this frame
-        count_retry(policies, call)
+        call.attempts += 1
+        if COUNTED:  # only now: a call that is cancelled during the delay was not retried
+            retries = policies.frequent_counts[1]
+            retries.append(None)
+            if len(retries) >= FOLD:
+                policies.counters.fold()
         failure, result = (
             await policies.attempt()(args, kwargs, call) if ASYNC else policies.attempt()(args, kwargs, call)
         )
     if not ASYNC and type(result) is not policies.checked_result_type:
         policies.check_result(result)
-    if retry is not None and retry.is_result_stored and call.has_rejected_result:
+    if REJECTS and policies.retry.is_result_stored and call.has_rejected_result:
         result = RejectedResult(result)
     policies.end_call(call, True)
     return result

@@ -376,37 +376,32 @@ class BoundPolicies(_Defaults):
             self.warns_of_pending_result = False
             warn_of_pending_result(self.name, result)
 
-    def end_call(self, call: CallRecord | None, returned: bool) -> None:
+    def end_call(self, call: CallRecord, returned: bool) -> None:
         """Count and report, once, a call that did not end with a successful first attempt.
 
-        Args:
-            call: The record of the call; ``None`` if its first attempt was not settled.
-            returned: Whether the call returned a result, and raised no exception.
+        *returned* is whether the call returned a result, and raised no exception.
         """
-        if call is None:
-            call = CallRecord()
-        elif call.is_counted:
+        if call.is_counted:
             return
         call.is_counted = True
-        attempts, stop = call.attempts, call.stop
-        succeeded = returned and stop is None
-        applied = stop is not None and call.replaced_failure is not None
         if self.budget is not None:
-            self._refill_budget(self.budget, call, succeeded=succeeded)
+            self._refill_budget(self.budget, call, succeeded=returned and call.stop is None)
         # Their tracebacks refer to the call that refers to this record.
-        call.last_failure = call.rejection = call.replaced_failure = None
-        if succeeded and attempts > 1:
+        call.failure = call.cause = call.rejection = None
+        if returned and call.stop is None and call.attempts > 1:
             if self.counters is not None:
                 self.frequent_counts[0].append(None)  # folded with the batch of retries, to which each such call adds
             if sinks.wanted[Recovered](call):
-                sinks.send(Recovered(self.name, attempts), call)
-        elif self.counters is not None:
+                sinks.send(Recovered(self.name, call.attempts), call)
+            return
+        applied, call.replaced_failure = call.stop is not None and call.replaced_failure is not None, None
+        if self.counters is not None:
             fallback = self._fallback_label(applied)
             if self.retry is None:
                 series = call_series(returned, fallback)
             else:
-                result = RETRY_RESULTS[stop] if applied or not returned else RETURNED
-                series = call_series(returned, fallback, attempts > 1, result)
+                result = RETRY_RESULTS[call.stop] if applied or not returned else RETURNED
+                series = call_series(returned, fallback, call.attempts > 1, result)
             self.counters.add(series)
 
     def _fallback_label(self, applied: bool) -> str | None:

@@ -12,7 +12,6 @@ from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, colle
 from .._execution.caller_thread import Arguments, Callback
 from .._execution.environment import StoppedIteration
 from .._log import WARNING, log
-from .._metrics.counters import FOLD
 from .._strategy.back_off import Delays
 from .._strategy.retry import NOT_CALLED, Answer, AwaitedDelay, Retry, Stop
 from .._strategy.verdict import matches
@@ -78,10 +77,10 @@ class CallRecord:
     """The reason why no further attempt is made."""
     veto_reason = ""
     """The application's reason against a further attempt, if it has vetoed it."""
-    failure_class: type[BaseException] | None = None
-    """The class of the last failure."""
-    last_failure: BaseException | None = None
-    """The last failure that was no refusal."""
+    failure: BaseException | None = None
+    """The failure of the last attempt."""
+    cause: BaseException | None = None
+    """The last failure of the attempts before it that was no refusal."""
     rejection: FaultToleranceException | None = None
     """The exception that stands for the last result that ``retry_when`` did not accept."""
     replaced_failure: BaseException | None = None
@@ -96,17 +95,21 @@ class CallRecord:
         """Whether the call has ended with a result that ``retry_when`` did not accept."""
         return self.stop is not None and self.rejection is not None and self.replaced_failure is None
 
-    def record_class_change(self, kind: type[BaseException]) -> None:
-        """Record that the last attempt failed with another class of exception, *kind*, than the attempts before it."""
-        assert self.failure_class is not None
-        first = self._runs[-1][1] + 1 if self._runs else 1
-        self._runs = [*self._runs, (first, self.attempts - 1, self.failure_class)][-_LONGEST_LIST:]
-        self.failure_class = kind
+    def record_next(self, failure: BaseException) -> None:
+        """Record the *failure* of an attempt that followed another one."""
+        before = self.failure
+        assert before is not None
+        if type(before) is not type(failure):
+            first = self._runs[-1][1] + 1 if self._runs else 1
+            self._runs = [*self._runs, (first, self.attempts - 1, type(before))][-_LONGEST_LIST:]
+        if not isinstance(before, RefusedException):
+            self.cause = before
+        self.failure = failure
 
     def set_cause(self, failure: BaseException) -> None:
         """Set the last failure of the method itself as the cause of a refusal that ends the retries."""
-        if isinstance(failure, RefusedException) and failure.__cause__ is None and self.last_failure is not None:
-            failure.__cause__ = self.last_failure
+        if isinstance(failure, RefusedException) and failure.__cause__ is None and self.cause is not None:
+            failure.__cause__ = self.cause
 
     def add_note(self, failure: BaseException, elapsed: float, stop: Stop, name: str, limit: float) -> None:
         """Add a note to *failure* on attempts and duration; the guard *name* makes at most *limit* attempts.
@@ -130,11 +133,8 @@ class CallRecord:
 
     def inner_note(self, failure: BaseException, name: str) -> Note | None:
         """Return the note of the outermost guard inside that has retried *failure*, or ``None``."""
-        try:
-            notes = getattr(failure, "__notes__", ())
-            return next((one for one in reversed(notes) if type(one) is Note and self._is_kept(one, name)), None)
-        except Exception:  # noqa: BLE001  # as above
-            return None
+        notes = getattr(failure, "__notes__", ())
+        return next((one for one in reversed(notes) if type(one) is Note and self._is_kept(one, name)), None)
 
     def _is_kept(self, note: object, name: str) -> bool:
         """Return whether *note* is not ours, or comes from a guard inside this call of the guard *name*."""
@@ -148,10 +148,10 @@ class CallRecord:
 
     def _failure_classes(self) -> str:
         """Return the classes of the attempts' failures, in brackets; empty if all had the same class."""
-        if not self._runs or self.failure_class is None:
+        if not self._runs:
             return ""
         kinds = [] if self._runs[0][0] == 1 else ["..."]
-        for first, last, kind in (*self._runs, (self._runs[-1][1] + 1, self.attempts, self.failure_class)):
+        for first, last, kind in (*self._runs, (self._runs[-1][1] + 1, self.attempts, type(self.failure))):
             attempts = f"{first}" if first == last else f"{first}-{last}"
             kinds.append(f"{attempts}: {vars(kind).get('_words', kind.__name__)}")
         return f" ({', '.join(kinds)})"
@@ -241,51 +241,54 @@ def next_delay(
     if retry is None:
         call.stop = Stop.NOT_RETRYABLE
         return None
-    elapsed = clock.monotonic() - call.began
-    attempts, kind = call.attempts, type(failure)
-    if attempts == 1:
-        call.failure_class = kind
-    elif call.failure_class is not kind:
-        call.record_class_change(kind)
-    if not isinstance(failure, RefusedException):
-        call.last_failure = failure
-    if retry.plain_delay is not None:
-        decision = retry.after_failure(failure, attempts, elapsed, remaining())
+    elapsed, attempts = clock.monotonic() - call.began, call.attempts
+    if attempts > 1:
+        call.record_next(failure)
     else:
-        decision = _decision(retry, call, failure, elapsed)
-    if type(decision) is not Stop:  # twice as fast as ``isinstance`` with an enumeration
+        call.failure = failure
+    if (delay := retry.plain_delay) is not None:
+        stop = retry.stop(failure, attempts, elapsed, delay, remaining())
+    else:
+        delay, stop = _decision(retry, call, failure, elapsed)
+    if stop is None:
         if has_left:
-            decision = Stop.LEFT
+            stop = Stop.LEFT
         elif vetoes and (veto_reason := veto_reason_for(policies.name, failure)):
-            call.veto_reason, decision = veto_reason, Stop.VETOED
+            call.veto_reason, stop = veto_reason, Stop.VETOED
         elif policies.budget is not None and not _is_paid(policies, call):
-            decision = Stop.BUDGET_SPENT  # called last, and before the delay: no call sleeps before a refusal (rule B3)
+            stop = Stop.BUDGET_SPENT  # called last, and before the delay: no call sleeps before a refusal (rule B3)
         else:
-            if retry.is_alone and "__notes__" in failure.__dict__:
-                _log_nested_retries(policies, retry, call, failure)
-            delay: float = decision  # type: ignore[assignment]
+            if retry.is_alone:
+                try:
+                    if hasattr(failure, "__notes__"):  # reading its ``__dict__`` would create one
+                        _log_nested_retries(policies, retry, call, failure)
+                except Exception:  # noqa: BLE001  # code of a failure that has attributes of its own
+                    pass
             if sinks.wanted[RetryScheduled](call):
-                sinks.send(RetryScheduled(policies.name, attempts, delay, failure), call)
-            return delay if RetryDelays.is_on else 0.0
-    call.stop = decision
+                sinks.send(RetryScheduled(policies.name, attempts, delay, failure), call)  # type: ignore[arg-type]
+            return delay if not delay or RetryDelays.is_on else 0.0
+    call.stop = stop
     call.set_cause(failure)
-    if attempts > 1 or decision in _ALWAYS_NOTED or failure is call.rejection:
-        call.add_note(failure, elapsed, decision, policies.name, retry.max_retries + 1)
+    if attempts > 1 or stop in _ALWAYS_NOTED or failure is call.rejection:
+        call.add_note(failure, elapsed, stop, policies.name, retry.max_retries + 1)
     if isinstance(failure, Exception) and sinks.wanted[GaveUp](call):
-        sinks.send(GaveUp(policies.name, attempts, elapsed, call.veto_reason or decision.value, failure), call)
+        sinks.send(GaveUp(policies.name, attempts, elapsed, call.veto_reason or stop.value, failure), call)
     return None
 
 
-def _decision(retry: Retry, call: CallRecord, failure: BaseException, elapsed: float) -> float | Stop:
-    """Return the decision of *retry* if it depends on more than numbers."""
+def _decision(
+    retry: Retry, call: CallRecord, failure: BaseException, elapsed: float
+) -> tuple[float, None] | tuple[None, Stop]:
+    """Return the decision of *retry* if it depends on more than numbers: the delay, or why there is none."""
     delays = None
     if retry.fixed_delay is None:
         delays = call.delays = call.delays or retry.begin()
     draw = clock.random() if retry.is_random else 0.0
     # Only asynchronous calls set answers, because they await predicates.
-    return retry.after_failure(
+    decision = retry.after_failure(
         failure, call.attempts, elapsed, remaining(), draw, delays, call.answer, call.told, failure is call.rejection
     )
+    return (None, decision) if isinstance(decision, Stop) else (decision, None)
 
 
 def _is_paid(policies: BoundPolicies, call: CallRecord) -> bool:
@@ -331,17 +334,6 @@ def record_degradation(name: str, failure: BaseException, by: str) -> None:
         found.append(Degradation(name, failure, by))
 
 
-def count_retry(policies: BoundPolicies, call: CallRecord) -> None:
-    """Count a retry when it starts: a call that is cancelled during the delay was not retried."""
-    call.attempts += 1
-    counters = policies.counters
-    if counters is not None:
-        batch = (policies.frequent_counts or policies.create_frequent_counts(counters))[1]
-        batch.append(None)
-        if len(batch) >= FOLD:
-            counters.fold()
-
-
 def count_failed_call(
     policies: BoundPolicies,
     error: BaseException,
@@ -365,7 +357,7 @@ def count_failed_call(
         and not any(_accepts(fallback, args, kwargs, replaced_failure) for _, fallback in policies.fallbacks)
     ):
         call.replaced_failure = None
-    policies.end_call(call, False)
+    policies.end_call(call or CallRecord(), False)
 
 
 def _accepts(fallback: Callback, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:

@@ -32,13 +32,18 @@ from .._policy import (
     seconds,
 )
 from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
-from .._strategy.retry_after import RetryAfter
 from .._strategy.unqueued import UnqueuedBulkhead
 from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLimitException
 from .bound_policies import conclude_of
 from .budget import budget_of
 from .error_log import ErrorLog
 from .row import AttemptBinding, Binding, Policies, Row, StrategyFactory, StrategyLookup
+
+
+def _retry_after(policy: HonorRetryAfter, report_error: back_off.ReportError) -> Any:
+    from .._strategy.retry_after import RetryAfter
+
+    return RetryAfter(seconds(policy.max_delay, ChronoUnit.MILLIS), policy.read, _wall_time, report_error)
 
 
 def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
@@ -71,8 +76,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
         decides = retry.Retry(
             *values,
             predicates=when and retry.Predicates(when.exception, when.result, "@retry_when", report_error),
-            retry_after=honor
-            and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, report_error),
+            retry_after=honor and _retry_after(honor, report_error),
             returns_rejected_result=when is not None and when.give == "result",
             is_result_stored=is_result_stored,
         )

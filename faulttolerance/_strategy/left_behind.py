@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from .adaptive_timeout import AdaptiveTimeout
 from .condition import Condition, in_seconds
+
+if TYPE_CHECKING:
+    from .adaptive_timeout import AdaptiveTimeout
 
 
 class LeftBehind:
@@ -25,6 +27,8 @@ class LeftBehind:
     def adaptive(self, ceiling: float) -> AdaptiveTimeout:
         """Return the limit as it adapts or would adapt, in seconds; it begins at *ceiling*."""
         if self._adaptive is None:
+            from .adaptive_timeout import AdaptiveTimeout
+
             self._adaptive = AdaptiveTimeout(ceiling)
         return self._adaptive
 

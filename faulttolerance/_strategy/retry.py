@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from .back_off import (
     AnyBackOff,
@@ -21,8 +21,10 @@ from .back_off import (
     ignore_error,
     varied,
 )
-from .retry_after import RetryAfter
 from .verdict import Classes, matches
+
+if TYPE_CHECKING:
+    from .retry_after import RetryAfter
 
 _FOR_EVER: Final = math.inf
 
@@ -186,7 +188,8 @@ class Retry:
         self.is_result_stored = is_result_stored
         # Most failures are retried by one test. These plain classes do not override ``isinstance``.
         is_plain = self._predicates.exception is None and not abort_on and all(map(_is_plain, retry_on))
-        self._always_retried = retry_on if is_plain else ()
+        retried = retry_on if is_plain else ()
+        self._always_retried = retried[0] if len(retried) == 1 else retried  # one class is tested faster than a tuple
         self.result_predicate = self._predicates.result
         """The predicate by which results are refused, if there is one."""
         self.consults = False
@@ -245,19 +248,16 @@ class Retry:
             told: The answer of ``await_delay`` on the delay, where that was awaited.
             is_rejection: Whether *error* stands for a result that ``result_predicate`` refused: only limits hold then.
         """
-        if (stop := self._stop(error, attempt, elapsed, answer, is_rejection)) is not None:
+        if (stop := self.stop(error, attempt, elapsed, answer=answer, is_rejection=is_rejection)) is not None:
             return stop
-        delay, is_told = self.plain_delay, False
-        if delay is None:
-            varied_delay = self._varied_delay(error, attempt, random, delays, told)
-            if isinstance(varied_delay, Stop):
-                return varied_delay
-            delay, is_told = varied_delay
-        if elapsed + delay >= self.max_duration:
-            return Stop.TOLD_PAST_MAX_DURATION if is_told else Stop.MAX_DURATION_REACHED
-        if remaining is not None and delay >= remaining:
-            return Stop.DEADLINE
-        return delay
+        varied_delay = self._varied_delay(error, attempt, random, delays, told)
+        if isinstance(varied_delay, Stop):
+            return varied_delay
+        delay, is_told = varied_delay
+        stop = self.stop(error, attempt, elapsed, delay, remaining, is_rejection=True)
+        if stop is None:
+            return delay
+        return Stop.TOLD_PAST_MAX_DURATION if is_told and stop is Stop.MAX_DURATION_REACHED else stop
 
     def _varied_delay(
         self, error: BaseException, attempt: int, random: float, delays: Delays | None, told: AwaitedDelay | None
@@ -295,15 +295,25 @@ class Retry:
 
         ``None`` where *error* ends the retries whatever the answers are; the arguments are those of ``after_failure``.
         """
-        if self._stop(error, attempt, elapsed, answer, is_rejection) is not None:
+        if self.stop(error, attempt, elapsed, answer=answer, is_rejection=is_rejection) is not None:
             return None
         delay = await delays.later(error) if isinstance(delays, CustomDelays) else None
         return AwaitedDelay(delay, await self.retry_after.answer_async(error) if self.retry_after is not None else None)
 
-    def _stop(
-        self, error: BaseException, attempt: int, elapsed: float, answer: Answer, is_rejection: bool
+    def stop(
+        self,
+        error: BaseException,
+        attempt: int,
+        elapsed: float,
+        delay: float = 0.0,
+        remaining: float | None = None,
+        answer: Answer = NOT_CALLED,
+        is_rejection: bool = False,
     ) -> Stop | None:
-        """Return why no attempt follows *error*, whatever the delay; ``None``: an attempt may follow."""
+        """Return why no attempt follows *error* after *delay*; ``None``: one follows.
+
+        The other arguments are those of ``after_failure``.
+        """
         if not isinstance(error, self._always_retried) and not is_rejection:
             if self._predicates.exception is None:
                 answer = matches(error, self.retry_on, self.abort_on)
@@ -313,8 +323,10 @@ class Retry:
                 return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
         if attempt > self.max_retries:
             return Stop.MAX_RETRIES_REACHED
-        if elapsed >= self.max_duration:
+        if elapsed + delay >= self.max_duration:
             return Stop.MAX_DURATION_REACHED
+        if remaining is not None and delay >= remaining:
+            return Stop.DEADLINE
         return None
 
     def refuses(self, result: object, answer: Answer = NOT_CALLED) -> bool:

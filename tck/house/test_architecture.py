@@ -54,7 +54,7 @@ LARGE_FUNCTIONS = {
     "_call/attempt.py attempt": (129, 156),
     "_call/attempt.py attempt.call": (123, 145),
     # What follows a first attempt; the half for the other kind of call is cut away.
-    "_call/attempt.py continue_call": (37, 68),
+    "_call/attempt.py continue_call": (34, 68),
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
 

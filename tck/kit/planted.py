@@ -63,7 +63,7 @@ MISTAKES = [
     ),
     Mistake("missing field", "deadline.queue.pending.pop(", "deadline.ring.pending.pop("),
     Mistake("missing field", "record.running_since", "record.runs_since"),
-    Mistake("missing field", "policies.counters.fold()", "policies.counters.fold_all()"),
+    Mistake("missing field", "policies.budget.missing", "policies.budget.lacking"),
     Mistake("wrong name", "due = began + policies.seconds", "due = begins + policies.seconds"),
     Mistake("wrong name", "bulkhead.admit_waiters()", "bulkheads.admit_waiters()"),
     Mistake("await too many", "limit.admit(began)", "await limit.admit(began)"),

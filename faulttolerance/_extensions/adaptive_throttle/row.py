@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..._call.core import gate_values
 from ..._call.row import Row, StrategyFactory
 from ..._deadline.clock import clock
@@ -9,7 +11,6 @@ from ..._execution.criticality import Criticality
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from ..._policy import ChronoUnit, seconds
 from ...exceptions import ThrottleException
-from . import strategy
 from .policy import AdaptiveThrottle
 
 
@@ -21,8 +22,14 @@ def _chance() -> float:
     return clock.random()
 
 
+def _throttle(name: str, policy: AdaptiveThrottle, _: object) -> Any:
+    from . import strategy
+
+    return strategy.AdaptiveThrottle(name, *_values(policy), _chance, Criticality.current)
+
+
 _STRATEGY_FACTORY = StrategyFactory(
-    lambda name, policy, _: strategy.AdaptiveThrottle(name, *_values(policy), _chance, Criticality.current),
+    _throttle,
     lambda throttle, policy: throttle.reconfigure(*_values(policy), clock.monotonic()),
 )
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..._call.row import Binding, Layer, Row, StrategyFactory, key_of
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from .policy import Coalesce
-from .strategy import Flights
+
+
+def _flights(*_: object) -> Any:
+    from .strategy import Flights
+
+    return Flights()
 
 
 def _layer(policy: Coalesce, binding: Binding) -> Layer:
@@ -30,7 +37,7 @@ _SERIES = PolicyMetrics(
 
 COALESCE = Row(
     Coalesce,
-    strategy_factory=StrategyFactory(lambda *_: Flights(), lambda *_: None),
+    strategy_factory=StrategyFactory(_flights, lambda *_: None),
     layer=_layer,
     is_for_classes=False,
     series=_SERIES,

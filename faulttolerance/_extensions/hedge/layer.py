@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from sys import modules
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from ... import _policy as policies
 from ..._call.budget import charge
@@ -29,7 +29,7 @@ from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.gate import OnRefusal
 from ...exceptions import RefusedException, TimeoutException
 from . import policy
-from .strategy import RESULTS, Hedge, Race
+from .strategy import Hedge, Race, Result
 
 if TYPE_CHECKING:
     from ..._call.row import Binding
@@ -250,7 +250,9 @@ def racing(binding: Binding) -> Hedging:
         counters,
         binding.on_refusal_of(policy.Hedge),
         binding.build_inner,
-        {one: counters.batch(series_of_facts((("Hedge", one),))) for one in RESULTS} if counters is not None else {},
+        {one: counters.batch(series_of_facts((("Hedge", one),))) for one in get_args(Result)}
+        if counters is not None
+        else {},
     )
 
 

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..._call.row import AttemptBinding, Binding, Layer, Row, StrategyFactory
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from ..._policy import ChronoUnit, seconds
 from ..._strategy.gate import Gate
 from ...exceptions import Fault
-from . import strategy
 from .policy import Hedge
-from .strategy import RESULTS, DeafGate
+
+if TYPE_CHECKING:
+    from .strategy import Result
+
+_RESULTS: Final[tuple[Result, ...]] = ("notHedged", "primary", "hedge", "failed")
 
 
 def _values(policy: Hedge) -> tuple[int, float, float]:
     return policy.max_hedges, policy.quantile, seconds(policy.delay, ChronoUnit.MILLIS)
 
 
+def _hedges(name: str, policy: Hedge, _: object) -> Any:
+    from . import strategy
+
+    return strategy.Hedge(*_values(policy))
+
+
 _STRATEGY_FACTORY = StrategyFactory(
-    lambda name, policy, _: strategy.Hedge(*_values(policy)),
+    _hedges,
     lambda hedges, policy: hedges.reconfigure(*_values(policy)),
 )
 
@@ -42,6 +51,7 @@ def _gate(gate: Gate, policy: object, binding: Binding) -> Gate:
     if Hedge not in binding.policies:
         return gate
     from ..._execution.race import has_lost
+    from .strategy import DeafGate
 
     return DeafGate(gate, has_lost)
 
@@ -68,7 +78,7 @@ _SERIES = PolicyMetrics(
             "counter",
             "The number of times the hedge logic was run, by result",
             ("result",),
-            {result: (result,) for result in RESULTS},
+            {result: (result,) for result in _RESULTS},
         ),
         Metric(
             "ft.hedge.delay",

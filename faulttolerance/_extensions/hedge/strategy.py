@@ -24,7 +24,6 @@ BURST: Final = 10
 
 Result: TypeAlias = Literal["notHedged", "primary", "hedge", "failed"]
 """The outcome of a race: no hedge started; the first attempt won, or a hedge won; or none won."""
-RESULTS: Final[tuple[Result, ...]] = ("notHedged", "primary", "hedge", "failed")
 
 
 class Hedge:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..._call.row import Binding, Layer, Row, StrategyFactory, key_of
 from ..._policy import ChronoUnit, Fallback, recalling_handler_in, seconds
 from .policy import LastGood
-from .strategy import LastResults
+
+if TYPE_CHECKING:
+    from .strategy import LastResults
 
 
 def _value_in(policy: Fallback) -> LastGood | None:
@@ -15,7 +19,11 @@ def _value_in(policy: Fallback) -> LastGood | None:
 
 def _results_of(name: str, policy: Fallback, _: object) -> LastResults | None:
     value = _value_in(policy)
-    return None if value is None else LastResults(seconds(value.max_age, ChronoUnit.MILLIS), value.max_entries)
+    if value is None:
+        return None
+    from .strategy import LastResults
+
+    return LastResults(seconds(value.max_age, ChronoUnit.MILLIS), value.max_entries)
 
 
 def _renew(results: LastResults | None, policy: Fallback) -> None:

@@ -11,7 +11,6 @@ from ..._metrics.catalogue import Metric, Schema, schema_of_metric
 from ..._metrics.counters import Counters
 from ..._policy import Bulkhead, ChronoUnit, Policy, RateLimit, Timeout, seconds
 from ..._strategy.gate import Gate, OnRefusal
-from .strategy import ObservedBulkhead, ObservedGate, ObservedRateLimit
 
 OBSERVED = Metric(
     "ft.observed.total",
@@ -36,17 +35,29 @@ def _schema(annotation: str) -> Schema:
 
 def _gate(gate: Gate, policy: Policy, binding: Binding) -> Gate:
     tell = binding.on_refusal_of(type(policy))
-    return gate if tell is None else ObservedGate(gate, tell)
+    if tell is None:
+        return gate
+    from .strategy import ObservedGate
+
+    return ObservedGate(gate, tell)
 
 
 def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
     tell = binding.on_refusal_of(RateLimit)
-    return (limit, may_wait) if tell is None else (ObservedRateLimit(limit, tell), False)
+    if tell is None:
+        return limit, may_wait
+    from .strategy import ObservedRateLimit
+
+    return ObservedRateLimit(limit, tell), False
 
 
 def _permits(permits: Any, may_queue: bool, binding: Binding) -> Any:
     tell = binding.on_refusal_of(Bulkhead)
-    return permits if tell is None else ObservedBulkhead(permits, tell, may_wait=may_queue)
+    if tell is None:
+        return permits
+    from .strategy import ObservedBulkhead
+
+    return ObservedBulkhead(permits, tell, may_wait=may_queue)
 
 
 OBSERVE = Row(

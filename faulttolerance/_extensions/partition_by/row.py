@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._call.row import Binding, Layer, Row, StrategyFactory, key_of
 from ..._metrics.catalogue import Metric, PolicyMetrics
 from .policy import PartitionBy
-from .strategy import Partitions
+
+if TYPE_CHECKING:
+    from .strategy import Partitions
+
+
+def _partitions(name: str, policy: PartitionBy, _: object) -> Partitions:
+    from .strategy import Partitions
+
+    return Partitions(policy.max_partitions)
 
 
 def _limit(partitions: Partitions, policy: PartitionBy) -> None:
@@ -46,9 +54,7 @@ _SERIES = PolicyMetrics(
 
 PARTITION_BY = Row(
     PartitionBy,
-    strategy_factory=StrategyFactory(
-        lambda name, policy, _: Partitions(policy.max_partitions), _limit, nested=_of_keys, is_per_key=False
-    ),
+    strategy_factory=StrategyFactory(_partitions, _limit, nested=_of_keys, is_per_key=False),
     layer=_layer,
     series=_SERIES,
     needs_arguments=True,

@@ -175,8 +175,10 @@ def _breaker_conflicts(several: Iterable[InForce]) -> list[Fault]:
     if not wanted:
         return []
     owners: dict[str, str] = {}
+    sought = {alias for alias, _ in wanted}
     for state in every_state():
-        owners |= dict.fromkeys(state.breaker_names, state.name)
+        if state.name in sought or state.alias in sought:
+            owners |= dict.fromkeys(state.breaker_names, state.name)
     faults = []
     for alias, effective in wanted:
         name = effective.name
