@@ -1,11 +1,23 @@
-"""Policies: frozen values of the declared parameters, with their ranges and units. One file per annotation."""
+"""Policies: frozen values of the declared parameters, with their ranges and units."""
 
-from .asynchronous import Asynchronous as Asynchronous, AsynchronousNonBlocking as AsynchronousNonBlocking
-from .bulkhead import Bulkhead as Bulkhead
-from .circuit_breaker import (
+from .core import (
+    Asynchronous as Asynchronous,
+    AsynchronousNonBlocking as AsynchronousNonBlocking,
+    BeforeRetry as BeforeRetry,
+    Bulkhead as Bulkhead,
     CircuitBreaker as CircuitBreaker,
     CircuitBreakerName as CircuitBreakerName,
+    CustomBackoff as CustomBackoff,
+    ExponentialBackoff as ExponentialBackoff,
     FailWhen as FailWhen,
+    FibonacciBackoff as FibonacciBackoff,
+    HonorRetryAfter as HonorRetryAfter,
+    RateLimit as RateLimit,
+    RateLimitType as RateLimitType,
+    Retry as Retry,
+    RetryBudget as RetryBudget,
+    RetryWhen as RetryWhen,
+    Timeout as Timeout,
 )
 from .fallback import (
     Fallback as Fallback,
@@ -24,18 +36,6 @@ from .parameter import (
     parameters as parameters,
     warn_of_bare_numbers as warn_of_bare_numbers,
 )
-from .rate_limit import RateLimit as RateLimit, RateLimitType as RateLimitType
-from .retry import (
-    BeforeRetry as BeforeRetry,
-    CustomBackoff as CustomBackoff,
-    ExponentialBackoff as ExponentialBackoff,
-    FibonacciBackoff as FibonacciBackoff,
-    HonorRetryAfter as HonorRetryAfter,
-    Retry as Retry,
-    RetryWhen as RetryWhen,
-)
-from .retry_budget import RetryBudget as RetryBudget
-from .timeout import Timeout as Timeout
 from .unit import (
     ChronoUnit as ChronoUnit,
     format_duration as format_duration,
