@@ -17,7 +17,6 @@ from faulttolerance._guard.declare import registry
 from faulttolerance._guard.decorate.guard import _named as named_guards
 from faulttolerance._guard.decorate.guard_resolver import GuardResolver
 from kit import CONVENTIONS, Clock, Invoke, report, tiers
-from kit.clock import ignore_threads_of_the_runner
 from kit.garbage import collect_garbage, uncollected
 from kit.interpreter import switching_every
 
@@ -54,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(tiers.Tiers(config), "tiers")
     config.pluginmanager.register(tiers.SafeReports(), "safe-reports")
     if hasattr(config, "workerinput"):  # a process of pytest-xdist
-        ignore_threads_of_the_runner()
+        tiers.ignore_threads_of_the_runner()
     if hasattr(config, "workerinput") and sys.platform != "win32":
         config.pluginmanager.register(tiers.OneAlone(Path(config.option.basetemp).parent), "one-alone")
         if not config.option.durations:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -13,9 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import faulttolerance
 from faulttolerance import Interrupted
-from faulttolerance.testing import VirtualClock as LibraryClock, thread_observer
+from faulttolerance.testing import VirtualClock as LibraryClock
 
-__all__ = ["Clock", "RealClock", "Stopwatch", "VirtualClock", "ignore_threads_of_the_runner"]
+__all__ = ["Clock", "RealClock", "Stopwatch", "VirtualClock"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,12 +131,3 @@ class RealClock(Clock):
 
         threading.Thread(target=work, name=f"kit {function.__qualname__}", daemon=True).start()
         return future
-
-
-def ignore_threads_of_the_runner() -> None:
-    """Leave the threads that run now, but this one, out of what virtual time waits for.
-
-    One of pytest-xdist reads commands. Each clock would look at it for some real milliseconds until it seems to wait.
-    """
-    runners, parked = sys._current_frames().keys() - {threading.get_ident()}, thread_observer._parked
-    thread_observer._parked = lambda: parked() | runners

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +18,19 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-__all__ = ["OPTION", "TIERS", "OneAlone", "SafeReports", "ShortReports", "Tiers", "few_and_many", "tier_of"]
+from faulttolerance.testing import thread_observer
+
+__all__ = [
+    "OPTION",
+    "TIERS",
+    "OneAlone",
+    "SafeReports",
+    "ShortReports",
+    "Tiers",
+    "few_and_many",
+    "ignore_threads_of_the_runner",
+    "tier_of",
+]
 
 TIERS = ("default", "outside", "stress")
 OPTION = "--tier"
@@ -144,3 +158,12 @@ class OneAlone:
             fcntl.flock(turnstile, fcntl.LOCK_UN)
             yield
             fcntl.flock(running, fcntl.LOCK_UN)  # explicitly: a child of the test may have the file open
+
+
+def ignore_threads_of_the_runner() -> None:
+    """Leave the threads that run now, but this one, out of what virtual time waits for.
+
+    One of pytest-xdist reads commands. Each clock would look at it for some real milliseconds until it seems to wait.
+    """
+    runners, parked = sys._current_frames().keys() - {threading.get_ident()}, thread_observer._parked
+    thread_observer._parked = lambda: parked() | runners
