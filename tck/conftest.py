@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -17,7 +17,7 @@ from faulttolerance._guard.declare import registry
 from faulttolerance._guard.decorate.guard import _named as named_guards
 from faulttolerance._guard.decorate.guard_resolver import GuardResolver
 from kit import CONVENTIONS, Clock, Invoke, report, tiers
-from kit.garbage import collect_garbage
+from kit.garbage import collect_garbage, uncollected
 from kit.interpreter import switching_every
 
 pytest_plugins = ["kit.fixtures"]
@@ -52,7 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"the package under test is {tested.parent}, which is not installed")
     config.pluginmanager.register(tiers.Tiers(config), "tiers")
     config.pluginmanager.register(tiers.SafeReports(), "safe-reports")
-    if hasattr(config, "workerinput") and sys.platform != "win32":  # a process of pytest-xdist
+    if hasattr(config, "workerinput"):  # a process of pytest-xdist
+        tiers.ignore_threads_of_the_runner()
+    if hasattr(config, "workerinput") and sys.platform != "win32":
         config.pluginmanager.register(tiers.OneAlone(Path(config.option.basetemp).parent), "one-alone")
         if not config.option.durations:
             config.pluginmanager.register(tiers.ShortReports(), "short-reports")
@@ -62,30 +64,51 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(report.Collector(page, entries), "conformance-report")
 
 
-def pytest_collection_finish() -> None:
-    """Leave what was imported and collected out of garbage collections: there are thousands, explicit ones too."""
-    collect_garbage()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Leave what is imported and collected out of garbage collections: there are thousands, explicit ones too."""
+    with uncollected():
+        return (yield)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Collect guards that earlier tests left in cycles, refused ones too: ``validate`` tells of all that live."""
+    code = getattr(getattr(item, "function", None), "__code__", None)
+    programs = (text for text in getattr(code, "co_consts", ()) if isinstance(text, str) and "validate(" in text)
+    if code is None or "validate" in code.co_names or any(programs) or "page" in getattr(item, "fixturenames", ()):
+        collect_garbage()
 
 
 @pytest.fixture(autouse=True)
-def forget_runtime_state() -> Iterator[None]:
-    """Forget circuits, counts and configuration after each test, and what its guards are called; declarations stay."""
-    named, living = set(named_guards), set(registry._guards)
+def nothing_left() -> Iterator[None]:
+    """Refuse threads that a test leaves, and forget circuits, counts, configuration and names of guards after it.
+
+    Declarations stay. One fixture for all of it: each takes its time in each of many thousand tests.
+    """
+    threads, named, living = set(threading.enumerate()), set(named_guards), set(registry._guards)
     yield
+    try:
+        refuse_threads_but(threads)
+    finally:
+        forget_runtime_state(named, living)
+
+
+def refuse_threads_but(before: set[threading.Thread]) -> None:
+    """Refuse a test after which a thread is left that would hold the interpreter's exit."""
+    left = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
+    for thread in left:
+        thread.join(1.0)
+    alive = [thread.name for thread in left if thread.is_alive()]
+    assert not alive, f"threads left behind: {alive}"
+
+
+def forget_runtime_state(named: Collection[str], living: Collection[object]) -> None:
+    """Forget what guards have come to, and close those whose names are not among *named*."""
     for name in named_guards.keys() - named:
         named_guards[name].close()
     testing.reset()
     if any(isinstance(one(), GuardResolver) for one in registry._guards.keys() - living):
         collect_garbage()  # a cycle holds a guard whose name the next test may look for
-
-
-@pytest.fixture(autouse=True)
-def collect_what_would_be_validated(request: pytest.FixtureRequest) -> None:
-    """Collect guards that earlier tests left in cycles, refused ones too: ``validate`` tells of all that live."""
-    code = getattr(request.function, "__code__", None)
-    programs = (text for text in getattr(code, "co_consts", ()) if isinstance(text, str) and "validate(" in text)
-    if code is None or "validate" in code.co_names or any(programs) or "page" in request.fixturenames:
-        collect_garbage()
 
 
 @pytest.fixture(params=CONVENTIONS)
@@ -99,15 +122,3 @@ def eager_switching() -> Iterator[None]:
     """Let threads take turns every few steps."""
     with switching_every(1e-6):
         yield
-
-
-@pytest.fixture(autouse=True)
-def no_thread_left() -> Iterator[None]:
-    """Refuse a test after which a thread is left that would hold the interpreter's exit."""
-    before = set(threading.enumerate())
-    yield
-    left = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
-    for thread in left:
-        thread.join(1.0)
-    alive = [thread.name for thread in left if thread.is_alive()]
-    assert not alive, f"threads left behind: {alive}"

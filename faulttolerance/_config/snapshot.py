@@ -8,6 +8,7 @@ The environment is read without pydantic-settings, which would be imported only 
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -218,6 +219,7 @@ def environment() -> Source | None:
     return source_of(_ENVIRONMENT, _ORDINAL_OF_THE_ENVIRONMENT, entries, is_environment=True, is_shared=True)
 
 
+@lru_cache(maxsize=512)  # each change of the configuration reads the variables again
 def _could_be_a_key(name: str) -> bool:
     if name in (CONFIG_VARIABLE, TRACING_VARIABLE, *PERMISSIONS) or name.startswith(FLEET_VARIABLES):
         return False

@@ -6,9 +6,10 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 
 from faulttolerance._strategy.adaptive_limit import AdaptiveLimit
+from kit.examples import holds
 
 TARGET = 0.25
 
@@ -68,8 +69,7 @@ ENDS = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=250)
-@given(st.lists(ENDS, max_size=60), st.sampled_from([1, 2, 3, 10, 50, 200]))
+@holds(60, 250, st.lists(ENDS, max_size=60), st.sampled_from([1, 2, 3, 10, 50, 200]))
 def test_it_moves_as_the_formula_does(ends: list[tuple[Any, ...]], value: int) -> None:
     """Exactly, after any sequence of ends (rule A1)."""
     limit, naive, now = AdaptiveLimit(value, TARGET), Naive(value, TARGET), 100.0

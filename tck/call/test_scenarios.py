@@ -12,7 +12,7 @@ from faulttolerance.testing import virtual_time
 from kit import VirtualClock
 from kit.scenario import Differs
 from kit.scenarios import SCENARIOS
-from kit.ways import WAYS, Run, Way
+from kit.ways import WAYS, Policies, Run, Way
 
 
 class Seen(NamedTuple):
@@ -36,6 +36,13 @@ def seen(name: str, way: Way) -> Seen:
     return Seen(*(getattr(run, aspect) for aspect in Seen._fields))
 
 
+@cache
+def policies_of(name: str) -> Policies:
+    """What guards the body in *name*."""
+    scenario = SCENARIOS[name]
+    return scenario.policies(Run(WAYS[0], None, lambda _: {}, scenario.body))  # type: ignore[arg-type]
+
+
 def brief(outcome: Any) -> Any:
     """An outcome as the table writes it."""
     if not isinstance(outcome, tuple):
@@ -47,8 +54,7 @@ def brief(outcome: Any) -> Any:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_outcome_is_the_same_in_every_way_of_calling(name: str, way: Way) -> None:
     """Outcome, attempts, counts, ``remaining()``, the breaker's state and the log, but for what a rule varies."""
-    scenario = SCENARIOS[name]
-    policies = scenario.policies(Run(WAYS[0], None, lambda _: {}, scenario.body))  # type: ignore[arg-type]
+    scenario, policies = SCENARIOS[name], policies_of(name)
     if not way.takes(policies):
         pytest.skip("a Guard does not take these policies")
     model = next(way for way in WAYS if way.takes(policies) and scenario.difference(way) is None)

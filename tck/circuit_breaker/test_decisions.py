@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, strategies as st
 
 from faulttolerance._strategy.circuit_breaker import (
     CLOSED,
@@ -20,6 +20,7 @@ from faulttolerance._strategy.circuit_breaker import (
 from faulttolerance._strategy.circuit_state import Transitions
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 from faulttolerance.exceptions import CircuitBreakerOpenException
+from kit.examples import holds
 
 HERE = threading.get_ident()
 THERE = HERE + 1
@@ -937,7 +938,7 @@ operations = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@holds(100, 400, values, st.lists(operations, max_size=80))
 @example(
     (0, 1, 0.0, 1, 0, 0),
     [
@@ -955,7 +956,6 @@ operations = st.one_of(
 @example(
     (6, 2, 0.5, 1, 3, 0), [("begin",), ("end", 0, FAILURE), ("wait", 4), ("begin",), ("end", 0, SUCCESS), ("begin",)]
 )
-@given(values, st.lists(operations, max_size=80))
 def test_it_agrees_with_the_naive_circuit(first: Any, steps: list[Any]) -> None:
     """Whatever happens in whatever order: same state, same admissions, never too many probes (rule C5)."""
     delay, volume, ratio, successes, window, max_delay = first

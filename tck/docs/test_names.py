@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -26,10 +27,12 @@ _FILE = re.compile(r"[\w./-]*\w\.(py|md)")
 _ROOM = re.compile(r"_\w+(/\w+)*")
 _NAME = re.compile(r"[A-Za-z]\w*(\.\w+)*")
 
-WORDS = {
-    *(word for path in PACKAGE.rglob("*.py") for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))),
-    "asyncio",
-}
+
+@cache
+def words() -> set[str]:
+    """The words of the package's source code."""
+    texts = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    return {"asyncio"}.union(*(re.findall(r"\w+", text) for text in texts))
 
 
 def named(page: Path) -> str:
@@ -47,9 +50,9 @@ def is_there(code: str) -> bool:
     """Tell whether what *code* names is there; what is neither a file, a room nor a name names nothing."""
     if _FILE.fullmatch(code):
         return is_file(code)
-    if _ROOM.fullmatch(code) and ("/" in code or code not in WORDS):
+    if _ROOM.fullmatch(code) and ("/" in code or code not in words()):
         return (PACKAGE / code).is_dir()
-    return not _NAME.fullmatch(code) or WORDS.issuperset(code.split("."))
+    return not _NAME.fullmatch(code) or words().issuperset(code.split("."))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

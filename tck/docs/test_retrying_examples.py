@@ -8,34 +8,37 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from kit.source import FILES, PACKAGE, nodes_of
+
 ROOT = Path(__file__).resolve().parents[2]
 ABOUT = "what-may-be-retried.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MODULES = [*sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "faulttolerance").rglob("*.py"))]
+MODULES = [*sorted((ROOT / "examples").rglob("*.py")), *(PACKAGE / file for file in FILES)]
 _FENCE = re.compile(r"^```(python|pycon)(?! old)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 """Code of ours: what is `python old` is that of the library from which a page moves."""
 
 
 def examples(path: Path) -> Iterator[str]:
     """The code of a page, of a module of examples, or of the docstrings of a module."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        for kind, code in _FENCE.findall(text):
+        for kind, code in _FENCE.findall(path.read_text(encoding="utf-8")):
             yield shown(code) if kind == "pycon" else code
     elif path.is_relative_to(ROOT / "examples"):
-        yield text
+        yield path.read_text(encoding="utf-8")
     else:
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes_of(path.relative_to(PACKAGE).as_posix()):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield shown(ast.get_docstring(node) or "")
 
 
 def shown(session: str) -> str:
-    return "".join(example.source for example in doctest.DocTestParser().get_examples(session))
+    return "".join(one.source for one in doctest.DocTestParser().get_examples(session)) if ">>>" in session else ""
 
 
 def retries(code: str) -> Iterator[tuple[int, bool]]:
     """Where something is retried, and whether it is said what."""
+    if "retry" not in code.lower():
+        return  # without parsing it
     decided = set()
     tree = ast.parse(code)
     for node in ast.walk(tree):

@@ -8,16 +8,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import pytest
 
-import faulttolerance
 from kit.program import python
-
-PACKAGE = Path(faulttolerance.__file__).parent
-FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+from kit.source import FILES, nodes_of, parsed, text_of
 
 RUNTIME = ("_platform/", "_deadline/", "_execution/", "_extensions/fleet/")
 TESTING = ("testing.py", "testing/", "pytest_plugin.py")
@@ -123,26 +120,21 @@ class Measure(NamedTuple):
         return self.branches > branches or self.lines > lines
 
 
-def modules_named(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def modules_named(file: str) -> Iterator[str]:
+    for node in nodes_of(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             yield node.module
 
 
-def attributes_of(tree: ast.AST, module: str) -> Iterator[str]:
-    """What is taken from a module, as `module.name` or by `from module import name`."""
-    for node in ast.walk(tree):
+def attributes_of(file: str, module: str) -> Iterator[str]:
+    """What a file takes from a module, as `module.name` or by `from module import name`."""
+    for node in nodes_of(file):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == module:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == module:
             yield node.attr
-
-
-@cache
-def parsed(file: str) -> ast.AST:
-    return ast.parse((PACKAGE / file).read_text(encoding="utf-8"), file)
 
 
 def measured(tree: ast.AST, above: str = "") -> Iterator[tuple[str, Measure]]:
@@ -166,36 +158,44 @@ def branches_in(tree: ast.AST) -> int:
 
 
 def lines_of(file: str) -> int:
-    return len((PACKAGE / file).read_text(encoding="utf-8").splitlines())
+    return len(text_of(file).splitlines())
 
 
-def files_named(tree: ast.AST) -> set[str]:
-    """The strings that name a source file of the package, or a room as a folder; docstrings apart."""
-    names = {file.rpartition("/")[2] for file in FILES} | {".py"}
+@cache
+def rooms_and_names() -> tuple[set[str], set[str], tuple[str, ...]]:
+    """The rooms, the names of files, and how the path of a file in a room begins."""
     rooms = {file.rpartition("/")[0] for file in FILES} - {""}
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    # `__slots__` and `getattr` name attributes, which may be called as a room is.
-    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    strings = {
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose
-    }
+    return rooms, {file.rpartition("/")[2] for file in FILES} | {".py"}, tuple(f"{room}/" for room in rooms)
+
+
+def files_named(file: str) -> set[str]:
+    """The strings that name a source file of the package, or a room as a folder; docstrings apart."""
+    rooms, names, beginnings = rooms_and_names()
+    prose, attributes, strings = set[int](), set[str](), dict[int, str]()
+    for node in nodes_of(file):
+        if isinstance(node, ast.Expr):
+            prose.add(id(node.value))
+        elif isinstance(node, ast.Attribute):
+            # `__slots__` and `getattr` name attributes, which may be called as a room is.
+            attributes.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            strings[id(node)] = node.value
     return {
         text
-        for text in strings - attributes
-        if text in rooms or text.rpartition("/")[2] in names or text.startswith(tuple(f"{room}/" for room in rooms))
+        for text in {strings[node] for node in strings.keys() - prose} - attributes
+        if text in rooms or text.rpartition("/")[2] in names or text.startswith(beginnings)
     }
 
 
+@cache
 def imports_of(file: str) -> set[str]:
     """The files of the package that *file* imports anywhere: at its top, for type checkers, or inside a function."""
-    found: set[str] = set()
-    for node in ast.walk(parsed(file)):
+    found, known = set[str](), set(FILES)
+    for node in nodes_of(file):
         if isinstance(node, ast.ImportFrom) and node.level:
             room = PurePosixPath(file).parents[node.level - 1] / (node.module or "").replace(".", "/")
             for path in (room, *(room / alias.name for alias in node.names)):
-                found |= {f"{path}.py", f"{path}/__init__.py"} & {*FILES}
+                found |= {f"{path}.py", f"{path}/__init__.py"} & known
     return found - {f"{folder}/__init__.py" for folder in PurePosixPath(file).parents}
 
 
@@ -224,7 +224,7 @@ def functions() -> dict[str, Measure]:
 
 def test_only_the_runtime_waits_and_only_the_clock_knows_the_time() -> None:
     """Decisions are pure: they are given the time and the random number."""
-    roots = {(file, module.split(".")[0]) for file in FILES for module in modules_named(parsed(file))}
+    roots = {(file, module.split(".")[0]) for file in FILES for module in modules_named(file)}
 
     misplaced = {(file, root) for file, root in roots if root in ALLOWED and not file.startswith(ALLOWED[root])}
 
@@ -234,7 +234,7 @@ def test_only_the_runtime_waits_and_only_the_clock_knows_the_time() -> None:
 def test_threads_are_started_in_the_runtime_only() -> None:
     """Elsewhere `threading` serves for locks that cover arithmetic, and for telling threads apart."""
     others = [file for file in FILES if not file.startswith((*RUNTIME, *TESTING))]
-    taken = {(file, name) for file in others for name in attributes_of(parsed(file), "threading")}
+    taken = {(file, name) for file in others for name in attributes_of(file, "threading")}
 
     assert {(file, name) for file, name in taken if name not in SHORT_LIVED} == set()
 
@@ -242,7 +242,7 @@ def test_threads_are_started_in_the_runtime_only() -> None:
 def test_the_environment_is_read_by_the_configuration_only() -> None:
     """A value has one way in, so that its source can be told."""
     others = [file for file in FILES if not file.startswith("_config/")]
-    taken = {(file, name) for file in others for name in attributes_of(parsed(file), "os")}
+    taken = {(file, name) for file in others for name in attributes_of(file, "os")}
 
     assert {(file, name) for file, name in taken if name in ("environ", "environb", "getenv", "getenvb")} == set()
 
@@ -252,7 +252,7 @@ def test_sinks_see_events_and_counts_and_nothing_else_of_ours(file: str) -> None
     """A sink can be read, and replaced, without knowing how calls are guarded."""
     ours = {
         (node.module or alias.name).partition(".")[0]
-        for node in ast.walk(parsed(file))
+        for node in nodes_of(file)
         if isinstance(node, ast.ImportFrom) and node.level > file.count("/")
         for alias in node.names
     }
@@ -304,7 +304,7 @@ def test_every_exception_to_the_limits_is_needed() -> None:
 
 def test_no_string_names_a_file_of_the_package() -> None:
     """What is told by the name of a file changes when the file is renamed, and no checker sees it."""
-    assert {(file, name) for file in FILES for name in files_named(parsed(file))} == set()
+    assert {(file, name) for file in FILES for name in files_named(file)} == set()
 
 
 @pytest.mark.outside

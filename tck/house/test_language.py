@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import faulttolerance
+from kit.source import FILES, nodes_of
 
-PACKAGE = Path(faulttolerance.__file__).parent
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "glossary.md"
 
 PRIVATE_VERBS = {"Give", "Tell", "Let", "Say", "Take", "Note", "Hear", "Know", "Have", "Be", "See", "Go", "Come"}
@@ -33,11 +32,10 @@ _ROW = re.compile(r"^\| \*\*(?P<word>[^|*]+)\*\* \|(?P<cells>.*)\|$", re.MULTILI
 
 def docstrings(*kinds: type[ast.AST]) -> Iterator[tuple[str, str]]:
     """Each docstring of the package on a node of *kinds*: its place and its first word."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for file in FILES:
+        for node in nodes_of(file):
             if isinstance(node, kinds) and (text := ast.get_docstring(node)):  # type: ignore[arg-type]
-                place = f"{path.relative_to(PACKAGE).as_posix()}:{getattr(node, 'lineno', 1)}"
-                yield place, text.split(None, 1)[0].strip("`*.,:;")
+                yield f"{file}:{getattr(node, 'lineno', 1)}", text.split(None, 1)[0].strip("`*.,:;")
 
 
 def test_functions_are_described_by_the_verb_of_what_they_do() -> None:
@@ -68,11 +66,11 @@ def test_each_word_of_the_glossary_has_exactly_one_meaning() -> None:
 
 def identifiers() -> Iterator[tuple[str, str]]:
     """Each name of the package's code, with its file."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for file in FILES:
+        for node in nodes_of(file):
             for field in ("name", "id", "attr", "arg"):
                 if isinstance(name := getattr(node, field, None), str):
-                    yield path.relative_to(PACKAGE).as_posix(), name
+                    yield file, name
 
 
 def test_names_use_no_word_that_the_glossary_replaces() -> None:
@@ -83,6 +81,6 @@ def test_names_use_no_word_that_the_glossary_replaces() -> None:
     assert replaced
     assert [
         (file, name)
-        for file, name in identifiers()
+        for file, name in sorted(set(identifiers()))
         if not replaced.isdisjoint(part.lower().removesuffix("s") for part in _PART.findall(name))
     ] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from functools import cache
 
 import pytest
 
@@ -103,6 +104,13 @@ def test_code_that_stands_in_a_function_twice_is_refused() -> None:
 @pytest.mark.parametrize("mistake", planted.MISTAKES, ids=lambda mistake: mistake.wrong)
 def test_mistake_for_type_checkers_can_be_planted_in_one_place(mistake: planted.Mistake) -> None:
     """The text to be changed is there once, and what comes out is Python."""
-    text = (planted.ROOT / planted.HOME / "attempt.py").read_text(encoding="utf-8")
+    text, tree = code_of_a_user()
 
-    assert ast.dump(ast.parse(mistake.planted_in(text))) != ast.dump(ast.parse(text))
+    assert ast.dump(ast.parse(mistake.planted_in(text))) != tree
+
+
+@cache
+def code_of_a_user() -> tuple[str, str]:
+    """The code in which mistakes are planted, and its syntax tree."""
+    text = (planted.ROOT / planted.HOME / "attempt.py").read_text(encoding="utf-8")
+    return text, ast.dump(ast.parse(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typer.testing import CliRunner
 
 from faulttolerance import reload
 from faulttolerance._command.cli import app
+from kit.garbage import collect_garbage
 from kit.program import ALONE, python
 
 MODULE = """
@@ -61,7 +61,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         guard.close()
     for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
         del sys.modules[name]
-    gc.collect()
+    collect_garbage()
 
 
 def about_the_shop(done: Any) -> list[str]:

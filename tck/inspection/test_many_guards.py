@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import sys
 from collections.abc import Callable, Iterator
@@ -15,12 +14,13 @@ from faulttolerance._config import settings
 from faulttolerance._metrics.counters import ledger
 from faulttolerance.policies import Bulkhead, CircuitBreaker, FleetWide, Retry, RetryBudget, Timeout
 from faulttolerance.web.reading import GuardFilter, guard_called, overview
+from kit.garbage import collect_garbage
 
 
 @pytest.fixture(autouse=True)
 def nothing_else() -> Iterator[None]:
     """No guard of another test, before and after."""
-    gc.collect()
+    collect_garbage()
     testing.reset()
     yield
     testing.reset()

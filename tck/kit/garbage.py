@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 
-__all__ = ["collect_garbage"]
+__all__ = ["collect_garbage", "uncollected"]
 
 _collections = count()
 
 
 def collect_garbage(*, everywhere: bool = False) -> None:
     """Collect garbage among what came since the last time; among everything now and then, or if it is *everywhere*."""
-    if everywhere or next(_collections) % 100 == 0:
+    if everywhere or next(_collections) % 400 == 0:
         gc.unfreeze()
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Collect what the block creates once, at its end, and not again: it is a lot, and stays."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        collect_garbage()

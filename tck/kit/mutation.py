@@ -74,7 +74,7 @@ class Mutant:
             raise ValueError(f"{self.name}: {self.function} has the code to be changed in {paths or 'no file'}")
         return paths[0]
 
-    @property
+    @cached_property
     def _pin(self) -> Pin:
         return Pin(self.function, self.old, self.new)
 

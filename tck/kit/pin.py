@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 __all__ = ["Pin", "Span"]
 
@@ -49,14 +49,15 @@ class Pin:
     code: str
     new: str
 
+    @lru_cache(maxsize=512)  # noqa: B019 -- whoever has found the file looks for the place in it
     def spans(self, text: str) -> list[Span]:
         """Return where in the module *text* the code stands; each function of the name is searched."""
         scopes = (name for name in self.function.split(".") if name)
         if not all(f"def {name}" in text or f"class {name}" in text for name in scopes):
             return []  # without parsing it, as below
-        if not all(word in text for word in re.findall(r"\w+", self.code)):
+        if not all(word in text for word in self._words):
             return []
-        expression = self._expressions()
+        expression = self._expressions
         if expression is not None:
             kind, sought = type(expression[0]), ast.dump(expression[0])
             alike = (node for node in _expressions_in(text, self.function) if type(node) is kind)
@@ -80,11 +81,16 @@ class Pin:
         if len(spans) != 1:
             raise ValueError(f"{self.function} has {len(spans)} times the code {self.code!r}")
         (span,) = spans
-        if self._expressions() is not None:
+        if self._expressions is not None:
             return span.replaced(text, f"({self.new})")
         new = textwrap.dedent(self.new).strip() or "pass"
         return span.replaced(text, textwrap.indent(new, " " * span.column).lstrip(" "))
 
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(re.findall(r"\w+", self.code))
+
+    @cached_property
     def _expressions(self) -> tuple[ast.expr, ast.expr] | None:
         """Return old and new code as expressions; None where one of them is none."""
         try:

@@ -7,6 +7,9 @@ servers, browsers or forks; tests marked ``stress`` press for seconds. A path or
 from __future__ import annotations
 
 import gc
+import re
+import sys
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,10 +18,23 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-__all__ = ["OPTION", "TIERS", "OneAlone", "SafeReports", "ShortReports", "Tiers", "few_and_many", "tier_of"]
+from faulttolerance.testing import thread_observer
+
+__all__ = [
+    "OPTION",
+    "TIERS",
+    "OneAlone",
+    "SafeReports",
+    "ShortReports",
+    "Tiers",
+    "few_and_many",
+    "ignore_threads_of_the_runner",
+    "tier_of",
+]
 
 TIERS = ("default", "outside", "stress")
 OPTION = "--tier"
+_MARKED_WHOLE = re.compile(r"^pytestmark = .*\bmark\.(outside|stress)\b", re.MULTILINE)
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -57,11 +73,22 @@ class Tiers:
         """Tell a process of pytest-xdist, whose command line is not the user's."""
         node.workerinput["tiers"] = self._chosen
 
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave out a file whose tests all are of other tiers: what it imports, such as a framework, takes long."""
+        if collection_path.suffix != ".py":
+            return None
+        mark = _MARKED_WHOLE.search(collection_path.read_text(encoding="utf-8"))
+        # One of its tests may have the mark of a later tier as well.
+        return True if mark and set(self._chosen).isdisjoint(TIERS[TIERS.index(mark[1]) :]) else None
+
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        others = [item for item in items if tier_of(item) not in self._chosen]
+        chosen: list[pytest.Item] = []
+        others: list[pytest.Item] = []
+        for item in items:
+            (chosen if tier_of(item) in self._chosen else others).append(item)
         if others:
             config.hook.pytest_deselected(items=others)
-            items[:] = [item for item in items if tier_of(item) in self._chosen]
+            items[:] = chosen
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         missing = [tier for tier in TIERS if tier not in self._chosen]
@@ -131,3 +158,12 @@ class OneAlone:
             fcntl.flock(turnstile, fcntl.LOCK_UN)
             yield
             fcntl.flock(running, fcntl.LOCK_UN)  # explicitly: a child of the test may have the file open
+
+
+def ignore_threads_of_the_runner() -> None:
+    """Leave the threads that run now, but this one, out of what virtual time waits for.
+
+    One of pytest-xdist reads commands. Each clock would look at it for some real milliseconds until it seems to wait.
+    """
+    runners, parked = sys._current_frames().keys() - {threading.get_ident()}, thread_observer._parked
+    thread_observer._parked = lambda: parked() | runners

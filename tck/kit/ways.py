@@ -44,6 +44,9 @@ _OF_FUNCTIONS = ("fallback", "coalesce", "partition_by", "deadline")
 """Policies that ask for results or arguments, or stand around whole calls."""
 
 
+_OF_GUARDS = frozenset(signature(Guard).parameters)
+
+
 class Declared(NamedTuple):
     """A guarded function."""
 
@@ -86,7 +89,7 @@ class Way(NamedTuple):
             return False
         if "hedge" in policies and (self.convention == "blocking" or self.guard == "block"):
             return False
-        return not self.guard or all(name in signature(Guard).parameters for name in policies)
+        return not self.guard or policies.keys() <= _OF_GUARDS
 
     def declare(self, body: Callable[..., Any], policies: Policies, clock: Clock) -> Declared:
         """Guard *body* by *policies*."""
