@@ -116,7 +116,8 @@ def _install_by_uv(home: Path, packages: list[str]) -> bool:
         if pip is None or subprocess.call([*pip, "--only-binary=:all:", "uv"], stderr=subprocess.DEVNULL):
             return False
     install = [uv, "pip", "install", "--quiet", "--python", _program(home, "python"), *packages]
-    return subprocess.call(install, stderr=subprocess.DEVNULL) == 0  # else pip speaks
+    environment = {**os.environ, "UV_NATIVE_TLS": "1"}  # the system's certificates, as pip has them
+    return subprocess.call(install, stderr=subprocess.DEVNULL, env=environment) == 0  # else pip speaks
 
 
 def _make(home: Path) -> list[str] | None:
