@@ -31,7 +31,11 @@ class ParentDeadline(TaskDeadline):
     @property
     def effective(self) -> TaskDeadline | None:  # type: ignore[override]
         """Itself while its call lasts; afterwards the deadline that encloses it."""
-        return self if self.was_missed or is_in_chain(self.deadlines, self.entry) else self.previous
+        if self.was_missed:
+            return self
+        entry = self.entry
+        is_over = type(entry) is BlockDeadline and entry.is_over  # left on another thread, it stays in the chain
+        return self if not is_over and is_in_chain(self.deadlines, entry) else self.previous
 
 
 def inherit_deadlines(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None) -> list[ParentDeadline]:
@@ -39,7 +43,10 @@ def inherit_deadlines(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None
     inherited: list[ParentDeadline] = []
     for entry in reversed([*chain(deadlines)]):
         if type(entry) is BindingMark:
-            inherited[-1].bind()
+            if inherited and inherited[-1].entry is entry[1]:
+                inherited[-1].bind()
+        elif type(entry) is BlockDeadline and entry.is_at_rest:
+            pass  # the thread is not in the block any more, or in a generator that is suspended
         elif type(entry) is not list and entry[0] != inf:
             inherited.append(ParentDeadline(deadlines, entry, inherited[-1] if inherited else enclosing))
     return inherited

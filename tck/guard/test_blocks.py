@@ -21,12 +21,16 @@ from faulttolerance import (
     CircuitBreakerOpenException,
     ExecutionContext,
     FaultToleranceDefinitionException,
+    Future,
     Guard,
     Interrupted,
     TimeoutException,
+    asynchronous,
+    completed_future,
     configure,
     guards,
     remaining,
+    retry,
     sleep,
 )
 from faulttolerance.policies import (
@@ -498,6 +502,36 @@ def test_a_block_may_end_on_another_thread() -> None:
     sleep(0.1)
 
     assert is_free(guard)
+
+
+@pytest.mark.parametrize("leave", [True, False], ids=["left elsewhere", "suspended"])
+def test_a_block_that_its_thread_is_not_in_is_no_deadline_of_what_the_thread_offloads(leave: bool) -> None:
+    """As a dependency of a framework is, which is entered on one thread and left on another."""
+    guard, attempts = Guard(timeout=Timeout(50)), list[float | None]()
+
+    def held() -> Iterator[None]:
+        with guard.attempt():
+            yield
+
+    @asynchronous
+    @retry(max_retries=1, delay=0, jitter=0)
+    def load() -> Future[str]:
+        attempts.append(remaining())
+        if len(attempts) < 2:
+            raise ConnectionError
+        return completed_future("loaded")
+
+    block = held()
+    next(block)
+    if leave:
+        thread = threading.Thread(target=block.close)
+        thread.start()
+        thread.join(30)
+    sleep(0.1)
+
+    assert load().result(30) == "loaded"
+    assert attempts == [None, None]
+    block.close()
 
 
 # Leaving early, and misuse
