@@ -31,11 +31,7 @@ class ParentDeadline(TaskDeadline):
     @property
     def effective(self) -> TaskDeadline | None:  # type: ignore[override]
         """Itself while its call lasts; afterwards the deadline that encloses it."""
-        if self.was_missed:
-            return self
-        entry = self.entry
-        is_over = type(entry) is BlockDeadline and entry.is_over  # left on another thread, it stays in the chain
-        return self if not is_over and is_in_chain(self.deadlines, entry) else self.previous
+        return self if self.was_missed or is_in_chain(self.deadlines, self.entry) else self.previous
 
 
 def inherit_deadlines(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None) -> list[ParentDeadline]:

@@ -213,8 +213,9 @@ def is_open(deadlines: ThreadDeadlines, entry: Entry) -> bool:
 
 
 def is_in_chain(deadlines: ThreadDeadlines, entry: Entry) -> bool:
-    """Return whether *entry* itself stands in the chain, held back or not."""
-    return any(other is entry for other in chain(deadlines))
+    """Return whether *entry* itself stands in the chain, held back or not; a block that is over only seems to."""
+    is_over = type(entry) is BlockDeadline and entry.is_over  # it was left on another thread
+    return not is_over and any(other is entry for other in chain(deadlines))
 
 
 def depth(deadlines: ThreadDeadlines, entry: Entry) -> Depth:
