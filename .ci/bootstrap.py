@@ -67,12 +67,12 @@ def _tiers(arguments: list[str]) -> list[str]:
     return [*usual, *"\0".join(arguments).replace("--tier\0", "--tier=").split("\0")] if arguments else usual
 
 
-def _run(command: list[str]) -> int:
+def _run(command: list[str], stdout: int | None = None) -> int:
     """The exit status of *command*, as a shell gives it. Ctrl-C reaches the command, too, and is its business."""
     # Tests start hundreds of programs; each would compile the package anew where an image forbids to keep that.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".bootstrap" / "compiled"))
-    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=stdout) as process:
         while True:
             try:
                 status = process.wait()
@@ -96,7 +96,11 @@ def _environment(extras: str) -> str | None:
     if not _install_by_uv(home, project) and subprocess.call([*pip, *project]):
         return None
     stamp.write_text(wanted)
-    return _program(home, "python")
+    python = _program(home, "python")
+    if "test" in extras.split(","):
+        print("Compiling the tests ...", flush=True)  # once: each process of pytest-xdist would do it for itself
+        _run([python, "-m", "pytest", "--collect-only", "-qq", "--tier=all"], stdout=subprocess.DEVNULL)
+    return python
 
 
 def _home(name: str) -> Path:
