@@ -33,6 +33,7 @@ from faulttolerance import (
 from faulttolerance._deadline.clock import clock as shared_clock
 from faulttolerance._deadline.threads.watchdog import watchdog
 from faulttolerance._execution.pool import pool
+from faulttolerance._platform.atomic import frames_of_threads
 from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, thread_observer, virtual_time
 from faulttolerance.testing.active_clock import loop_factory
 from faulttolerance.testing.stall_detector import StallDetector
@@ -566,18 +567,18 @@ def test_a_call_that_begins_while_the_clock_looks_at_threads_holds_time(
     """Its caller waits already, and its thread does not yet seem to work."""
     pool.stop_idle()
     looking, running, may_end = threading.Event(), threading.Event(), threading.Event()
-    caller, frames_now = threading.get_ident(), thread_observer.frames_of_threads
+    caller = threading.get_ident()
 
     def frames_after_a_call_has_begun() -> dict[int, FrameType]:
         """Return what is true after the call, at the first look; the call does not end before the second look."""
         if looking.is_set():
             may_end.set()
-            return frames_now()
-        before = frames_now().keys()
+            return frames_of_threads()
+        before = frames_of_threads().keys()
         looking.set()
         assert running.wait(PATIENCE)
-        wait_until(lambda: frames_now()[caller].f_code is threading.Condition.wait.__code__)
-        frames = frames_now()
+        wait_until(lambda: frames_of_threads()[caller].f_code is threading.Condition.wait.__code__)
+        frames = frames_of_threads()
         return frames if is_idle else {ident: frame for ident, frame in frames.items() if ident in before}
 
     @asynchronous
