@@ -91,11 +91,11 @@ class ThreadObserver:
         if has_begun_work or None in threads or any(is_busy() for is_busy in _IS_BUSY):
             states.running.add(STARTING)
         for ident, frame in frames.items():
-            if ident in asleep or ident in parked:
+            if ident in asleep or ident in parked or watchdog.watchdog.runs_on(ident):
                 continue
             trace = _Trace(frame)
             if trace.is_watchdog:
-                continue
+                continue  # it begins or ends
             waits = not trace.is_between_jobs and _waits(frame, frames)
             if waits is None:
                 place, looks = (id(frame), frame.f_lasti), 0
