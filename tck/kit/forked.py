@@ -92,7 +92,7 @@ class _Parent:
 
     def fork(self, request: tuple[object, ...], seconds: float) -> int | None:
         """Return the exit status of the program in *request*; None if it had to be killed after *seconds*."""
-        text = marshal.dumps(request)
+        text = marshal.dumps(request)  # type: ignore[arg-type]
         os.write(self._requests, len(text).to_bytes(8, "big") + text)
         child = self._answer(None)
         assert child is not None
