@@ -22,7 +22,10 @@ pytestmark = pytest.mark.outside
 
 PREAMBLE = """
 import faulttolerance, time
-from faulttolerance import *
+from faulttolerance import (
+    TimeoutException, asynchronous, bulkhead, circuit_breaker, completed_future, deadline, on_deadline, rate_limit,
+    remaining, retry, shutdown, timeout, uninterruptible,
+)
 
 @timeout(100)
 def wait(seconds):
