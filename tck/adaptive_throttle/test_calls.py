@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +39,7 @@ from faulttolerance.testing import VirtualClock, configured, virtual_time
 from kit import Invoke, Service
 from kit.definition import refused
 from kit.meter import PrometheusMeter
-from kit.program import ALONE, python
+from kit.program import ALONE, command_line, python
 
 FOR_EVER = 86_400_000
 
@@ -396,10 +394,7 @@ def test_check_finds_both_and_what_is_out_of_range(tmp_path: Path) -> None:
     )
 
     def check(module: str, **variables: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "faulttolerance", "check", module]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=tmp_path, env={**ALONE, **variables}, timeout=50
-        )
+        done = command_line("check", module, folder=tmp_path, environment={**ALONE, **variables})
         return done.returncode, done.stdout + done.stderr
 
     pytest.importorskip("typer")

@@ -131,16 +131,26 @@ CALLS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Give a folder with compiled files only, and the text of ``attempt.py`` where they were compiled."""
+    program = tmp_path_factory.mktemp("program")
+    source = copied(program / "build")
+    compileall.compile_dir(program / "build", quiet=1, legacy=True)
+    compiled = program / "deployed"
+    shutil.copytree(program / "build", compiled, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    return compiled, source
+
+
 @pytest.mark.outside
 @pytest.mark.parametrize(
     "other", ["    nothing fits\n" * 400, "def attempt(*_): return lambda *_: 'another version'\n" * 400, "\xff\0"]
 )
-def test_compiled_files_run_as_they_are_beside_the_text_of_another_version(tmp_path: Path, other: str) -> None:
+def test_compiled_files_run_as_they_are_beside_the_text_of_another_version(
+    deployed: tuple[Path, Path], other: str
+) -> None:
     """What lies where the files were compiled is no concern of theirs, even where it could be compiled, too."""
-    source = copied(tmp_path / "build")
-    compileall.compile_dir(tmp_path / "build", quiet=1, legacy=True)
-    compiled = tmp_path / "deployed"
-    shutil.copytree(tmp_path / "build", compiled, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    compiled, source = deployed
     source.write_text(other, encoding="latin-1")
 
     assert run_from(compiled, CALLS) == f"called {compiled / 'faulttolerance' / '_call' / 'attempt.pyc'}"

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pydantic_settings")
 
 from faulttolerance import FaultToleranceDefinitionException, reload
-from kit.program import ALONE, output_of
+from kit.program import ALONE, LIBRARY, output_of
 
 SIGNALS = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal here")
 
@@ -61,7 +61,8 @@ assert attempts() == 3
 
 def run(program: str, directory: Path) -> list[str]:
     """The lines that *program* prints."""
-    return output_of(PREAMBLE + textwrap.dedent(program), folder=directory, environment=ALONE).splitlines()
+    text, imports = PREAMBLE + textwrap.dedent(program), f"{LIBRARY}; import pydantic_settings"
+    return output_of(text, folder=directory, environment=ALONE, after=imports).splitlines()
 
 
 @pytest.mark.outside

@@ -15,7 +15,7 @@ from faulttolerance._config import Configuration, Declared, Effective, Settings,
 from faulttolerance._policy import Asynchronous, Bulkhead, Fallback, Policy, Retry, Timeout
 from faulttolerance.exceptions import FaultToleranceDefinitionException
 from kit.configuration import put, renew
-from kit.program import ALONE, python
+from kit.program import ALONE, LIBRARY, python
 
 
 def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list[Effective]:
@@ -294,7 +294,7 @@ def test_formats_that_need_an_extra_say_so(name: str, needs: str, tmp_path: Path
     """The rest of the message is what to type."""
     (tmp_path / name).write_text("")
     program = f"import sys; sys.modules[{needs!r}] = None; import faulttolerance as ft; ft.configure(files=[{name!r}])"
-    done = python(program, folder=tmp_path, environment=ALONE)
+    done = python(program, folder=tmp_path, environment=ALONE, after=f"{LIBRARY}; import pydantic_settings")
 
     install = 'pip install "faulttolerance[files]"'
     assert f"{name} cannot be read without {needs}; allowed: {install}" in done.stderr

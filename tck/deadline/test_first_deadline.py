@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kit.program import output_of
+from kit.program import LIBRARY, output_of
 from kit.struck import sampled
 
 pytestmark = pytest.mark.outside
 
-PATHS = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+KIT = str(Path(__file__).parents[1])
+PATHS = os.pathsep.join([KIT, *filter(None, [os.environ.get("PYTHONPATH")])])
 """The kit's folder, for programs that use it."""
+IMPORTS = f"{LIBRARY}; import asyncio, faulttolerance.testing, sys; sys.path.append({KIT!r}); import kit.struck"
 
 GUARDS = """
 import asyncio
@@ -126,7 +128,7 @@ with virtual_time() as time:
         pass
 print(call_all(asyncio.run), len(ran) == before)
 """
-    assert output_of(program).splitlines() == ["11 0", "0 True"]
+    assert output_of(program, after=IMPORTS).splitlines() == ["11 0", "0 True"]
 
 
 @pytest.mark.parametrize("first", ["deadline(100_000)", "deadline(100_000).__enter__()", "limited.call(int)"])
@@ -142,7 +144,7 @@ read = calls_of(fingerprint), calls_of(fingerprint)
 print(calls_of(lambda: {first}))
 assert calls_of(fingerprint) <= read[1] + 100, "the paths are still there"
 """
-    few, many = (int(output_of(program, arguments=(number,))) for number in ("2", "40"))
+    few, many = (int(output_of(program, arguments=(number,), after=IMPORTS)) for number in ("2", "40"))
 
     assert few == many
 
@@ -157,7 +159,7 @@ with deadline(100_000):
 first, *later = ([calls_of(call) for call in BLOCKING] for _ in range(3))
 print(later[0] == later[1], all(3 * one < other for one, other in zip(later[1], first)), len(ran) == 4 * len(BLOCKING))
 """
-    assert output_of(program) == "True True True"
+    assert output_of(program, after=IMPORTS) == "True True True"
 
 
 @pytest.mark.parametrize(
@@ -231,6 +233,6 @@ while END not in found:
     found.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 print(found.count(RIGHT), len(found) - 1)
 """
-    right, places = output_of(program, environment=os.environ | {"PYTHONPATH": PATHS}).split()
+    right, places = output_of(program, environment=os.environ | {"PYTHONPATH": PATHS}, after=IMPORTS).split()
 
     assert right == places != "0"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from faulttolerance._command.lints import CODES
+from kit.program import command_line
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,9 +31,6 @@ def test_nothing_is_doubted_of_the_examples(example: Path) -> None:
     pytest.importorskip("typer")
     if example.stem == "service":
         pytest.importorskip("httpx")
-    command = [sys.executable, "-m", "faulttolerance", "check", "--strict", example.stem]
-    done = subprocess.run(
-        command, cwd=example.parent, capture_output=True, text=True, check=False, timeout=60
-    )  # fmt: skip
+    done = command_line("check", "--strict", example.stem, folder=example.parent, environment=os.environ)
 
     assert "[FT" not in done.stderr, done.stderr

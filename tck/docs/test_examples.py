@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.program import LIBRARY, python
+
 pytestmark = pytest.mark.outside
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,10 +21,7 @@ EXAMPLES = sorted((ROOT / "examples" / "everyday").glob("*.py"))
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.stem for example in EXAMPLES])
 def test_the_example_runs(example: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(example)],
-        cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60, check=False,
-    )  # fmt: skip
+    done = python(example, "-W", "error", folder=tmp_path, after=f"{LIBRARY}; import faulttolerance.testing")
 
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not any(words in line for words in LOGGED)] == []

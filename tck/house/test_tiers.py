@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import sys
@@ -58,10 +59,11 @@ def test_a_run_has_the_tiers_that_are_named(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(textwrap.dedent(CONFTEST))
     (tmp_path / "test_some.py").write_text(textwrap.dedent(TESTS))
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tck'}\ntestpaths = test_some.py\n")
-    runs = [["-v", "-p", "no:randomly", *options] for options, _, _ in RUNS]
+    runs = [["-v", "-p", "xdist", *options] for options, _, _ in RUNS]
     program = f"import pytest\nfor options in {runs!r}: print('exit', int(pytest.main(options)))"
 
-    told = python(program, folder=tmp_path).stdout.split("exit ")
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # they take longer to load than the tests to run
+    told = python(program, folder=tmp_path, environment=environment).stdout.split("exit ")
 
     for (options, ran, left_out), output, status in zip(RUNS, told, told[1:], strict=False):
         assert status[0] == "0", (options, output)

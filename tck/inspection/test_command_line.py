@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from faulttolerance import reload
 from faulttolerance._command.cli import app
 from kit.garbage import collect_garbage
-from kit.program import ALONE, python
+from kit.program import ALONE, command_line, python
 
 MODULE = """
 from concurrent.futures import Future
@@ -425,7 +425,7 @@ def test_what_modules_print_is_kept_out_of_the_output(tmp_path: Path) -> None:
     (tmp_path / "acme.py").write_text(loud + "from faulttolerance import retry\n@retry\ndef call(): ...\n")
     (tmp_path / "errors.py").write_text("print('four')\nclass Busy(Exception): ...\n")
 
-    done = program("list", "--json", "acme", folder=tmp_path, FAULTTOLERANCE_RETRY_RETRYON="errors.Busy")
+    done = module("list", "--json", "acme", folder=tmp_path, FAULTTOLERANCE_RETRY_RETRYON="errors.Busy")
 
     assert json.loads(done.stdout)[0]["name"] == "acme.call"
     assert sorted(done.stderr.replace("three", "three\n").split()) == ["five", "four", "one", "six", "three", "two"]
@@ -493,6 +493,11 @@ def values(listed: list[dict[str, Any]]) -> dict[str, Any]:
 
 def program(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run it in a process of its own, in *folder*."""
+    return command_line(*arguments, folder=folder, environment={**ALONE, **variables})
+
+
+def module(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run it in an interpreter of its own."""
     return subprocess.run(
         [sys.executable, "-m", "faulttolerance", *arguments],
         capture_output=True, text=True, check=False, cwd=folder, env={**ALONE, **variables}, timeout=50,
@@ -516,7 +521,7 @@ def test_nothing_that_is_shown_reaches_the_terminal_as_a_command(tmp_path: Path)
 @pytest.mark.outside
 def test_it_runs_as_a_module(run: Run, tmp_path: Path) -> None:
     """And finds modules in the folder in which it is run."""
-    done = program("check", "shop.billing", folder=tmp_path)
+    done = module("check", "shop.billing", folder=tmp_path)
 
     assert (done.stdout, done.stderr) == ("nothing wrong; guards: 4, unused keys: 0, doubts: 0\n", "")
 

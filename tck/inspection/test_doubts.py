@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import faulttolerance as ft
 from faulttolerance._command.lints import CODES, lint
 from faulttolerance._config import settings
 from faulttolerance.testing import configured
-from kit.program import ALONE
+from kit.program import ALONE, command_line
 
 TROUBLE = (ConnectionError, ft.TimeoutException)
 
@@ -399,10 +397,7 @@ def check(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     (tmp_path / "acme.py").write_text(PROGRAM)
 
     def run(*options: str, **environment: str) -> Any:
-        command = [sys.executable, "-m", "faulttolerance", "check", "acme", *options]
-        return subprocess.run(
-            command, capture_output=True, text=True, cwd=tmp_path, env={**ALONE, **environment}, check=False, timeout=60
-        )
+        return command_line("check", "acme", *options, folder=tmp_path, environment={**ALONE, **environment})
 
     yield run
     gc.collect()

@@ -15,7 +15,7 @@ import pytest
 from faulttolerance import ChronoUnit, Guard, configure, fingerprint, guards, reload, retry, testing, timeout
 from faulttolerance._metrics.counters import ledger
 from faulttolerance.policies import CircuitBreaker, Fallback, Retry, Timeout
-from kit.program import python
+from kit.program import LIBRARY, python
 
 SHAPE = re.compile(r"[0-9a-f]{16}")
 
@@ -36,9 +36,15 @@ print(fingerprint())
 
 
 def seen(
-    first: str = "", retry_on: str = "(OSError, KeyError)", hosts: int = 1, last: str = "", **variables: str
+    first: str = "",
+    retry_on: str = "(OSError, KeyError)",
+    hosts: int = 1,
+    last: str = "",
+    after: str | None = None,
+    **variables: str,
 ) -> str:
-    done = python(PROGRAM.format(first, retry_on, hosts, last), environment={**os.environ, **variables})
+    program = PROGRAM.format(first, retry_on, hosts, last)
+    done = python(program, environment={**os.environ, **variables}, after=after)
     assert done.stderr == ""
     return done.stdout.strip()
 
@@ -71,12 +77,12 @@ def test_it_is_the_same_in_every_process() -> None:
 def test_every_value_and_switch_changes_it() -> None:
     one_more = "extra = Guard(timeout=Timeout('5ms'), name='extra')"
     different = [
-        seen(),
-        seen(FAULTTOLERANCE_RETRY_MAXRETRIES="7"),
-        seen(FAULTTOLERANCE_RETRY_ENABLED="false"),
-        seen(MP_FAULT_TOLERANCE_METRICS_ENABLED="false"),
-        seen(retry_on="OSError"),
-        seen(first=one_more),
+        seen(after=LIBRARY),
+        seen(after=LIBRARY, FAULTTOLERANCE_RETRY_MAXRETRIES="7"),
+        seen(after=LIBRARY, FAULTTOLERANCE_RETRY_ENABLED="false"),
+        seen(after=LIBRARY, MP_FAULT_TOLERANCE_METRICS_ENABLED="false"),
+        seen(after=LIBRARY, retry_on="OSError"),
+        seen(after=LIBRARY, first=one_more),
     ]
 
     assert len(set(different)) == len(different)

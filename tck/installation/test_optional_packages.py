@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from faulttolerance._config.template import FORMATS
-from kit.program import ALONE, output_of, python
+from kit.program import ALONE, command_line, output_of, python
 
 pytestmark = pytest.mark.outside
 
@@ -94,10 +94,7 @@ def test_what_needs_no_package_asks_for_none(variables: dict[str, str], tmp_path
 def faulttolerance(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("typer")
     (folder / "acme.py").write_text(ACME)
-    return subprocess.run(
-        [sys.executable, "-m", "faulttolerance", *arguments],
-        capture_output=True, text=True, check=False, cwd=folder, env={**ALONE, **variables}, timeout=60,
-    )  # fmt: skip
+    return command_line(*arguments, folder=folder, environment={**ALONE, **variables})
 
 
 @pytest.mark.parametrize("arguments", [("--config", "f.toml", "list", "acme"), ("list", "acme", "--config", "f.toml")])

@@ -55,7 +55,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     needed = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     install(python, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(ROOT))
     # By its path: another project may have the name where pip looks.
-    install(python, "install", *map(str, wheels.glob("*.whl")), *needed["optional-dependencies"]["test"])
+    install(
+        python, "install", "--no-compile", *map(str, wheels.glob("*.whl")), *needed["optional-dependencies"]["test"]
+    )
 
     def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import faulttolerance
 
-__all__ = ["ALONE", "QUIET", "output_of", "python"]
+from .forked import CAN_FORK, fork
+
+__all__ = ["ALONE", "LIBRARY", "QUIET", "command_line", "output_of", "python"]
 
 ALONE = {
     "PYTHONPATH": str(Path(faulttolerance.__file__).parents[1]),
@@ -20,19 +22,38 @@ ALONE = {
 """An environment with nothing in it but the way to the package, and to what was compiled."""
 QUIET = "import logging; logging.getLogger('faulttolerance').addHandler(logging.NullHandler())\n"
 """The first line of a program whose calls fail on purpose, and whose standard error is looked at."""
+LIBRARY = "from faulttolerance import *"
+"""What imports all that the package exports, for programs that come *after* it."""
 
 
 def python(
-    program: str,
+    program: str | Path,
     *options: str,
     arguments: tuple[str, ...] = (),
     folder: Path | None = None,
     environment: Mapping[str, str] = os.environ,
     seconds: float = 60.0,
+    after: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the text *program*, which may be indented, under the interpreter's *options*; a hang fails the test."""
+    """Run *program*, a file or a text that may be indented, under the interpreter's *options*; a hang fails the test.
+
+    Where it may find imported what *after* imports, it is forked by an interpreter that has run this.
+    """
+    if isinstance(program, str):
+        program = textwrap.dedent(program)
+    if after is not None and CAN_FORK:
+        return fork(
+            program,
+            *options,
+            beginning=after,
+            paths=ALONE,
+            arguments=arguments,
+            folder=folder,
+            environment=environment,
+            seconds=seconds,
+        )
     return subprocess.run(
-        [sys.executable, *options, "-c", textwrap.dedent(program), *arguments],
+        [sys.executable, *options, *(["-c", program] if isinstance(program, str) else [program]), *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -48,8 +69,18 @@ def output_of(
     arguments: tuple[str, ...] = (),
     folder: Path | None = None,
     environment: Mapping[str, str] = os.environ,
+    after: str | None = None,
 ) -> str:
     """Give the output of *program*, which ends well and writes nothing to its standard error."""
-    done = python(program, *options, arguments=arguments, folder=folder, environment=environment)
+    done = python(program, *options, arguments=arguments, folder=folder, environment=environment, after=after)
     assert (done.returncode, done.stderr) == (0, ""), f"status {done.returncode}: {done.stderr}"
     return done.stdout.strip()
+
+
+def command_line(
+    *arguments: str, folder: Path, environment: Mapping[str, str] = ALONE
+) -> subprocess.CompletedProcess[str]:
+    """Run the package's command line in *folder*, where its parts were imported before."""
+    program = "import runpy; runpy.run_module('faulttolerance', run_name='__main__', alter_sys=True)"
+    imports = f"{LIBRARY}\nfrom faulttolerance._command import cli\nimport faulttolerance.testing"
+    return python(program, arguments=arguments, folder=folder, environment=environment, after=imports)

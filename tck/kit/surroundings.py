@@ -21,7 +21,10 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["PATCH", "Service", "gunicorn", "needs", "run"]
+from .forked import CAN_FORK, fork
+from .program import ALONE
+
+__all__ = ["GREENLETS", "PATCH", "Service", "gunicorn", "needs", "run"]
 
 SECONDS = 40.0
 """The time that a program may take; it takes one or two where the machine has nothing else to do."""
@@ -47,6 +50,10 @@ gevent.events.notify_and_call_entry_points = gevent.events.notify  # else each p
 gevent.monkey.patch_all()
 """
 """The beginning of a program that uses gevent."""
+GREENLETS = """
+import gevent.events, gevent.monkey, gevent.queue, gevent.selectors, gevent.ssl, gevent.subprocess, gevent.threading
+"""
+"""What imports all that is imported to patch, and patches nothing."""
 
 _WATCHED = "import faulthandler; faulthandler.dump_traceback_later({seconds}, exit=True); del faulthandler\n"
 
@@ -65,6 +72,7 @@ def run(
     status: int = 0,
     seconds: float = SECONDS,
     isolated: bool = False,
+    after: str | None = None,
     **environment: str,
 ) -> list[str]:
     """Run *program* with warnings as errors, and give the lines that it prints.
@@ -75,20 +83,28 @@ def run(
         status: The exit status that it has to have.
         seconds: How long it may take.
         isolated: Whether it closes an isolated interpreter.
+        after: What has imported modules in an interpreter that then forks this program, if it may find them imported.
         environment: Variables beside those of this process.
     """
     with tempfile.TemporaryDirectory() as folder:
         # A file and not ``-c``: the library looks at sources, and so does who reads a traceback.
         file = Path(folder) / "program.py"
         file.write_text(_WATCHED.format(seconds=seconds) + textwrap.dedent(program))
-        done = subprocess.run(
-            [sys.executable, "-W", "error", *options, str(file)],
-            capture_output=True,
-            text=True,
-            timeout=seconds + 15,
-            check=False,
-            env={**os.environ, **(_ISOLATED if isolated else {}), **environment},
-        )
+        options = ("-W", "error", *options)
+        variables = {**os.environ, **(_ISOLATED if isolated else {}), **environment}
+        if after is not None and CAN_FORK:
+            done = fork(
+                file, *options, beginning=after, paths=ALONE, environment=variables, seconds=seconds + 15
+            )  # fmt: skip
+        else:
+            done = subprocess.run(
+                [sys.executable, *options, str(file)],
+                capture_output=True,
+                text=True,
+                timeout=seconds + 15,
+                check=False,
+                env=variables,
+            )
     assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout.splitlines()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.program import QUIET, python
+from kit.program import LIBRARY, QUIET, python
 
 pytestmark = [pytest.mark.outside, pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")]
 
@@ -51,7 +51,8 @@ def child(work):
 
 def run(program: str) -> None:
     """Run *program* with warnings as errors; it succeeds silently."""
-    done = python(QUIET + PREAMBLE + textwrap.dedent(program), "-W", "error", seconds=50)
+    imports = f"{LIBRARY}; import asyncio"
+    done = python(QUIET + PREAMBLE + textwrap.dedent(program), "-W", "error", seconds=50, after=imports)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -13,14 +13,19 @@ from types import SimpleNamespace
 import pytest
 
 import faulttolerance
-from kit.surroundings import PATCH, gunicorn, needs, run
+from kit import surroundings
+from kit.program import LIBRARY
+from kit.surroundings import GREENLETS, PATCH, gunicorn, needs
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.outside
 
 PREAMBLE = """
 import faulttolerance, time
-from faulttolerance import *
+from faulttolerance import (
+    TimeoutException, asynchronous, bulkhead, circuit_breaker, completed_future, deadline, on_deadline, rate_limit,
+    remaining, retry, shutdown, timeout, uninterruptible,
+)
 
 @timeout(100)
 def wait(seconds):
@@ -74,6 +79,12 @@ def witness():
 
 gevent.spawn(witness)
 """
+
+
+def run(program: str, **environment: str) -> list[str]:
+    """Run *program* where gevent is imported, and the library if that comes first in the program."""
+    first = LIBRARY + GREENLETS if program.lstrip().startswith("import faulttolerance") else GREENLETS
+    return surroundings.run(program, after=first, **environment)
 
 
 @pytest.fixture(autouse=True)

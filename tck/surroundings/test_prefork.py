@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from kit.surroundings import PATCH, needs, run
+from kit.program import LIBRARY
+from kit.surroundings import GREENLETS, PATCH, needs, run
 
 pytestmark = [pytest.mark.outside, pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")]
 
@@ -73,6 +74,7 @@ thread.join()
 """,
             "-W",
             "ignore",
+            after=LIBRARY,
         )
 
         assert lines == ["TimeoutException in time"] * 3 + ["0"]
@@ -102,6 +104,7 @@ print(work(), outcome(compute))
 """,
         "-W",
         "ignore",
+        after=GREENLETS if first == "patched" else LIBRARY + GREENLETS,
     )
 
     assert lines == ["True", "TimeoutException in time", "TimeoutException in time", "0"] * 2 + [

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
+from kit.program import LIBRARY
 from kit.surroundings import needs, run
 
 pytestmark = pytest.mark.outside
+
+TOOLS = "".join(f"import {name}\n" for name in ("asyncio", "freezegun", "time_machine") if find_spec(name))
 
 PREAMBLE = """
 import time
@@ -88,14 +93,14 @@ def test_delays_and_deadlines_pass_while_the_clock_is_stopped(stopped: tuple[str
     """A retry comes back from its delay, a deadline is a ``TimeoutException``, a circuit's delay ends."""
     imported, stops = stopped
 
-    assert run(f"{imported}\n{PREAMBLE}\n{stops}\n{indented(CALLS)}") == EXPECTED
+    assert run(f"{imported}\n{PREAMBLE}\n{stops}\n{indented(CALLS)}", after=TOOLS + LIBRARY) == EXPECTED
 
 
 def test_the_clock_may_be_stopped_when_the_library_is_imported(stopped: tuple[str, str]) -> None:
     """What the tool has put in place is not what the library keeps; it works afterwards as well."""
     imported, stops = stopped
 
-    assert run(f"{imported}\n{stops}\n    import faulttolerance\n{PREAMBLE}\n{CALLS}") == EXPECTED
+    assert run(f"{imported}\n{stops}\n    import faulttolerance\n{PREAMBLE}\n{CALLS}", after=TOOLS) == EXPECTED
 
 
 def test_the_clock_may_be_stopped_and_go_on_again_within_virtual_time(stopped: tuple[str, str]) -> None:
@@ -116,7 +121,8 @@ print(outcome(sleeps))
 """
     )
 
-    assert run(program) == ["3600.0", "TimeoutException"]
+    imports = f"{TOOLS}{LIBRARY}; import faulttolerance.testing"
+    assert run(program, after=imports) == ["3600.0", "TimeoutException"]
 
 
 def test_coroutines_go_on_under_freezegun_where_it_leaves_their_loop_alone() -> None:

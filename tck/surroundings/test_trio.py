@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kit.surroundings import needs, run
+from kit import surroundings
+from kit.program import LIBRARY
+from kit.surroundings import needs
 
 pytestmark = pytest.mark.outside
 
@@ -37,6 +39,11 @@ def outcome_in(start):
             return f"{type(error).__name__}: {error}"
     return main
 """
+
+
+def run(program: str) -> list[str]:
+    """Run *program* where trio and the library are imported."""
+    return surroundings.run(program, after=f"{LIBRARY}; import trio")
 
 
 @pytest.fixture(autouse=True)
@@ -230,7 +237,7 @@ trio.run(several)
 
 def test_a_coroutine_that_no_loop_runs_is_told_that_it_needs_asyncio() -> None:
     """See rule O3: other libraries step coroutines themselves; what waits for nothing works there as well."""
-    lines = run(
+    lines = surroundings.run(
         """
 from faulttolerance import Guard, asynchronous, circuit_breaker, retry, timeout
 from faulttolerance.policies import Timeout
@@ -252,7 +259,8 @@ for decorate in (timeout(500), asynchronous, lambda f: retry(asynchronous(timeou
                  retry(delay=100, jitter=0), retry(max_retries=1, delay=0, jitter=0)):
     print(*outcome(decorate(charge)))
 print(*outcome(lambda: Guard(timeout=Timeout(500)).call_async(charge)))
-"""
+""",
+        after=LIBRARY,
     )
 
     hint = "needs asyncio, and was called where no event loop of asyncio runs"

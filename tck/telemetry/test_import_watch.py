@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.program import output_of
+from kit.program import LIBRARY, output_of
 
 pytestmark = pytest.mark.outside
 
@@ -95,7 +95,7 @@ def test_an_exporter_is_found_whatever_was_asked_of_it_before(module: str, askin
     """Libraries ask ``find_spec`` to know what is installed: that is no import, and changes nothing."""
     program = f"NAME = {module!r}\n" + GUARDED + ASKING[asking] + SHOW[module]
 
-    assert output_of(program, "-W", "error") == SHOWN[module]
+    assert output_of(program, "-W", "error", after=LIBRARY) == SHOWN[module]
 
 
 @pytest.mark.parametrize("module", SHOW)
@@ -107,7 +107,7 @@ def test_an_exporter_is_found_that_waited_to_be_used_before_the_first_call(modul
         "vars(sys.modules[NAME]), sys.modules[NAME].__doc__\nretry(lambda: 1)()\n"
     )
 
-    assert output_of(program + SHOW[module], "-W", "error") == WITH_ANOTHER[module]
+    assert output_of(program + SHOW[module], "-W", "error", after=LIBRARY) == WITH_ANOTHER[module]
 
 
 @pytest.mark.parametrize("module", SHOW)
@@ -133,7 +133,9 @@ from faulttolerance import retry
 retry(lambda: 1)()
 """
 
-    assert output_of(program + SHOW[module], "-W", "error") == WITH_ANOTHER[module].replace("__main__", "billing")
+    assert output_of(program + SHOW[module], "-W", "error", after=LIBRARY) == WITH_ANOTHER[module].replace(
+        "__main__", "billing"
+    )
 
 
 def test_an_exporter_that_came_unseen_is_found_at_the_next_first_call() -> None:
@@ -151,7 +153,7 @@ retry(lambda: 1)()
 """
     )
 
-    assert output_of(program + SHOW["prometheus_client"], "-W", "error") == SHOWN["prometheus_client"]
+    assert output_of(program + SHOW["prometheus_client"], "-W", "error", after=LIBRARY) == SHOWN["prometheus_client"]
 
 
 def test_a_module_keeps_the_loader_that_it_would_have(tmp_path: Path) -> None:
@@ -170,7 +172,7 @@ print("as ever")
 """
     )
 
-    assert output_of(program, "-W", "error") == "as ever"
+    assert output_of(program, "-W", "error", after=LIBRARY) == "as ever"
 
 
 def test_an_exporter_in_an_archive_is_found_once(tmp_path: Path) -> None:
@@ -195,4 +197,4 @@ print(type(prometheus_client.__loader__).__name__)
 """
     )
 
-    assert output_of(program, "-W", "error") == "zipimporter"
+    assert output_of(program, "-W", "error", after=LIBRARY) == "zipimporter"

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from kit.program import python
+from kit.program import LIBRARY, python
 
 pytestmark = pytest.mark.outside
 
@@ -43,7 +43,7 @@ APPLICATIONS = {
 
 def lines_of(program: str) -> list[str]:
     """The lines that *program* writes to standard error."""
-    done = python(OUTAGE + program)
+    done = python(OUTAGE + program, after=LIBRARY)
     assert (done.returncode, done.stdout) == (0, "")
     return done.stderr.splitlines()
 

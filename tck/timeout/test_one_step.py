@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +15,8 @@ from types import FrameType
 import pytest
 
 from faulttolerance._platform.atomic import frames_of_threads, once, stack_of, uncollected, uncollected_once
+from kit.program import python
+from kit.tiers import few_and_many
 
 ROUNDS = 20_000
 
@@ -47,7 +48,7 @@ def work(seed):
     while True:
         chance.choice(ways)(chance.randrange(30), ways)
 
-until = time.monotonic() + 1.5
+until = time.monotonic() + float(sys.argv[1])
 ways = [function(size) for size in (1, 2, 5, 11, 23)]  # where one frame was, others of all sizes come to lie
 sys.setswitchinterval(0.00001)
 gc.set_threshold(3)
@@ -65,12 +66,13 @@ os._exit(0)  # the others run on
 
 
 @pytest.mark.outside
+@few_and_many("seconds", 0.6, 1.5)
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_frames_of_other_threads_are_followed_while_nobody_runs(look: str) -> None:
+def test_frames_of_other_threads_are_followed_while_nobody_runs(look: str, seconds: float) -> None:
     """A collection amidst a look lets the threads go on, and the interpreter follows frames that are gone: a crash."""
     program = LOOKED_AT.replace("LOOK\n", look + "\n")
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = python(program, arguments=(str(seconds),))
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
