@@ -24,7 +24,7 @@ from faulttolerance.policies import Bulkhead, Timeout
 from kit.crowd import Crowd, press
 from kit.wakes import Wakes
 
-SECONDS = float(os.environ.get("STRESS_SECONDS", "20")) / 4
+SECONDS = float(os.environ.get("STRESS_SECONDS", "12")) / 4
 CEILING = 16
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 100)]

@@ -23,7 +23,7 @@ from faulttolerance.policies import Bulkhead, Criticality, RateLimit, Timeout
 from kit.crowd import Crowd, press
 from kit.wakes import Wakes
 
-SECONDS = float(os.environ.get("STRESS_SECONDS", "20")) / 4
+SECONDS = float(os.environ.get("STRESS_SECONDS", "12")) / 4
 LIMIT = 8
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 100)]

@@ -45,7 +45,7 @@ from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, Verdict
 from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
 from kit.crowd import Crowd
 
-SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))
+SECONDS = float(os.environ.get("STRESS_SECONDS", "12"))
 THREADS = 64
 TASKS = 10_000
 LOOPS = 2

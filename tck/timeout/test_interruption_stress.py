@@ -25,7 +25,7 @@ from faulttolerance._deadline.threads.chain import Entry, ThreadDeadlines, is_op
 from faulttolerance._platform.atomic import frames_of_threads
 from kit.interpreter import switching_every
 
-SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))
+SECONDS = float(os.environ.get("STRESS_SECONDS", "12"))
 THREADS = 4
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 60)]
