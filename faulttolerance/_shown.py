@@ -87,7 +87,7 @@ def _nested(value: object) -> str:
     from reprlib import Repr
 
     short = Repr()
-    short.maxlevel = 4
+    short.maxlevel = 3
     short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = 8
     short.maxstring = short.maxlong = short.maxother = 100
     return short.repr(value)

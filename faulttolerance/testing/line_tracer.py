@@ -40,41 +40,31 @@ def is_free(lock: Any) -> bool:
 class LineTracer:
     """A tracer that calls *at_line* before each line of the modules, with the lock that its ``with`` takes, if any."""
 
-    def __init__(self, modules: Iterable[ModuleType | str], at_line: Callable[[Any], object]) -> None:
+    at_line: Callable[[Any], object]
+
+    def __init__(self, modules: Iterable[ModuleType | str]) -> None:
         names = tuple(module if isinstance(module, str) else module.__name__ for module in modules)
         self._names = frozenset(names)
         self._packages = tuple(f"{name}." for name in names)
-        self._at_line = at_line
-        self._locks: dict[CodeType, dict[int, CodeType] | None] = {}
-        """By code: the expressions of its ``with`` statements, by offset; ``None`` for code that is not traced."""
+        self._known: dict[int, tuple[Trace | None, CodeType]] = {}
+        """By identity of a code, as its hash takes long: the trace function of its lines, if any; and the code."""
 
     @property
     def trace(self) -> Trace | None:
         """The trace function for ``sys.settrace`` on each thread; ``None`` where no module is chosen."""
-        return self._on_call if self._names else None
+        known = self._known
 
-    def _on_call(self, frame: FrameType, event: str, _: Any) -> Trace | None:
-        code = frame.f_code
-        try:
-            locks = self._locks[code]
-        except KeyError:
-            locks = self._locks[code] = self._look_at(frame)
-        if locks is None:
-            return None
-        return self._on_line if not locks else self._on_line_with_locks
+        def on_call(frame: FrameType, event: str, _: Any) -> Trace | None:
+            code = frame.f_code
+            try:
+                return known[id(code)][0]
+            except KeyError:
+                known[id(code)] = trace, _ = self._look_at(frame), code
+                return trace
 
-    def _on_line(self, frame: FrameType, event: str, _: Any) -> Trace:
-        if event == "line":
-            self._at_line(None)
-        return self._on_line
+        return on_call if self._names else None
 
-    def _on_line_with_locks(self, frame: FrameType, event: str, _: Any) -> Trace:
-        if event == "line":
-            taken = (self._locks[frame.f_code] or {}).get(frame.f_lasti)
-            self._at_line(None if taken is None else _evaluated(taken, frame))
-        return self._on_line_with_locks
-
-    def _look_at(self, frame: FrameType) -> dict[int, CodeType] | None:
+    def _look_at(self, frame: FrameType) -> Trace | None:
         name = frame.f_globals.get("__name__", "")
         if name.startswith(_OWN) or not (name in self._names or name.startswith(self._packages)):
             return None
@@ -83,7 +73,23 @@ class LineTracer:
         for offset, _, line in frame.f_code.co_lines():
             if line in lines:
                 begins.setdefault(line, offset)  # the same line comes again where the block is left
-        return {offset: lines[line] for line, offset in begins.items()}
+        return self._with_locks({offset: lines[line] for line, offset in begins.items()}) if begins else self._on_line
+
+    def _on_line(self, frame: FrameType, event: str, _: Any) -> Trace:
+        if event == "line":
+            self.at_line(None)
+        return self._on_line
+
+    def _with_locks(self, locks: dict[int, CodeType]) -> Trace:
+        """Return the trace function of a code, given the expressions of its ``with`` statements, by offset."""
+
+        def on_line(frame: FrameType, event: str, _: Any) -> Trace:
+            if event == "line":
+                taken = locks.get(frame.f_lasti)
+                self.at_line(None if taken is None else _evaluated(taken, frame))
+            return on_line
+
+        return on_line
 
 
 def _evaluated(taken: CodeType, frame: FrameType) -> Any:

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
+from weakref import ref
 
 from .simulated_run import SimulatedRun
 from .simulated_threads import SimulatedThread, SimulatedWait
@@ -29,6 +30,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ready = _Ready(self, run)
         self._wait: SimulatedWait | None = None
         self._tasks_begun = 0
+        self._tasks: list[ref[asyncio.Task[Any]]] = []
+        """The tasks that were created; those at the end that are over are removed when somebody looks."""
         self.set_debug(False)
         self.thread: SimulatedThread = run.start_thread("loop", self.run_forever, Context())
         self.thread.loop = self
@@ -61,7 +64,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if options.get("name") is None:
             self._tasks_begun += 1
             options["name"] = f"task {self._tasks_begun}"
-        return super().create_task(coro, **options)
+        task = super().create_task(coro, **options)
+        self._tasks.append(ref(task))
+        return task
 
     def begin_task(self, coroutine: Coroutine[Any, Any, Any], name: str, ended: Callable[[Any], None]) -> None:
         """Start a task, from any thread; *ended* is called with it when it is over."""
@@ -94,7 +99,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def is_busy(self) -> bool:
         """Return whether a task is not over."""
-        return bool(self._ready) or any(not task.done() for task in asyncio.all_tasks(self))
+        if self._ready:
+            return True
+        tasks = self._tasks
+        while tasks and ((task := tasks[-1]()) is None or task.done()):
+            tasks.pop()
+        return bool(tasks or asyncio.all_tasks(self))  # a task may be created without its loop
 
     def waiting_tasks(self) -> Iterator[str]:
         """Yield a line for each task that waits, with its place, for people."""

@@ -184,7 +184,11 @@ class SimulatedRun:
         """Stop the current thread here if the schedule says so."""
         thread = self.current
         thread.points += 1
-        if thread.points < thread.next_stop or self._is_checking or self.is_abandoned or self.failure is not None:
+        if thread.points >= thread.next_stop:
+            self._stop(thread)
+
+    def _stop(self, thread: SimulatedThread) -> None:
+        if self._is_checking or self.is_abandoned or self.failure is not None:
             return
         thread.next_stop = self.schedule.next_stop(thread.name, thread.points)
         self._hand_over(thread, "is stopped")
@@ -193,7 +197,10 @@ class SimulatedRun:
         """Stop as ``switch_point`` does, before a line; if the line takes *lock*, wait until it is free."""
         if self._is_checking:
             return
-        self.switch_point()
+        thread = self.current
+        thread.points += 1
+        if thread.points >= thread.next_stop:
+            self._stop(thread)
         if lock is not None:
             self._locks[id(lock)] = lock
             self.await_lock(lock)

@@ -217,11 +217,12 @@ class _Simulator:
         self.clock = SimulatedClock()
         self._scenario = scenario
         self._expected = expected
-        self._run: SimulatedRun
-        self._tracer = LineTracer(modules, lambda lock: self._run.at_line(lock))
+        self._tracer = LineTracer(modules)
+        self._trace = self._tracer.trace
 
     def run(self, plan: Plan, records_history: bool = False) -> SimulatedRun:
-        run = self._run = SimulatedRun(plan, self.workers, self._tracer.trace, _MAX_STEPS, records_history)
+        run = SimulatedRun(plan, self.workers, self._trace, _MAX_STEPS, records_history)
+        self._tracer.at_line = run.at_line
         self.clock.begin(run)
         sim = Simulation(run, self.clock, self._expected)
         forget_state()

@@ -84,17 +84,18 @@ class ThreadObserver:
         """Return the state of every thread but those *asleep*; *tick* is true a millisecond after the last look."""
         states = ThreadStates({}, set())
         before, self._last_positions = self._last_positions, {}
-        parked = _parked()
-        threads = {thread.ident: thread for thread in threading.enumerate()}
-        if None in threads or any(is_busy() for is_busy in _IS_BUSY):
-            states.running.add(STARTING)
+        parked, threads = _parked(), _threads()
         frames = frames_of_threads()
+        # Work that was passed on in between is in neither look: its caller waits already, and its thread was idle then.
+        has_begun_work = _parked() != parked or _threads().keys() != threads.keys()
+        if has_begun_work or None in threads or any(is_busy() for is_busy in _IS_BUSY):
+            states.running.add(STARTING)
         for ident, frame in frames.items():
-            if ident in asleep or ident in parked:
+            if ident in asleep or ident in parked or watchdog.watchdog.runs_on(ident):
                 continue
             trace = _Trace(frame)
             if trace.is_watchdog:
-                continue
+                continue  # it begins or ends
             waits = not trace.is_between_jobs and _waits(frame, frames)
             if waits is None:
                 place, looks = (id(frame), frame.f_lasti), 0
@@ -165,6 +166,11 @@ def _is_runnable(thread: threading.Thread | None) -> bool:
         return False
     finally:
         os.close(status)
+
+
+def _threads() -> dict[int | None, threading.Thread]:
+    """Return the threads by their identifiers; those that are being started have none."""
+    return {thread.ident: thread for thread in threading.enumerate()}
 
 
 def _parked() -> frozenset[int | None]:

@@ -101,10 +101,9 @@ class VirtualClock:
 
     def monotonic(self) -> float:
         """Return the seconds on this clock; they go on with real time once the block has ended."""
-        if self._ended_at is not None:
-            return self._now + self._real_time() - self._ended_at
-        self._look_at_loop()
-        return self._now
+        if self._ended_at is None:
+            self._look_at_loop()
+        return self.loop_time()
 
     def random(self) -> float:
         """Return the next number of the seeded generator, in [0, 1)."""
@@ -135,8 +134,9 @@ class VirtualClock:
                 if self._now >= end or (alarm is not None and alarm.rings):
                     return
                 with self._changed:
-                    self._wait(sleeper, min(end, next_deadline()))
-                sleeper.sleep()
+                    is_over = self._wait(sleeper, min(end, next_deadline()))
+                if not is_over:
+                    sleeper.sleep()
                 sleeper.conclude()
         finally:
             deadlines.gate = outer
@@ -225,6 +225,10 @@ class VirtualClock:
             with self._changed:
                 self._observer.release(ident)
 
+    def loop_time(self) -> float:
+        """Return the same seconds as ``monotonic``, on a loop that follows this clock."""
+        return self._now if self._ended_at is None else self._now + self._real_time() - self._ended_at
+
     def wait_for_input(self, waiter: Waiter, seconds: float) -> bool:
         """Register the wait of a loop; return whether *seconds* are over already, else it waits until it is woken."""
         with self._changed:
@@ -279,7 +283,7 @@ class VirtualClock:
         self._waiting[waiter.ident] = waiter
         may_move_here = not self._targets and not self._is_calling and self._next_due() is waiter
         if may_move_here and self._may_move(tick=False):
-            self._move()
+            self._move(waiter)
             return True
         if when < math.inf:
             self._wake_time_thread()
@@ -344,8 +348,8 @@ class VirtualClock:
             return target  # the last among equals: events due at its end come before it
         return due if due is not None and due.when < math.inf else None
 
-    def _move(self) -> None:
-        """Move time to the next due moment, and trigger its event."""
+    def _move(self, awake: Waiter | None = None) -> None:
+        """Move time to the next due moment, and trigger its event; *awake* is the waiter of the calling thread."""
         self._stall_detector = StallDetector(self._real_time)
         self._has_complained = False
         due = self._next_due()
@@ -353,7 +357,8 @@ class VirtualClock:
         self._now = max(self._now, math.ceil(due.when * _TICKS) / _TICKS)
         if isinstance(due, Waiter):
             del (self._targets if self._targets.get(due.ident) is due else self._waiting)[due.ident]
-            due.wake()
+            if due is not awake:
+                due.wake()
             return
         del self._timers[due]
         self._is_calling = True

@@ -184,6 +184,7 @@ def test_a_fleet_that_is_swapped_frees_all_that_wait(fleet: DistantFleet) -> Non
     for _ in range(200):
         assert fleet_link.send(TURN, told.append)
     configure(fleet=None)
+    wait_until(lambda: len(told) == 200)  # the thread of the link tells those that it took just before
 
     assert told == [None] * 200
     assert ask() == "alone"

@@ -28,11 +28,13 @@ from faulttolerance import (
     asynchronous,
     completed_future,
     configure,
+    deadline,
     guards,
     remaining,
     retry,
     sleep,
 )
+from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance.policies import (
     BeforeRetry,
     Bulkhead,
@@ -532,6 +534,26 @@ def test_a_block_that_its_thread_is_not_in_is_no_deadline_of_what_the_thread_off
     assert load().result(30) == "loaded"
     assert attempts == [None, None]
     block.close()
+
+
+def test_the_next_call_of_a_thread_forgets_a_block_that_was_left_on_another() -> None:
+    """It would ask for the time in each call until a block of its own began."""
+    guard = Guard(timeout=Timeout(50))
+    with deadline(1000):
+        pass  # from now on calls ask
+
+    def held() -> Iterator[None]:
+        with guard.attempt():
+            yield
+
+    block = held()
+    next(block)
+    thread = threading.Thread(target=block.close)
+    thread.start()
+    thread.join(30)
+    Guard(retry=Retry()).call(int)
+
+    assert this_thread.deadlines.innermost is None
 
 
 # Leaving early, and misuse

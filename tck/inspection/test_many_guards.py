@@ -78,10 +78,10 @@ ACTIONS: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("key", ["Retry/maxRetries", "service 1/Retry/maxRetries"])
 def test_twice_as_many_guards_cost_twice_as_much(action: Callable[[], object], key: str) -> None:
     configure(properties={key: 3})
-    kept = [service(number) for number in range(40)]
+    kept = [service(number) for number in range(20)]
     action()
     few = calls_of(action)
-    kept += [service(number) for number in range(40, 80)]
+    kept += [service(number) for number in range(20, 40)]
     action()
     many = calls_of(action)
 
@@ -93,7 +93,7 @@ def test_circuits_that_others_have_opened_cost_each_guard_the_same(action: Calla
     """However many circuits of a shared server are open that nobody here has: each guard is asked once."""
     fleet = testing.MemoryFleet()
     configure(fleet=fleet)
-    kept = [service(number) for number in range(40)]
+    kept = [service(number) for number in range(20)]
     shared = Guard(circuit_breaker=CircuitBreaker(), fleet_wide=FleetWide(), name="shared")
     shared.call(int)
 
@@ -107,12 +107,12 @@ def test_circuits_that_others_have_opened_cost_each_guard_the_same(action: Calla
     few, many = opened(range(1)), opened(range(1, 80))
     configure(fleet=None)
 
-    assert len(kept) == 40
+    assert len(kept) == 20
     assert many - few < 1_000
 
 
 def test_values_that_are_wrong_everywhere_cost_each_guard_the_same() -> None:
-    kept = [service(number) for number in range(40)]
+    kept = [service(number) for number in range(20)]
 
     def broken() -> None:
         with pytest.raises(ValueError, match="maxRetries"):
@@ -120,7 +120,7 @@ def test_values_that_are_wrong_everywhere_cost_each_guard_the_same() -> None:
 
     broken()
     few = calls_of(broken)
-    kept += [service(number) for number in range(40, 80)]
+    kept += [service(number) for number in range(20, 40)]
     many = calls_of(broken)
 
     assert many <= 2.1 * few
@@ -128,7 +128,7 @@ def test_values_that_are_wrong_everywhere_cost_each_guard_the_same() -> None:
 
 def test_validating_looks_up_what_is_set_and_not_all_that_could_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable in the environment costs a look-up for each guard, not one for each of its parameters."""
-    kept = [service(number) for number in range(40)]
+    kept = [service(number) for number in range(20)]
     validate()
     without = calls_of(validate)
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "11")
@@ -136,7 +136,7 @@ def test_validating_looks_up_what_is_set_and_not_all_that_could_be(monkeypatch: 
     with_one = calls_of(validate)
 
     assert validate() == []
-    assert len(kept) == 40
+    assert len(kept) == 20
     assert with_one < 3 * without
 
 

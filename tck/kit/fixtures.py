@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from faulttolerance import Guard
-from faulttolerance._deadline.threads.chain import this_thread
+from faulttolerance._deadline.threads.chain import effective_entry, this_thread
 from faulttolerance._guard.declare import registry
 from faulttolerance._guard.decorate.guard import missing_guard_faults
 from faulttolerance._strategy.circuit_breaker import HalfOpen
@@ -99,7 +99,7 @@ def held() -> Callable[..., list[str]]:
             era = state.circuit_breaker.state if state.circuit_breaker is not None else None
             if isinstance(era, HalfOpen) and era.probes:
                 found.append(f"{len(era.probes)} probes of {state.name}")
-        if this_thread.deadlines.innermost is not None:
+        if effective_entry(this_thread.deadlines.innermost) is not None:
             found.append("a deadline of this thread")
         return found
 

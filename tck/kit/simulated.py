@@ -164,17 +164,20 @@ class _Watch:
             return False
         return budget is None or 0 <= budget.tokens <= BURST
 
-    def counted(self, metric: str, **tags: str) -> int:
-        """The sum of a counter's series that have *tags*."""
-        if self.state is None:
-            return 0
-        return round(
-            sum(
-                value
-                for (name, pairs), value in self.state.counts().items()
-                if name == metric and tags.items() <= dict(pairs).items()
+    def counts(self) -> Callable[..., int]:
+        """The counters now: a function that sums up the series of one that have certain tags."""
+        series = {} if self.state is None else self.state.counts()
+
+        def counted(metric: str, **tags: str) -> int:
+            return round(
+                sum(
+                    value
+                    for (name, pairs), value in series.items()
+                    if name == metric and tags.items() <= dict(pairs).items()
+                )
             )
-        )
+
+        return counted
 
     def check_at_rest(self, calls: int, bodies: int, is_exact: bool) -> None:
         """Nothing is held, and what was counted adds up: for so many calls and bodies of this method."""
@@ -184,20 +187,18 @@ class _Watch:
         if isinstance(era := breaker.state, HalfOpen):
             assert not era.probes, f"a probe's place was not given back: {era.probes}"
         assert flights is None or not len(flights), "a flight goes on"
-        counts, bodies_let_in = self._counts(), self.counted("ft.bulkhead.calls.total", bulkheadResult="accepted")
+        counted = self.counts()
+        coalesced = counted("ft.coalesce.calls.total", role="follower")
+        counts = {name: counted(name) + coalesced for name in ("ft.invocations.total", "ft.retry.calls.total")}
+        bodies_let_in = counted("ft.bulkhead.calls.total", bulkheadResult="accepted")
         if is_exact:
             assert counts == dict.fromkeys(counts, calls), "each call counts once"
             assert bodies == bodies_let_in, f"{bodies} bodies began, and {bodies_let_in} attempts were let in"
         else:  # who is cancelled in time counts nothing, or begins no body
             assert max(counts.values()) <= calls, "no call counts twice"
             assert bodies <= bodies_let_in, f"{bodies} bodies began, and {bodies_let_in} attempts were let in"
-        permitted = self.counted("ft.ratelimit.calls.total", rateLimitResult="permitted")
-        assert not permitted or permitted >= self.counted("ft.bulkhead.calls.total")
-
-    def _counts(self) -> dict[str, int]:
-        coalesced = self.counted("ft.coalesce.calls.total", role="follower")
-        names = ("ft.invocations.total", "ft.retry.calls.total")
-        return {name: self.counted(name) + coalesced for name in names}
+        permitted = counted("ft.ratelimit.calls.total", rateLimitResult="permitted")
+        assert not permitted or permitted >= counted("ft.bulkhead.calls.total")
 
 
 def _scenario(sim: Simulation, method: str, start: Callable[[Shop, int], object], callers: int) -> None:

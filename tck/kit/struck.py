@@ -23,6 +23,8 @@ _TESTING = str(Path(_LIBRARY) / "testing")
 _WATCHING = ("RESUME", "CALL", "JUMP_BACKWARD")
 """The beginnings of the instructions behind which the interpreter looks whether a signal has come."""
 
+_NOWHERE = -2
+"""Stands for a last instruction that is none; -1 is that of a frame that begins."""
 _AFTER_YIELD_FROM = 2
 """The argument of ``RESUME`` from which on the interpreter does not look there."""
 
@@ -54,7 +56,7 @@ class Strike:
         """The place, once it has struck; empty where the call had fewer of them."""
         self._seen = 0
         self._files = files
-        self._last: dict[FrameType, int] = {}
+        self._last: dict[FrameType | None, list[int]] = {}
 
     def __enter__(self) -> Self:
         gc.disable()  # what finalizers raise comes out nowhere
@@ -79,23 +81,28 @@ class Strike:
             _note_where_it_watches(code)
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
-        if code.co_name not in ("__exit__", "__aexit__"):  # a hole in Python: a block ends only by beginning to
-            self._last[frame] = frame.f_lasti  # a RESUME, which no event of its own tells of
-        return self._inside
+        # A hole in Python: a block ends only by beginning to.
+        is_hole = code.co_name in ("__exit__", "__aexit__")
+        last = self._last[frame] = [_NOWHERE if is_hole else frame.f_lasti]  # a RESUME, which no event of its own shows
+        return self._inside(last, _WATCHING_AT[id(code)][1])
 
-    def _inside(self, frame: FrameType, event: str, argument: object) -> Any:
-        if event == "opcode":  # nearly always
-            last = self._last.get(frame)
-            self._last[frame] = frame.f_lasti
-            if last is not None and last in _WATCHING_AT[id(frame.f_code)][1]:
-                self._seen += 1
-                if self._seen == self.number:
-                    self._strike(frame)
-        elif event == "exception":
-            self._last.pop(frame, None)  # a call that raises is not looked behind
-        elif event == "return" and frame.f_back is not None:
-            self._last.pop(frame.f_back, None)  # nor one of a function written in Python
-        return self._inside
+    def _inside(self, last: list[int], watching: frozenset[int]) -> Any:
+        """Return the trace function of a frame whose *last* instruction is kept, and where its code watches."""
+
+        def inside(frame: FrameType, event: str, argument: object) -> Any:
+            if event == "opcode":  # nearly always
+                before, last[0] = last[0], frame.f_lasti
+                if before in watching:
+                    self._seen += 1
+                    if self._seen == self.number:
+                        self._strike(frame)
+            elif event == "exception":
+                last[0] = _NOWHERE  # a call that raises is not looked behind
+            elif event == "return" and frame.f_back in self._last:
+                self._last[frame.f_back][0] = _NOWHERE  # nor one of a function written in Python
+            return inside
+
+        return inside
 
     def _strike(self, frame: FrameType) -> None:
         code = frame.f_code

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from types import FrameType
 
 import pytest
 
@@ -31,10 +32,13 @@ from faulttolerance import (
 )
 from faulttolerance._deadline.clock import clock as shared_clock
 from faulttolerance._deadline.threads.watchdog import watchdog
-from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, virtual_time
+from faulttolerance._execution.pool import pool
+from faulttolerance._platform.atomic import frames_of_threads
+from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, thread_observer, virtual_time
 from faulttolerance.testing.active_clock import loop_factory
 from faulttolerance.testing.stall_detector import StallDetector
 from kit.program import python
+from kit.waiting import wait_until
 
 PATIENCE = 20.0
 """Real seconds after which something that must happen did not."""
@@ -554,6 +558,50 @@ def test_offloaded_calls_meet_their_deadlines_and_delays(clock: VirtualClock, el
         hopeless().result(PATIENCE)
 
     assert elapsed() == 3.5
+
+
+@pytest.mark.parametrize("is_idle", [True, False], ids=["a thread that was idle", "a thread that is started"])
+def test_a_call_that_begins_while_the_clock_looks_at_threads_holds_time(
+    is_idle: bool, clock: VirtualClock, elapsed: Callable[[], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caller waits already, and its thread does not yet seem to work."""
+    pool.stop_idle()
+    looking, running, may_end = threading.Event(), threading.Event(), threading.Event()
+    caller = threading.get_ident()
+
+    def frames_after_a_call_has_begun() -> dict[int, FrameType]:
+        """Return what is true after the call, at the first look; the call does not end before the second look."""
+        if looking.is_set():
+            may_end.set()
+            return frames_of_threads()
+        before = frames_of_threads().keys()
+        looking.set()
+        assert running.wait(PATIENCE)
+        wait_until(lambda: frames_of_threads()[caller].f_code is threading.Condition.wait.__code__)
+        frames = frames_of_threads()
+        return frames if is_idle else {ident: frame for ident, frame in frames.items() if ident in before}
+
+    @asynchronous
+    def service() -> Future[float]:
+        running.set()
+        may_end.wait(1)  # in real time
+        return completed_future(elapsed())
+
+    @asynchronous
+    def hold(barrier: threading.Barrier) -> Future[None]:
+        barrier.wait(PATIENCE)
+        return completed_future(None)
+
+    if is_idle:  # so that one thread is idle while the other sleeps
+        together = threading.Barrier(2)
+        for held in [hold(together), hold(together)]:
+            held.result(PATIENCE)
+    monkeypatch.setattr(thread_observer, "frames_of_threads", frames_after_a_call_has_begun)
+    nap = offloaded(3600)
+    assert looking.wait(PATIENCE)
+
+    assert service().result(PATIENCE) == 0
+    assert nap.result(PATIENCE) == 3600
 
 
 # Event loops

@@ -102,6 +102,10 @@ class Watchdog:
             self.is_paused = False
             self.wake()
 
+    def runs_on(self, ident: int) -> bool:
+        """Return whether *ident* is its thread, for virtual time, which asks at each step."""
+        return self._running and self._ident == ident
+
     # Methods of the watchdog's thread
 
     def _start(self) -> bool:

@@ -22,6 +22,7 @@ from ..._deadline.threads.chain import (
     ThreadDeadlines,
     binding_mark,
     deadlines_here,
+    effective_entry,
     this_thread,
     uncovered,
 )
@@ -115,6 +116,9 @@ def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> Guarded
 
 def _is_late(deadlines: ThreadDeadlines) -> bool:
     """Return whether a ``deadline`` has passed that would interrupt code that starts now."""
+    deadlines.innermost = effective_entry(deadlines.innermost)  # a block that was left on another thread stood there
+    if deadlines.innermost is None and current.get().effective is None:
+        return False
     now = clock.monotonic()
     for entry in uncovered(deadlines):
         is_binding = type(entry) is BindingMark or (type(entry) is BlockDeadline and entry.is_binding)

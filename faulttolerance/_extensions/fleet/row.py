@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,12 @@ def _link() -> FleetLink:
     from .fleet_link import fleet_link
 
     return fleet_link
+
+
+def _is_busy() -> bool:
+    module = sys.modules.get(f"{__package__}.fleet_link")  # is asked often; without the module nothing is pending
+    link = getattr(module, "fleet_link", None)
+    return link is not None and link.has_pending_requests
 
 
 def _fleet_state(name: str, *_: object) -> Any:
@@ -93,6 +100,6 @@ FLEET_WIDE = Row(
     setting=ProcessSetting("fleet", _faults, _use),
     open_elsewhere=lambda: _link().open_elsewhere(),
     problem=lambda: _link().problem,
-    is_busy=lambda: _link().has_pending_requests,
+    is_busy=_is_busy,
     reset=lambda: _link().reset(),
 )
