@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 __all__ = ["CAN_FORK", "fork"]
 
@@ -68,6 +69,7 @@ class _Parent:
     """An interpreter that has run *beginning*, and forks a process for each program."""
 
     def __init__(self, beginning: str, options: Iterable[str], paths: Mapping[str, str]) -> None:
+        self._one_at_a_time = Lock()
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
         self._process = subprocess.Popen(
@@ -93,13 +95,14 @@ class _Parent:
     def fork(self, request: tuple[object, ...], seconds: float) -> int | None:
         """Return the exit status of the program in *request*; None if it had to be killed after *seconds*."""
         text = marshal.dumps(request)  # type: ignore[arg-type]
-        os.write(self._requests, len(text).to_bytes(8, "big") + text)
-        child = self._answer(None)
-        assert child is not None
-        status = self._answer(seconds)
-        if status is None:
-            os.kill(child, signal.SIGKILL)
-            self._answer(None)
+        with self._one_at_a_time:
+            os.write(self._requests, len(text).to_bytes(8, "big") + text)
+            child = self._answer(None)
+            assert child is not None
+            status = self._answer(seconds)
+            if status is None:
+                os.kill(child, signal.SIGKILL)
+                self._answer(None)
         return status
 
 
