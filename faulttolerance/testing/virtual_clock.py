@@ -103,7 +103,7 @@ class VirtualClock:
         """Return the seconds on this clock; they go on with real time once the block has ended."""
         if self._ended_at is None:
             self._look_at_loop()
-        return self.loop_time()
+        return self._loop_time()
 
     def random(self) -> float:
         """Return the next number of the seeded generator, in [0, 1)."""
@@ -225,7 +225,7 @@ class VirtualClock:
             with self._changed:
                 self._observer.release(ident)
 
-    def loop_time(self) -> float:
+    def _loop_time(self) -> float:
         """Return the same seconds as ``monotonic``, on a loop that follows this clock."""
         return self._now if self._ended_at is None else self._now + self._real_time() - self._ended_at
 

@@ -33,7 +33,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """Return the seconds on the virtual clock."""
-        return self.virtual_clock.loop_time()
+        return self.virtual_clock._loop_time()
 
     def run_forever(self) -> None:
         """Run until ``stop`` is called; the thread holds time whenever it does not wait for events."""
@@ -107,7 +107,7 @@ class _Selector(selectors.DefaultSelector):
             return ready
         if self._clock.has_ended:
             return super().select(timeout)
-        seconds, now, deadline = math.inf if timeout is None else timeout, self._clock.loop_time(), next_deadline()
+        seconds, now, deadline = math.inf if timeout is None else timeout, self._clock._loop_time(), next_deadline()
         if deadline <= now and end_loop(now):
             return super().select(0)
         if deadline > now:
