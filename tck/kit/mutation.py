@@ -69,7 +69,7 @@ class Mutant:
         """The file with the place, from the root of the project."""
         if self.file:
             return f"faulttolerance/{self.file}"
-        paths = [path for path, text in _modules().items() for _ in self._pin.spans(text)]
+        paths = [path for path, text in _modules_with(self.function).items() for _ in self._pin.spans(text)]
         if len(paths) != 1:
             raise ValueError(f"{self.name}: {self.function} has the code to be changed in {paths or 'no file'}")
         return paths[0]
@@ -92,6 +92,21 @@ def _modules() -> dict[str, str]:
     """Return the text of each module of the package, by its path."""
     paths = sorted((ROOT / "faulttolerance").rglob("*.py"))
     return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+@cache
+def _modules_by_name() -> dict[str, dict[str, str]]:
+    """Return the modules in which each function and each class is defined."""
+    found: dict[str, dict[str, str]] = {}
+    for path, text in _modules().items():
+        for name in set(re.findall(r"\b(?:def|class) (\w+)", text)):
+            found.setdefault(name, {})[path] = text
+    return found
+
+
+def _modules_with(function: str) -> dict[str, str]:
+    """Return the modules where *function* may be: all of them for a module's own code."""
+    return _modules_by_name().get(function.rpartition(".")[2], {}) if function else _modules()
 
 
 def mutants(file: str = "*/mutants.toml") -> list[Mutant]:
