@@ -11,6 +11,7 @@ import pytest
 
 from faulttolerance import BulkheadException, TimeoutException, bulkhead, fallback, retry, timeout
 from kit import Clock, Invoke, Service
+from kit.tiers import few_and_many
 
 Held = Callable[..., list[str]]
 
@@ -45,7 +46,8 @@ def test_waiter_whose_deadline_passes_leaves_the_queue(clock: Clock, invoke: Inv
     assert held() == []
 
 
-def test_ten_thousand_waiters_are_served_first_come_first_served(clock: Clock) -> None:
+@few_and_many("waiters", 2_000, 10_000)
+def test_thousands_of_waiters_are_served_first_come_first_served(waiters: int, clock: Clock) -> None:
     """R5, B33: one is woken for one that leaves."""
     order = []
 
@@ -55,11 +57,11 @@ def test_ten_thousand_waiters_are_served_first_come_first_served(clock: Clock) -
         await asyncio.sleep(0)
 
     async def main() -> None:
-        await asyncio.gather(*(service(number) for number in range(10_000)))
+        await asyncio.gather(*(service(number) for number in range(waiters)))
 
     clock.run(main())
 
-    assert order == list(range(10_000))
+    assert order == list(range(waiters))
 
 
 def test_semaphore_never_waits() -> None:
