@@ -10,7 +10,7 @@ import gc
 import inspect
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -489,18 +489,30 @@ def test_generators_leave_their_blocks_in_any_order() -> None:
     assert remaining() is None
 
 
-def test_a_block_may_end_on_another_thread() -> None:
-    guard = Guard(timeout=Timeout(50), bulkhead=Bulkhead(1))
+def entered(guard: Guard) -> Generator[None]:
+    """Enter a block of *guard*, as a dependency of a framework does; closing it leaves the block."""
 
-    def held() -> Iterator[None]:
+    def held() -> Generator[None]:
         with guard.attempt():
             yield
 
     block = held()
     next(block)
+    return block
+
+
+def leave_elsewhere(block: Generator[None]) -> None:
+    """Leave *block* on another thread."""
     thread = threading.Thread(target=block.close)
     thread.start()
     thread.join(30)
+
+
+def test_a_block_may_end_on_another_thread() -> None:
+    guard = Guard(timeout=Timeout(50), bulkhead=Bulkhead(1))
+
+    block = entered(guard)
+    leave_elsewhere(block)
     sleep(0.1)
 
     assert is_free(guard)
@@ -511,10 +523,6 @@ def test_a_block_that_its_thread_is_not_in_is_no_deadline_of_what_the_thread_off
     """As a dependency of a framework is, which is entered on one thread and left on another."""
     guard, attempts = Guard(timeout=Timeout(50)), list[float | None]()
 
-    def held() -> Iterator[None]:
-        with guard.attempt():
-            yield
-
     @asynchronous
     @retry(max_retries=1, delay=0, jitter=0)
     def load() -> Future[str]:
@@ -523,12 +531,9 @@ def test_a_block_that_its_thread_is_not_in_is_no_deadline_of_what_the_thread_off
             raise ConnectionError
         return completed_future("loaded")
 
-    block = held()
-    next(block)
+    block = entered(guard)
     if leave:
-        thread = threading.Thread(target=block.close)
-        thread.start()
-        thread.join(30)
+        leave_elsewhere(block)
     sleep(0.1)
 
     assert load().result(30) == "loaded"
@@ -542,15 +547,8 @@ def test_the_next_call_of_a_thread_forgets_a_block_that_was_left_on_another() ->
     with deadline(1000):
         pass  # from now on calls ask
 
-    def held() -> Iterator[None]:
-        with guard.attempt():
-            yield
-
-    block = held()
-    next(block)
-    thread = threading.Thread(target=block.close)
-    thread.start()
-    thread.join(30)
+    block = entered(guard)
+    leave_elsewhere(block)
     Guard(retry=Retry()).call(int)
 
     assert this_thread.deadlines.innermost is None
