@@ -21,8 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from .forked import CAN_FORK, fork
-from .program import ALONE
+from .program import python
 
 __all__ = ["GREENLETS", "PATCH", "Service", "gunicorn", "needs", "run"]
 
@@ -92,19 +91,7 @@ def run(
         file.write_text(_WATCHED.format(seconds=seconds) + textwrap.dedent(program))
         options = ("-W", "error", *options)
         variables = {**os.environ, **(_ISOLATED if isolated else {}), **environment}
-        if after is not None and CAN_FORK:
-            done = fork(
-                file, *options, beginning=after, paths=ALONE, environment=variables, seconds=seconds + 15
-            )  # fmt: skip
-        else:
-            done = subprocess.run(
-                [sys.executable, *options, str(file)],
-                capture_output=True,
-                text=True,
-                timeout=seconds + 15,
-                check=False,
-                env=variables,
-            )
+        done = python(file, *options, environment=variables, seconds=seconds + 15, after=after)
     assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout.splitlines()
 
