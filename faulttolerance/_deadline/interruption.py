@@ -109,16 +109,23 @@ def conclude_at(
     )
     record.timed_out = outcome is not error
     if outcome is not None and record.timed_out and ended - entry[0] > _LATE and (is_own or not was_interrupted):
-        _note_location(deadlines, entry, ended, outcome)
+        _note_location(deadlines, entry, ended, outcome, is_own)
     return outcome
 
 
-def _note_location(deadlines: ThreadDeadlines, entry: Entry, ended: float, outcome: BaseException) -> None:
-    """Add to the note of a late outcome, and to the log, where the watchdog saw the body at its deadline."""
+def _note_location(
+    deadlines: ThreadDeadlines, entry: Entry, ended: float, outcome: BaseException, was_interrupted: bool
+) -> None:
+    """Add to the note of a late outcome, and to the log, where the watchdog saw the body at its deadline.
+
+    If it interrupted the body later, add why not earlier.
+    """
     pending = deadlines.pending_interrupt
     if pending is None or pending.entry is not entry or pending.location is None:
         return
     if pending.seen_at is not None and ended - pending.seen_at > _LATE:
+        if was_interrupted and pending.why is not None:
+            outcome.__notes__[0] += f"; it was not interrupted earlier: {pending.why}"
         outcome.__notes__[0] += f"; at its deadline it ran {pending.location}; pass remaining() there as a time-out"
         log(WARNING, "%s: %s", outcome, outcome.__notes__[0])
 
