@@ -19,7 +19,8 @@ SITE = ROOT / "mkdocs.yml"
 if not SITE.is_file():
     pytest.skip("the site's configuration is not here", allow_module_level=True)
 
-PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+TEXTS = {page.relative_to(DOCS).as_posix(): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
+PAGES = list(TEXTS)
 
 _ENTRY = re.compile(r"^ +- (?:[^:\n]+: )?([\w/.-]+\.md)$", re.MULTILINE)
 _FENCE = re.compile(r"^((?: {4})*)```[^\n`]*\n.*?^\1```$", re.MULTILINE | re.DOTALL)
@@ -40,18 +41,20 @@ def test_every_page_stands_in_the_navigation_once() -> None:
     assert not twice, f"`nav:` of mkdocs.yml names pages twice: {twice}"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_lists_are_lists_for_every_reader(page: str) -> None:
+def test_lists_are_lists_for_every_reader() -> None:
     """The site's Markdown wants a blank line above a list, and four spaces before one that stands in another."""
-    text = _FENCE.sub("", (DOCS / page).read_text(encoding="utf-8"))
+    texts = {page: _FENCE.sub("", text) for page, text in TEXTS.items()}
 
-    assert _GLUED_LIST.findall(text) == [], "put a blank line above the list"
-    assert _SHALLOW.findall(text) == [], "indent what stands in a list by four spaces"
+    glued = {page: found for page, text in texts.items() if (found := _GLUED_LIST.findall(text))}
+    shallow = {page: found for page, text in texts.items() if (found := _SHALLOW.findall(text))}
+
+    assert glued == {}, "put a blank line above the list"
+    assert shallow == {}, "indent what stands in a list by four spaces"
 
 
 def test_the_pages_are_short_enough_to_be_read() -> None:
     """80,000 words in all, with code and tables; 65,000 on the pages that do not begin by being for contributors."""
-    pages = [(DOCS / page).read_text(encoding="utf-8") for page in PAGES]
+    pages = [*TEXTS.values()]
     pages.append((ROOT / "README.md").read_text(encoding="utf-8"))
     words = {page: len(page.split()) for page in pages}
 
@@ -59,18 +62,16 @@ def test_the_pages_are_short_enough_to_be_read() -> None:
     assert sum(count for page, count in words.items() if "\nThis page is for contributors" not in page) <= 65_000
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_pictures_are_files_of_ours(page: str) -> None:
+def test_pictures_are_files_of_ours() -> None:
     """Mermaid would have to be fetched from elsewhere to be drawn; an SVG beside the page needs nothing."""
-    assert "```mermaid" not in (DOCS / page).read_text(encoding="utf-8")
+    assert [page for page, text in TEXTS.items() if "```mermaid" in text] == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_begins_with_its_title(page: str) -> None:
+def test_a_page_begins_with_its_title() -> None:
     """The site takes the title from the first line, and else makes one of the file's name."""
-    text = re.sub(r"\A---\n.*?\n---\n+", "", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    bodies = {page: re.sub(r"\A---\n.*?\n---\n+", "", text, flags=re.DOTALL) for page, text in TEXTS.items()}
 
-    assert text.startswith("# ")
+    assert [page for page, body in bodies.items() if not body.startswith("# ")] == []
 
 
 def test_words_of_the_reference_lead_the_search_to_its_pages() -> None:

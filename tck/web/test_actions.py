@@ -284,14 +284,14 @@ NAMES = ["accept", "content-type", "cookie", "host", "if-none-match", "origin", 
 """What the application reads."""
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "value", ["", "http://[", "[", ":", "\xb2", ";;q=,=", "text/html;q=nan", "x" * 70_000], ids=ascii
 )
-def test_a_header_that_makes_no_sense_ends_in_an_answer(page: Page, name: str, value: str) -> None:
+def test_a_header_that_makes_no_sense_ends_in_an_answer(page: Page, value: str) -> None:
     """Of status 4xx where it matters, and never in an exception."""
-    for method, path in (("GET", PATH), ("GET", "/page.css"), ("POST", f"{PATH}/reset")):
-        assert page.ask(method, path, {**OWN, name: value}).status < 500
+    for name in NAMES:
+        for method, path in (("GET", PATH), ("GET", "/page.css"), ("POST", f"{PATH}/reset")):
+            assert page.ask(method, path, {**OWN, name: value}).status < 500, (name, method, path)
 
 
 def test_who_it_was_cannot_spoil_the_log(page: Page, caplog: pytest.LogCaptureFixture) -> None:
