@@ -14,7 +14,7 @@ from faulttolerance._extensions.adaptive_throttle.strategy import AdaptiveThrott
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 from faulttolerance.exceptions import ThrottleException
 from kit.examples import holds
-from kit.tiers import few_and_many
+from kit.tiers import few_and_many, seeds
 
 
 class Throttle(AdaptiveThrottle):
@@ -127,7 +127,7 @@ def test_it_decides_as_the_formula_does(
     assert throttle.probability(now) == naive.probability(now)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.stress) for seed in range(1, 6))])
+@seeds(1, 6)
 def test_it_decides_as_the_formula_does_under_load(seed: int) -> None:
     """The same over minutes of calls, with a callee that comes and goes."""
     chance = random.Random(seed)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 import pytest
 
 from faulttolerance._extensions.coalesce.strategy import Flight, Flights, Seat
+from kit.tiers import seeds
 
 HERE = threading.get_ident()
 
@@ -58,7 +59,7 @@ class Model:
         return any(line[0] == me for line in self.inside.values())
 
 
-@pytest.mark.parametrize("seed", range(50))
+@seeds(8, 50)
 def test_decides_as_the_rule_says_naively(seed: int) -> None:
     """Rules CO1 and CO2: after any sequence of calls that come, end and give up, the same lead, and the same share."""
     chance, calls, model = random.Random(seed), Calls(), Model()

@@ -29,6 +29,7 @@ __all__ = [
     "Tiers",
     "few_and_many",
     "ignore_threads_of_the_runner",
+    "seeds",
     "tier_of",
 ]
 
@@ -50,6 +51,12 @@ def few_and_many(name: str, few: object, many: object, of: str = "") -> pytest.M
     of = of or name
     cases = [pytest.param(few, id=f"few {of}"), pytest.param(many, marks=pytest.mark.stress, id=f"many {of}")]
     return pytest.mark.parametrize(name, cases)
+
+
+def seeds(few: int, many: int) -> pytest.MarkDecorator:
+    """Give a test its *seed*: the first *few* in the tier default, the rest of *many* in the tier *stress*."""
+    stress = [pytest.param(seed, marks=pytest.mark.stress) for seed in range(few, many)]
+    return pytest.mark.parametrize("seed", [*range(few), *stress])
 
 
 def chosen_by(config: pytest.Config) -> tuple[str, ...]:

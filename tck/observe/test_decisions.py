@@ -15,8 +15,7 @@ from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker, CircuitValues
 from faulttolerance._strategy.rate_limit import LimitValues, RateLimit
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
-
-SEEDS = range(30)
+from kit.tiers import seeds
 
 
 class Told:
@@ -36,7 +35,7 @@ def refuses(ask: Callable[[], object]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(8, 30)
 def test_an_observed_circuit_lives_as_one_that_is_obeyed(seed: int) -> None:
     """By rule X7: after any calls both are in the same state, and what the one refuses the other tells."""
     chance = random.Random(seed)
@@ -68,7 +67,7 @@ def test_an_observed_circuit_lives_as_one_that_is_obeyed(seed: int) -> None:
     assert inner.opened_total == obeyed.opened_total > 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(8, 30)
 def test_an_observed_throttle_learns_what_one_learns_that_is_obeyed(seed: int) -> None:
     """By rule X7: attempts that it would have refused are none of its window, however they end."""
     chance = random.Random(seed)
@@ -90,7 +89,7 @@ def test_an_observed_throttle_learns_what_one_learns_that_is_obeyed(seed: int) -
     assert 0 < refused < 300
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(8, 30)
 def test_an_observed_rate_limit_tells_what_another_one_refuses(seed: int) -> None:
     """By rule X7: what would have been refused takes no place in the window."""
     chance = random.Random(seed)
@@ -118,7 +117,7 @@ def test_whoever_would_wait_for_a_turn_is_not_refused() -> None:
     assert seen == [0, 0, 0, 1, 1, 2, 2, 2]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(8, 30)
 def test_an_observed_bulkhead_tells_what_another_one_refuses(seed: int) -> None:
     """By rule X7: whatever runs beyond the limit takes no permit of others, and all that run are counted."""
     chance = random.Random(seed)

@@ -13,6 +13,7 @@ from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker, CircuitValues
 from faulttolerance._strategy.rate_limit import LimitValues, RateLimit
 from faulttolerance._strategy.verdict import FAILURE, SUCCESS
+from kit.tiers import seeds
 
 
 def breaker() -> CircuitBreaker:
@@ -57,7 +58,7 @@ class Row:
         return isinstance(other, Row) and self._loaded() == other._loaded()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(8, 30)
 def test_decides_as_the_rule_says_naively(seed: int) -> None:
     """By rule N2: of those that are idle, the one that was used least recently goes; else nobody gets in."""
     chance, partitions = random.Random(seed), Partitions(4)
