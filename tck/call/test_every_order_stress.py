@@ -51,7 +51,7 @@ def test_guards_keep_their_promises_in_every_order(
 
 
 def test_ten_thousand_seeds_are_run() -> None:
-    """Whoever makes room for a scenario takes it from another one."""
+    """A new scenario takes its seeds from the others."""
     assert sum(end - first for _, first, end, _ in PARTS) == SEEDS
 
 
