@@ -686,7 +686,7 @@ def test_a_guard_whose_state_cannot_be_read_ends_nothing_for_the_others(
         lambda one, *rest, **options: fail() if one.name == "broken" else ours(one, *rest, **options),
     )
     configure(properties={"CircuitBreaker/delay": 7})
-    (found,) = [guard for guard in guards() if "cannot_say" in guard.name]
+    (found,) = [guard for guard in guards() if "cannot_be_read" in guard.name]
     assert found.policies == (CircuitBreaker(delay=7, request_volume_threshold=1, fail_on=Down),)
 
     troubles = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
