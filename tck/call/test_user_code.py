@@ -243,7 +243,7 @@ def test_a_listener_that_cannot_be_called_is_refused(wrong: Any) -> None:
 def test_a_coroutine_function_that_no_code_would_await_is_refused_when_it_is_given(
     give: Callable[[Any], Any], kind: str
 ) -> None:
-    """Rule O4: it would never run; an error before the first call says so."""
+    """By rule O4: it would never run; an error before the first call says so."""
 
     async def never_awaited(*_: object) -> None: ...
 
