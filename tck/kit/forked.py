@@ -1,7 +1,7 @@
 """Programs that start where everything is imported: an interpreter imports it once, and forks a process for each.
 
 A program is alone in its process, as it is in an interpreter of its own; what it does is unseen by the next. This is
-for programs that may find modules imported. What is about imports, or about options of the interpreter, has its own.
+for programs that may find modules imported. A program about imports, or about options of the interpreter, has its own.
 """
 
 from __future__ import annotations

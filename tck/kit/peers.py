@@ -20,7 +20,7 @@ _DAWN = datetime(2025, 1, 1, tzinfo=UTC)
 
 @contextmanager
 def on_clock(peers: Collection[str], clock: VirtualClock) -> Iterator[None]:
-    """Let *peers* sleep and read the time on *clock*. What they await follows the loop, which `clock.run` makes."""
+    """Replace sleep and time of *peers* by *clock*. Their awaits follow the loop, which `clock.run` makes."""
     time = SimpleNamespace(monotonic=clock.monotonic, sleep=clock.advance)
 
     class Calendar(datetime):
