@@ -119,7 +119,7 @@ def test_changes_of_the_configuration_leave_nothing_behind(alone: None, uncollec
         )
         guard.call(int)
         fingerprint()
-        ledger.read()  # durations that nobody reads wait by the thousand
+        ledger.read()  # unread durations wait by the thousand
 
     def objects_after(numbers: range) -> int:
         for number in numbers:
@@ -134,7 +134,7 @@ def test_changes_of_the_configuration_leave_nothing_behind(alone: None, uncollec
         configure(properties={})
         guard.close()
 
-    assert many - few < 60 / 3  # what each third change leaves; threads of the test runner keep a few objects, too
+    assert many - few < 60 / 3  # the rest of each third change; threads of the test runner keep a few objects, too
 
 
 async def _pause() -> None:

@@ -65,7 +65,7 @@ def outcomes(names: tuple[str, ...], asynchronous: bool) -> list[str]:
             try:
                 result = guarded(number, keyword=number)
                 seen.append(await result if asynchronous else result)
-            except Exception as error:  # the outcome is what is compared
+            except Exception as error:  # outcomes are compared
                 seen.append(f"{type(error).__name__}: {error}")
         return seen
 
@@ -182,7 +182,7 @@ def test_garbage_is_collected_in_no_first_call_at_the_wrong_moment(tmp_path: Pat
         "        try: raise ValueError(str(1) + str(2))",
         "        except ValueError: traceback.format_exc()",
         "        if is_running: Noisy()",
-        # What the first decorator imports is imported before: imports inside of imports are another matter.
+        # The imports of the first decorator run before: imports inside of imports are another matter.
         "policies = retry, timeout(9000), bulkhead(2), rate_limit(9), circuit_breaker",
         "guarded = [policy(lambda: True) for policy in policies]",
         "is_running = True",

@@ -111,7 +111,7 @@ def play(case: Case, side: str, way: str, seed: int) -> tuple[list[Told], list[A
     on_time = case.rows[0].at is not None
     with virtual_time(seed=seed) as clock, warnings.catch_warnings():
         if side == "old":
-            warnings.simplefilter("ignore", DeprecationWarning)  # what others still use of the standard library
+            warnings.simplefilter("ignore", DeprecationWarning)  # deprecated functions that other libraries still use
         with on_clock(peers_of(case) if side == "old" else (), clock):
             random.seed(seed)
             actor = None

@@ -21,7 +21,7 @@ from faulttolerance.instrumentation import RetryScheduled
 from faulttolerance.testing import captured_events, recorded, reset, virtual_time
 from kit.peers import on_clock
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*iscoroutinefunction:DeprecationWarning")  # what others still use
+pytestmark = pytest.mark.filterwarnings("ignore:.*iscoroutinefunction:DeprecationWarning")  # other libraries use it
 
 
 @pytest.fixture(autouse=True)

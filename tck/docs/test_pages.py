@@ -107,7 +107,7 @@ def test_code_in_pages_runs(page: Path, module: ModuleType) -> None:
 def doubted(page: Path, module: ModuleType) -> Iterator[str]:
     """Yield the doubts of `check` about the guards of a page: readers copy them (rule M4)."""
     own = [one for one in guards() if one.name.startswith(module.__name__) or one.method in vars(module).values()]
-    # Who moves here retries and counts what was retried and counted before, which may have been everything.
+    # A user who moves here retries and counts the failures of before, which may have been all of them.
     ignored = ["FT002", "FT012", "FT013"] if page.parent.name == "migrate" else []
     yield from (str(one) for one in lint(own, settings.snapshot, ignored))
 

@@ -95,7 +95,7 @@ install(app, longest="60s")
 def client() -> Iterator[Any]:
     limits = httpx.Limits(max_keepalive_connections=0)  # uvicorn closes connections after a failure
     with asgi(app) as address, httpx.Client(base_url=address, timeout=30, limits=limits) as client:
-        client.get("/left")  # begins what stays
+        client.get("/left")  # starts the threads that stay
         yield client
 
 

@@ -202,7 +202,7 @@ RETRY = Retry(max_retries=2, delay=0, jitter=0)
 GUARD = Guard(retry=RETRY)
 
 
-# What is sent again
+# Requests that are sent again
 
 
 def test_a_failing_answer_is_asked_for_again_on_the_same_connection(client: Client, served: Backend) -> None:
@@ -649,7 +649,7 @@ def test_a_response_that_comes_too_late_is_closed_and_a_post_is_not_sent_again(c
     assert served.methods == ["POST", "GET", "GET"]
 
 
-# What is said
+# Errors and names
 
 
 @pytest.mark.parametrize("module", [for_httpx, for_requests])

@@ -236,7 +236,7 @@ def test_each_step_gets_the_remaining_time_when_it_begins() -> None:
         request = client.build_request("GET", "http://shop.example")
         client.send(request)
         assert seen == [[1, 2.0, 2.0, 2.0], [pytest.approx(0.5)] * 4]
-        assert request.extensions["timeout"] == own.as_dict()  # for the body: what is left has nothing to say
+        assert request.extensions["timeout"] == own.as_dict()  # for the body: the remaining time does not count
 
         seen.clear()
         with deadline("1800ms"):
@@ -244,7 +244,7 @@ def test_each_step_gets_the_remaining_time_when_it_begins() -> None:
         assert seen == [[1, *[pytest.approx(1.8)] * 3], [pytest.approx(0.3)] * 4]
 
 
-# What may be sent again
+# Requests that may be sent again
 
 
 def test_no_configuration_sends_a_request_twice_that_may_be_sent_only_once(served: Backend) -> None:

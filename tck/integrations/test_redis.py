@@ -143,7 +143,7 @@ def test_no_call_waits_for_a_connection_longer_than_the_remaining_time(server: R
     pool.disconnect()
 
 
-# What was half read
+# Answers that were half read
 
 
 @pytest.mark.parametrize("several", [False, True], ids=["a command", "a pipeline"])

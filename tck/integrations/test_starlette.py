@@ -138,7 +138,7 @@ def served() -> Iterator[tuple[Shop, Any]]:
     shop = Shop()
     install(shop.app)
     with asgi(shop.app) as address, httpx.Client(base_url=address, timeout=30, limits=NO_REUSE) as client:
-        client.get("/thread")  # begins what stays
+        client.get("/thread")  # starts the threads that stay
         yield shop, client
 
 

@@ -100,7 +100,7 @@ def test_hosts_that_are_no_names_are_refused(make: Callable[..., Any], hosts: An
         make(hosts=hosts)
 
 
-# Who may look
+# Users who may look
 
 
 def test_a_user_whom_the_application_does_not_admit_sees_nothing() -> None:

@@ -34,7 +34,7 @@ def begin(text, name, argv, first, folder, environment, out, err):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    atexit.register(gc.freeze)  # what was imported is not looked through once more at the end
+    atexit.register(gc.freeze)  # the last collection skips the imported objects
     paths = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.argv[:], sys.path[:] = argv, [first, *filter(None, paths), *installed]
     namespace = globals()

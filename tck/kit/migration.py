@@ -179,7 +179,7 @@ def outcome(call: Callable[[], Any]) -> str:
     """Return the result, or the class of the exception, with that of its cause."""
     try:
         return f"`{call()!r}`".replace("'", '"')
-    except (Exception, KeyboardInterrupt) as failure:  # whatever it is, it is compared
+    except (Exception, KeyboardInterrupt) as failure:  # any of them is compared
         cause = type(failure.__cause__).__name__ if failure.__cause__ else ""
         return f"`{type(failure).__name__}`" + (f" from `{cause}`" if cause else "")
 

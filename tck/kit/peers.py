@@ -50,7 +50,7 @@ def on_clock(peers: Collection[str], clock: VirtualClock) -> Iterator[None]:
         "circuitbreaker": [("circuitbreaker", "monotonic", clock.monotonic), ("circuitbreaker", "datetime", Calendar)],
     }
     with ExitStack() as stack:
-        if "stamina" in peers:  # its hooks for whoever has Prometheus would put a counter into the global registry
+        if "stamina" in peers:  # its hooks for Prometheus would put a counter into the global registry
             hooks = import_module("stamina.instrumentation")
             hooks.set_on_retry_hooks([])
             stack.callback(hooks.set_on_retry_hooks, None)

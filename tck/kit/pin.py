@@ -49,7 +49,7 @@ class Pin:
     code: str
     new: str
 
-    @lru_cache(maxsize=512)  # noqa: B019 -- whoever has found the file looks for the place in it
+    @lru_cache(maxsize=512)  # noqa: B019 -- the search for the file asks first, then the search for the place
     def spans(self, text: str) -> list[Span]:
         """Return where in the module *text* the code stands; each function of the name is searched."""
         scopes = (name for name in self.function.split(".") if name)

@@ -388,7 +388,7 @@ row(
 )
 
 
-# Predicates and what runs beside
+# Predicates, and code beside the attempts
 
 
 row(
@@ -1004,7 +1004,7 @@ row(
     blocking=ENCLOSED,
 )
 
-# Calls that share a result: alone, a call is what it was
+# Calls that share a result: a call that is alone stays as it was
 
 ALONE = {"key": None}
 
@@ -1026,7 +1026,7 @@ row(
 )
 row("coalesce: failures", {"coalesce": ALONE, "retry": again()}, fails(), 6, *["ConnectionError"] * 2, scene=calls(2))
 
-# What retries may cost
+# The cost of retries
 
 SPENT = {"ratio": 0, "burst": 1}
 

@@ -194,7 +194,7 @@ class _Watch:
         if is_exact:
             assert counts == dict.fromkeys(counts, calls), "each call counts once"
             assert bodies == bodies_let_in, f"{bodies} bodies began, and {bodies_let_in} attempts were let in"
-        else:  # who is cancelled in time counts nothing, or begins no body
+        else:  # a call that is cancelled in time counts nothing, or begins no body
             assert max(counts.values()) <= calls, "no call counts twice"
             assert bodies <= bodies_let_in, f"{bodies} bodies began, and {bodies_let_in} attempts were let in"
         permitted = counted("ft.ratelimit.calls.total", rateLimitResult="permitted")
@@ -219,7 +219,7 @@ def _scenario(sim: Simulation, method: str, start: Callable[[Shop, int], object]
 def _recovers(sim: Simulation, shop: Shop, watch: _Watch, start: Callable[[Shop, int], object], before: int) -> None:
     """Check that the circuit closes once the backend is well again."""
     shop.failing = 0.0
-    for again in range(3):  # the window may fill, and open the circuit once more, with what succeeds first
+    for again in range(3):  # the window may fill with the first successes, and open the circuit once more
         sim.sleep(0.5)
         for number in range(PROBES + 1):
             start(shop, before + again * (PROBES + 1) + number)

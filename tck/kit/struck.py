@@ -59,7 +59,7 @@ class Strike:
         self._last: dict[FrameType | None, list[int]] = {}
 
     def __enter__(self) -> Self:
-        gc.disable()  # what finalizers raise comes out nowhere
+        gc.disable()  # exceptions of finalizers come out nowhere
         self._before = sys.gettrace()
         sys.settrace(self.begin)
         return self

@@ -86,7 +86,7 @@ def run(
         environment: Variables beside those of this process.
     """
     with tempfile.TemporaryDirectory() as folder:
-        # A file and not ``-c``: the library looks at sources, and so does who reads a traceback.
+        # A file and not ``-c``: the library reads sources, and so do readers of a traceback.
         file = Path(folder) / "program.py"
         file.write_text(_WATCHED.format(seconds=seconds) + textwrap.dedent(program))
         options = ("-W", "error", *options)

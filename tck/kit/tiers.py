@@ -159,7 +159,7 @@ class OneAlone:
             turnstile, running = (
                 stack.enter_context((self._folder / name).open("w")) for name in ("turnstile", "running")
             )
-            # Who waits to be alone holds the turnstile, so that nobody begins another test meanwhile.
+            # A process that waits to be alone holds the turnstile, so that no other one begins a test meanwhile.
             fcntl.flock(turnstile, fcntl.LOCK_EX)
             fcntl.flock(running, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
             fcntl.flock(turnstile, fcntl.LOCK_UN)

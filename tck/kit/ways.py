@@ -153,7 +153,7 @@ def _value(name: str, given: Any) -> Any:
     return kind(**given) if isinstance(given, Mapping) else kind(given)
 
 
-# What was seen
+# Results
 
 _REASON = re.compile(r"(?<=it was not interrupted: ).*")
 """Threads and coroutines have reasons of their own."""
@@ -300,7 +300,7 @@ class Run:
         self.log = [
             (level, text.replace(self.name, "G"))
             for level, text in log
-            # What a body comes to that was left behind, and what the enclosing guard does, is no business of the call.
+            # The end of a body that was left behind, and events of the enclosing guard, are none of the call.
             if not text.startswith(("dropped the exception of a call", "outer: "))
         ]
         return self
@@ -313,7 +313,7 @@ class Run:
         else:
             raise AssertionError("the scenario waits for a loop; in a plain call there is none")
         self._read()
-        self.clock.sleep(1000)  # what goes on beside it ends
+        self.clock.sleep(1000)  # the calls beside it end
 
     async def _drive_on_loop(self, scenario: Scene) -> None:
         await scenario(self)

@@ -81,7 +81,7 @@ async def asked(
         "headers": [
             (name.lower().encode(), value.encode()) for name, value in {"host": "shop.example", **headers}.items()
         ],
-        # As servers name it that believe what a proxy says, and a page elsewhere can say the same.
+        # A server that believes a proxy takes this address from its header, which a page elsewhere can send, too.
         "client": ("192.0.2.7", 4711),
         "server": (at, 80),
     }

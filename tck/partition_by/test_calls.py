@@ -238,7 +238,9 @@ def test_a_key_that_is_not_idle_stays() -> None:
         clock.advance(1)
 
         assert outcome(held, "bad") == "BulkheadException"
-        assert sum(other.exception() is not None for other in others) == 1  # two had one place and what is shared
+        assert (
+            sum(other.exception() is not None for other in others) == 1
+        )  # two had the only place and the shared state
         busy.result()
         assert "ThrottleException" in [outcome(throttled, "bad") for _ in range(20)]
         assert counts_of(failed.__qualname__)["ft.partitions", ()] == 2
