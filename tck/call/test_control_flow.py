@@ -91,7 +91,9 @@ def test_control_flow_is_not_retried_not_replaced_and_not_judged(
 
 
 @pytest.mark.parametrize("kind", CONTROL_FLOW)
-def test_control_flow_is_counted_as_what_it_is(invoke: Invoke, kind: type[BaseException]) -> None:
+def test_metrics_count_control_flow_as_an_exception_without_a_retry_or_a_verdict(
+    invoke: Invoke, kind: type[BaseException]
+) -> None:
     """R0: ``exceptionThrown``, ``exceptionNotRetryable``, ``timedOut=false``, and no result of the breaker."""
 
     class Client(Service):

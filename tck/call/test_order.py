@@ -67,7 +67,7 @@ def test_the_signature_of_a_class_with_a_constructor_of_its_own_is_that_of_the_c
     assert list(inspect.signature(Limited(1)).parameters) == ["function"]
 
 
-def test_a_guard_refuses_what_is_no_policy_of_a_guard() -> None:
+def test_a_guard_refuses_a_keyword_that_is_no_policy_of_a_guard() -> None:
     """A guard refuses an unknown keyword, as any function does."""
     unknown: dict[str, Any] = {"timeuot": Timeout(1)}
 
@@ -75,7 +75,7 @@ def test_a_guard_refuses_what_is_no_policy_of_a_guard() -> None:
         Guard(**unknown)
 
 
-def test_a_draft_makes_what_its_policies_remember_and_keeps_what_there_is() -> None:
+def test_a_draft_makes_the_state_of_its_policies_and_keeps_existing_state() -> None:
     """A circuit outlives a reload that adds a bulkhead."""
     state = State("acme.call")
     state.strategies = StateDraft(state, {CircuitBreaker: CircuitBreaker()}, Ledger()).strategies
@@ -87,7 +87,7 @@ def test_a_draft_makes_what_its_policies_remember_and_keeps_what_there_is() -> N
     assert strategies.get(RateLimit) is None
 
 
-def test_a_time_out_remembers_something_only_where_it_may_leave_a_body_behind_or_adapts() -> None:
+def test_a_time_out_has_state_only_where_it_may_leave_a_body_behind_or_adapts() -> None:
     """Most time-outs do neither."""
 
     def remembered(policy: Timeout, *, detached: bool) -> object:
@@ -98,7 +98,7 @@ def test_a_time_out_remembers_something_only_where_it_may_leave_a_body_behind_or
     assert remembered(Timeout(10, adaptive=True), detached=False) is not None
 
 
-def test_new_values_reach_each_strategy_that_remembers_something() -> None:
+def test_new_values_reach_each_strategy_that_has_state() -> None:
     """A reload passes new values by the row alone."""
     old: dict[type[Policy], Policy] = {CircuitBreaker: CircuitBreaker(), RateLimit: RateLimit(3), Bulkhead: Bulkhead(3)}
     state = State("acme.call")

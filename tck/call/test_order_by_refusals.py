@@ -34,7 +34,7 @@ def as_it_is(function: F) -> F:
     return function
 
 
-def test_circuit_breaker_sees_what_the_rate_limit_refuses(invoke: Invoke) -> None:
+def test_circuit_breaker_sees_the_refusals_of_the_rate_limit(invoke: Invoke) -> None:
     """The rate limit is inside: too many calls are failures, and open the circuit."""
 
     class Client(Service):
@@ -56,7 +56,7 @@ def test_circuit_breaker_sees_what_the_rate_limit_refuses(invoke: Invoke) -> Non
 
 
 def test_open_circuit_uses_up_no_rate(invoke: Invoke, clock: Clock) -> None:
-    """The circuit breaker is outside: what it refuses has not reached the rate limit, also where retries follow."""
+    """The circuit breaker is outside: a call that it refuses has not reached the rate limit, also with retries."""
 
     class Client(Service):
         @rate_limit(3, window=60)
@@ -177,7 +177,9 @@ def test_arrival_does_not_overtake_while_a_permit_changes_hands(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("detached", [False, True], ids=["coroutine", "task"])
-def test_coroutine_does_not_overtake_those_of_another_loop(monkeypatch: pytest.MonkeyPatch, detached: bool) -> None:
+def test_coroutine_does_not_overtake_waiting_coroutines_of_another_loop(
+    monkeypatch: pytest.MonkeyPatch, detached: bool
+) -> None:
     """The same holds on event loops, for a call on the loop of another thread."""
     entered: list[str] = []
     threads: list[threading.Thread] = []

@@ -1,4 +1,4 @@
-"""Cutting ``attempt.path`` down to what a guard has changes what a call costs, never what it does."""
+"""Cutting ``attempt.path`` down to the policies of a guard changes the cost of a call, and never its result."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def outcomes(names: tuple[str, ...], asynchronous: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["def", "async def"])
-def test_a_cut_path_does_what_the_whole_one_does(asynchronous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_path_has_the_same_results_as_the_whole_one(asynchronous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """For every combination of policies the same calls have the same results, cut or uncut."""
     cut = {names: outcomes(names, asynchronous) for names in combinations()}
     reset()
@@ -157,8 +157,8 @@ def test_compiled_files_run_as_they_are_beside_the_text_of_another_version(
 
 
 @pytest.mark.outside
-def test_compiled_files_that_nobody_compares_with_their_text_run_as_they_are(tmp_path: Path) -> None:
-    """With unchecked hashes an interpreter takes the compiled file, and ignores the text beside it."""
+def test_compiled_files_with_unchecked_hashes_run_as_they_are(tmp_path: Path) -> None:
+    """An interpreter takes the compiled file, and ignores the text beside it."""
     source = copied(tmp_path)
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     compileall.compile_dir(tmp_path, quiet=1, invalidation_mode=mode)

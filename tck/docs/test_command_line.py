@@ -52,7 +52,7 @@ def test_every_option_has_its_row_and_none_is_invented(command: str) -> None:
     assert documented(SECTIONS[command]) == found
 
 
-def test_commands_stand_in_their_order_with_what_they_do() -> None:
+def test_commands_stand_in_their_order_with_their_descriptions() -> None:
     commands = re.findall(r"^  (\w+) +(.+)$", helped().partition("Commands:\n")[2], re.MULTILINE)
 
     assert [*SECTIONS] == [OF_ALL, *(name for name, _ in commands)]

@@ -42,7 +42,7 @@ def test_a_demonstration_can_be_run_by_its_name(example: str, option: str) -> No
     assert option in done.stdout
 
 
-def test_the_demonstration_of_a_fleet_says_what_is_missing() -> None:
+def test_the_demonstration_of_a_fleet_names_a_missing_server() -> None:
     """All of it takes forty seconds; the import and the check of its needs are done at once."""
     pytest.importorskip("redis")
     told, refused = (

@@ -73,7 +73,7 @@ def test_without_an_address_of_the_source_no_link_is_dead(hook: ModuleType, monk
     assert [*found.urls] == ["Specification"]
 
 
-def test_the_project_says_who_made_it() -> None:
+def test_the_project_names_its_authors() -> None:
     """An index shows the authors; the build makes the fields that depend on the place of publication."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

@@ -152,7 +152,7 @@ def ways(case: Case) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("case", "way"), [pytest.param(case, way, id=f"{named(case)}-{way}") for case in CASES for way in ways(case)]
 )
-def test_old_and_new_do_what_the_table_says(case: Case, way: str) -> None:
+def test_old_and_new_code_behaves_as_the_table_says(case: Case, way: str) -> None:
     """Each cell is run: the number of calls, the delays between them, the outcome and the circuit."""
     for peer in peers_of(case):
         pytest.importorskip(peer)

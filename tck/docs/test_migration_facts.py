@@ -55,7 +55,7 @@ def test_calls_of_pybreaker_wait_for_one_another() -> None:
     assert meeting(circuit_breaker()) == 2
 
 
-def test_pybreaker_lets_out_what_a_listener_raises() -> None:
+def test_pybreaker_lets_an_exception_of_a_listener_out() -> None:
     """Our library logs the exception, and the call goes on."""
     pybreaker = pytest.importorskip("pybreaker")
 
@@ -67,7 +67,7 @@ def test_pybreaker_lets_out_what_a_listener_raises() -> None:
         pybreaker.CircuitBreaker(listeners=[Broken()])(int)("7")
 
 
-def test_pybreaker_keeps_the_failure_in_the_context_of_what_it_raises() -> None:
+def test_pybreaker_keeps_the_failure_in_the_context_of_its_refusal() -> None:
     """The failure is that of the call that opens the circuit."""
     pybreaker = pytest.importorskip("pybreaker")
 

@@ -104,7 +104,7 @@ def test_each_alert_fires_waits_and_stays_silent_as_it_says() -> None:
 
 
 @pytest.mark.outside
-def test_the_demonstration_says_what_it_is_and_what_is_missing(tmp_path: Path) -> None:
+def test_the_demonstration_describes_itself_and_names_a_missing_program(tmp_path: Path) -> None:
     """The whole demonstration takes twenty seconds."""
     told, refused = (
         subprocess.run(

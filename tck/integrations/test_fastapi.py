@@ -99,7 +99,7 @@ def client() -> Iterator[Any]:
         yield client
 
 
-def test_guarded_functions_are_given_what_their_signatures_ask_for(client: Any) -> None:
+def test_guarded_functions_get_the_arguments_of_their_signatures(client: Any) -> None:
     """FastAPI converts and checks parameters of the path, the query and the body as without a guard."""
     assert client.get("/tea/2", params={"name": "black"}).json() == {"name": "black", "cups": 2}
     assert client.get("/tea/two").status_code == 422
@@ -129,7 +129,7 @@ def test_the_document_describes_guarded_functions_as_it_does_others(client: Any)
 
 
 def test_refusals_and_time_outs_have_their_status_also_out_of_a_dependency(client: Any) -> None:
-    """A guarded function, or an object with a guarded ``__call__``, may be what an endpoint depends on."""
+    """An endpoint may depend on a guarded function, or on an object with a guarded ``__call__``."""
     assert client.get("/late").status_code == 504
     assert client.get("/backend", params={"fails": True}).status_code == 500
     assert client.get("/backend").status_code == 503

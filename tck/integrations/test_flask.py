@@ -33,7 +33,7 @@ pytestmark = pytest.mark.outside
 
 
 class Shop:
-    """One application for all tests, with what they look at."""
+    """One application for all tests, with the records that they read."""
 
     def __init__(self) -> None:
         self.one = Guard(bulkhead=Bulkhead(1))

@@ -352,7 +352,7 @@ def test_the_codes_after_which_a_call_is_made_again_can_be_named() -> None:
 
 
 @pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
-def test_streams_are_called_again_until_the_first_response_and_those_of_requests_never(program: str) -> None:
+def test_response_streams_are_called_again_until_the_first_response_and_request_streams_never(program: str) -> None:
     answers = told(program)
 
     assert (answers["many"], answers["many gone"], answers["many gone taken"]) == (
@@ -368,7 +368,7 @@ def test_streams_are_called_again_until_the_first_response_and_those_of_requests
     assert "1" in str(answers["both"])
 
 
-def test_streams_and_futures_stay_what_they_are() -> None:
+def test_streams_and_futures_stay_streams_and_futures() -> None:
     """A stream can be cancelled, a future exists before its result, and requests may follow responses."""
     assert told(_CLIENT)["future"] == ["later"] * 3
     assert told(_CLIENT)["stream"] == ["ada0", True, True]

@@ -31,7 +31,7 @@ NO_REUSE = httpx.Limits(max_keepalive_connections=0)  # uvicorn closes connectio
 
 
 class Shop:
-    """One application for all tests, with what they look at."""
+    """One application for all tests, with the records that they read."""
 
     def __init__(self) -> None:
         self.one = Guard(bulkhead=Bulkhead(1))

@@ -21,7 +21,7 @@ class Answer(NamedTuple):
         dies: Where the connection ends: ``"before"`` the answer, in the ``"body"``, or ``"after"`` the answer, which
             does not say so; ``""``: it stays.
         waits: Whether it answers only when the backend is released.
-        holds: What follows the body, of 1,000 bytes more that were promised, until the backend is released:
+        holds: The 1,000 promised bytes after the body, until the backend is released:
             ``"silence"``, or ``"drops"``, one after the other.
     """
 

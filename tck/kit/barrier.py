@@ -1,4 +1,4 @@
-"""Places at which a body waits until the test lets it go on.
+"""Places at which a body waits until the test releases it.
 
 They are futures of the library: a wait for one does not hold virtual time.
 """

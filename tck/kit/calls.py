@@ -103,7 +103,7 @@ class Calls:
             self._clock.sleep(_POLL_SECONDS)
 
     def end(self) -> None:
-        """Open every barrier, and let the calls end."""
+        """Open every barrier, and wait for the end of the calls."""
         for barrier in self._barriers:
             barrier.open()
         wait([call.future for call in self._started], self._clock.within(_START_SECONDS))

@@ -126,7 +126,7 @@ def fork(
     Args:
         program: Its text, or its file.
         options: For the interpreter that forks.
-        beginning: The program that imports what this one may find imported.
+        beginning: The program that imports the modules that this one may find imported.
         paths: The environment in which the interpreter that forks has been started.
         arguments: For the program.
         folder: Where it runs.

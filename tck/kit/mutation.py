@@ -120,7 +120,7 @@ def mutants(file: str = "*/mutants.toml") -> list[Mutant]:
 
 
 class Copy:
-    """The project once more, where nobody else works."""
+    """A copy of the project, in which no other process works."""
 
     def __init__(self, home: Path, original: Path = ROOT) -> None:
         self.home = home

@@ -1,4 +1,4 @@
-"""Other libraries on our clock: their delays pass at once, and their circuits recover when virtual time says so."""
+"""Other libraries on our clock: their delays pass at once, and their circuits recover by virtual time."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Pin:
     Args:
         function: The qualified name of the function or class that is closest around; empty for a module's own code.
         code: The expression or the statements.
-        new: What is to take their place; statements are removed where it is empty.
+        new: The code that takes their place; statements are removed where it is empty.
     """
 
     function: str

@@ -44,7 +44,7 @@ class RedisServer:
     Args:
         folder: Where it runs.
         arguments: More of its settings, as on the command line: ``"--requirepass", "secret"``.
-        sentinel: What its file of settings says, if it is a sentinel.
+        sentinel: The text of its file of settings, if it is a sentinel.
     """
 
     def __init__(self, folder: Path, *arguments: str, sentinel: str = "") -> None:

@@ -46,7 +46,7 @@ class Strike:
     Args:
         number: The place, counted from 1.
         files: The names of the files in whose code places count; all of the library's if none is given.
-        handle: What the handler does, instead of raising.
+        handle: The action of the handler, instead of raising.
     """
 
     def __init__(self, number: int, *files: str, handle: Callable[[], object] | None = None) -> None:

@@ -78,7 +78,7 @@ def run(
 
     Args:
         program: Its text; indented alike.
-        options: For the interpreter; a further ``-W`` after ``-W error`` lets a warning of somebody else's pass.
+        options: For the interpreter; a further ``-W`` after ``-W error`` lets a warning of other code pass.
         status: The exit status that it has to have.
         seconds: How long it may take.
         isolated: Whether it closes an isolated interpreter.

@@ -168,7 +168,7 @@ class OneAlone:
 
 
 def ignore_threads_of_the_runner() -> None:
-    """Leave the threads that run now, but this one, out of what virtual time waits for.
+    """Exclude the threads that run now, but this one, from the threads for which virtual time waits.
 
     One of pytest-xdist reads commands. Each clock would look at it for some real milliseconds until it seems to wait.
     """

@@ -98,7 +98,7 @@ async def never_awaited(host: str, path: str) -> str:
 
 @pytest.mark.parametrize("key", [lambda: 1, lambda host: host, lambda host, path, more: host, never_awaited])
 def test_a_callable_with_other_parameters_is_refused(key: Callable[..., Any]) -> None:
-    """A callable that does not take what the function takes is refused, and so is a coroutine function."""
+    """A callable with other parameters than the function is refused, and so is a coroutine function."""
     assert len(list(mismatches(key, simple, takes_self=False))) == 1
 
 
@@ -117,8 +117,8 @@ def test_a_key_that_outlives_its_call_does_not_keep_the_target() -> None:
     assert len({key, key}) == 1
 
 
-def test_a_key_without_a_hash_is_named_with_what_helps() -> None:
-    """A key that has no hash is a ``TypeError`` that names ``key=`` (rule CO5)."""
+def test_the_error_for_a_key_without_a_hash_names_a_remedy() -> None:
+    """It is a ``TypeError`` that names ``key=`` (rule CO5)."""
     with pytest.raises(TypeError, match="key="):
         refuse_unhashable("acme.fetch", ([1],))
     refuse_unhashable("acme.fetch", (1,))

@@ -139,7 +139,7 @@ def test_a_key_function_that_raises_takes_nothing(invoke: Invoke) -> None:
     assert invoke.outcome(service.work, "a") is RateLimitException
 
 
-def test_a_key_without_a_hash_is_an_error_that_names_what_helps(invoke: Invoke) -> None:
+def test_the_error_for_a_key_without_a_hash_names_a_remedy(invoke: Invoke) -> None:
     """By rule N1: the error is the same as where calls share a result."""
 
     @partition_by(lambda key: [key])
@@ -406,7 +406,7 @@ def test_a_policy_that_is_switched_on_later_is_there_for_keys_that_were_before()
 
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_child_keeps_what_is_known_of_each_key_and_drops_what_others_held() -> None:
+def test_a_child_keeps_the_state_of_each_key_and_drops_permits_of_other_threads() -> None:
     """By rule N2: permits of threads that the child does not have are given back; an open circuit stays open."""
 
     class Service:

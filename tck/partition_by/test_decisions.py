@@ -273,7 +273,7 @@ def test_the_counts_of_a_circuit_that_went_are_continued() -> None:
     assert [shared.time_in(state, 4.0) for state in ("closed", "open")] == [4.0 + 2.0, 2.0]  # type: ignore[arg-type]
 
 
-def test_a_closed_circuit_is_forgotten_that_nobody_used_for_a_minute() -> None:
+def test_a_closed_circuit_that_was_unused_for_a_minute_is_forgotten() -> None:
     """By rule N2: it goes where no key is idle, the least recently used one first; an open circuit stays."""
     partitions, breakers = Partitions(3), [breaker() for _ in range(3)]
     for key, one in enumerate(breakers):
