@@ -149,7 +149,7 @@ def test_a_class_is_covered() -> None:
     assert written == "fff"
 
 
-def test_a_seed_repeats_what_is_refused() -> None:
+def test_a_seed_repeats_the_refusals() -> None:
     """The throttle draws its chance from the clock."""
 
     def outcomes(seed: int) -> str:
@@ -217,7 +217,7 @@ def test_the_refusal_of_a_guard_further_inside_counts() -> None:
     assert ThrottleException in kinds
 
 
-def test_its_own_time_out_is_a_failure() -> None:
+def test_a_time_out_of_the_same_guard_is_a_failure() -> None:
     """A callee that hangs is spared, too."""
     guard = Guard(adaptive_throttle=AdaptiveThrottle(min_requests=2), timeout=Timeout(100))
     kinds: list[type[BaseException]] = []
@@ -257,7 +257,7 @@ def test_cancelled_attempts_count_as_neither() -> None:
     assert asyncio.run(main()) == ["well"] * 20
 
 
-def test_only_what_fail_on_names_fails() -> None:
+def test_only_exceptions_in_fail_on_are_failures() -> None:
     """The verdicts are the circuit breaker's: skip_on goes first, any other exception is accepted."""
 
     def fails_with(error: type[Exception], **sets: Any) -> str:
@@ -450,7 +450,7 @@ def test_the_configuration_has_the_last_word() -> None:
     assert "window = 20s" in shown
 
 
-def test_explain_shows_it_in_the_breakers_place() -> None:
+def test_explain_shows_the_throttle_in_the_place_of_the_circuit_breaker() -> None:
     """The throttle stands inside the retry and outside the limits."""
 
     @bulkhead
@@ -505,7 +505,7 @@ def test_asynchronous_methods_share_one_throttle() -> None:
 
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_child_process_keeps_what_was_counted() -> None:
+def test_a_child_process_keeps_the_counts() -> None:
     """L5: the child has a lock of its own."""
     program = """
         import os

@@ -98,7 +98,7 @@ MOVES = st.one_of(
     st.sampled_from([1.0, 3.3, 10.0, 60.0]),
     st.sampled_from([1, 2, 10, 30]),
 )
-def test_it_decides_as_the_formula_does(
+def test_the_throttle_decides_as_the_formula(
     moves: list[tuple[str, float, Any]], multiplier: float, window: float, min_requests: int
 ) -> None:
     """AT1 to AT3: the decisions are equal after any sequence of calls and ends, also while ends wait to be counted."""
@@ -128,7 +128,7 @@ def test_it_decides_as_the_formula_does(
 
 
 @seeds(1, 6)
-def test_it_decides_as_the_formula_does_under_load(seed: int) -> None:
+def test_the_throttle_decides_as_the_formula_under_load(seed: int) -> None:
     """AT1 to AT3: the decisions are equal over minutes of calls, while the callee fails and recovers."""
     chance = random.Random(seed)
     throttle, naive = Throttle(), Naive(2.0, 10.0, 10)
@@ -155,7 +155,7 @@ def test_it_decides_as_the_formula_does_under_load(seed: int) -> None:
 # AT1
 
 
-def test_the_probability_is_what_the_book_says() -> None:
+def test_the_probability_is_that_of_the_book() -> None:
     """AT1: 30 of 100 accepted, at least 60 are let through."""
     throttle = Throttle()
     throttle.end(5.0, SUCCESS, 30)

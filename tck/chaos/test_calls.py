@@ -96,7 +96,7 @@ def counted(name: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("way", ["call", "call_async", "call_offloaded"])
-def test_policies_see_chaos_as_the_bodys(way: str) -> None:
+def test_policies_treat_chaos_as_faults_of_the_body(way: str) -> None:
     """Errors are retried, latency is timed out, and each of them is counted by its kind."""
     call, name = getattr(Service(), way), f"{HERE}.Service.{way}"
     configure(properties={f"{HERE}.Service/{way}/Chaos/error": f"{HERE}.Outage"})
@@ -255,7 +255,7 @@ def test_wrong_values_are_refused(key: str, value: object, words: tuple[str, ...
     assert alone() == "fresh"
 
 
-def test_a_guard_that_carries_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_guard_with_chaos_says_so(caplog: pytest.LogCaptureFixture) -> None:
     """It is shown at WARNING, in ``explain()``, ``guards()``, ``fingerprint()`` and the changes; no key is unused."""
     alone()
     before = fingerprint()

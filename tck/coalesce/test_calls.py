@@ -111,7 +111,7 @@ def test_tasks_that_overlap_make_one_call(name: str) -> None:
     assert shop.asked == ["a"]
 
 
-def test_offloaded_calls_that_overlap_make_one_call() -> None:
+def test_asynchronous_calls_that_overlap_make_one_call() -> None:
     """Rule CO3: each caller of an ``@asynchronous def`` has a future of its own, and none holds a permit."""
     shop = Shop()
     with virtual_time() as clock:
@@ -305,7 +305,7 @@ def test_an_interrupted_leader_hands_over_to_the_next_thread() -> None:
     assert shop.asked == ["a"]
 
 
-def test_an_offloaded_leader_that_is_given_up_hands_over() -> None:
+def test_an_asynchronous_leader_that_is_cancelled_hands_over() -> None:
     """Rule CO2: a leader's future can be cancelled, and a follower leads on a thread of the pool."""
     shop = Shop()
     with virtual_time() as clock:
@@ -382,7 +382,7 @@ def test_a_follower_can_be_cancelled_alone(name: str) -> None:
     assert shop.asked == ["a"]
 
 
-def test_an_offloaded_follower_can_be_cancelled_alone() -> None:
+def test_an_asynchronous_follower_can_be_cancelled_alone() -> None:
     """Rule CO3: the future of a follower is its own, to cancel as well."""
     shop = Shop()
     with virtual_time() as clock:
@@ -418,7 +418,7 @@ def test_the_metrics_of_the_guard_count_the_call_of_the_leader_alone() -> None:
     assert sum(count for (metric, _), count in guard.counts.items() if metric == "ft.retry.calls.total") == 1
 
 
-def test_a_key_without_a_hash_is_an_error_that_names_what_helps() -> None:
+def test_a_key_without_a_hash_is_an_error_that_names_the_remedy() -> None:
     """Rule CO5: the function is not called, and the error says to give ``key=``."""
     shop = Shop()
 

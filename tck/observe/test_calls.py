@@ -429,7 +429,7 @@ def test_observed_policies_are_shown() -> None:
     assert guard.fingerprint != mark
 
 
-def test_a_reload_enforces_what_was_observed(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reload_enforces_an_observed_policy(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """By rule X7: a circuit that opened meanwhile is open; the change is reported."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     client.failure = OSError()
