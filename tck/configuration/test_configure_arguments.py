@@ -1,4 +1,4 @@
-"""What ``configure`` is given: everything is checked first, and an error leaves all as it was."""
+"""The arguments of ``configure``: everything is checked first, and an error leaves all as it was."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from faulttolerance._execution.pool import pool
 
 
 class Unspeakable:
-    """Cannot be shown."""
+    """A value that cannot be shown."""
 
     def __repr__(self) -> str:
         raise RuntimeError
@@ -49,7 +49,7 @@ WRONG: dict[str, list[Any]] = {
 
 
 class Client:
-    """Has a value that everybody sees."""
+    """A client whose configured values show in its attempts."""
 
     @retry(max_retries=2, delay=0, jitter=0)
     def call(self) -> None:
@@ -69,13 +69,13 @@ def installed_and_exempt() -> tuple[object, object]:
 
 
 def everything() -> tuple[object, ...]:
-    """What holds for the process, as far as it can be seen."""
+    """Return the settings of the process, as far as they can be seen."""
     return attempts(), explain(Client.call), pool.max_threads, main_thread.signum, installed_and_exempt()
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
 def test_a_wrong_argument_leaves_all_as_it_was(name: str, value: Any) -> None:
-    """Neither what is right beside it nor a part of it is in force."""
+    """Neither a right argument beside it nor a part of it is in force."""
     configure(properties={"Retry/maxRetries": 4})
     before = everything()
     right: dict[str, Any] = {
@@ -94,8 +94,8 @@ def test_a_wrong_argument_leaves_all_as_it_was(name: str, value: Any) -> None:
     assert everything() == before
 
 
-def test_a_wrong_value_leaves_what_holds_for_the_process_as_it_was() -> None:
-    """The other way round: what is no source of values waits until these were checked."""
+def test_a_wrong_value_leaves_the_settings_of_the_process_as_they_were() -> None:
+    """Arguments that are no source of values come into force only after the values were checked."""
     before = everything()
 
     with pytest.raises(FaultToleranceDefinitionException, match="lots"):
@@ -110,8 +110,8 @@ def test_a_wrong_value_leaves_what_holds_for_the_process_as_it_was() -> None:
     assert everything() == before
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
-    """Arguments and values alike."""
+def test_all_faults_are_reported_at_once() -> None:
+    """Those of arguments and of values alike."""
     attempts()
 
     with pytest.raises(FaultToleranceDefinitionException) as refused:
@@ -124,7 +124,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     }
 
 
-def test_offloaded_calls_go_on_after_a_limit_was_refused() -> None:
+def test_calls_on_threads_go_on_after_a_limit_was_refused() -> None:
     """A pool of no threads would let every call wait for ever."""
 
     @asynchronous
@@ -139,14 +139,14 @@ def test_offloaded_calls_go_on_after_a_limit_was_refused() -> None:
     assert answer().result(10) == 42
 
 
-def test_one_module_is_meant_as_a_name_and_not_as_its_letters() -> None:
-    """As one file is."""
+def test_a_single_module_is_a_name_and_not_its_letters() -> None:
+    """The same holds for a single file."""
     configure(uninterruptible_modules="json")
 
     assert application._uninterruptible == {"json"}
 
 
-def test_what_can_be_read_only_once_is_read_once(tmp_path: Path) -> None:
+def test_an_iterator_is_read_once(tmp_path: Path) -> None:
     """Generators serve as lists do, also for later reloads."""
     file = tmp_path / "faulttolerance.toml"
     file.write_text("Retry.maxRetries = 0")
@@ -197,7 +197,7 @@ def test_a_relative_file_that_the_environment_names_is_found_again(
 def test_a_file_that_the_environment_names_may_be_missed_at_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stays where it was first found, and not where it was first looked for."""
+    """Its place is where it was first found, and not where it was first looked for."""
     (tmp_path / "faulttolerance.toml").write_text("Retry.maxRetries = 0")
     monkeypatch.chdir("/")
     monkeypatch.setenv("FAULTTOLERANCE_CONFIG", "faulttolerance.toml")

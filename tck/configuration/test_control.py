@@ -1,4 +1,4 @@
-"""What an application sees: configure, reload, validate, explain and guards."""
+"""The functions that control a configuration: configure, reload, validate, explain and guards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HERE = __name__
 
 
 class Failing:
-    """Fails and counts."""
+    """A client that fails and counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -95,7 +95,7 @@ def test_configure_reaches_guards_that_were_used_before() -> None:
 
 
 def test_reload_reads_files_again(tmp_path: Path) -> None:
-    """And the environment."""
+    """It reads the environment again, too."""
     file = tmp_path / "faulttolerance.toml"
     file.write_text("Retry.maxRetries = 0")
     configure(files=[file])
@@ -110,7 +110,7 @@ def test_reload_reads_files_again(tmp_path: Path) -> None:
 
 
 def test_an_error_changes_nothing(tmp_path: Path) -> None:
-    """All or nothing: also what is right in the same file has no effect."""
+    """The right values of the same file have no effect, either."""
     file = tmp_path / "faulttolerance.toml"
     file.write_text("Retry.maxRetries = 0")
     configure(files=[file])
@@ -129,7 +129,7 @@ def test_an_error_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_health_shows_the_last_reload_until_another_one(tmp_path: Path) -> None:
-    """When it was and how it ended; of one that failed what is wrong, without the values, which may be secrets."""
+    """It shows when and how it ended, and its faults without the values, which may be secrets."""
     file = tmp_path / "faulttolerance.toml"
     file.write_text("Retry.maxRetries = 0")
     configure(files=[file])
@@ -155,7 +155,7 @@ def test_health_shows_the_last_reload_until_another_one(tmp_path: Path) -> None:
 
 
 def test_health_names_a_source_that_raises_by_the_kind_of_its_failure_alone() -> None:
-    """Its words may hold the password with which it asks."""
+    """The message of the failure may hold the password of the source."""
 
     def source() -> dict[str, str]:
         if is_gone:
@@ -231,7 +231,7 @@ def test_a_policy_that_is_switched_off_and_on_keeps_its_state() -> None:
 
 
 def test_a_smaller_bulkhead_drains_and_a_larger_one_admits() -> None:
-    """Who is inside stays inside."""
+    """Calls that have a permit keep it."""
 
     class Client:
         @bulkhead(2)
@@ -285,7 +285,7 @@ def test_a_rate_window_goes_on_across_a_reload() -> None:
 
 @few_and_many("reloads", 6, 100)
 def test_reloading_under_load_is_safe(reloads: int) -> None:
-    """Every call sees one configuration or the other, whole."""
+    """Every call sees one of the two configurations as a whole."""
 
     class Client:
         @retry(max_retries=0, delay=0, jitter=0, max_duration=0)
@@ -315,7 +315,7 @@ def test_reloading_under_load_is_safe(reloads: int) -> None:
 
 
 def test_a_configured_guard_looks_nothing_up_when_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolution happens once per guard; the calls after it do not know that there is a configuration."""
+    """Values are resolved once per guard; later calls do not know that there is a configuration."""
     configure(properties={"Retry/maxRetries": 1})
     first = attempts()
 
@@ -326,7 +326,7 @@ def test_a_configured_guard_looks_nothing_up_when_it_is_called(monkeypatch: pyte
 
 
 def test_a_guard_that_is_a_value_is_configured_by_its_name() -> None:
-    """As are those that a decorator makes."""
+    """The same holds for the guard of a decorator."""
     guard = Guard(retry=Retry(max_retries=1, jitter=0), name="public payments")
     calls: list[None] = []
 
@@ -407,7 +407,7 @@ def function() -> Callable[[], None]:
 
 
 def test_validate_reports_everything_at_once(monkeypatch: pytest.MonkeyPatch, function: Callable[[], None]) -> None:
-    """Guards that were never called included."""
+    """This includes guards that were never called."""
     monkeypatch.setenv("FAULTTOLERANCE_TIMEOUT_VALUE", "never")
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "-7")
 
@@ -421,14 +421,14 @@ def test_validate_reports_everything_at_once(monkeypatch: pytest.MonkeyPatch, fu
 def test_a_wrong_value_is_refused_at_the_first_call_where_nobody_validates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Never silently something else."""
+    """No other value silently takes its place."""
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "-7")
 
     assert refused(Failing().call) is FaultToleranceDefinitionException
 
 
 def test_validate_returns_keys_that_nothing_uses() -> None:
-    """With the nearest that would be used."""
+    """Each comes with the nearest key that would be used."""
     key = f"{HERE}.Failing/call/Retry/maxRetrys"
     configure(properties={key: 4})
 
@@ -436,7 +436,7 @@ def test_validate_returns_keys_that_nothing_uses() -> None:
 
 
 def test_validate_returns_names_of_circuits_that_are_listened_to_and_that_no_guard_has() -> None:
-    """With the nearest that a guard has; what is there, under any of its names, is not returned."""
+    """Each comes with the nearest name that a guard has; an existing circuit is not, under any of its names."""
 
     @circuit_breaker
     @circuit_breaker_name("charging")
@@ -457,7 +457,7 @@ def test_validate_returns_names_of_circuits_that_are_listened_to_and_that_no_gua
 
 
 def test_validate_refuses_a_variable_that_stands_for_two_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two methods whose names differ in what the mapping loses."""
+    """The names of two methods differ only in characters that the mapping loses."""
 
     class Client:
         @retry
@@ -478,7 +478,7 @@ def test_validate_refuses_a_variable_that_stands_for_two_keys(monkeypatch: pytes
 
 
 def test_explain_and_guards_show_value_and_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a guard that was never called, too."""
+    """Also for a guard that was never called."""
 
     class Client:
         @retry(max_retries=2, jitter=0)
@@ -502,8 +502,8 @@ def test_explain_and_guards_show_value_and_source(monkeypatch: pytest.MonkeyPatc
 # Guards by name
 
 
-def test_validate_names_functions_whose_guard_nobody_makes() -> None:
-    """Else the first call would tell, in production; a guard may be made after what it guards."""
+def test_validate_names_functions_whose_guard_does_not_exist() -> None:
+    """Otherwise the first call would fail in production; a guard may be created after its function."""
 
     @apply_guard("made after")
     def right() -> None: ...
@@ -517,7 +517,7 @@ def test_validate_names_functions_whose_guard_nobody_makes() -> None:
     with pytest.raises(FaultToleranceDefinitionException) as refused:
         validate()
     guard.close()
-    name = f"{HERE}.{test_validate_names_functions_whose_guard_nobody_makes.__name__}.<locals>"
+    name = f"{HERE}.{test_validate_names_functions_whose_guard_does_not_exist.__name__}.<locals>"
 
     assert [fault.where for fault in refused.value.faults] == [f"{name}.Client.wrong @apply_guard"]
     assert "no guard is named 'made aftr'; did you mean 'made after'?" in str(refused.value)

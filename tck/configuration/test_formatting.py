@@ -1,4 +1,4 @@
-"""What is shown and written into templates can be read back."""
+"""Values that are shown and written into templates can be read back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ policies = st.one_of(
 
 @given(policies)
 def test_every_value_can_be_read_back(policy: Policy) -> None:
-    """A template that is filled with what holds changes nothing."""
+    """A template that holds the values in force changes nothing."""
     properties = {f"{policy.annotation}/{name}": formatted(value) for name, value in vars(policy).items()}
 
     effective, faults = settings_of(properties=properties).resolve([Declared(type(policy)(), "class", "", "")], "x")
@@ -63,5 +63,5 @@ def test_every_value_can_be_read_back(policy: Policy) -> None:
     ],
 )
 def test_values_are_spelled_briefly(value: Any, expected: str) -> None:
-    """In the largest unit, without modules of built-ins."""
+    """They stand in the largest unit, without modules of built-ins."""
     assert formatted(value) == expected

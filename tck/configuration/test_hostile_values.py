@@ -1,4 +1,4 @@
-"""Values and files that nobody writes on purpose, or somebody does: each is refused in words, in time and in short."""
+"""Strange values and files, by mistake or on purpose: each is refused in words, in time and in short."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def write(name: str, content: str | bytes) -> None:
 
 
 class Unspeakable:
-    """Has no representation."""
+    """A value that has no representation."""
 
     def __repr__(self) -> str:
         raise RuntimeError
 
 
 def bomb() -> list[Any]:
-    """Short to make, endless to read, as a few lines of YAML aliases are."""
+    """Return a list that is short to make and endless to read, as a few lines of YAML aliases are."""
     found: list[Any] = ["x"]
     for _ in range(40):
         found = [found] * 10
@@ -95,7 +95,7 @@ def handler(context: object) -> Any:
 
 
 def guards() -> Iterator[dict[str, Any]]:
-    """Decorators for small guards that have every annotation with values, by its name."""
+    """Yield decorators for small guards that have every annotation with values, by its name."""
     again: dict[str, Any] = {"Retry": retry(delay=0, jitter=0)}
     breaker = {"CircuitBreaker": ft.circuit_breaker}
     yield {"Fallback": ft.fallback(handler), "Deadline": ft.deadline(60_000), "Timeout": ft.timeout}
@@ -113,7 +113,7 @@ def guards() -> Iterator[dict[str, Any]]:
 
 
 def used(annotation: str) -> Iterator[Callable[[], object]]:
-    """Functions in use whose guards have *annotation*."""
+    """Yield functions in use whose guards have *annotation*."""
     for decorators in guards():
         if annotation in decorators:
 
@@ -132,8 +132,8 @@ def keys() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("key", list(keys()))
-def test_whatever_the_value_the_refusal_names_key_and_source(key: str) -> None:
-    """In short, each on a line of its own, and as an error that another process can be sent."""
+def test_the_refusal_of_any_value_names_key_and_source(key: str) -> None:
+    """Each fault is short, on a line of its own, and the error can be sent to another process."""
     functions = list(used(key.partition("/")[0]))
     assert functions
 
@@ -153,7 +153,7 @@ def test_whatever_the_value_the_refusal_names_key_and_source(key: str) -> None:
 
 @pytest.mark.parametrize("value", ["OSErro\udcff", "acme\udcff.Busy", "\udcff"])
 def test_a_variable_that_is_no_text_is_refused_in_words(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variables may be any bytes."""
+    """A variable may hold any bytes."""
     function = retry(lambda: None)
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_RETRYON", value)
 
@@ -168,7 +168,7 @@ ENDLESS = ["properties of themselves", "deep properties", "aliases", "a loop", "
 
 @pytest.mark.parametrize("what", ENDLESS)
 @pytest.mark.timeout(30)
-def test_what_has_no_end_is_refused(what: str) -> None:
+def test_a_value_without_end_is_refused(what: str) -> None:
     """A file of a few lines may stand for more entries than there is memory."""
     with pytest.raises(FaultToleranceDefinitionException) as refused:
         configure(**endless(what))
@@ -212,8 +212,8 @@ def refusal(name: str) -> str:
     return str(refused.value).partition(" (named by")[0]
 
 
-def test_what_is_no_file_is_called_by_its_name() -> None:
-    """A pipe is not opened: nobody may ever write into it."""
+def test_a_path_that_is_no_file_is_called_by_its_name() -> None:
+    """A pipe is not opened: there may never be a writer."""
     os.mkdir("folder.toml")
     os.symlink("loop.toml", "loop.toml")
     if hasattr(os, "mkfifo"):
@@ -229,7 +229,7 @@ def test_what_is_no_file_is_called_by_its_name() -> None:
 @pytest.mark.parametrize("name", ["f.toml", "f.json", "f.yaml", "f.properties", "f.env"])
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", "Retry/delay = ä".encode("latin-1"), "a".encode("utf-16")])
 def test_a_file_in_another_encoding_is_refused(name: str, content: bytes) -> None:
-    """Not read as something else."""
+    """It is not read as something else."""
     write(name, content)
 
     assert refusal(name).startswith(f"{name} cannot be read (UnicodeDecodeError: ")
@@ -271,14 +271,14 @@ def test_a_byte_order_mark_and_ends_of_lines_change_nothing(name: str, line: str
         ("f.toml", "tool.faulttolerance = []", "f.toml tool.faulttolerance is []; allowed: a table"),
     ],
 )
-def test_what_is_no_table_of_keys_is_refused(name: str, text: str, message: str) -> None:
-    """In words that help to mend it."""
+def test_a_file_that_is_no_table_of_keys_is_refused(name: str, text: str, message: str) -> None:
+    """The message helps to mend it."""
     write(name, text)
 
     assert refusal(name).startswith(message)
 
 
-def test_a_tool_of_another_kind_is_nobody_s_table() -> None:
+def test_a_tool_of_another_kind_is_no_table_of_ours() -> None:
     """``tool`` is a key like others where no table below it is ours."""
     Path("pyproject.toml").write_text("tool = 5")
     Path("f.toml").write_text("tool = 5\nRetry.maxRetries = 4")
@@ -305,14 +305,14 @@ def test_no_message_holds_a_line_of_a_dotenv_file() -> None:
 
 @pytest.mark.parametrize(("name", "text"), [("f.yaml", "PASSWORD: 'hunter2"), ("f.toml", "PASSWORD = hunter2")])
 def test_no_message_quotes_a_file_that_cannot_be_read(name: str, text: str) -> None:
-    """Where it fails is said, not what stands there."""
+    """It says where reading failed, not which text is there."""
     write(name, text)
 
     assert "hunter2" not in refusal(name)
 
 
 def test_a_long_array_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines with a key are parsed once more to find where it stands, those of a long value are not."""
+    """Lines with a key are parsed once more to find its place, and those of a long value are not."""
     lines = ["[project]", "dependencies = [", *['  "acme]", # "[', "  '''a", "b''',"] * 500, "]"]
     lines += ["[tool.faulttolerance.Retry]", "maxRetries = 5"]
     Path("pyproject.toml").write_text("\n".join(lines))
@@ -344,7 +344,7 @@ def test_a_variable_that_another_thread_deletes_is_no_error(monkeypatch: pytest.
 
 
 def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in MicroProfile Config: who starts containers cannot always leave a variable out."""
+    """As in MicroProfile Config: those that start containers cannot always leave a variable out."""
     Path(".env").write_text("FAULTTOLERANCE_RETRY_JITTER=\nFAULTTOLERANCE_RETRY_DELAY=7")
     for name in ("RETRY_MAXRETRIES", "RETRY_ENABLED", "CONFIG_ORDINAL", "TRACING", "CONFIG"):
         monkeypatch.setenv(f"FAULTTOLERANCE_{name}", "")
@@ -376,15 +376,15 @@ def test_empty_text_in_a_file_is_a_value() -> None:
     ],
 )
 def test_a_misspelt_switch_is_reported(name: str, nearest: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the switch that was meant."""
+    """The report has the nearest switch."""
     monkeypatch.setenv(name, "false")
 
     assert [(one.key, one.nearest) for one in ft.validate()] == [(name, nearest)]
 
 
 @pytest.mark.parametrize("value", ["on", "no", "0", "flase", "span"])
-def test_the_switch_for_tracing_is_a_word_that_it_has(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not understood is not passed over."""
+def test_the_switch_for_tracing_has_no_other_words(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown word is not ignored."""
     monkeypatch.setenv("FAULTTOLERANCE_TRACING", value)
 
     with pytest.raises(FaultToleranceDefinitionException) as refused:
@@ -396,7 +396,7 @@ def test_the_switch_for_tracing_is_a_word_that_it_has(value: str, monkeypatch: p
 
 @pytest.mark.timeout(30)
 def test_a_long_name_of_a_variable_takes_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that almost is a key at each of its characters."""
+    """The name could begin a key at each of its characters."""
     monkeypatch.setenv("_RETRY" * 50_000 + "-", "1")
     monkeypatch.setenv("RETRY_" * 50_000 + "-", "1")
 
@@ -404,7 +404,7 @@ def test_a_long_name_of_a_variable_takes_linear_time(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("given", [{"properties": 5}, {"files": 5}, {"files": [5]}, {"sources": 5}])
-def test_what_is_given_in_another_form_is_refused(given: dict[str, Any]) -> None:
-    """As all that is wrong with the configuration."""
+def test_an_argument_in_another_form_is_refused(given: dict[str, Any]) -> None:
+    """It is refused like every fault of the configuration."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"configure\(\w+\) is .*5.*; allowed: "):
         configure(**given)

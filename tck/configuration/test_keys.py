@@ -1,4 +1,4 @@
-"""How parameters are spelled in files, in properties and in the environment."""
+"""The spelling of parameters in files, in properties and in the environment."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_guard_without_a_name_answers_to_global_keys() -> None:
 
 
 def test_a_plain_function_is_configured_by_its_module_and_qualified_name() -> None:
-    """Local functions, too, have a spelling."""
+    """Local functions have a spelling, too."""
     declared = Declared(Timeout(), "method", "acme.billing", "make.<locals>.charge")
 
     key = parameter_keys(declared, "value")[0]
@@ -120,10 +120,10 @@ def test_letters_outside_ascii_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["_pyrepl.__main__", "asyncio.__main__"])
-def test_what_is_typed_at_a_prompt_is_not_of_the_module_that_shows_it(
+def test_code_that_is_typed_at_a_prompt_is_not_of_the_module_that_shows_it(
     monkeypatch: pytest.MonkeyPatch, prompt: str
 ) -> None:
-    """The prompts of Python 3.13 and of asyncio run by ``python -m``, too."""
+    """Also at the prompts of Python 3.13 and of asyncio run by ``python -m``."""
     run(monkeypatch, prompt)
 
     key = parameter_keys(Declared(Timeout(), "method", "__main__.Client", "charge"), "value")[0]
@@ -159,7 +159,7 @@ def test_a_module_whose_name_begins_like_the_one_that_is_run_is_another(monkeypa
 
 
 def test_everything_but_names_can_be_configured() -> None:
-    """The application finds the breaker by its name, and shares the budget by it, so they are not for others."""
+    """The application finds the breaker, and shares the budget, by its name, so no source may change it."""
     configurable = set(ANNOTATIONS.values())
 
     assert {one for one in Policy.__subclasses__() if one.__module__.startswith("faulttolerance.")} - configurable == {

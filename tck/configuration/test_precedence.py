@@ -1,4 +1,4 @@
-"""Which of many keys counts, against a model that is written as the specification reads."""
+"""The key that counts among many, against a model that follows the words of the specification."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def configured(chosen: list[Setting]) -> Settings:
 
 
 def strongest(chosen: list[Setting], key: str) -> Any:
-    """The value of *key*, or None: by ordinal, within a source by spelling, of one spelling the last that was set."""
+    """Return the value of *key*, or None: by ordinal, within a source by spelling, of one spelling the last one."""
     found = {(setting.source, spelled(setting)): setting for setting in chosen if setting.key == key}.values()
 
     def rank(setting: Setting) -> tuple[int, bool, bool]:

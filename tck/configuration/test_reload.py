@@ -95,22 +95,22 @@ class World:
         raise OSError
 
     def source(self) -> dict[str, Any]:
-        """What holds by the number."""
+        """Return the configuration of the number."""
         return values_of(self.number)
 
     def begin(self) -> None:
-        """Let all be configured, and every guard be in use."""
+        """Configure all guards, and use each of them."""
         configure(sources=[self.source])
         assert self.followed() == {self.number}
 
     # What is followed
 
     def followed(self) -> set[object]:
-        """Every number that any guard follows or is said to follow."""
+        """Return every number that any guard follows or is said to follow."""
         return {*self.done(), *self.said()}
 
     def done(self) -> Iterator[int]:
-        """The number that each guard follows, by what it does."""
+        """Yield the number that each guard follows, by its behaviour."""
         yield self.attempts(self.covered.call)
         yield self.attempts(self.derived.call)
         yield self.attempts(self.function)
@@ -123,7 +123,7 @@ class World:
         yield self.failures(lambda: self.breaking.call(self.fail))
 
     def said(self) -> Iterator[object]:
-        """The number that each guard is said to follow."""
+        """Yield the number that each guard is said to follow."""
         for one in guards():
             if one.method in self.shown:
                 yield from (value for name, (value, _) in one.values.items() if name in KEYS)
@@ -157,7 +157,7 @@ class World:
 
 
 def permits(call: Callable[[Callable[[], object]], object]) -> int:
-    """How many calls may be inside one another."""
+    """Return how many calls may be inside one another."""
     count = 0
 
     def body() -> None:
@@ -187,7 +187,7 @@ def world() -> World:
 
 
 def places(*found: tuple[tuple[str, ...], int, int]) -> pytest.MarkDecorator:
-    """Give files of the library, and of how many places in them where a handler may be run one is tried.
+    """Return parameters: files of the library, and the step between the places in them at which a handler runs.
 
     Args:
         found: Files, and two numbers: of the tier default, and of the tier *stress*.
@@ -213,7 +213,7 @@ in_a_first_call = places((("_platform/swap.py", "resolver.py"), 499, 59), ((), 9
 @traces_instructions
 @in_a_reload
 def test_an_exception_in_the_middle_leaves_all_old_or_all_new(files: tuple[str, ...], step: int) -> None:
-    """Be it a deadline's or a handler's; and the next reload makes all new."""
+    """A deadline or a handler may raise it; the next reload makes all new."""
     world = World()
     world.begin()
     before = world.number
@@ -244,7 +244,7 @@ def test_an_exception_in_the_middle_leaves_all_old_or_all_new(files: tuple[str, 
 @traces_instructions
 @in_a_first_call
 def test_an_exception_in_a_first_call_leaves_a_guard_that_follows(files: tuple[str, ...], step: int) -> None:
-    """What was half made is not seen; a reload reaches what was made."""
+    """A half-made guard is not seen; a reload reaches a complete one."""
     number = 1
     while True:
         testing.reset()
@@ -291,7 +291,7 @@ def test_a_deadline_around_a_reload_leaves_all_old_or_all_new(step: int) -> None
 @traces_instructions
 @in_a_reload
 def test_a_reload_in_the_middle_of_another_is_not_undone(files: tuple[str, ...], step: int, world: World) -> None:
-    """Two signals, the second while the first is served: what the second has read holds."""
+    """A second signal comes while the first is served: the values that the second has read hold."""
 
     def handle() -> None:
         world.number = later
@@ -313,10 +313,10 @@ def test_a_reload_in_the_middle_of_another_is_not_undone(files: tuple[str, ...],
 
 @traces_instructions
 @in_a_first_call
-def test_a_first_call_does_not_bring_back_what_a_reload_in_its_middle_replaced(
+def test_a_first_call_does_not_bring_back_values_that_a_reload_in_its_middle_replaced(
     files: tuple[str, ...], step: int
 ) -> None:
-    """Its draft was made before the handler was run, and is made again."""
+    """Its draft was made before the handler ran, and is made again."""
     number = 1
     while True:
         testing.reset()
@@ -359,7 +359,7 @@ def test_a_reload_in_the_middle_of_a_first_call_is_no_clash_of_names(step: int) 
 @traces_instructions
 @sampled(97, 5)
 def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World, step: int) -> None:
-    """Also where it only calls: a reload takes effect in one step."""
+    """Also a handler that only calls guards: a reload takes effect in one step."""
     before = world.number
 
     def handle() -> None:
@@ -383,7 +383,7 @@ def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World, step: int
     "number", [pytest.param(one, marks=[pytest.mark.stress] * (one % 5 > 0)) for one in range(1, 260, 13)]
 )
 def test_a_guard_that_a_handler_calls_for_the_first_time_follows_as_well(number: int, world: World) -> None:
-    """It was in use by nobody when the reload looked."""
+    """It was not in use when the reload looked."""
     other = World()
     world.number = 2
     strike = Strike(number, "transaction.py", handle=lambda: set(other.done()))
@@ -398,7 +398,7 @@ def test_a_guard_that_a_handler_calls_for_the_first_time_follows_as_well(number:
 
 
 def test_a_source_may_call_guards_for_the_first_time_and_configure(world: World) -> None:
-    """It is code of the application like any other; what it configures holds as well."""
+    """It is code of the application like any other; the values that it configures hold as well."""
     other = World()
     seen = []
 
@@ -448,7 +448,7 @@ def test_a_module_that_a_value_names_may_call_guards_and_configure(
 def test_a_guard_that_is_first_called_while_others_are_planned_follows_as_well(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was in use by nobody when the planning began, and what it found out is old when that ends."""
+    """It was not in use when the planning began, and the values that it found are old when the planning ends."""
     other, seen = World(), []
     monkeypatch.setitem(sys.modules, "c3_call", SimpleNamespace(call=lambda: seen.append(set(other.done()))))
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -492,7 +492,7 @@ def test_a_reload_ends_however_many_guards_are_called_for_the_first_time(world: 
 
 @pytest.mark.parametrize("stopped", [OSError, KeyboardInterrupt, GeneratorExit])
 def test_an_exception_in_a_source_leaves_all_as_it_was(stopped: type[BaseException], world: World) -> None:
-    """Whatever it is: also control flow."""
+    """Also control flow."""
 
     def stop() -> dict[str, Any]:
         raise stopped
@@ -510,7 +510,7 @@ def test_an_exception_in_a_source_leaves_all_as_it_was(stopped: type[BaseExcepti
 
 
 @few_and_many("rounds", 1, 4)
-def test_first_calls_in_other_threads_follow_what_holds_in_the_end(rounds: int) -> None:
+def test_first_calls_in_other_threads_follow_the_values_that_hold_in_the_end(rounds: int) -> None:
     """Some are drafted under the old values while the new ones are put in force."""
     for _ in range(rounds):
         testing.reset()
@@ -533,8 +533,8 @@ def test_first_calls_in_other_threads_follow_what_holds_in_the_end(rounds: int) 
 
 
 @few_and_many("rounds", 2, 10)
-def test_of_many_that_configure_at_once_one_holds_everywhere(world: World, rounds: int) -> None:
-    """And what another thread gave beside it is not lost."""
+def test_all_guards_follow_one_of_many_threads_that_configure_at_once(world: World, rounds: int) -> None:
+    """Values that another thread configures beside them are not lost."""
     begun = threading.Barrier(4)
 
     def work(number: int) -> None:
@@ -633,7 +633,7 @@ first()
 @pytest.mark.outside
 @pytest.mark.parametrize("program", DEADLOCKS.values(), ids=DEADLOCKS)
 def test_code_of_the_application_is_waited_for_with_no_lock_held(program: str, tmp_path: Path) -> None:
-    """R10: importing what values name and reading sources included."""
+    """R10: also to import the modules that values name, and to read sources."""
     (tmp_path / "acme_errors.py").write_text(MODULE)
 
     program = "import sys; sys.path.insert(0, '.')\n" + textwrap.dedent(program)

@@ -34,7 +34,7 @@ def fail() -> None:
 def guarded_by(
     way: str, function: Callable[..., Any], decorator: Any, **policies: Any
 ) -> tuple[Callable[..., Any], str]:
-    """*function* under one policy, and the name of its circuit."""
+    """Return *function* under one policy, and the name of its circuit."""
     if way == "decorator":
         found = decorator(function)
         return found, f"{__name__}.{function.__qualname__}"
@@ -46,7 +46,7 @@ def guarded_by(
 
 @pytest.fixture(params=["decorator", "Guard.call", "Guard as a decorator"])
 def way(request: pytest.FixtureRequest) -> Any:
-    """The ways to guard a function synchronously."""
+    """Yield a way to guard a function synchronously."""
     yield request.param
     from faulttolerance._guard.decorate import guard
 
@@ -55,7 +55,7 @@ def way(request: pytest.FixtureRequest) -> Any:
 
 
 def test_an_open_circuit_counts_a_new_delay_at_once(way: str) -> None:
-    """Also where nobody calls: what is shown is what holds."""
+    """Also without a call: the shown state is the one in force."""
     with virtual_time() as clock:
         values: dict[str, Any] = {"request_volume_threshold": 1, "delay": 60_000}
         call, name = guarded_by(way, fail, circuit_breaker(**values), circuit_breaker=CircuitBreaker(**values))
@@ -70,7 +70,7 @@ def test_an_open_circuit_counts_a_new_delay_at_once(way: str) -> None:
         assert (between, circuit_breakers.state(name)) == ("open", "half-open")
 
 
-def test_listeners_hear_at_once_of_what_new_values_do_to_a_circuit(way: str) -> None:
+def test_listeners_hear_at_once_of_a_transition_by_new_values(way: str) -> None:
     """Two of two probes have succeeded where three were asked for."""
     heard = []
     with virtual_time() as clock:
@@ -100,8 +100,8 @@ def test_listeners_hear_at_once_of_what_new_values_do_to_a_circuit(way: str) -> 
 
 
 @pytest.mark.parametrize("convention", ["async def", "Guard.call_async", "Guard as a decorator"])
-def test_who_waits_comes_in_when_the_limit_is_raised(convention: str) -> None:
-    """Not when the next one leaves."""
+def test_a_call_that_waits_gets_a_permit_when_the_limit_is_raised(convention: str) -> None:
+    """It does not wait until the next call leaves."""
     entered = []
 
     async def body(number: int) -> None:
@@ -155,8 +155,8 @@ def test_a_rate_window_has_its_new_limit_at_once(way: str) -> None:
             call()
 
 
-def test_what_is_shown_follows_a_block_of_configuration_and_its_end() -> None:
-    """In tests, `configured` does what `configure` does, and takes it back."""
+def test_the_shown_state_follows_a_block_of_configuration_and_its_end() -> None:
+    """In tests, `configured` has the effect of `configure`, and ends it with the block."""
     with virtual_time() as clock:
         guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1, delay=60_000))
         with pytest.raises(OSError):
@@ -197,7 +197,7 @@ def test_a_guard_that_is_wrong_outside_a_block_says_so_when_it_is_called_there(
 
 
 def test_a_name_that_two_circuits_would_share_is_refused_by_the_reload_that_makes_them() -> None:
-    """Not only by a first call: the circuits were switched off then."""
+    """A first call does not find it: the circuits were switched off then."""
     configure(properties={"CircuitBreaker/enabled": False})
 
     @circuit_breaker_name("charging")
@@ -219,7 +219,7 @@ def test_a_name_that_two_circuits_would_share_is_refused_by_the_reload_that_make
 
 
 def test_a_name_comes_with_the_circuit_that_a_reload_switches_on() -> None:
-    """Where no other circuit has it."""
+    """This holds where no other circuit has the name."""
     configure(properties={"CircuitBreaker/enabled": False})
 
     @circuit_breaker_name("charging")

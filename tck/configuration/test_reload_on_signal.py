@@ -1,4 +1,4 @@
-"""A signal that reloads: each in a process of its own, since handlers are the whole process's."""
+"""A signal that reloads: each in a process of its own, since handlers belong to the whole process."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ assert attempts() == 3
 
 
 def run(program: str, directory: Path) -> list[str]:
-    """The lines that *program* prints."""
+    """Return the lines that *program* prints."""
     text, imports = PREAMBLE + textwrap.dedent(program), f"{LIBRARY}; import pydantic_settings"
     return output_of(text, folder=directory, environment=ALONE, after=imports).splitlines()
 
 
 @pytest.mark.outside
 @SIGNALS
-def test_a_signal_reloads_and_says_what_has_changed(tmp_path: Path) -> None:
-    """At INFO."""
+def test_a_signal_reloads_and_logs_the_changes(tmp_path: Path) -> None:
+    """They are logged at INFO."""
     lines = run(
         """
         told = []
@@ -118,7 +118,7 @@ def test_a_file_with_a_mistake_is_logged_and_ends_nothing(tmp_path: Path) -> Non
 @pytest.mark.outside
 @SIGNALS
 def test_a_key_that_nothing_uses_is_logged_when_a_reload_brings_it(tmp_path: Path) -> None:
-    """At WARNING, once: a misspelt key would else pass for a change that was made."""
+    """At WARNING, once: otherwise a misspelt key would pass for a change."""
     lines = run(
         """
         told = []
@@ -142,7 +142,7 @@ def test_a_key_that_nothing_uses_is_logged_when_a_reload_brings_it(tmp_path: Pat
 @pytest.mark.outside
 @SIGNALS
 def test_a_source_that_ends_programs_ends_nothing(tmp_path: Path) -> None:
-    """Whatever it raises."""
+    """Also ``SystemExit`` is only logged."""
     lines = run(
         """
         def source():
@@ -165,7 +165,7 @@ def test_a_source_that_ends_programs_ends_nothing(tmp_path: Path) -> None:
 @pytest.mark.outside
 @SIGNALS
 def test_many_signals_in_the_middle_of_anything_are_served(tmp_path: Path) -> None:
-    """While locks of the application, of `threading` and of `logging` are held, and the last one is not lost."""
+    """Locks of the application, of `threading` and of `logging` are held meanwhile, and the last signal is not lost."""
     lines = run(
         """
         logging.disable(logging.ERROR)
@@ -209,7 +209,7 @@ def test_many_signals_in_the_middle_of_anything_are_served(tmp_path: Path) -> No
 @pytest.mark.outside
 @SIGNALS
 def test_the_end_of_the_process_waits_for_a_reload(tmp_path: Path) -> None:
-    """It would crash where the interpreter ended the thread amidst compiled code."""
+    """It would crash where the interpreter ended the thread inside compiled code."""
     lines = run(
         """
         busy = threading.Event()
@@ -235,7 +235,7 @@ def test_the_end_of_the_process_waits_for_a_reload(tmp_path: Path) -> None:
 @pytest.mark.outside
 @SIGNALS
 def test_a_reload_that_hangs_does_not_hold_the_end_of_the_process(tmp_path: Path) -> None:
-    """A signal that comes meanwhile is served no more."""
+    """A signal that comes meanwhile is not served."""
     lines = run(
         """
         busy = threading.Event()
@@ -263,7 +263,7 @@ def test_a_reload_that_hangs_does_not_hold_the_end_of_the_process(tmp_path: Path
 @SIGNALS
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_of_a_fork_serves_signals_of_its_own(tmp_path: Path) -> None:
-    """Also one that is made while the parent reloads."""
+    """Also a child that is made while the parent reloads."""
     run(
         """
         import warnings
@@ -308,7 +308,7 @@ def test_a_child_of_a_fork_serves_signals_of_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_a_signal_that_cannot_serve_is_refused(signum: object) -> None:
-    """One that interrupts calls would no longer do so."""
+    """A signal that interrupts calls would no longer do so."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"reload\(on\) is .*; allowed: a signal of signal"):
         reload(on=signum)  # type: ignore[arg-type]
 

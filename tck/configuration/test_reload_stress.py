@@ -51,7 +51,7 @@ class Flaky:
 @pytest.mark.usefixtures("_hasty")
 @pytest.mark.parametrize("kept", [0, 100])
 def test_every_reload_ends_beside_first_calls_and_scrapes(kept: int) -> None:
-    """Rule C3: and what was called for the first time meanwhile follows the last one."""
+    """Rule C3: a guard that was first called meanwhile follows the last reload."""
     old = [Flaky() for _ in range(GUARDS)]
     last: list[list[Flaky]] = [[] for _ in range(CALLERS)]
     ended = threading.Event()

@@ -36,7 +36,7 @@ def reported(**inputs: Any) -> list[tuple[str, str]]:
     ],
 )
 def test_a_key_that_concerns_a_declaration_is_used(key: str) -> None:
-    """Whether or not another source is stronger."""
+    """This holds whether or not another source is stronger."""
     value = "true" if key.endswith("nabled") else 1
 
     assert reported(properties={key: value}, sources=[lambda: {key: value}]) == []
@@ -77,7 +77,7 @@ def test_a_key_that_nothing_uses_is_named_with_the_nearest(key: str, nearest: st
 def test_a_variable_that_nothing_uses_is_named_with_the_nearest(
     variable: str, nearest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If it looks like one of ours."""
+    """This holds for a variable that looks like one of ours."""
     monkeypatch.setenv(variable, "1")
 
     assert reported() == [(variable, nearest)]
@@ -85,7 +85,7 @@ def test_a_variable_that_nothing_uses_is_named_with_the_nearest(
 
 @pytest.mark.parametrize("variable", ["APP_RETRY_DELAY", "TIMEOUT_VALUE", "RETRY_ENABLED", "FAULTTOLERANCE_CONFIG"])
 def test_variables_of_others_are_not_reported(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment is everybody's."""
+    """The environment holds variables of all programs."""
     monkeypatch.setenv(variable, "")
 
     assert reported() == []
@@ -101,7 +101,7 @@ def test_keys_of_others_in_a_shared_file_are_not_reported(tmp_path: Path) -> Non
 
 
 def test_the_report_reads_as_a_sentence() -> None:
-    """With the source."""
+    """The sentence has the source."""
     found = unused(settings_of(properties={"Retry/dely": 1}).snapshot, DECLARED)
 
     assert [str(one) for one in found] == [
@@ -110,7 +110,7 @@ def test_the_report_reads_as_a_sentence() -> None:
 
 
 def test_a_variable_that_stands_for_two_keys_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dots and underscores are lost in a variable; whoever set it meant one of the two."""
+    """Dots and underscores are lost in a variable, which was meant for one of the two keys."""
     monkeypatch.setenv("A_B_C_RETRY_DELAY", "5")
     declared = [Declared(Retry(), "method", "a.b", "c"), Declared(Retry(), "method", "a", "b_c")]
 
@@ -122,14 +122,14 @@ def test_a_variable_that_stands_for_two_keys_is_a_fault(monkeypatch: pytest.Monk
 
 
 def test_a_variable_that_is_spelled_exactly_stands_for_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way out, besides a file."""
+    """This is the remedy, besides a file."""
     monkeypatch.setenv("a.b/c/Retry/delay", "5")
     declared = [Declared(Retry(), "method", "a.b", "c"), Declared(Retry(), "method", "a", "b_c")]
 
     assert collisions(settings_of().snapshot, declared) == []
 
 
-def test_one_key_of_many_guards_is_no_collision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_of_many_guards_is_no_collision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Global keys and class keys concern several methods."""
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_DELAY", "5")
 
@@ -137,7 +137,7 @@ def test_one_key_of_many_guards_is_no_collision(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_keys_lists_all_that_could_be_set() -> None:
-    """Each once, in the order of declaration."""
+    """Each is listed once, in the order of declaration."""
     found = list(keys([REFUND, REFUND]))
 
     assert found == [
@@ -163,7 +163,7 @@ def test_keys_lists_all_that_could_be_set() -> None:
 
 
 def test_changes_name_the_guard_the_parameter_both_values_and_the_source() -> None:
-    """What ``reload()`` returns."""
+    """``reload()`` returns these changes."""
     policies: list[Policy] = [Retry(), Bulkhead()]
     declared = [Declared(policy, "method", "acme.Client", "charge") for policy in policies]
     before, _ = settings_of(properties={"Retry/delay": 5}).resolve(declared, "x")

@@ -29,8 +29,8 @@ def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list
 # In force and not yet
 
 
-def test_what_is_prepared_changes_nothing_before_it_is_installed() -> None:
-    """So that every guard can be checked against it first."""
+def test_a_prepared_configuration_changes_nothing_before_it_is_installed() -> None:
+    """So every guard can be checked against it first."""
     settings = Settings()
     prepared = settings.prepare(properties={"Retry/maxRetries": 5})
 
@@ -42,7 +42,7 @@ def test_what_is_prepared_changes_nothing_before_it_is_installed() -> None:
     assert [one[0].policy for one in (there, in_force, after)] == [Retry(max_retries=5), Retry(), Retry(max_retries=5)]
 
 
-def test_what_is_not_given_again_stays() -> None:
+def test_an_argument_that_is_not_given_again_keeps_its_value() -> None:
     """``configure(files=...)`` does not forget the properties; an empty mapping does."""
     settings = Settings()
     renew(settings, properties={"Retry/maxRetries": 5})
@@ -55,8 +55,8 @@ def test_what_is_not_given_again_stays() -> None:
     assert (both, one) == (Retry(max_retries=5, delay=7), Retry(delay=7))
 
 
-def test_what_was_given_is_not_changed_from_outside() -> None:
-    """A snapshot is immutable, also through the mapping it was made from."""
+def test_a_configuration_is_not_changed_through_its_arguments() -> None:
+    """A snapshot is immutable, also through the mapping of which it was made."""
     settings, properties = Settings(), {"Retry/maxRetries": 5}
     renew(settings, properties=properties)
 
@@ -127,7 +127,7 @@ def test_switches_have_the_defaults_of_the_specification() -> None:
 def test_switches_are_read_from_the_environment(
     variable: str, value: str, switches: Switches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where pydantic is not installed: nothing of it is asked."""
+    """Also where pydantic is not installed: switches do not need it."""
     monkeypatch.setenv(variable, value)
     monkeypatch.setitem(sys.modules, "pydantic", None)
 
@@ -143,7 +143,7 @@ def test_switches_are_read_from_the_environment(
     ],
 )
 def test_a_wrong_switch_is_refused(key: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the first resolution, with the variable that holds it."""
+    """The first resolution refuses it, and names its variable."""
     monkeypatch.setenv(key, value)
 
     _, faults = Settings().resolve([Declared(Retry(), "method", "a", "b")], "a.b")
@@ -174,7 +174,7 @@ def test_individual_keys_beat_the_switch(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_wrong_switch_is_refused_when_it_is_configured() -> None:
-    """Before anything changes."""
+    """The error comes before anything changes."""
     settings = Settings()
 
     with pytest.raises(FaultToleranceDefinitionException, match="allowed: true or false"):
@@ -248,7 +248,7 @@ print(json.dumps([imported, left]))
 
 
 def called(folder: Path, variables: dict[str, str]) -> tuple[list[bool], float]:
-    """When pydantic was imported (by the package, by the first decorator, by the first call), and the time left."""
+    """Return when pydantic was imported (by the package, the first decorator, the first call), and the time left."""
     done = python(PROGRAM_THAT_CALLS, folder=folder, environment={**ALONE, **variables})
     assert done.stderr == ""
     imported, left = json.loads(done.stdout)
@@ -258,7 +258,7 @@ def called(folder: Path, variables: dict[str, str]) -> tuple[list[bool], float]:
 @pytest.mark.outside
 @pytest.mark.parametrize("name", ["f.toml", "f.json", ".env"])
 def test_files_need_no_extra_and_their_packages_are_imported_when_the_program_starts(name: str, tmp_path: Path) -> None:
-    """Not in a first request, which would wait while pydantic-settings is imported."""
+    """A first request would otherwise wait while pydantic-settings is imported."""
     (tmp_path / "f.toml").write_text("Timeout.value = 50000")
     (tmp_path / "f.json").write_text('{"Timeout": {"value": "50s"}}')
     (tmp_path / ".env").write_text("FAULTTOLERANCE_TIMEOUT_VALUE=PT50S")
@@ -284,14 +284,14 @@ def test_variables_that_set_values_need_no_package(name: str, tmp_path: Path) ->
     "variables", [{}, {"SOMEBODY_RETRY_DELAY": "3", "TIMEOUT_VALUE": "x"}, {"FAULTTOLERANCE_RETRY_ENABLED": "true"}]
 )
 def test_pydantic_is_imported_only_where_something_is_configured(variables: dict[str, str], tmp_path: Path) -> None:
-    """To switch policies on and off takes none of it."""
+    """A switch of policies does not need it."""
     assert called(tmp_path, variables)[0] == [False, False, False]
 
 
 @pytest.mark.outside
 @pytest.mark.parametrize(("name", "needs"), [("f.yaml", "yaml"), ("f.properties", "javaproperties")])
 def test_formats_that_need_an_extra_say_so(name: str, needs: str, tmp_path: Path) -> None:
-    """The rest of the message is what to type."""
+    """The rest of the message is the command to type."""
     (tmp_path / name).write_text("")
     program = f"import sys; sys.modules[{needs!r}] = None; import faulttolerance as ft; ft.configure(files=[{name!r}])"
     done = python(program, folder=tmp_path, environment=ALONE, after=f"{LIBRARY}; import pydantic_settings")
@@ -301,7 +301,7 @@ def test_formats_that_need_an_extra_say_so(name: str, needs: str, tmp_path: Path
 
 
 def test_files_ask_for_pydantic_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Likewise where sources are named."""
+    """Named sources ask for it, too."""
     monkeypatch.delitem(sys.modules, "faulttolerance._config.reading", raising=False)
     monkeypatch.setitem(sys.modules, "pydantic_settings", None)
 

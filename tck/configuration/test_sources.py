@@ -1,4 +1,4 @@
-"""Where keys are read from, in which order, and what is said when a source cannot be read (rule C1)."""
+"""The sources of keys, their order, and the message where a source cannot be read (rule C1)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(name: str, *lines: str) -> str:
 
 
 def max_retries(settings: Settings, level: Any = "method") -> tuple[int, str]:
-    """The effective value and its source."""
+    """Return the effective value and its source."""
     effective, faults = settings.resolve([Declared(Retry(), level, "acme.Client", "charge")], "acme.Client.charge")
     assert faults == []
     policy = effective[0].policy
@@ -77,7 +77,7 @@ def test_a_method_key_in_the_weakest_source_beats_a_global_key_in_the_strongest(
 
 
 def test_of_equal_files_the_last_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the files of FAULTTOLERANCE_CONFIG come last: who operates has the last word."""
+    """The files of FAULTTOLERANCE_CONFIG come last: the operator has the last word."""
     names = [write(f"{one}.toml", f"Retry.maxRetries = {one}") for one in range(4)]
 
     assert max_retries(settings_of(files=names[:2]))[0] == 1
@@ -113,7 +113,7 @@ def test_config_ordinal_moves_the_environment(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("value", ["high", "1.5", "true"])
 def test_a_wrong_ordinal_is_refused(value: str) -> None:
-    """With its file and line."""
+    """The error has its file and line."""
     assert refusal(files=[write("f.properties", "# a comment", f"config_ordinal = {value}")]) == [
         f"config_ordinal is {value!r}; allowed: an integer (file f.properties line 2)"
     ]
@@ -156,7 +156,7 @@ def test_a_variable_is_found_by_each_spelling(variable: str, monkeypatch: pytest
     ],
 )
 def test_other_variables_are_left_alone(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above all the common names that lack the prefix."""
+    """Above all common names, which lack the prefix."""
     monkeypatch.setenv(variable, "8")
 
     assert max_retries(settings_of())[0] == 3
@@ -171,7 +171,7 @@ def test_the_first_spelling_of_a_variable_wins(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change is seen by the next snapshot, not in between."""
+    """The next snapshot sees a change, and nothing sees it earlier."""
     settings = settings_of()
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "8")
 
@@ -186,7 +186,7 @@ def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", [".env", "faulttolerance.toml", "pyproject.toml", "microprofile-config.properties"])
 def test_a_file_that_nobody_names_is_not_read(name: str) -> None:
-    """What lies in the folder by chance has no say."""
+    """A file that lies in the folder by chance sets no value."""
     write(name, "garbage [[[ = ")
 
     assert max_retries(settings_of()) == (3, "")
@@ -210,7 +210,7 @@ def test_a_file_that_nobody_names_is_not_read(name: str) -> None:
     ],
 )
 def test_a_file_is_read_and_its_lines_are_known(name: str, lines: list[str], line: int) -> None:
-    """A mistake is found where it was made; nested tables are joined by a slash."""
+    """A mistake is reported with its line; nested tables are joined by a slash."""
     if name.endswith(".json"):
         pytest.importorskip("yaml")  # which tells the lines of JSON, too
     assert max_retries(settings_of(files=[write(name, *lines)])) == (5, f"file {name} line {line}")
@@ -220,19 +220,19 @@ def test_a_file_is_read_and_its_lines_are_known(name: str, lines: list[str], lin
     ("name", "text"), [("f.toml", ""), ("pyproject.toml", "[project]"), ("f.yaml", ""), ("f.json", "{}"), (".env", "")]
 )
 def test_a_file_without_keys_is_fine(name: str, text: str) -> None:
-    """Nothing is set in it."""
+    """It sets no value."""
     assert max_retries(settings_of(files=[write(name, text)]))[0] == 3
 
 
 def test_a_path_may_be_an_object(tmp_path: Path) -> None:
-    """``pathlib`` is welcome."""
+    """An object of ``pathlib`` serves, too."""
     file = tmp_path / write("f.toml", "Retry.maxRetries = 5")
 
     assert max_retries(settings_of(files=[file]))[0] == 5
 
 
 @pytest.mark.parametrize("kind", [str, Path])
-def test_one_file_need_not_be_a_list(kind: type[Any]) -> None:
+def test_a_single_file_need_not_be_a_list(kind: type[Any]) -> None:
     """A string is not a list of letters."""
     file = write("f.toml", "Retry.maxRetries = 5")
 
@@ -250,7 +250,7 @@ def test_keys_in_files_are_exact() -> None:
 
 
 def test_properties_may_be_nested() -> None:
-    """Like tables of a file."""
+    """They nest like tables of a file."""
     assert max_retries(settings_of(properties={"acme.Client": {"charge": {"Retry/maxRetries": 5}}}))[0] == 5
 
 
@@ -268,12 +268,12 @@ def test_properties_may_be_nested() -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused(name: str, lines: list[str], message: str) -> None:
-    """Nothing that was named is passed over in silence."""
+    """A named file is never ignored silently."""
     assert [one.startswith(message) for one in refusal(files=[write(name, *lines)])] == [True]
 
 
 def test_every_file_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All at once, with who named it."""
+    """All of them at once, each with the place that names it."""
     monkeypatch.setenv("FAULTTOLERANCE_CONFIG", "b.toml")
 
     assert refusal(files=["a.toml"]) == [
@@ -285,7 +285,7 @@ def test_every_file_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_file_of_the_environment_that_is_missing_shows_at_the_first_resolution(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also where nobody calls configure()."""
+    """Also where no code calls configure()."""
     monkeypatch.setenv("FAULTTOLERANCE_CONFIG", "b.toml")
 
     effective, faults = Settings().resolve([Declared(Timeout(), "class", "a", "b")], "a.b")
@@ -306,7 +306,7 @@ class Consul(PydanticBaseSettingsSource):
 
 
 def test_a_source_of_pydantic_settings_is_taken() -> None:
-    """What exists for secrets managers and key vaults can be used here."""
+    """Existing sources for secrets managers and key vaults can be used here."""
     file = write("f.toml", "Retry.maxRetries = 9")
 
     settings = settings_of(sources=[Consul(BaseSettings)], files=[file])
@@ -329,7 +329,7 @@ def test_a_function_is_a_source_that_is_asked_at_every_reading() -> None:
 
 
 def test_a_source_that_fails_is_refused() -> None:
-    """With what it raised."""
+    """The error has the failure that it raised."""
 
     def remote() -> dict[str, int]:
         raise ConnectionError("no route")

@@ -225,7 +225,7 @@ def beside(annotation: str, name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("annotation", "name"), TABLE)
 def test_a_parameter_takes_its_value_from_each_source(annotation: str, name: str, tmp_path: Path) -> None:
-    """Each parameter has the configured value in place of the declared one, and says where it came from."""
+    """Each parameter has the configured value in place of the declared one, and its source."""
     text, value, _ = TABLE[annotation, name]
     key = f"{annotation}/{parameters(ANNOTATIONS[annotation])[name].key}"
     keys = {key: text} | beside(annotation, name)
@@ -254,7 +254,7 @@ def expected_classes() -> tuple[type[BaseException], ...]:
 
 @pytest.mark.parametrize(("annotation", "name"), TABLE)
 def test_a_parameter_takes_its_value_from_the_decorator(annotation: str, name: str) -> None:
-    """Without configuration the declared object itself is what holds."""
+    """Without configuration the declared object itself is in force."""
     policy = declared(annotation)
 
     effective, faults = resolve(settings_of(), policy)
@@ -282,7 +282,7 @@ def test_a_wrong_value_is_refused_with_all_that_is_needed_to_correct_it(annotati
 
 @pytest.mark.parametrize("annotation", ANNOTATIONS)
 def test_every_annotation_is_switched_by_enabled(annotation: str) -> None:
-    """Also those that have no parameter."""
+    """Also an annotation without parameters."""
     found = {}
 
     for text in ("true", "false", "TRUE", " False "):
@@ -322,7 +322,7 @@ def test_enabled_is_true_or_false(value: object) -> None:
     ],
 )
 def test_a_duration_is_a_number_in_its_unit_or_names_one(text: str, meaning: object) -> None:
-    """A number counts what ``unit`` says, configured or declared."""
+    """A number counts in ``unit``, configured or declared."""
     effective, faults = resolve(settings_of(properties={"Timeout/value": text}), Timeout(1, ChronoUnit.SECONDS))
 
     assert faults == []
@@ -331,7 +331,7 @@ def test_a_duration_is_a_number_in_its_unit_or_names_one(text: str, meaning: obj
 
 @pytest.mark.parametrize("text", ["0.1us", "PT0.0000001S"])
 def test_a_duration_that_would_vanish_is_refused(text: str) -> None:
-    """A time-out of nothing would mean none at all."""
+    """A time-out of 0 would mean no time-out."""
     _, faults = resolve(settings_of(properties={"Timeout/value": text}), Timeout())
 
     assert [str(fault).split(";")[0] for fault in faults] == [f"Timeout/value is {text!r}, shorter than a microsecond"]
@@ -340,8 +340,8 @@ def test_a_duration_that_would_vanish_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "value", [True, [1], {"seconds": 1}, None, "-2s", "2 parsecs", "9999999999d", "P9999999999D", "", timedelta(-1)]
 )
-def test_what_is_no_duration_is_refused(value: object) -> None:
-    """Nothing is guessed."""
+def test_a_value_that_is_no_duration_is_refused(value: object) -> None:
+    """The library does not guess."""
     properties = {"Timeout": {"value": value}} if not isinstance(value, dict) else {"Timeout/value": [value]}
     _, faults = resolve(settings_of(properties=properties), Timeout())
 
@@ -402,7 +402,7 @@ def test_python_spelling_of_a_parameter_is_understood_and_the_specification_s_go
 
 
 def test_contradictions_are_found_between_configured_and_declared_values() -> None:
-    """A value may be right alone and wrong beside the others; the fault is told of the configured key."""
+    """A value may be right alone and wrong beside the others; the fault names the configured key."""
     _, faults = resolve(settings_of(properties={"Retry/maxDuration": "100"}), Retry(delay=200))
 
     assert [(fault.where, fault.problem, fault.source) for fault in faults] == [
@@ -415,7 +415,7 @@ def test_contradictions_are_found_between_configured_and_declared_values() -> No
 
 
 def test_a_contradiction_that_the_decorator_is_part_of_names_the_function() -> None:
-    """The configured delay is fine; it is the declared limit that it passes."""
+    """The configured delay is right alone; it exceeds the declared limit."""
     _, faults = resolve(settings_of(properties={"Retry/delay": "5m"}), Retry())
     _, declared = resolve(settings_of(properties={"Retry/delay": "5m"}), Retry(max_duration=20_000))
 
@@ -426,8 +426,8 @@ def test_a_contradiction_that_the_decorator_is_part_of_names_the_function() -> N
     ]
 
 
-def test_what_does_not_fit_the_function_names_the_key_that_says_so() -> None:
-    """Whether a fallback fits is known once everything is resolved; it still was somebody's value."""
+def test_a_fallback_that_does_not_fit_the_function_is_refused_with_its_key() -> None:
+    """It is checked once everything is resolved, and a source has set it nevertheless."""
 
     class Client:
         @ft.fallback(fallback_method="other")
@@ -447,8 +447,8 @@ def test_what_does_not_fit_the_function_names_the_key_that_says_so() -> None:
     assert unfit.value.source == "Fallback/value in configure(properties=...)"
 
 
-def test_what_does_not_fit_a_guard_names_the_key_that_says_so() -> None:
-    """As for functions."""
+def test_a_fallback_that_does_not_fit_a_guard_is_refused_with_its_key() -> None:
+    """The same holds for functions."""
     guard = ft.Guard(fallback=Fallback(handler), name="misfitted")
     guard.call(int)
     with pytest.raises(ft.FaultToleranceDefinitionException, match="a guard belongs to no class") as refused:
@@ -459,7 +459,7 @@ def test_what_does_not_fit_a_guard_names_the_key_that_says_so() -> None:
 
 
 def test_all_wrong_values_are_reported_at_once() -> None:
-    """Who corrects one should not have to start again for the next."""
+    """So the user corrects all of them before the next start."""
     settings = settings_of(properties={"Retry/maxRetries": "x", "Retry/delay": "y", "Retry/enabled": "z"})
 
     _, faults = resolve(settings, Retry())
@@ -482,8 +482,8 @@ def test_a_class_that_cannot_be_found_is_named_with_the_nearest(text: str, messa
     assert faults[0].problem.startswith(message)
 
 
-def test_a_module_that_fails_on_import_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it raises, the message names the key."""
+def test_a_module_that_fails_on_import_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the failure and names the key."""
     (tmp_path / "broken_for_configuration.py").write_text("raise ZeroDivisionError('at import')")
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -492,8 +492,8 @@ def test_a_module_that_fails_on_import_is_told_of(tmp_path: Path, monkeypatch: p
     assert "cannot be imported (ZeroDivisionError: at import)" in faults[0].problem
 
 
-def test_a_module_that_ends_the_program_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service goes on, and the first guarded call says which key names a script."""
+def test_a_module_that_ends_the_program_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service goes on, and the first guarded call fails with the key that names a script."""
     (tmp_path / "script_for_configuration.py").write_text("raise SystemExit(0)")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_RETRYON", "script_for_configuration.Error")
@@ -505,7 +505,7 @@ def test_a_module_that_ends_the_program_is_told_of(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ft.Interrupted])
-def test_what_ends_the_caller_of_an_import_goes_through(
+def test_an_exception_that_ends_the_caller_of_an_import_passes_through(
     kind: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C, and a deadline of the guarded call that reads the value first."""
@@ -519,7 +519,7 @@ def test_what_ends_the_caller_of_an_import_goes_through(
 
 
 def test_a_handler_class_may_be_nested() -> None:
-    """Qualified names are those that Python shows."""
+    """Its key has the qualified name that Python shows."""
     settings = settings_of(properties={"Fallback/value": f"{HERE}.Outer.Handler"})
 
     effective, faults = resolve(settings, Fallback(handler))
@@ -528,7 +528,7 @@ def test_a_handler_class_may_be_nested() -> None:
 
 
 def test_a_configured_class_without_handle_is_refused() -> None:
-    """What the decorator would refuse, configuration does not let through."""
+    """Configuration refuses the same values as the decorator."""
     _, faults = resolve(settings_of(properties={"Fallback/value": f"{HERE}.Outer"}), Fallback(handler))
 
     assert [(fault.where, fault.allowed) for fault in faults] == [("Fallback/value", "a FallbackHandler class")]

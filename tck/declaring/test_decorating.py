@@ -1,4 +1,4 @@
-"""Rules P1 to P7: what can be decorated, with what, and what other tools still see."""
+"""Rules P1 to P7: targets of decorators, their arguments, and what other tools still see."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def no_executions() -> None:
 
 
 def fail(*args: Any) -> None:
-    """Note the call, and raise."""
+    """Record the call, and raise."""
     executions.append(args)
     raise OSError
 
 
 async def fail_async(*args: Any) -> None:
-    """Note the call, and raise."""
+    """Record the call, and raise."""
     fail(*args)
 
 
 def failing(call: Callable[..., Any], *args: Any) -> int:
-    """How often the body runs in one call."""
+    """Return how often the body runs in one call."""
     executions.clear()
     with pytest.raises(OSError):
         outcome(call(*args))
@@ -70,7 +70,7 @@ def failing(call: Callable[..., Any], *args: Any) -> int:
 
 
 def outcome(result: Any) -> Any:
-    """What a call came to, awaited where that is needed."""
+    """Return the result of a call, awaited where that is needed."""
     if not inspect.isawaitable(result):
         return result
 
@@ -128,7 +128,7 @@ def test_every_policy_has_its_short_form(decorator: Any, shown: str) -> None:
 
 
 class Methods:
-    """Every way of binding, with the decorator on either side."""
+    """A class with every way of binding, and the decorator on either side."""
 
     @twice
     def method(self) -> None:
@@ -198,7 +198,7 @@ class AsyncCallable:
 
 @functools.wraps(fail_async)
 def wrapping(*args: Any) -> Any:
-    """A plain function that hands a coroutine on."""
+    """Return the coroutine of another function."""
     return fail_async(*args)
 
 
@@ -283,7 +283,7 @@ def test_wrappers_of_wrapt_are_told_the_instance(level: str) -> None:
 
 @pytest.mark.parametrize("kind", ["def", "lambda", "partial", "object"])
 def test_other_callables_are_guarded_as_functions(kind: str) -> None:
-    """P1, P6: a partial or an object that is called on this thread."""
+    """P1, P6: a partial or an object is called on this thread."""
     guarded = twice(FUNCTIONS[kind]())
 
     assert not inspect.iscoroutinefunction(guarded)
@@ -291,7 +291,7 @@ def test_other_callables_are_guarded_as_functions(kind: str) -> None:
 
 
 def test_built_in_functions_are_guarded() -> None:
-    """P1: what has no Python signature takes what it took."""
+    """P1: a function without a Python signature takes the same arguments as before."""
     numbers = iter([1, 2])
     following = twice(next)
 
@@ -352,7 +352,7 @@ guarded_charge = retry(timeout(1000)(charge))
 
 
 @pytest.mark.parametrize("decorator", [retry, asynchronous, lambda target: retry(timeout(bulkhead(target)))])
-def test_guard_looks_like_what_it_guards(decorator: Any) -> None:
+def test_guard_looks_like_its_function(decorator: Any) -> None:
     """P3: name, module, docstring, signature, annotations, attributes."""
     guarded = decorator(charge) if decorator is not asynchronous else asynchronous(_unannotated(charge))
 
@@ -378,7 +378,7 @@ def _unannotated(function: Any) -> Any:
 
 
 def test_signature_and_attributes_are_those_of_the_function() -> None:
-    """P3: to ``inspect.signature``, ``get_type_hints`` and whoever put an attribute on it."""
+    """P3: for ``inspect.signature``, ``get_type_hints`` and code that sets attributes."""
     import typing
 
     assert inspect.signature(guarded_charge) == inspect.signature(charge)
@@ -401,7 +401,7 @@ def test_wrong_arguments_are_refused_as_the_function_refuses_them(invoke: Invoke
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_guards_pickle_by_reference(protocol: int) -> None:
-    """P3, B39: functions, static and class methods, bound methods, and what is partial to them."""
+    """P3, B39: functions, static and class methods, bound methods, and partial objects of them."""
     methods = Methods()
     through = [
         pickle.loads(pickle.dumps(one, protocol))
@@ -423,8 +423,8 @@ def test_guards_are_copied_as_functions_are() -> None:
     assert copy.deepcopy(guarded_charge) is guarded_charge
 
 
-def test_framework_that_looks_at_the_wrapper_and_what_it_wraps_sees_one_kind() -> None:
-    """P3, B37: FastAPI decides from the unwrapped callable, or from the wrapper: both say the same."""
+def test_framework_that_looks_at_the_wrapper_and_the_wrapped_function_sees_one_kind() -> None:
+    """P3, B37: FastAPI decides by the unwrapped callable, or by the wrapper: both are of the same kind."""
     for function in (fail, fail_async):
         guarded: Any = retry(bulkhead(function))
 
@@ -471,7 +471,7 @@ def managed() -> Any:
     yield 1
 
 
-def test_generator_functions_are_refused_with_what_to_do() -> None:
+def test_generator_functions_are_refused_with_advice() -> None:
     """P4: synchronous and asynchronous ones, and partials of them; a context manager made of one is fine."""
 
     def stream() -> Any:
@@ -500,7 +500,7 @@ EXCEPTIONS = [
 
 @pytest.mark.parametrize("error", EXCEPTIONS, ids=lambda error: type(error).__name__)
 def test_exceptions_pickle_and_copy(error: Exception) -> None:
-    """P5, B39: with all that they carry."""
+    """P5, B39: with all their attributes."""
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(other) is type(error)
         assert str(other) == str(error)
@@ -572,8 +572,8 @@ def test_refusals_say_when_to_come_back(invoke: Invoke, clock: Clock, kind: str)
         (lambda: timeout(400)(400), ["@Timeout"]),
     ],
 )
-def test_what_is_not_right_is_refused(declare: Callable[[], Any], words: list[str]) -> None:
-    """P7, B17, B25: nothing is silently taken for something else."""
+def test_a_wrong_declaration_is_refused(declare: Callable[[], Any], words: list[str]) -> None:
+    """P7, B17, B25: no argument is silently taken for something else."""
     with pytest.raises(FaultToleranceDefinitionException) as raised:
         declare()
 
@@ -615,14 +615,14 @@ def test_explicit_zero_is_not_absent(invoke: Invoke, clock: Clock) -> None:
 
 
 def test_unguarded_and_apply_guard_return_functions() -> None:
-    """P1, P3: what is no policy keeps its function too."""
+    """P1, P3: also a decorator that is no policy keeps its function."""
     assert unguarded(charge) is charge
     assert inspect.signature(apply_guard("nobody")(charge)) == inspect.signature(charge)
 
 
 @pytest.mark.parametrize("arguments", [(), (1,)])
-def test_what_wraps_a_bound_method_is_guarded_as_the_function_that_it_is(arguments: tuple[int, ...]) -> None:
-    """It has the name of a method, and is called without an instance: its first argument is none."""
+def test_a_function_that_wraps_a_bound_method_is_guarded_as_a_function(arguments: tuple[int, ...]) -> None:
+    """It has the name of a method, and is called without an instance: its first argument is no instance."""
     calls = []
 
     class Client:
@@ -654,6 +654,6 @@ def test_the_type_of_a_rate_limit_is_named_as_in_the_configuration(written: Any)
 
 @pytest.mark.parametrize("wrong", ["sliding", "", None, 1, b"rolling"])
 def test_another_type_of_a_rate_limit_is_refused(wrong: Any) -> None:
-    """With the names that there are."""
+    """The error lists the existing names."""
     with refused("@RateLimit(type)", "'fixed', 'rolling', 'smooth'"):
         rate_limit(5, type=wrong)(lambda: 1)

@@ -19,7 +19,7 @@ def decorator_of(policy: type[Policy]) -> Any:
 
 @pytest.mark.parametrize("policy", Policy.__subclasses__())
 def test_a_decorator_shows_the_parameters_of_its_policy(policy: type[Policy]) -> None:
-    """To ``inspect.signature`` and to ``help()``, with their defaults."""
+    """``inspect.signature`` and ``help()`` have them with their defaults."""
     decorator = decorator_of(policy)
 
     assert inspect.signature(decorator) == inspect.signature(policy)
@@ -39,7 +39,7 @@ def test_a_decorator_shows_the_parameters_of_its_policy(policy: type[Policy]) ->
     ],
 )
 def test_arguments_that_a_policy_does_not_take_are_refused(call: Any, message: str) -> None:
-    """As by any function."""
+    """The same holds for any function."""
     with pytest.raises(TypeError) as refused:
         call()
 
@@ -47,7 +47,7 @@ def test_arguments_that_a_policy_does_not_take_are_refused(call: Any, message: s
 
 
 def test_parameters_may_stand_behind_the_target() -> None:
-    """Where code that is not decorated is guarded by a call."""
+    """This serves a call that guards undecorated code."""
 
     def charge() -> str:
         return "charged"

@@ -69,8 +69,8 @@ def test_text_means_the_same_in_code_as_in_the_configuration(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_no_duration_is_refused_in_the_same_words(text: str) -> None:
-    """Rule M1: nothing is guessed, and nothing rounds to no limit."""
+def test_text_that_is_no_duration_is_refused_in_the_same_words(text: str) -> None:
+    """Rule M1: the library does not guess, and no value is rounded to no limit."""
     guarded = ft.timeout(lambda: None)
     guarded()
 
@@ -85,13 +85,13 @@ def test_what_is_no_duration_is_refused_in_the_same_words(text: str) -> None:
 
 @pytest.mark.parametrize("unit", ChronoUnit)
 def test_a_unit_beside_text_changes_nothing_unless_it_is_a_bare_number(unit: ChronoUnit) -> None:
-    """Rule M1: as a ``timedelta`` does, text says itself what it counts."""
+    """Rule M1: text has its own unit, as a ``timedelta`` does."""
     assert Timeout("2s", unit) == Timeout(timedelta(seconds=2), unit)
     assert Timeout("2", unit) == Timeout(2, unit)
 
 
 @given(st.timedeltas(timedelta(), timedelta(days=400_000)))
-def test_what_str_gives_for_a_timedelta_is_read_exactly(span: timedelta) -> None:
+def test_the_text_of_a_timedelta_is_read_exactly(span: timedelta) -> None:
     """Rule M1: to the microsecond."""
     assert Timeout(str(span)).value == span
 
@@ -138,7 +138,7 @@ def test_every_duration_takes_text() -> None:
         lambda: ft.policies.AdaptiveThrottle(window="999ms"),
     ],
 )
-def test_text_takes_part_in_what_values_say_of_each_other(contradictory: Any) -> None:
+def test_text_is_compared_with_other_values(contradictory: Any) -> None:
     """Rule M1."""
     with pytest.raises(FaultToleranceDefinitionException):
         contradictory()
@@ -186,8 +186,8 @@ PLAIN: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("where", SMALL)
-def test_a_number_that_looks_like_seconds_is_warned_of_at_its_line(where: str) -> None:
-    """The warning says what was written and what to write, and names the line of the application."""
+def test_a_number_that_looks_like_seconds_causes_a_warning_at_its_line(where: str) -> None:
+    """The warning has the written value and a better one, and names the line of the application."""
     written = SMALL[where]
 
     with pytest.warns(ft.exceptions.MillisecondsWarning) as caught:
@@ -204,15 +204,15 @@ def test_a_number_that_looks_like_seconds_is_warned_of_at_its_line(where: str) -
 
 
 @pytest.mark.parametrize("written", PLAIN)
-def test_a_duration_that_says_what_it_counts_is_not_warned_of(written: Callable[[], Any]) -> None:
+def test_a_duration_with_a_unit_causes_no_warning(written: Callable[[], Any]) -> None:
     """Text with a unit, a timedelta, a number beside its unit and plausible milliseconds pass."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         written()
 
 
-def test_what_a_configuration_changes_is_not_warned_of_in_code() -> None:
-    """Only the line that gives a number is warned of, and neither a first call nor a change of keys."""
+def test_a_change_of_the_configuration_causes_no_warning_in_code() -> None:
+    """Only the line that declares a number causes a warning, and neither a first call nor a change of keys does."""
 
     @ft.timeout(5, ft.ChronoUnit.MILLIS)
     @ft.retry(delay=1, delay_unit="millis", jitter=0)

@@ -1,4 +1,4 @@
-"""What a newcomer writes first and wrongly is refused with the value, the place, what is allowed, and a likely fix."""
+"""The first mistakes of a newcomer are refused with the value, the place, the allowed values, and a likely fix."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from faulttolerance.policies import CircuitBreaker, Retry, Timeout
 
 
 def body() -> None:
-    """Something to guard."""
+    """Do nothing, under a guard."""
 
 
 class Gone(Exception):
@@ -82,15 +82,17 @@ def numbers() -> Any:
         (lambda: Timeout("2sec") and Guard(timeout=Timeout("2sec")), ["'2sec', perhaps '2s' is meant"]),
     ],
 )
-def test_a_wrong_value_is_named_with_what_is_probably_meant(mistake: Callable[[], Any], told: list[str]) -> None:
+def test_a_wrong_value_is_named_with_the_one_that_is_probably_meant(
+    mistake: Callable[[], Any], told: list[str]
+) -> None:
     with pytest.raises(FaultToleranceDefinitionException) as refused:
         mistake()
 
     assert [part for part in told if part not in str(refused.value)] == [], str(refused.value)
 
 
-def test_a_guard_is_given_what_to_call_and_not_its_result() -> None:
-    """A coroutine that nobody awaits is closed, so that nothing is said of it later."""
+def test_a_guard_takes_a_callable_and_not_its_result() -> None:
+    """A coroutine that nothing awaits is closed, so that no warning about it comes later."""
 
     async def ask() -> int:
         return 42
@@ -145,12 +147,12 @@ def test_a_guard_is_given_what_to_call_and_not_its_result() -> None:
     ],
 )
 def test_an_unknown_parameter_is_answered_with_the_nearest(decorator: Any, name: str, ours: str) -> None:
-    """Also where another library calls it so, and of the values that a Guard takes."""
+    """Also where another library has that name, and for the values that a Guard takes."""
     with pytest.raises(TypeError, match=f"has no parameter '{name}'; it has .*; did you mean {ours}\\?$"):
         decorator(**{name: 1})
 
 
-def test_nothing_is_guessed_where_nothing_is_near() -> None:
+def test_no_name_is_guessed_where_none_is_near() -> None:
     with pytest.raises(TypeError, match=r"has no parameter 'colour'; it has max_retries, .*, abort_on$"):
         retry(colour=1)  # type: ignore[call-arg]
 
@@ -162,7 +164,7 @@ def test_an_unknown_policy_of_a_guard_is_answered_with_the_nearest() -> None:
 
 
 def test_a_guard_takes_its_policies_by_position_too() -> None:
-    """In any order, and beside others by name; they nest as always."""
+    """They stand in any order, and beside others by name; they nest as always."""
     mixed = Guard(Timeout("2s"), CircuitBreaker(), retry=Retry(max_retries=2))
     named = Guard(retry=Retry(max_retries=2), circuit_breaker=CircuitBreaker(), timeout=Timeout("2s"))
 

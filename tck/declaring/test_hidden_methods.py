@@ -1,4 +1,4 @@
-"""L3: a guarded method runs plainly where something else of its name comes first, and only as long as that does."""
+"""L3: a guarded method runs plainly while another attribute of its name comes first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kit.interpreter import drops_classes
 
 
 class Client:
-    """Counts the attempts of its methods."""
+    """A client that counts the attempts of its methods."""
 
     attempts = 0
 
@@ -51,7 +51,7 @@ def attempts(call: Callable[[], object]) -> int:
 
 
 class Descriptor:
-    """Hides a method, and counts who looks at it on the class."""
+    """A descriptor that hides a method, and counts its look-ups on the class."""
 
     looks = 0
 
@@ -73,7 +73,7 @@ HIDING: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("kind", HIDING)
 def test_a_method_is_guarded_again_once_a_patch_is_taken_back(kind: str) -> None:
-    """A test that patches leaves no service unguarded."""
+    """A test that patches leaves the service guarded."""
 
     class Sub(Client):
         pass
@@ -106,7 +106,7 @@ def test_a_property_is_guarded_again_once_a_patch_is_taken_back(patched: Any) ->
 
 
 def test_looking_whether_a_method_is_hidden_runs_no_descriptor() -> None:
-    """What a class attribute does when it is looked up on the class is the application's business."""
+    """A look-up of a class attribute on the class may run code of the application."""
 
     class Sub(Client):
         charge = Descriptor()  # type: ignore[assignment]
@@ -118,7 +118,7 @@ def test_looking_whether_a_method_is_hidden_runs_no_descriptor() -> None:
 
 
 def test_a_method_is_guarded_once_its_override_is_deleted() -> None:
-    """As by a patch that is taken back by hand."""
+    """A patch that is taken back by hand deletes it."""
 
     class Sub(Client):
         def charge(self) -> None:
@@ -147,7 +147,7 @@ def test_a_method_is_guarded_once_the_bases_are_others() -> None:
 
 
 def test_interceptors_stand_around_a_method_again_too() -> None:
-    """They are part of what guards it."""
+    """They are part of its guard."""
     seen = []
 
     @around_invoke(priority=100)
@@ -173,7 +173,7 @@ def test_interceptors_stand_around_a_method_again_too() -> None:
 
 @drops_classes
 def test_a_class_that_hides_a_method_leaves_nothing_behind() -> None:
-    """L4: its way to the method refers to neither."""
+    """L4: the path that a call takes to the method refers neither to the class nor to the method."""
 
     class Sub(Client):
         def charge(self) -> None:
@@ -191,8 +191,8 @@ def test_a_class_that_hides_a_method_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("name", ["charge", "refund"])
-def test_wrong_configuration_is_all_that_a_first_use_tells(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not how the library looks up what it has not found out yet."""
+def test_a_first_use_reports_wrong_configuration_and_nothing_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error does not show how the library looks up its unresolved values."""
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_DELAY", "soon")
 
     with pytest.raises(FaultToleranceDefinitionException) as refused:
@@ -204,7 +204,7 @@ def test_wrong_configuration_is_all_that_a_first_use_tells(name: str, monkeypatc
 
 @pytest.mark.parametrize("name", ["charge", "refund"])
 def test_a_failure_of_a_first_call_has_no_context_of_ours(name: str) -> None:
-    """The same for what the method raises, and for a method that lacks its object."""
+    """Also a failure of the method itself, and that of a method that lacks its object."""
 
     class Sub(Client):
         pass

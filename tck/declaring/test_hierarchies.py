@@ -1,4 +1,4 @@
-"""Rules L1 to L4, L7 and L8: what is guarded in a hierarchy of classes, and how long it lives."""
+"""Rules L1 to L4, L7 and L8: the guards in a hierarchy of classes, and how long they live."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Wrong: TypeAlias = FaultToleranceDefinitionException
 
 
 def executions_of(invoke: Invoke, service: Any, name: str = "service", *args: Any) -> int:
-    """How often a method that fails is executed by one call of it."""
+    """Return how often a method that fails is executed by one call of it."""
     before = service.executions
     assert invoke.outcome(getattr(service, name), *args) is OSError
     return int(service.executions - before)
@@ -120,7 +120,7 @@ def test_method_that_is_reached_by_two_names_has_one_state(invoke: Invoke) -> No
 
 
 def test_class_level_decorator_covers_public_methods_only(invoke: Invoke) -> None:
-    """L2: of what a class defines, names with an underscore, properties and nested classes stay as they are."""
+    """L2: names of a class with an underscore, properties and nested classes stay as they are."""
 
     @twice
     class Client(Service):
@@ -164,7 +164,7 @@ def test_class_level_decorator_covers_public_methods_only(invoke: Invoke) -> Non
 
 
 def test_class_level_decorator_covers_static_and_class_methods() -> None:
-    """L2, P1: they stay what they are."""
+    """L2, P1: they stay static and class methods."""
     executions = []
 
     @twice
@@ -190,7 +190,7 @@ def test_class_level_decorator_covers_static_and_class_methods() -> None:
 
 
 def test_subclass_inherits_class_level_decorators_for_its_overrides(invoke: Invoke) -> None:
-    """L2: also for what it overrides and adds, two levels down, and from a mixin."""
+    """L2: also for methods that it adds, two levels down, and from a mixin."""
 
     @twice
     class Base(Service):
@@ -217,8 +217,8 @@ def test_subclass_inherits_class_level_decorators_for_its_overrides(invoke: Invo
     assert executions_of(invoke, Leaf(), "more") == 2
 
 
-def test_mixin_s_class_level_decorator_covers_what_the_other_base_defines(invoke: Invoke) -> None:
-    """L2: a class-level decorator holds for every public method of a subclass, wherever that comes from."""
+def test_mixin_s_class_level_decorator_covers_methods_of_the_other_base(invoke: Invoke) -> None:
+    """L2: a class-level decorator holds for every public method of a subclass, from any base."""
 
     class Plain(Service):
         @invoke.body
@@ -320,7 +320,7 @@ def test_guarded_method_that_an_override_calls_runs_plainly(way: str) -> None:
 
 
 def test_coroutine_method_that_an_override_awaits_runs_plainly(invoke: Invoke) -> None:
-    """L3: in every convention."""
+    """L3: in every environment."""
     if not invoke.is_on_loop:
         pytest.skip("the other conventions are in the test before")
 
@@ -341,7 +341,7 @@ def test_coroutine_method_that_an_override_awaits_runs_plainly(invoke: Invoke) -
 
 
 def test_super_through_a_diamond_applies_policies_once(invoke: Invoke) -> None:
-    """L3: cooperative inheritance: of the guarded ones only the first in the order of resolution is guarded."""
+    """L3: in cooperative inheritance, only the first guarded method in the order of resolution is guarded."""
     if invoke.convention != "blocking":
         pytest.skip("decided once per class, whatever the convention")
 
@@ -397,7 +397,7 @@ def test_other_guarded_method_is_guarded_when_it_is_called_through_self(invoke: 
 
 
 def test_super_of_static_and_class_methods_runs_plainly() -> None:
-    """L3: class methods are decided like methods."""
+    """L3: class methods follow the rule of methods."""
     executions = []
 
     class Base:
@@ -420,7 +420,7 @@ def test_super_of_static_and_class_methods_runs_plainly() -> None:
 
 
 def test_class_level_decorator_runs_an_override_and_its_base_under_one_set_of_policies() -> None:
-    """L3: what a class-level decorator covers is guarded once, not at every level."""
+    """L3: a class-level decorator guards a method once, not at every level."""
 
     @twice
     class Base(Service):
@@ -466,7 +466,7 @@ def test_abstract_method_s_decorator_stays_with_it(invoke: Invoke) -> None:
 
 
 def test_guarded_abstract_method_stays_abstract() -> None:
-    """P3: whatever the order of the decorators."""
+    """P3: under any order of the decorators."""
 
     class Port(abc.ABC):
         @abc.abstractmethod
@@ -651,7 +651,7 @@ def test_own_init_subclass_with_keywords_goes_on(invoke: Invoke) -> None:
 
 
 def test_metaclass_with_keywords_goes_on() -> None:
-    """L2: what a class is made with reaches its metaclass unchanged."""
+    """L2: the keywords of a class reach its metaclass unchanged."""
 
     class Meta(type):
         def __new__(mcs, name: str, bases: Any, namespace: Any, *, label: str = "") -> Any:
@@ -680,7 +680,7 @@ def test_metaclass_with_keywords_goes_on() -> None:
 @drops_classes
 @pytest.mark.parametrize("level", ["method", "class"])
 def test_dropped_class_is_gone_and_leaves_its_counts(invoke: Invoke, level: str) -> None:
-    """L4: neither the class nor its guards are kept, and what it has counted stays under its name."""
+    """L4: neither the class nor its guards are kept, and its counts stay under its name."""
     decorators = [retry(max_retries=1, jitter=0), bulkhead(3)]
 
     def make() -> tuple[weakref.ref[Any], str]:
@@ -708,7 +708,7 @@ def test_dropped_class_is_gone_and_leaves_its_counts(invoke: Invoke, level: str)
 
 
 def test_redefined_class_adds_to_the_counts_of_its_name(invoke: Invoke) -> None:
-    """L4: as when a module is loaded again."""
+    """L4: a module that is loaded again redefines its classes."""
 
     def use() -> str:
         class Again:
@@ -732,7 +732,7 @@ def test_redefined_class_adds_to_the_counts_of_its_name(invoke: Invoke) -> None:
 
 
 def test_superseded_guard_is_gone_at_once() -> None:
-    """L4, L8: decorators that stand above one another leave one guard, without waiting for the garbage collector."""
+    """L4, L8: decorators above one another leave one guard, without waiting for the garbage collector."""
     gc.disable()
     try:
 
@@ -799,7 +799,7 @@ def test_classes_that_come_and_go_on_many_threads_are_told_apart() -> None:
 
 
 def test_methods_of_other_packages_are_left_alone() -> None:
-    """L7: a class-level decorator does not guard what a foreign base class defines; ``explain`` shows it."""
+    """L7: a class-level decorator does not guard methods of a foreign base class; ``explain`` shows it."""
 
     @twice
     class Worker(threading.Thread):
@@ -817,7 +817,7 @@ def test_methods_of_other_packages_are_left_alone() -> None:
 
 
 def test_guarded_method_of_another_package_keeps_its_own_policies_only(invoke: Invoke) -> None:
-    """L7: also where it is guarded itself; the decorated class's own package is another matter."""
+    """L7: also a method that is guarded itself; a base in the package of the decorated class is another case."""
 
     class Foreign(Service):
         __module__ = "elsewhere.services"
@@ -868,7 +868,7 @@ def test_unguarded_method_is_exempt(invoke: Invoke) -> None:
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_unguarded_exempts_a_method_that_is_guarded_itself(invoke: Invoke, position: int) -> None:
-    """L7: it keeps the policies that are written on it, wherever among them ``@unguarded`` stands."""
+    """L7: it keeps its own policies, wherever among them ``@unguarded`` stands."""
     decorators: list[Any] = [bulkhead(1), timeout(60_000)]
     decorators.insert(position, unguarded)
 
@@ -913,7 +913,7 @@ def test_unguarded_static_and_class_methods_are_exempt() -> None:
 
 
 def test_generators_are_skipped_by_class_level_decorators() -> None:
-    """L7, P4: a generator method stays what it is."""
+    """L7, P4: a generator method stays as it is."""
 
     @twice
     class Client:
@@ -958,7 +958,7 @@ def test_decorating_a_guard_gives_a_new_one_with_its_own_state(invoke: Invoke) -
 
 
 def test_wrapper_that_copied_the_attributes_of_a_guard_is_no_guard() -> None:
-    """L8: ``functools.wraps`` and ``lru_cache`` copy ``__dict__``; what they make can be guarded in its own right."""
+    """L8: ``functools.wraps`` and ``lru_cache`` copy ``__dict__``; their result can be guarded in its own right."""
 
     @twice
     def guarded() -> None:

@@ -1,4 +1,4 @@
-"""P3: whatever a function's own keywords are called, they reach it: the library stands in the way of none."""
+"""P3: keywords of any name reach the function; no parameter of the library collides with them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def given_instead(**given: int) -> dict[str, int]:
 
 
 def guarding() -> Guard:
-    """A guard with every policy that code of the library stands between caller and function for."""
+    """Return a guard with every policy that puts code of the library between caller and function."""
     return Guard(
         retry=Retry(max_retries=1, jitter=0),
         timeout=Timeout(9000),
@@ -57,7 +57,7 @@ def guarding() -> Guard:
 
 
 def test_a_keyword_called_function_reaches_the_function() -> None:
-    """Neither is the call retried, nor is the caller given the substitute of a function that never ran."""
+    """The call is not retried, and no fallback answers for a function that never ran."""
     guard = Guard(fallback=Fallback(lambda context: "aside"))
 
     assert guard.call(lambda function: function, function=1) == 1
@@ -102,7 +102,7 @@ def test_any_keyword_passes_through_any_decorator(decorator: Callable[..., Any])
 
 
 def test_any_keyword_passes_through_a_guard_and_its_name() -> None:
-    """However a guard is used."""
+    """For every use of a guard."""
     guard = Guard(retry=Retry(), name="keywords")
 
     async def not_blocking() -> Any:
@@ -118,7 +118,7 @@ def test_any_keyword_passes_through_a_guard_and_its_name() -> None:
 
 @pytest.mark.parametrize("decorator", [ft.retry, outside, guarding()], ids=["policy", "interceptor", "guard"])
 def test_any_keyword_passes_through_methods(decorator: Callable[..., Any]) -> None:
-    """Even ``self`` and ``cls``, where the method calls its own first parameter something else."""
+    """Also ``self`` and ``cls``, where the method gives its own first parameter another name."""
 
     class Client:
         @decorator
@@ -139,7 +139,7 @@ def test_any_keyword_passes_through_methods(decorator: Callable[..., Any]) -> No
 
 
 def test_any_keyword_reaches_handlers_and_fallback_methods() -> None:
-    """What stands in for a call sees the call's arguments under their own names."""
+    """A fallback sees the call's arguments under their own names."""
 
     class Client:
         @ft.fallback(lambda context: dict(context.kwargs))
@@ -159,7 +159,7 @@ def test_any_keyword_reaches_handlers_and_fallback_methods() -> None:
 
 @pytest.mark.parametrize("decorator", [ft.retry, guarding()], ids=["policy", "guard"])
 def test_any_keyword_passes_through_a_patch(decorator: Callable[..., Any]) -> None:
-    """Of a module's function, of a class's own methods, and of inherited ones that the patch overrides."""
+    """For a module's function, a class's own methods, and inherited ones that the patch overrides."""
     pytest.importorskip("wrapt")
     from faulttolerance.patching import patch
 

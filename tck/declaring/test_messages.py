@@ -1,4 +1,4 @@
-"""Rule R9: what a definition error says."""
+"""Rule R9: the text of a definition error."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_all_faults_of_stacked_decorators_are_told_together() -> None:
 
 
 def test_faults_of_two_functions_are_told_apart() -> None:
-    """R9: those of a function that failed before are not told again with the next one."""
+    """R9: faults of a function that failed before are not repeated with the next one."""
     with refused("first"):
 
         @retry(max_retries=-5)
@@ -108,7 +108,7 @@ def test_faults_of_two_functions_are_told_apart() -> None:
 
 
 def test_duration_must_be_longer_than_the_delay() -> None:
-    """R9: checked across parameters and units, on what is declared."""
+    """R9: checked across parameters and units, on the declared values."""
     with refused("max_duration"):
         retry(delay=2, delay_unit=ChronoUnit.SECONDS, max_duration=1500)(lambda: None)
     retry(delay=2, delay_unit=ChronoUnit.SECONDS, max_duration=0)(lambda: None)
@@ -127,7 +127,7 @@ class Configured:
     [("Retry/maxRetries", "-7"), ("Bulkhead/value", "0"), ("Retry/delay", "soon"), ("Retry/maxDuration", "0.05")],
 )
 def test_wrong_configuration_is_refused_when_it_is_resolved(parameter: str, value: str) -> None:
-    """R9: with the key and its source, at the first call where nobody validates, and across parameters."""
+    """R9: with the key and its source, at the first call where no code validates, and across parameters."""
     name = key(Configured, "charge", parameter)
     given = "50" if value == "0.05" else value  # of another parameter the message tells seconds
     with pytest.raises(FaultToleranceDefinitionException) as raised, configured({name: given}):
@@ -141,8 +141,8 @@ def test_wrong_configuration_is_refused_when_it_is_resolved(parameter: str, valu
     assert Configured().charge() == "charged"
 
 
-def test_validate_lists_all_that_is_wrong_with_all_guards() -> None:
-    """R9: one error for everything."""
+def test_validate_lists_all_faults_of_all_guards() -> None:
+    """R9: in one error."""
     with configured({key(Configured, "charge", "Timeout", "value"): "3"}):
         unused = validate()
 
@@ -158,7 +158,7 @@ def test_validate_lists_all_that_is_wrong_with_all_guards() -> None:
     ],
 )
 def test_contradiction_is_refused_when_the_second_decorator_is_applied(contradiction: Any) -> None:
-    """R9: and not at the first call."""
+    """R9: it is not left to the first call."""
 
     async def function() -> int:
         return 1
@@ -188,10 +188,10 @@ each_companion = pytest.mark.parametrize(("annotation", "companion", "principal"
 
 
 @each_companion
-def test_what_would_do_nothing_is_refused_at_the_first_call_and_by_validate(
+def test_a_decorator_that_would_do_nothing_is_refused_at_the_first_call_and_by_validate(
     annotation: str, companion: Any, principal: Any, decorator: str
 ) -> None:
-    """R9: a back-off without a retry changes no delay, and nobody would know."""
+    """R9: a back-off without a retry changes no delay, and gives no sign of that."""
 
     @companion
     def function() -> None: ...
@@ -218,7 +218,7 @@ def test_what_would_do_nothing_is_refused_at_the_first_call_and_by_validate(
 def test_a_companion_may_stand_above_or_below_and_on_the_class_or_the_method(
     annotation: str, companion: Any, principal: Any, decorator: str
 ) -> None:
-    """R9: what it belongs to is known when everything is declared, not before."""
+    """R9: its policy is known when everything is declared, not before."""
 
     class Above:
         @companion
@@ -242,8 +242,8 @@ def test_a_companion_may_stand_above_or_below_and_on_the_class_or_the_method(
     assert validate() == []
 
 
-def test_a_companion_of_a_class_is_for_the_methods_that_have_what_it_belongs_to() -> None:
-    """R9: where none has, it is refused."""
+def test_a_companion_of_a_class_is_for_the_methods_that_have_its_policy() -> None:
+    """R9: it is refused where no method has that policy."""
 
     @exponential_backoff
     class Some:
@@ -263,8 +263,8 @@ def test_a_companion_of_a_class_is_for_the_methods_that_have_what_it_belongs_to(
         None_().charge()
 
 
-def test_what_an_abstract_class_lacks_its_subclasses_may_have() -> None:
-    """R9: nobody calls the method on an object of the abstract class itself."""
+def test_a_subclass_may_have_a_policy_that_its_abstract_class_lacks() -> None:
+    """R9: the method is never called on an object of the abstract class itself."""
 
     class Base(ABC):
         @exponential_backoff
@@ -281,7 +281,7 @@ def test_what_an_abstract_class_lacks_its_subclasses_may_have() -> None:
     assert (Client().charge(), validate()) == ("charged", [])
 
 
-def test_a_companion_of_what_is_switched_off_is_none_of_a_mistake() -> None:
+def test_a_companion_of_a_policy_that_is_switched_off_is_no_mistake() -> None:
     """R9: operators switch a retry off, and its back-off with it."""
 
     @exponential_backoff
@@ -300,7 +300,7 @@ def test_a_companion_of_what_is_switched_off_is_none_of_a_mistake() -> None:
 def test_a_companion_above_a_guard_is_refused(
     annotation: str, companion: Any, principal: Any, decorator: str, by: Any
 ) -> None:
-    """R9: a Guard takes none, so that users would put them there."""
+    """R9: a Guard takes none, so that users would put it there."""
 
     def function() -> None: ...
 

@@ -1,4 +1,4 @@
-"""L2: a decorator of a class covers every public method, also those that become one when they are looked up."""
+"""L2: a decorator of a class covers every public method, also an attribute that becomes one when it is looked up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kit.definition import refused
 
 
 class Failing:
-    """Counts attempts of whatever calls it."""
+    """A counter of attempts, which all fail."""
 
     calls = 0
 
@@ -26,7 +26,7 @@ class Failing:
 
 
 def attempts(call: Any, *args: Any) -> int:
-    """How often *call* was tried."""
+    """Return how many attempts *call* makes."""
     Failing.calls = 0
     with pytest.raises(OSError):
         ended(call(*args))
@@ -96,8 +96,8 @@ class Heir(Service):
 
 
 @pytest.mark.parametrize("cls", [Service, Heir])
-def test_methods_of_every_kind_are_tried_again(cls: type[Service]) -> None:
-    """Called on an object, and on the class where that is possible."""
+def test_methods_of_every_kind_are_retried(cls: type[Service]) -> None:
+    """They are called on an object, and on the class where that is possible."""
     service: Any = cls()
     for call in (service.send_one, service.send_later, service.find_all, cls.find_all):
         assert attempts(call) == 3
@@ -108,15 +108,15 @@ def test_methods_of_every_kind_are_tried_again(cls: type[Service]) -> None:
     assert attempts(Heir().send_two) == 3
 
 
-def test_what_is_exempt_or_no_method_is_left_alone() -> None:
-    """What is private or exempt, and what is called without the object whose attribute it is."""
+def test_an_attribute_that_is_exempt_or_no_method_is_left_alone() -> None:
+    """Also a private attribute, and a callable that is called without the object whose attribute it is."""
     service: Any = Service()
     for call in (service.exempt, service._private, service.fallback_handler):
         assert attempts(call) == 1
 
 
 def test_methods_look_as_they_did() -> None:
-    """Name, signature, documentation, and whether they are coroutine functions."""
+    """They keep name, signature, documentation, and their kind: coroutine functions or not."""
     assert str(inspect.signature(Service().send_one)) == "(*, urgent: 'bool' = False) -> 'None'"
     assert str(inspect.signature(Service.find_all)) == "() -> 'None'"
     assert str(inspect.signature(Service().check_one)) == "(amount: 'int') -> 'None'"
@@ -128,7 +128,7 @@ def test_methods_look_as_they_did() -> None:
 
 
 def test_each_class_has_a_state_and_a_name_of_its_own() -> None:
-    """L1: as for any method."""
+    """L1: the same holds for any method."""
     names = [one.name for one in guards()]
     for name in ("send_one", "find_all", "check_one", "show", "load", "cached"):
         assert f"{__name__}.Service.{name}" in names
@@ -139,7 +139,7 @@ def test_each_class_has_a_state_and_a_name_of_its_own() -> None:
 
 
 def test_implementations_may_be_registered_later() -> None:
-    """On the class, before and after a call."""
+    """They are registered on the class, before and after a call."""
 
     @retry(max_retries=1, jitter=0)
     class Later:
@@ -171,7 +171,7 @@ def test_a_cache_stays_a_cache() -> None:
 
 
 def test_methods_that_an_undecorated_base_defines_are_covered() -> None:
-    """The class that is decorated inherits them."""
+    """The decorated class inherits them."""
 
     class Base:
         def _send(self, order: int) -> None:
@@ -188,7 +188,7 @@ def test_methods_that_an_undecorated_base_defines_are_covered() -> None:
 
 
 def test_interceptors_reach_them_too() -> None:
-    """What decorates a class decorates its methods."""
+    """An interceptor of a class decorates its methods."""
     seen = []
 
     @around_invoke
@@ -224,8 +224,8 @@ class Own:
         return self.function(*args)
 
 
-def test_what_binds_itself_as_functions_do_is_covered() -> None:
-    """Whatever class it is of."""
+def test_an_attribute_that_binds_itself_as_functions_do_is_covered() -> None:
+    """Its class does not matter."""
 
     @retry(max_retries=1, jitter=0)
     class Client:
@@ -237,8 +237,8 @@ def test_what_binds_itself_as_functions_do_is_covered() -> None:
     assert attempts(Client().send) == 2
 
 
-def test_what_binds_itself_otherwise_is_refused_by_name() -> None:
-    """Silence would leave it without the policies that its class has."""
+def test_an_attribute_that_binds_itself_otherwise_is_refused_by_name() -> None:
+    """Otherwise it would silently lack the policies of its class."""
     with refused("Client.find", "is a method of a kind that a decorator of the class cannot guard", "@unguarded"):
 
         @timeout

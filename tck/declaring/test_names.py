@@ -1,4 +1,4 @@
-"""What is guarded has a name of its own: in metrics, in configuration keys, for circuits and in explanations."""
+"""Each guarded callable has a name of its own: in metrics, in configuration keys, for circuits and in explanations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from faulttolerance.policies import Retry
 
 
 class Client:
-    """A client of somebody else, as it comes out of a library."""
+    """A client of another package, as it comes out of a library."""
 
     def send(self, order: int = 0) -> Any:
         return type(self), order
@@ -90,7 +90,7 @@ class Named:
         (operator.itemgetter(0), "operator.itemgetter"),
     ],
 )
-def test_whatever_can_be_called_is_named_by_what_it_does(call: Callable[..., Any], name: str) -> None:
+def test_a_callable_of_any_kind_is_named_by_the_code_that_it_runs(call: Callable[..., Any], name: str) -> None:
     """A bound method by the class of its object, a partial object by its function, an object by its class."""
     guarded = retry(call)
 
@@ -101,7 +101,7 @@ def test_whatever_can_be_called_is_named_by_what_it_does(call: Callable[..., Any
     assert guarded.__module__ is None or expected.startswith(guarded.__module__)
 
 
-def test_a_guard_names_what_it_decorates_likewise() -> None:
+def test_a_guard_names_its_callables_likewise() -> None:
     """Frameworks register functions by their names."""
     guard = Guard(retry=Retry(max_retries=1))
 
@@ -125,7 +125,7 @@ def test_counts_of_two_bound_methods_are_kept_apart() -> None:
 
 
 def test_a_bound_method_is_configured_by_its_class_and_name() -> None:
-    """The key is the one of a method that is guarded in its class; others are not concerned."""
+    """The key is that of a method that is guarded in its class; other methods do not follow it."""
     send, special, partly = retry(Client().send), retry(Special().send), retry(functools.partial(plain))
     configure(properties={f"{__name__}.Client/send/Retry/maxRetries": 7, f"{__name__}/plain/Retry/maxRetries": 8})
 
@@ -162,7 +162,7 @@ class AlsoGuarded(Guarded):
 
 
 def test_a_bound_method_of_a_guard_keeps_its_object() -> None:
-    """What is guarded once more still is a method of that object, under both policies."""
+    """A method that is guarded once more still is a method of that object, under both policies."""
     for bound in (AlsoGuarded().send, AlsoGuarded.connect):
         assert retry(bound)(5) == (AlsoGuarded, 5)
         assert retry(bound)() == (AlsoGuarded, 0)
@@ -173,7 +173,7 @@ def test_a_bound_method_of_a_guard_keeps_its_object() -> None:
 
 @pytest.mark.outside
 def test_functions_of_a_program_are_named_by_its_module(tmp_path: Path) -> None:
-    """Run with ``-m``, a module's functions have the names that its classes' methods have, and their keys."""
+    """Under ``-m``, a module's functions have the same prefix in names and keys as the methods of its classes."""
     (tmp_path / "billing.py").write_text(
         "from faulttolerance import guards, retry\n"
         "@retry\n"

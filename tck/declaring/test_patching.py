@@ -103,7 +103,7 @@ again = retry(max_retries=2, delay=0, jitter=0)
 
 @pytest.fixture
 def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Any]]:
-    """Imports the module `vendor` when called, anew in each test."""
+    """Yield a function that imports the module `vendor`, anew in each test."""
     (tmp_path / "vendor.py").write_text(VENDOR, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -118,14 +118,14 @@ def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 @pytest.fixture
 def flaky(vendor: Callable[[], ModuleType]) -> Any:
-    """The module, with clients that fail twice before they answer."""
+    """Return the module, with clients that fail twice before they answer."""
     module: Any = vendor()
     module.Client.failures = 2
     return module
 
 
 def recording(seen: list[Any]) -> Any:
-    """What instrumentation puts on a method: a wrapper of wrapt's that notes each call."""
+    """Return a wrapper of wrapt's, as instrumentation puts it on a method: it records each call."""
 
     def noted(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
         seen.append((type(instance).__name__ if not isinstance(instance, type) else instance.__name__, args))
@@ -192,7 +192,7 @@ def test_class_and_static_methods_stay_what_they_are(vendor: Callable[[], Any], 
 
 
 def test_an_inherited_method_is_overridden_in_the_class_that_is_named(flaky: Any) -> None:
-    """Other classes that inherit it keep theirs; what is taken back leaves nothing in the class."""
+    """Other classes that inherit it keep theirs; a patch that is taken back leaves nothing in the class."""
     made = patch(flaky, "Client.ping", again)
     client = flaky.Client()
 
@@ -206,7 +206,7 @@ def test_an_inherited_method_is_overridden_in_the_class_that_is_named(flaky: Any
 
 
 def test_an_override_by_patching_keeps_the_method_resolution_order(vendor: Callable[[], Any]) -> None:
-    """Where another base of a subclass overrides the method too, its code still runs."""
+    """Another base of a subclass overrides the method, too, and its code still runs."""
     module = vendor()
 
     class Polite(module.Base):  # type: ignore[name-defined, misc]
@@ -241,7 +241,7 @@ def test_a_class_is_guarded_as_one_with_decorators_above_it(flaky: Any) -> None:
 
 
 def test_a_subclass_made_while_its_base_was_patched_is_free_once_that_is_undone(flaky: Any) -> None:
-    """What was inherited from the patch goes with it, also for methods that were called."""
+    """The inherited part of the patch goes with it, also for methods that were called."""
     with patch(flaky, "Client", again):
 
         class Special(flaky.Client):  # type: ignore[misc, name-defined]
@@ -288,7 +288,7 @@ def explain_or_none(method: Any) -> str | None:
     ("made", "name"), [(lambda: Guard(retry=Retry(max_retries=2, jitter=0), name="up"), "up"), (None, "up")]
 )
 def test_guards_are_decorators_like_others(flaky: Any, made: Any, name: str) -> None:
-    """A `Guard`, or one that `apply_guard` finds by its name, keeps its state across all that it is put on."""
+    """A `Guard`, or one that `apply_guard` finds by its name, keeps its state across all functions that it guards."""
     guard = Guard(retry=Retry(max_retries=2, jitter=0), name=name)
 
     patch(flaky, "Client.send", guard if made else apply_guard(name))
@@ -298,7 +298,7 @@ def test_guards_are_decorators_like_others(flaky: Any, made: Any, name: str) -> 
 
 
 def test_interceptors_stand_outside_and_inside_the_policies_by_priority(flaky: Any) -> None:
-    """Whatever order they are given in, as above a function that one owns."""
+    """The order in which they are given does not matter, as above a function of one's own."""
     seen: list[Any] = []
 
     @around_invoke(priority=3000)
@@ -318,7 +318,7 @@ def test_interceptors_stand_outside_and_inside_the_policies_by_priority(flaky: A
 
 
 def test_interceptors_alone_need_no_policy(vendor: Callable[[], Any]) -> None:
-    """Auditing what is not yours is a use of its own."""
+    """An audit of foreign code is a use of its own."""
     module = vendor()
 
     @around_invoke
@@ -331,7 +331,7 @@ def test_interceptors_alone_need_no_policy(vendor: Callable[[], Any]) -> None:
 
 
 def test_unguarded_exempts_a_method_of_a_class_that_is_patched(flaky: Any) -> None:
-    """As in a class that one owns: it is said before the class is decorated."""
+    """As in a class of one's own, it comes before the decorator of the class."""
     patch(flaky, "Client.stale", unguarded)
     patch(flaky, "Client", again)
 
@@ -342,7 +342,7 @@ def test_unguarded_exempts_a_method_of_a_class_that_is_patched(flaky: Any) -> No
 # Names
 
 
-def test_keys_and_metrics_name_the_class_that_was_named(flaky: Any) -> None:
+def test_keys_and_metrics_have_the_name_of_the_patched_class(flaky: Any) -> None:
     """A key for the method sets its parameters, and its counts stand under its name."""
     patch(flaky, "Client.ping", again)
     client = flaky.Client()
@@ -371,7 +371,7 @@ def test_a_subclass_has_a_state_of_its_own(flaky: Any) -> None:
 
 
 def test_a_client_of_httpx_is_known_by_the_name_that_its_users_import() -> None:
-    """httpx says that its classes live in `httpx`, and so do keys; the module that defines them is its own business."""
+    """The classes of httpx, and so their keys, name the module `httpx`, and not the one that defines them."""
     httpx = pytest.importorskip("httpx")
     answers = iter([503, 503, 200])
     seen: list[str] = []
@@ -402,7 +402,7 @@ def test_a_client_of_httpx_is_known_by_the_name_that_its_users_import() -> None:
 
 
 def test_a_module_is_patched_as_soon_as_it_is_imported(vendor: Callable[[], Any]) -> None:
-    """Nothing is imported for the patch's sake."""
+    """The patch itself imports nothing."""
     made = patch("vendor", "Client.send", again)
     waiting = ("vendor" in sys.modules, made.is_applied, repr(made))
 
@@ -415,8 +415,8 @@ def test_a_module_is_patched_as_soon_as_it_is_imported(vendor: Callable[[], Any]
     made.undo()
 
 
-def test_what_is_undone_before_the_import_is_never_done(vendor: Callable[[], Any]) -> None:
-    """The import finds nothing to do."""
+def test_a_patch_that_is_undone_before_the_import_is_never_made(vendor: Callable[[], Any]) -> None:
+    """The import finds no patch to make."""
     made = patch("vendor", "Client.send", again)
     made.undo()
 
@@ -427,7 +427,7 @@ def test_what_is_undone_before_the_import_is_never_done(vendor: Callable[[], Any
 
 
 def test_the_import_fails_where_the_patch_does_not_fit(vendor: Callable[[], Any]) -> None:
-    """Nothing runs unguarded unnoticed; the message names the line that made the patch."""
+    """The code does not run unguarded unnoticed; the message names the line that made the patch."""
     with (
         patch("vendor", "Client.sned", again),
         pytest.raises(FaultToleranceDefinitionException, match=r"vendor\.Client\.sned does not exist.*test_patching"),
@@ -436,7 +436,7 @@ def test_the_import_fails_where_the_patch_does_not_fit(vendor: Callable[[], Any]
 
 
 def test_every_import_fails_until_a_patch_that_does_not_fit_is_taken_back(vendor: Callable[[], Any]) -> None:
-    """Services try an import again; what was patched along with it is patched once the import goes through."""
+    """Services import again; other patches of the module are made once the import succeeds."""
     fits = patch("vendor", "Client.send", again)
     unfit = patch("vendor", "Client.sned", again)
     also_fits = patch("vendor", "Client.ping", again)
@@ -455,7 +455,7 @@ def test_every_import_fails_until_a_patch_that_does_not_fit_is_taken_back(vendor
 
 
 def test_an_import_that_fails_for_another_reason_leaves_the_next_one_guarded(vendor: Callable[[], Any]) -> None:
-    """A hook of somebody else may come after ours, and raise."""
+    """A foreign hook may come after ours, and raise."""
     made = patch("vendor", "Client.send", again)
 
     def fail(_: ModuleType) -> None:
@@ -469,8 +469,8 @@ def test_an_import_that_fails_for_another_reason_leaves_the_next_one_guarded(ven
         assert "maxRetries = 2" in explain(vendor().Client.send)
 
 
-def test_what_others_put_there_at_the_import_stays_inside(vendor: Callable[[], Any]) -> None:
-    """Their hook was registered before, and its finder stands before the one that waits for another patch already."""
+def test_a_foreign_wrapper_that_is_put_there_at_the_import_stays_inside(vendor: Callable[[], Any]) -> None:
+    """The foreign hook was registered before, and its finder comes before one that waits for another patch already."""
     seen: list[Any] = []
     with patch("this", "d", again):
         wrapt.register_post_import_hook(
@@ -490,7 +490,7 @@ def test_what_others_put_there_at_the_import_stays_inside(vendor: Callable[[], A
 @pytest.mark.parametrize("path", ["Client.send", "Client", "get"])
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_module_that_is_run_again_is_patched_again(vendor: Callable[[], Any], path: str, is_late: bool) -> None:
-    """By a reload, until it is taken back; nothing waits for imports any more then."""
+    """A reload patches it until the patch is taken back; after that, nothing waits for imports any more."""
     finders = list(sys.meta_path)
 
     def found(module: Any) -> str | None:
@@ -511,8 +511,8 @@ def test_a_module_that_is_run_again_is_patched_again(vendor: Callable[[], Any], 
     assert {type(one) for one in sys.meta_path if one not in finders} <= {wrapt.importer.ImportHookFinder}
 
 
-def test_what_a_reload_leaves_alone_is_not_patched_twice(vendor: Callable[[], Any]) -> None:
-    """Somebody else may have put there what the module itself does not define."""
+def test_an_attribute_that_a_reload_leaves_alone_is_not_patched_twice(vendor: Callable[[], Any]) -> None:
+    """Foreign code may have put there an attribute that the module itself does not define."""
     module = vendor()
     module.theirs = module.get
     with patch("vendor", "theirs", again):
@@ -522,8 +522,8 @@ def test_what_a_reload_leaves_alone_is_not_patched_twice(vendor: Callable[[], An
     assert explain_or_none(module.theirs) is None
 
 
-def test_what_could_not_be_patched_at_once_does_not_wait_for_a_reload(vendor: Callable[[], Any]) -> None:
-    """Whoever was told so by an exception has nothing in the hand to take back."""
+def test_a_patch_that_failed_at_once_does_not_wait_for_a_reload(vendor: Callable[[], Any]) -> None:
+    """A caller that got the exception has no patch that it could take back."""
     module = vendor()
     with refused("sned does not exist"):
         patch("vendor", "Client.sned", again)
@@ -533,17 +533,17 @@ def test_what_could_not_be_patched_at_once_does_not_wait_for_a_reload(vendor: Ca
 
 @pytest.mark.parametrize("module", ["no_such_module", "no_such_module.client", "vendor.client", "json.no_such_module"])
 def test_a_module_that_cannot_be_imported_is_refused_at_once(vendor: Callable[[], Any], module: str) -> None:
-    """A name that is misspelled would wait for ever, and guard nothing."""
+    """A misspelled name would wait for ever, and guard nothing."""
     vendor()
 
     with pytest.raises(ModuleNotFoundError, match=module.partition(".")[0]):
         patch(module, "Client.send", again)
 
 
-def test_a_module_that_its_package_does_not_have_is_refused_when_that_is_imported(
+def test_a_module_that_its_package_lacks_is_refused_when_the_package_is_imported(
     vendor: Callable[[], Any], tmp_path: Path
 ) -> None:
-    """Before, nobody can tell; one that is there is patched, whoever imports it."""
+    """It cannot be known earlier; an existing module is patched by any import."""
     (tmp_path / "vendors").mkdir()
     (tmp_path / "vendors" / "__init__.py").write_text("", encoding="utf-8")
     (tmp_path / "vendors" / "client.py").write_text(VENDOR, encoding="utf-8")
@@ -601,8 +601,8 @@ def test_a_patch_on_a_patch_comes_off_first(flaky: Any) -> None:
     assert explain_or_none(flaky.Client.send) is None
 
 
-def test_a_later_patch_of_somebody_else_is_not_clobbered(flaky: Any) -> None:
-    """Taking ours back would throw theirs away; theirs comes off as it always does, and ours after it."""
+def test_a_later_foreign_patch_is_not_clobbered(flaky: Any) -> None:
+    """The end of ours would remove the foreign one; that comes off as usual, and ours after it."""
     seen: list[Any] = []
     original = vars(flaky.Client)["send"]
     made = patch(flaky, "Client.send", again)
@@ -621,8 +621,8 @@ def test_a_later_patch_of_somebody_else_is_not_clobbered(flaky: Any) -> None:
 # What others have patched before
 
 
-def test_what_others_have_wrapped_still_runs_once_per_attempt(flaky: Any) -> None:
-    """Their wrapper gets the instance and the arguments apart, as before."""
+def test_a_foreign_wrapper_still_runs_once_per_attempt(flaky: Any) -> None:
+    """It gets the instance and the arguments apart, as before."""
     seen: list[Any] = []
     wrapt.wrap_function_wrapper(flaky, "Client.send", recording(seen))
     wrapt.wrap_function_wrapper(flaky, "Client.send_later", recording(seen))
@@ -642,7 +642,7 @@ def test_what_others_have_wrapped_still_runs_once_per_attempt(flaky: Any) -> Non
 def test_class_and_static_methods_that_others_have_wrapped_keep_their_wrapper(
     vendor: Callable[[], Any], attribute: str, instance: str
 ) -> None:
-    """wrapt's wrappers pass for class and static methods; taken apart as such they would be lost."""
+    """wrapt's wrappers pass for class and static methods; a patch that unwrapped them as such would lose them."""
     module, seen = vendor(), list[Any]()
     arguments = () if attribute == "shared" else ("a",)
     wrapt.wrap_function_wrapper(module, f"Client.{attribute}", recording(seen))
@@ -674,7 +674,7 @@ def test_a_class_with_methods_that_others_have_wrapped_is_guarded(flaky: Any) ->
 
 
 def test_a_wrapped_function_of_a_module_is_guarded(flaky: Any) -> None:
-    """Functions have no instance to be told apart."""
+    """A function has no instance that its wrapper would get."""
     seen: list[Any] = []
     wrapt.wrap_function_wrapper(flaky, "get", recording(seen))
 
@@ -705,10 +705,10 @@ def test_a_wrapped_function_of_a_module_is_guarded(flaky: Any) -> None:
         ("get", (retry(max_retries=3, delay=10, max_duration=5),), "max_duration"),
     ],
 )
-def test_what_cannot_be_done_is_refused_and_changes_nothing(
+def test_a_patch_that_cannot_be_made_is_refused_and_changes_nothing(
     vendor: Callable[[], Any], path: str, decorators: Any, message: str
 ) -> None:
-    """The message says what, and which line asked for it."""
+    """The message has the fault, and the line that made the patch."""
     module = vendor()
     before = dict(vars(module)), dict(vars(module.Client))
 
@@ -733,7 +733,7 @@ def test_the_same_patch_twice_is_refused(vendor: Callable[[], Any]) -> None:
             patch(module, path, audit)
 
 
-def test_what_a_class_has_of_its_metaclass_is_refused(vendor: Callable[[], Any]) -> None:
+def test_an_attribute_that_a_class_has_of_its_metaclass_is_refused(vendor: Callable[[], Any]) -> None:
     """The class of the class defines it: put into the class, it would be called with other arguments."""
     module = vendor()
 
@@ -757,14 +757,14 @@ def test_what_a_class_has_of_its_metaclass_is_refused(vendor: Callable[[], Any])
 
 
 @pytest.mark.parametrize("target", [str, sys.flags])
-def test_what_is_not_written_in_python_is_refused(target: object) -> None:
+def test_a_target_that_is_not_written_in_python_is_refused(target: object) -> None:
     """A class of the interpreter cannot be changed."""
     with pytest.raises(FaultToleranceDefinitionException, match="cannot be changed"):
         patch(target, "count", again)
 
 
 def test_a_class_that_is_refused_is_left_as_it_was(vendor: Callable[[], Any]) -> None:
-    """All or nothing, in subclasses too."""
+    """Its subclasses are left as they were, too."""
     module = vendor()
     special = type("Special", (module.Client,), {"stale": lambda self, request, *, stream=False: request})
     before = [dict(vars(cls)) for cls in (module.Client, special)]
@@ -776,8 +776,8 @@ def test_a_class_that_is_refused_is_left_as_it_was(vendor: Callable[[], Any]) ->
 
 
 @pytest.mark.outside
-def test_without_wrapt_the_message_says_what_to_install() -> None:
-    """Everything else of the library does without."""
+def test_without_wrapt_the_message_names_the_package_to_install() -> None:
+    """The rest of the library does not need it."""
     program = textwrap.dedent("""
         import sys
         sys.modules["wrapt"] = None
@@ -793,16 +793,16 @@ def test_without_wrapt_the_message_says_what_to_install() -> None:
     assert 'pip install "faulttolerance[patch]"' in done.stdout
 
 
-def test_a_patch_says_what_it_is(vendor: Callable[[], Any]) -> None:
-    """For logs and debuggers."""
+def test_a_patch_describes_itself(vendor: Callable[[], Any]) -> None:
+    """The text is for logs and debuggers."""
     made = patch(vendor(), "Client.send", again)
 
     assert isinstance(made, Patch)
     assert repr(made) == "<patch of vendor.Client.send: in place>"
 
 
-def test_classes_that_were_called_before_follow_a_patch_of_what_they_inherit() -> None:
-    """Whether somebody happened to call first makes no difference."""
+def test_classes_that_were_called_before_follow_a_patch_of_an_inherited_method() -> None:
+    """An earlier call makes no difference."""
     attempts = []
 
     class Base:
@@ -828,7 +828,7 @@ def test_classes_that_were_called_before_follow_a_patch_of_what_they_inherit() -
     assert (patched, len(attempts)) == (2, 5)
 
 
-def test_what_stands_in_a_slot_can_be_patched_and_taken_back() -> None:
+def test_an_attribute_in_a_slot_can_be_patched_and_taken_back() -> None:
     """An object without a dictionary has its attributes elsewhere."""
 
     class Client:

@@ -1,4 +1,4 @@
-"""What an application may do with classes and names while it declares, and still gets what it wrote."""
+"""Unusual classes and names of an application are declared as any others."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kit.interpreter import drops_classes
 
 
 @drops_classes
-def test_a_class_goes_though_its_policy_names_an_exception_that_leads_back_to_it() -> None:
-    """L4: policies that are alike are shared, but none is kept that names something of the application."""
+def test_a_class_is_freed_although_its_policy_names_an_exception_that_refers_to_it() -> None:
+    """L4: equal policies are shared, but none is kept that names an object of the application."""
 
     def made() -> weakref.ref[type]:
         class Refused(Exception):
@@ -46,7 +46,7 @@ def test_a_class_goes_though_its_policy_names_an_exception_that_leads_back_to_it
 
 
 def test_exception_whose_class_cannot_be_hashed_may_be_named() -> None:
-    """Whatever metaclass the application's exceptions have."""
+    """The exceptions of an application may have any metaclass."""
 
     class Unhashable(type):
         def __eq__(cls, other: object) -> bool:
@@ -63,7 +63,7 @@ def test_exception_whose_class_cannot_be_hashed_may_be_named() -> None:
 
 
 def test_handler_whose_type_is_defined_late_is_compared_when_it_is_known() -> None:
-    """R6: a return type that cannot be looked up yet is no sign that it fits."""
+    """R6: an unknown return type is not taken for one that fits."""
 
     class Handler:
         def handle(self, context: object) -> Late:
@@ -93,7 +93,7 @@ def test_methods_of_metaclasses_are_listed_with_the_others() -> None:
 
 
 def test_a_method_that_was_put_into_its_class_late_has_one_breaker() -> None:
-    """Looking at the breakers makes none for a class that is not known yet."""
+    """A look at the breakers creates none for a class that is not known yet."""
 
     class Client:
         def ask(self) -> None:
@@ -119,7 +119,7 @@ def test_showing_the_code_of_a_call_counts_nothing() -> None:
 
 
 def test_names_that_are_loaded_later_are_listed_once() -> None:
-    """``dir`` is what completion shows."""
+    """Completion shows the result of ``dir``."""
     for name in faulttolerance.__all__:
         getattr(faulttolerance, name)
 
@@ -129,8 +129,8 @@ def test_names_that_are_loaded_later_are_listed_once() -> None:
     assert set(faulttolerance.__all__) <= set(names)
 
 
-def test_a_guarded_protocol_is_still_met_by_what_has_its_methods() -> None:
-    """What the decorator remembers on a protocol is no member that implementations lack."""
+def test_a_guarded_protocol_is_still_met_by_a_class_with_its_methods() -> None:
+    """An attribute of the decorator on a protocol is no member that implementations lack."""
 
     @retry(max_retries=1)
     @runtime_checkable

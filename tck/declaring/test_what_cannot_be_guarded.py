@@ -1,4 +1,4 @@
-"""What cannot be guarded, or is no value, is refused in words; never an error from inside."""
+"""Objects that cannot be guarded, and wrong values, are refused in words; never by an error from inside."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ HUGE = 10**400
 
 
 class Shy:
-    """A value that does not say what it is."""
+    """A value without a representation."""
 
     def __repr__(self) -> str:
         raise RuntimeError("shy")
 
 
 class Remote:
-    """A stand-in for what a server has, as of xmlrpc.client: every attribute is there, and callable."""
+    """The proxy of a server's functions, as of xmlrpc.client: every attribute is there, and callable."""
 
     def __getattr__(self, name: str) -> Remote:
         return Remote()
@@ -81,7 +81,7 @@ def test_a_value_beyond_reason_is_refused_in_words(declare: Callable[[Any], Any]
     ids=lambda policy: str(policy)[:60],
 )
 def test_a_limit_that_is_never_reached_is_no_obstacle(policy: dict[str, Any]) -> None:
-    """The largest values that are accepted work: "practically never" is a fair thing to ask for."""
+    """The largest accepted values work: "practically never" is a reasonable wish."""
 
     async def answer() -> int:
         return 42
@@ -94,35 +94,35 @@ def test_a_limit_that_is_never_reached_is_no_obstacle(policy: dict[str, Any]) ->
 @pytest.mark.parametrize(
     "target", [None, 5, property(lambda self: 5), sys, object(), int, Shy()], ids=lambda one: type(one).__name__
 )
-def test_a_guard_refuses_what_it_cannot_decorate(decorate: Any, target: object) -> None:
-    """A guard in hand decorates functions; a class, whose place a function would take, is refused (rule R9)."""
+def test_a_guard_refuses_a_target_that_it_cannot_decorate(decorate: Any, target: object) -> None:
+    """A guard decorates functions; a class, whose place a function would take, is refused (rule R9)."""
     with pytest.raises(FaultToleranceDefinitionException, match="cannot be guarded"):
         decorate(target)
 
 
 @pytest.mark.parametrize("name", [Guard(retry=Retry()), None, 5], ids=lambda one: type(one).__name__)
 def test_apply_guard_takes_a_name(name: Any) -> None:
-    """A guard itself, in the place of its name, is refused where it stands and not by the first call (rule R9)."""
+    """A guard itself in place of its name is refused where it stands, and not at the first call (rule R9)."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"@apply_guard\(name\) is .*; allowed: the name of a"):
         apply_guard(name)
 
 
 @pytest.mark.parametrize("decorator", [retry, circuit_breaker, exponential_backoff, honor_retry_after])
-def test_a_value_by_position_is_told_of_the_names(decorator: Any) -> None:
-    """Where parameters have names only, a number in the place of the function is answered by them (rule R9)."""
+def test_a_value_by_position_is_answered_with_the_names(decorator: Any) -> None:
+    """Where parameters have names only, the error for a number in place of the function lists them (rule R9)."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"got 500 by position; .* by name: .*delay"):
         decorator(500)
 
 
 def test_the_name_of_a_guard_is_text() -> None:
-    """Anything else would be known to no key and no look-up; ``None`` is no name (rules R9, G6)."""
+    """No key and no look-up would find anything else; ``None`` is no name (rules R9, G6)."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"Guard\(name\) is 5; allowed: text"):
         Guard(retry=Retry(), name=5)  # type: ignore[arg-type]
     assert Guard(retry=Retry(), name=None).call(int, "42") == 42  # type: ignore[arg-type]
 
 
 def test_a_guard_decorates_static_and_class_methods_on_either_side() -> None:
-    """A ``Guard`` is as indifferent to the side as the decorators are (rule P1)."""
+    """A ``Guard`` may stand on either side, as the decorators may (rule P1)."""
     guard = Guard(retry=Retry(max_retries=1))
 
     class Client:
@@ -157,14 +157,14 @@ def test_a_callable_with_attributes_of_every_name_is_guarded(decorate: Any) -> N
 
 
 @pytest.mark.parametrize("target", [None, 5, sys])
-def test_unguarded_refuses_what_is_no_method(target: Any) -> None:
-    """``@unguarded`` is for methods; what can be none is a definition error (rule R9)."""
+def test_unguarded_refuses_a_target_that_is_no_method(target: Any) -> None:
+    """``@unguarded`` is for methods; anything else is a definition error (rule R9)."""
     with pytest.raises(FaultToleranceDefinitionException, match="unguarded"):
         unguarded(target)
 
 
 def test_unguarded_leaves_a_property_as_it_is() -> None:
-    """Properties are never covered by a class-level decorator, so that exempting one is right and does nothing."""
+    """A class-level decorator never covers properties, so that to exempt one is right and does nothing."""
 
     @retry
     class Client:

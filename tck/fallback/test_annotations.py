@@ -37,7 +37,7 @@ def meant(annotation: object, scope: Scope | None = None) -> Type:
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the type statement is new in Python 3.12")
 def test_type_statements_are_resolved() -> None:
-    """Generic and recursive ones too."""
+    """Also generic and recursive ones."""
     names: dict[str, Any] = {"Future": Future}
     exec(
         "type Reply[T] = Future[list[T]]\n"
@@ -78,14 +78,14 @@ class Comparable(Generic[Ordered]):
 
 
 @pytest.mark.parametrize("text", ["Json", "One", "Ordered", "Comparable[Ordered]", "list[Json]"])
-def test_what_refers_to_itself_is_resolved_once(text: str) -> None:
+def test_a_type_that_refers_to_itself_is_resolved_once(text: str) -> None:
     """Recursive aliases, and type variables whose bound names them."""
     assert is_equivalent(meant(text), meant(text))
     assert return_kind(returning(text)) in (ReturnKind.PLAIN, ReturnKind.UNKNOWN)
 
 
 @pytest.mark.parametrize("annotation", [[1], {"a": 1}, 42, object(), Literal[[]]])  # type: ignore[valid-type]
-def test_what_is_no_type_is_no_error(annotation: object) -> None:
+def test_an_annotation_that_is_no_type_is_no_error(annotation: object) -> None:
     """Annotations may be used for anything."""
     assert is_equivalent(meant(annotation), meant(annotation))
     assert return_kind(returning(annotation)) in (ReturnKind.PLAIN, ReturnKind.UNKNOWN)
@@ -134,7 +134,7 @@ class Service(Base[str]):
 
 
 def test_a_scope_fills_in_type_variables_as_seen_from_the_subclass() -> None:
-    """What `T` of the base class is depends on who looks."""
+    """The meaning of `T` of the base class depends on the subclass."""
 
     def fallback(self: Any, names: list[set[T]]) -> str:
         return ""

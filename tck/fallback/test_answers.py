@@ -7,7 +7,7 @@ from kit import Invoke, Service
 
 
 def test_fallback_is_never_run_for_a_result(invoke: Invoke) -> None:
-    """R6: nor for what ``skip_on`` names, nor for what ``apply_on`` does not."""
+    """R6: nor for a failure that ``skip_on`` names, nor for one that ``apply_on`` does not."""
     runs = []
 
     class Client(Service):
@@ -31,7 +31,7 @@ def test_fallback_is_never_run_for_a_result(invoke: Invoke) -> None:
 
 
 def test_override_of_the_fallback_method_is_called(invoke: Invoke) -> None:
-    """R6: looked up where the guarded method is declared; the call goes to the object's own."""
+    """R6: the name is looked up where the guarded method is declared; the call goes to the object's own method."""
 
     class Base(Service):
         @fallback(fallback_method="instead")

@@ -1,4 +1,4 @@
-"""Which types are the same, and which fit where another is expected."""
+"""Types that are the same, and types that fit where another is expected."""
 # ruff: noqa: F401  # many names are used in the text of annotations only
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def meant(annotation: object, scope: Scope | None = None) -> Type:
     ],
 )
 def test_types_that_are_the_same(one: str, other: str, written: Callable[[str], object]) -> None:
-    """However they are spelled; what is not known matches; `NewType` and `Literal` count as at run time."""
+    """The spelling does not matter; an unknown type matches; `NewType` and `Literal` count as at run time."""
     assert is_equivalent(meant(written(one)), meant(written(other)))
     assert is_equivalent(meant(written(other)), meant(written(one)))
 
@@ -209,7 +209,7 @@ Heavy = NewType("Heavy", Weight)
     ],
 )
 def test_a_type_fits_where_a_wider_one_is_expected(one: str, other: str, written: Callable[[str], object]) -> None:
-    """A subclass, a member of the union, what is not known."""
+    """A subclass, a member of the union, an unknown type."""
     try:
         assert is_assignable(meant(written(one)), meant(written(other)))
     except NameError:
@@ -282,7 +282,7 @@ def test_a_union_fits_if_and_only_if_the_other_has_all_of_its_values(one: list[s
 
 
 @given(unions, unions, strategies.sampled_from(["Any", "T", "Decimal", "NoReturn"]))
-def test_what_is_not_known_fits_everything_and_everything_fits_it(one: list[str], other: list[str], open_: str) -> None:
+def test_an_unknown_type_fits_every_type_and_every_type_fits_it(one: list[str], other: list[str], open_: str) -> None:
     """Alone, in a union, and inside of a generic."""
     mine, yours = (f"Union[{', '.join(union)}]" for union in (one, other))
 

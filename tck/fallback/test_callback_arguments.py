@@ -1,4 +1,4 @@
-"""What a fallback names is checked against its function, and called with what that was called with (rule R6)."""
+"""A callback is checked against its function, and called with the arguments of the function's call (rule R6)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def declared(cls: type, name: str = "method") -> Declaration:
-    """The declaration of a method, as it is once its class is created."""
+    """Return the declaration of a method, as it is once its class is created."""
     value = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
     binding = CLASS if isinstance(value, classmethod) else FUNCTION if isinstance(value, staticmethod) else INSTANCE
     declaration = Declaration(unbound(value), {}, binding)
@@ -48,7 +48,7 @@ def faults_of(cls: type, name: str = "substitute", *, asynchronous: bool | None 
 def substitute_for(
     cls: type, *args: Any, failure: BaseException | None = None, name: str = "substitute", **kwargs: Any
 ) -> Any:
-    """What the fallback gives for a call that failed."""
+    """Return the result of the fallback for a call that failed."""
     call = bind_callback(Fallback(fallback_method=name), declared(cls), False)
     return call(args, kwargs, failure or ValueError("down"), 1)
 
@@ -94,7 +94,7 @@ class GiftCart(Cart):
 
 
 def test_a_method_of_the_class_is_found_and_called() -> None:
-    """With what the guarded one was called with."""
+    """It gets the arguments of the guarded method's call."""
     assert faults_of(Cart) == []
     assert substitute_for(Cart, Cart(), 1) == "Cart 1"
     assert substitute_for(Cart, Cart(), a=1) == "Cart 1"
@@ -115,13 +115,13 @@ def test_a_private_name_belongs_to_the_class_that_declares_the_guarded_method() 
 
 @pytest.mark.parametrize(("name", "expected"), [("static", "static 1"), ("of_class", "GiftCart 1"), ("first", "1: 1")])
 def test_methods_of_every_kind_stand_in_for_an_instance_method(name: str, expected: str) -> None:
-    """Whatever can be called on the instance."""
+    """All of them can be called on the instance."""
     assert faults_of(Cart, name) == []
     assert substitute_for(Cart, GiftCart(), 1, name=name) == expected
 
 
 def test_a_name_that_is_not_there_is_refused_with_the_nearest() -> None:
-    """What is wrong, where, the value got, and what is allowed."""
+    """The error says what is wrong, where, which value it got, and what is allowed."""
     [fault] = faults_of(Cart, "substitude")
 
     assert fault.startswith("shop.Cart.method @Fallback(fallback_method) names 'substitude', which ")
@@ -129,7 +129,7 @@ def test_a_name_that_is_not_there_is_refused_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("name", ["attribute", "getter", "cached"])
-def test_what_is_no_method_is_refused(name: str) -> None:
+def test_an_attribute_that_is_no_method_is_refused(name: str) -> None:
     """A property or a number cannot be called."""
     assert "does not define" in faults_of(Cart, name)[0]
 
@@ -185,7 +185,7 @@ def test_class_and_static_methods_fall_back() -> None:
     assert substitute_for(StaticOffers, 1, name="static") == "static 1"
 
 
-def test_what_needs_the_class_is_checked_once_it_is_there() -> None:
+def test_a_fallback_method_is_checked_once_its_class_is_there() -> None:
     """While the class body runs, the fallback may not be written yet."""
     declaration = Declaration(Cart.method, {}, INSTANCE)
 
@@ -252,7 +252,7 @@ def test_a_function_is_looked_up_when_it_is_first_used(name: str, words: str) ->
 
 
 def methods(guarded: str, substitute: str) -> type:
-    """A class with two methods of these parameters; the fallback returns all that it was given, by name."""
+    """Return a class with two methods of these parameters; the fallback returns all its arguments, by name."""
     names: dict[str, Any] = {}
     exec(
         f"class Made:\n"
@@ -315,10 +315,10 @@ TAKING_THE_FAILURE = [
 
 
 @pytest.mark.parametrize(("guarded", "substitute", "expected"), TAKING_THE_FAILURE)
-def test_one_more_parameter_at_the_end_takes_the_failure(
+def test_a_further_parameter_at_the_end_takes_the_failure(
     guarded: str, substitute: str, expected: dict[str, Any]
 ) -> None:
-    """As in SmallRye; the arguments go where they went without it."""
+    """As in SmallRye; the arguments are bound as without it."""
     cls = methods(guarded, substitute)
 
     assert faults_of(cls) == []
@@ -348,7 +348,7 @@ MISFITS = [
 
 @pytest.mark.parametrize(("guarded", "substitute"), MISFITS)
 def test_parameters_of_another_kind_or_count_are_refused(guarded: str, substitute: str) -> None:
-    """Found when the class is defined, not when the first failure comes."""
+    """The error comes when the class is defined, not when the first failure comes."""
     [fault] = faults_of(methods(guarded, substitute))
 
     assert "names 'substitute', whose parameters (" in fault
@@ -357,7 +357,7 @@ def test_parameters_of_another_kind_or_count_are_refused(guarded: str, substitut
 
 
 def test_an_override_may_take_the_failure_too() -> None:
-    """The call goes to the instance's method, as that is written."""
+    """The call goes to the instance's method and follows its signature."""
 
     class Telling(Cart):
         def substitute(self, a: int, error: Exception | None = None) -> str:
@@ -382,7 +382,7 @@ def test_an_override_that_does_not_fit_is_refused_when_it_is_needed() -> None:
 
 
 def test_a_call_with_wrong_arguments_fails_as_it_did() -> None:
-    """What was not taken by the guarded method cannot be handed on."""
+    """Arguments that the guarded method did not take cannot be handed on."""
     failure = TypeError("missing a required argument")
 
     with pytest.raises(TypeError) as raised:
@@ -429,7 +429,7 @@ class Choosy:
 
 @pytest.mark.parametrize("failure", [ConnectionError(), KeyError()])
 def test_an_annotated_exception_parameter_takes_failures_of_its_class(failure: Exception) -> None:
-    """Subclasses too."""
+    """Also failures of its subclasses."""
     assert substitute_for(Choosy, Choosy(), failure=failure) == type(failure).__name__
 
 
@@ -498,7 +498,7 @@ def test_parameters_are_the_values_in_the_order_of_the_signature() -> None:
 
 
 def test_a_context_tells_what_it_is_about() -> None:
-    """For a log line, or at a breakpoint."""
+    """Its text serves a line of a log, or a breakpoint."""
     context = ExecutionContext(charge, None, ("a",), {}, ERROR, 2)
 
     assert repr(context) == "<ExecutionContext of charge: attempt 2, failure ValueError('down')>"
@@ -519,7 +519,7 @@ def failing(error: BaseException, *, asynchronous: bool = False) -> Any:
 
 
 def run(coroutine: Any) -> Any:
-    """Run what never waits."""
+    """Run a coroutine that never waits."""
     steps = coroutine.__await__()
     while True:
         try:
@@ -542,7 +542,7 @@ def test_an_error_of_the_fallback_tells_of_the_failure(asynchronous: bool) -> No
 
 
 def test_a_context_that_is_there_already_stays() -> None:
-    """It is nearer to the truth."""
+    """It is a nearer cause than the failure."""
     nearer, error = OSError(), KeyError()
     error.__context__ = nearer
 
@@ -567,7 +567,7 @@ def test_chains_of_errors_have_no_cycle() -> None:
 
 
 def test_a_coroutine_of_a_fallback_can_be_cancelled_and_closed() -> None:
-    """It is a coroutine like any other for those who wait for it."""
+    """Code that awaits it can treat it as any coroutine."""
     seen = []
 
     class Pause:
@@ -598,7 +598,7 @@ def test_a_coroutine_of_a_fallback_can_be_cancelled_and_closed() -> None:
 
 
 def test_a_failure_is_not_kept_by_the_guard() -> None:
-    """Neither by the fallback that took it, nor in a cycle with the frame that raised it on."""
+    """Neither by the fallback that took it, nor in a cycle with the frame that raised it again."""
 
     class Failure(Exception):
         pass
@@ -708,15 +708,15 @@ def test_a_method_or_a_callable_runs_before_a_retry() -> None:
         ({"value": lambda: None}, "@BeforeRetry(value) is "),
     ],
 )
-def test_what_cannot_run_before_a_retry_is_refused(values: dict[str, Any], words: str) -> None:
-    """When the class is defined."""
+def test_a_callback_that_cannot_run_before_a_retry_is_refused(values: dict[str, Any], words: str) -> None:
+    """The error comes when the class is defined."""
     [fault] = faults_before(**values)
 
     assert words in fault
 
 
-def test_what_can_run_before_a_retry_is_not_refused() -> None:
-    """A coroutine function where the guarded function is asynchronous."""
+def test_a_callback_that_can_run_before_a_retry_is_not_refused() -> None:
+    """A coroutine function can where the guarded function is asynchronous."""
     assert faults_before(method_name="reconnect") == []
     assert faults_before(method_name="__login") == []
     assert faults_before(value=print) == []

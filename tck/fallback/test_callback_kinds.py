@@ -1,4 +1,4 @@
-"""What a callback may be: its type, its kind, and when it comes, beside those of its function (rule R6)."""
+"""The callbacks that fit a function: by type, by kind, and by the time at which they exist (rule R6)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def declared(cls: type, name: str = "method") -> Declaration:
-    """The declaration of a method, as it is once its class is created."""
+    """Return the declaration of a method, as it is once its class is created."""
     value = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
     binding = CLASS if isinstance(value, classmethod) else FUNCTION if isinstance(value, staticmethod) else INSTANCE
     declaration = Declaration(unbound(value), {}, binding)
@@ -125,7 +125,7 @@ def test_types_that_are_compatible_or_not_known_fit(name: str) -> None:
     ],
 )
 def test_types_that_are_not_compatible_are_refused(name: str, words: str) -> None:
-    """A substitute that takes less would not have the call, and one that returns more not what its caller expects."""
+    """A narrower parameter could not take the call's argument, and a wider result would surprise the caller."""
     [fault] = faults_of(Typed, name)
 
     assert words in fault.replace('"', "'")
@@ -147,7 +147,7 @@ class StrStore(Store[str]):
 
 
 def test_type_variables_are_resolved_through_generic_bases() -> None:
-    """What `T` is where the guarded method is declared."""
+    """`T` means what it means where the guarded method is declared."""
     assert faults_of(IntStore) == []
     assert len(faults_of(StrStore)) == 2
 
@@ -198,7 +198,7 @@ class Plain(Remote):
 
 
 @pytest.mark.parametrize("cls", [Remote, Submitting, Awaiting])
-def test_the_results_of_asynchronous_functions_compare_by_what_they_come_to(cls: type) -> None:
+def test_the_results_of_asynchronous_functions_are_compared_as_awaited(cls: type) -> None:
     """Rule R6: a fallback of an asynchronous method may be asynchronous or not."""
     for name in ("as_coroutine", "plain", "as_awaitable", "as_future", "less_coroutine", "less", "less_awaitable"):
         assert faults_of(cls, name, asynchronous=True) == []
@@ -231,7 +231,7 @@ def test_a_function_that_a_further_decorator_may_make_asynchronous_is_not_refuse
 
 
 def test_a_method_without_annotations_is_taken_for_synchronous() -> None:
-    """Once its class is there; a function may still become asynchronous."""
+    """This holds once its class is there; a function may still become asynchronous."""
 
     class Bare:
         def method(self): ...  # type: ignore[no-untyped-def]
@@ -331,7 +331,7 @@ class Streamed:
     "value", [StringHandler, DuckHandler, StaticHandler, lambda context: "", Demanding("a").handle, print]
 )
 def test_handlers_and_callables_that_fit(value: Any) -> None:
-    """A class with `handle`, or whatever takes one argument."""
+    """A class with `handle`, or a callable that takes one argument."""
     assert faults_of_handler(value, Cart) == []
 
 
@@ -352,15 +352,15 @@ def test_handlers_and_callables_that_fit(value: Any) -> None:
     ],
 )
 def test_handlers_that_do_not_fit_are_refused(value: Any, words: str) -> None:
-    """Each with what is wrong and what would be right."""
+    """Each error says what is wrong and what would be right."""
     faults = faults_of_handler(value, Cart)
 
     assert words in faults[0]
     assert faults[0].startswith("shop.Cart.method @Fallback(value) is ")
 
 
-def test_a_handler_that_takes_what_the_guarded_function_takes_is_told_how_it_goes() -> None:
-    """By its name, as `fallback_method`; what fits neither way is not sent there."""
+def test_a_handler_with_the_parameters_of_the_function_is_referred_to_fallback_method() -> None:
+    """The error for a handler that fits neither way does not refer to it."""
 
     def guarded(article: str, amount: int) -> str:
         return article
@@ -389,7 +389,7 @@ class Inspected:
 
 
 def guarded_by(value: Any) -> Any:
-    """An object whose method ``read`` always fails."""
+    """Return an object whose method ``read`` always fails."""
 
     class Reader:
         @guard_by_fallback(value)
@@ -400,7 +400,7 @@ def guarded_by(value: Any) -> Any:
 
 
 def test_a_handler_that_fits_is_not_looked_at_again_at_the_first_call() -> None:
-    """What was compared when the class was created has not changed, and the first call is not to pay for it."""
+    """The comparison at the creation of the class still holds, and the first call is not to pay for another one."""
     reader = guarded_by(Inspected(str))
     looks = Inspected.looks
 
@@ -411,7 +411,7 @@ def test_a_handler_that_fits_is_not_looked_at_again_at_the_first_call() -> None:
 def test_a_handler_whose_type_has_no_meaning_yet_is_looked_at_again_at_the_first_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A name may be defined further down, and the annotation turn out to be another type."""
+    """A name may be defined further down, and the annotation may then mean another type."""
     reader = guarded_by(Inspected("DefinedFurtherDown"))
     monkeypatch.setattr(builtins, "DefinedFurtherDown", int, raising=False)
 
@@ -419,8 +419,8 @@ def test_a_handler_whose_type_has_no_meaning_yet_is_looked_at_again_at_the_first
         reader.read()
 
 
-def test_the_handler_of_an_asynchronous_function_is_typed_by_what_it_comes_to() -> None:
-    """Rule R6: of a coroutine function what awaiting gives, of a future method what the future holds."""
+def test_the_handler_of_an_asynchronous_function_is_typed_by_the_awaited_result() -> None:
+    """Rule R6: the awaited result of a coroutine function, the content of the future of a future method."""
 
     def as_future(context: ExecutionContext) -> Future[int]: ...  # type: ignore[empty-body]
 

@@ -1,4 +1,4 @@
-"""Rules FB1, FB2 and Y2: fallbacks that are asked in turn, and what is told of their answers."""
+"""Rules FB1, FB2 and Y2: fallbacks that are asked in turn, and the record of their answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kit import Invoke, Service, key
 
 
 class First(OSError):
-    """What the first fallback raises."""
+    """The failure that the first fallback raises."""
 
 
 def gives_up(context: ExecutionContext) -> NoReturn:
@@ -39,7 +39,7 @@ def gives_up(context: ExecutionContext) -> NoReturn:
 
 
 class Printed:
-    """Answers by what it was asked for."""
+    """A handler whose answer names the failure that it was asked for."""
 
     def handle(self, context: ExecutionContext) -> Any:
         return f"instead of {type(context.failure).__name__}"
@@ -49,7 +49,7 @@ class Printed:
 
 
 def test_the_next_fallback_is_asked_with_the_failure_of_the_one_before(invoke: Invoke) -> None:
-    """In order, until one answers (rule FB1)."""
+    """They are asked in order, until one answers (rule FB1)."""
     asked: list[str] = []
 
     def asks(context: ExecutionContext) -> Any:
@@ -72,7 +72,7 @@ def test_the_next_fallback_is_asked_with_the_failure_of_the_one_before(invoke: I
 
 
 def test_methods_and_handlers_stand_beside_one_another() -> None:
-    """A string names a method, which takes what the guarded one takes (rule FB1)."""
+    """A string names a method, which takes the arguments of the guarded one (rule FB1)."""
 
     class Client(Service):
         @fallback("copy", Printed)
@@ -111,7 +111,7 @@ def test_a_method_that_is_for_other_failures_is_passed_over() -> None:
 
 
 def test_the_same_sets_say_whether_the_next_one_is_asked(invoke: Invoke) -> None:
-    """What ``skip_on`` names comes out, with the failure that it came of (rule FB1)."""
+    """A failure that ``skip_on`` names comes out, with the failure before it as its cause (rule FB1)."""
 
     class Client(Service):
         @fallback(gives_up, Printed, skip_on=First)
@@ -126,7 +126,7 @@ def test_the_same_sets_say_whether_the_next_one_is_asked(invoke: Invoke) -> None
 
 
 def test_the_failure_of_the_last_one_comes_out(invoke: Invoke) -> None:
-    """As it does where there is one fallback alone (rule FB1)."""
+    """The same holds where there is one fallback alone (rule FB1)."""
 
     class Client(Service):
         @fallback(gives_up, lambda context: {}["price"])
@@ -179,7 +179,7 @@ def test_a_cancellation_in_a_fallback_asks_no_further_one() -> None:
 
 @pytest.mark.parametrize("last", [True, False])
 def test_a_stop_iteration_is_a_failure_as_any_other(invoke: Invoke, last: bool) -> None:
-    """In coroutines, the language makes a ``RuntimeError`` of it (rule FB1)."""
+    """In coroutines, the language turns it into a ``RuntimeError`` (rule FB1)."""
 
     def ends(context: ExecutionContext) -> NoReturn:
         raise StopIteration("the end")
@@ -218,7 +218,7 @@ def test_awaited_fallbacks_are_asked_in_turn_too(invoke: Invoke) -> None:
 
 
 def test_a_chain_counts_as_one_fallback() -> None:
-    """Applied where any of them was asked, not where none was for the failure (rule FB1)."""
+    """It is applied where any of them was asked, and not where none was for the failure (rule FB1)."""
 
     class Client(Service):
         @fallback("for_keys", "for_values")
@@ -245,7 +245,7 @@ def test_a_chain_counts_as_one_fallback() -> None:
 
 
 def test_a_guard_takes_several_handlers() -> None:
-    """As values, by position or as a list; no methods, for it belongs to no class (rule FB1)."""
+    """By position or as a list, but no methods, for it belongs to no class (rule FB1)."""
 
     def fail() -> NoReturn:
         raise ConnectionError
@@ -258,7 +258,7 @@ def test_a_guard_takes_several_handlers() -> None:
 
 
 def test_several_handlers_can_be_configured() -> None:
-    """Their names, and those of methods, by commas (rule FB1)."""
+    """Commas separate their names, and those of methods (rule FB1)."""
 
     class Client(Service):
         @fallback("copy")
@@ -293,7 +293,7 @@ def test_several_handlers_can_be_configured() -> None:
     ],
 )
 def test_each_of_several_is_checked(given: tuple[Any, ...], problem: str) -> None:
-    """As if it stood alone, and named as the value that it is part of (rule R9)."""
+    """Each is checked as if it stood alone, and named as a part of the value (rule R9)."""
 
     def declare() -> None:
         @fallback(*given)
@@ -307,7 +307,7 @@ def test_each_of_several_is_checked(given: tuple[Any, ...], problem: str) -> Non
 
 
 def test_a_wrong_method_in_a_configured_chain_is_named_with_its_key() -> None:
-    """Key and source (rule R9)."""
+    """The error has the key and the source (rule R9)."""
 
     @fallback(gives_up)
     def service() -> str:
@@ -357,8 +357,8 @@ def test_a_coroutine_function_behind_a_synchronous_call_is_refused(handlers: tup
 # Rule Y2
 
 
-def test_what_answered_instead_is_collected(invoke: Invoke) -> None:
-    """Which method, for what failure, and what answered (rule Y2)."""
+def test_an_answer_of_a_fallback_is_collected(invoke: Invoke) -> None:
+    """The record has the method, the failure, and the fallback that answered (rule Y2)."""
 
     class Client(Service):
         @fallback(gives_up, Printed)
@@ -378,7 +378,7 @@ def test_what_answered_instead_is_collected(invoke: Invoke) -> None:
 
 
 def test_a_fallback_that_answers_nothing_is_not_collected(invoke: Invoke) -> None:
-    """Neither one that fails, nor a call that goes well (rule Y2)."""
+    """Neither a fallback that fails, nor a call that succeeds (rule Y2)."""
 
     class Client(Service):
         failure: BaseException | None = ConnectionError()
@@ -401,11 +401,11 @@ def test_a_fallback_that_answers_nothing_is_not_collected(invoke: Invoke) -> Non
 
 @fallback(lambda context: "copy")
 def page() -> str:
-    """Fail."""
+    """Fail, and answer by the fallback."""
     raise ConnectionError
 
 
-def test_what_is_outside_the_block_is_not_collected() -> None:
+def test_a_call_outside_the_block_is_not_collected() -> None:
     """Before it, after it, and in a context of its own (rule Y2)."""
     page()
     with degradations() as found:
@@ -415,7 +415,7 @@ def test_what_is_outside_the_block_is_not_collected() -> None:
     assert found == []
 
 
-def test_the_outer_block_sees_what_the_inner_one_does() -> None:
+def test_the_outer_block_sees_the_answers_of_the_inner_one() -> None:
     """A part of a page is part of it (rule Y2)."""
     with degradations() as outer:
         page()
@@ -425,7 +425,7 @@ def test_the_outer_block_sees_what_the_inner_one_does() -> None:
     assert (len(outer), len(inner)) == (2, 1)
 
 
-def test_what_is_started_in_the_block_is_collected() -> None:
+def test_a_call_that_starts_in_the_block_is_collected() -> None:
     """Tasks, calls on threads of the pool, and threads that get a copy of the context (rule Y2)."""
 
     @fallback(lambda context: completed_future("copy"))
@@ -483,7 +483,7 @@ def test_a_block_may_be_left_in_another_context() -> None:
 
 
 def test_degradations_from_many_threads_are_all_there() -> None:
-    """64 threads at once (rule L6)."""
+    """64 threads add them at once (rule L6)."""
 
     def call_often() -> None:
         for _ in range(100):
@@ -501,7 +501,7 @@ def test_degradations_from_many_threads_are_all_there() -> None:
 
 
 def test_a_guard_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is named in metrics and messages (rule Y2)."""
+    """By its name in metrics and messages (rule Y2)."""
     guard: Any = Guard(retry=Retry(max_retries=0), fallback=Fallback(Printed), name="degraded")
     failing: Callable[[], NoReturn] = lambda: (_ for _ in ()).throw(ConnectionError())  # noqa: E731
 

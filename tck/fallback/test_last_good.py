@@ -33,7 +33,7 @@ from kit import Clock, Invoke, Service, key
 
 
 class Client(Service):
-    """Answers, until it has a failure to raise."""
+    """A service that answers until it has a failure to raise."""
 
     failure: BaseException | None = None
     answers = 0
@@ -68,7 +68,7 @@ def test_the_last_good_result_of_the_same_call_answers(invoke: Invoke) -> None:
 
 
 def seen(result: Any) -> Any:
-    """What a method gives; that of a future is inside."""
+    """Return the result of a method; of a future, the result inside."""
     return result.result() if hasattr(result, "result") else result
 
 
@@ -76,7 +76,7 @@ def seen(result: Any) -> Any:
 def test_a_result_answers_while_it_is_younger_than_max_age(
     invoke: Invoke, clock: Clock, age: float, outcome: Any
 ) -> None:
-    """On the shared clock, from when the call ended (rule Y1)."""
+    """Its age counts on the shared clock, from the end of the call (rule Y1)."""
 
     class Prices(Client):
         @fallback(last_good(timedelta(minutes=1)))
@@ -115,7 +115,7 @@ def test_a_result_that_was_refused_to_the_end_is_not_remembered(invoke: Invoke) 
 
 
 def test_the_answer_of_a_fallback_is_never_remembered(invoke: Invoke, clock: Clock) -> None:
-    """Else a result would stay young for ever, and a makeshift become good (rule Y1)."""
+    """Otherwise a result would stay young for ever, and a makeshift become good (rule Y1)."""
 
     class Prices(Client):
         @fallback(last_good(max_age=60_000), lambda context: "makeshift")
@@ -138,7 +138,7 @@ def test_the_answer_of_a_fallback_is_never_remembered(invoke: Invoke, clock: Clo
 
 
 def test_a_result_that_another_policy_discards_is_not_remembered(invoke: Invoke) -> None:
-    """It stands outside retry and time-out: what they refuse was no good (rule Y1)."""
+    """The memory is outside retry and time-out: a result that they refuse is not good (rule Y1)."""
 
     class Prices(Client):
         @fallback(last_good(max_age=60_000))
@@ -157,7 +157,7 @@ def test_a_result_that_another_policy_discards_is_not_remembered(invoke: Invoke)
 
 
 def test_the_sets_of_the_fallback_hold() -> None:
-    """What ``skip_on`` names is not replaced (rule Y1)."""
+    """A failure that ``skip_on`` names is not replaced (rule Y1)."""
 
     class Prices(Client):
         @fallback(last_good(max_age=60_000), skip_on=KeyError)
@@ -200,7 +200,7 @@ def test_the_least_recently_used_result_goes_first() -> None:
 
 @pytest.mark.parametrize("by", ["number", ("number",), lambda number, user: number])
 def test_a_key_tells_calls_apart(by: Any) -> None:
-    """By a parameter's name, several, or a callable with the method's parameters (rule Y1)."""
+    """The key is the name of a parameter, several names, or a callable with the method's parameters (rule Y1)."""
     fails = False
 
     @fallback(last_good(max_age=60_000, key=by))
@@ -254,7 +254,7 @@ def test_objects_that_cannot_be_referred_to_weakly_need_a_key() -> None:
 
 
 def test_objects_are_not_kept() -> None:
-    """An object may go, and another one in its place has nothing to do with it (rules Y1, L4)."""
+    """A result of an object that is gone does not answer for another one in its place (rules Y1, L4)."""
 
     class Prices(Client):
         @fallback(last_good(max_age=60_000))
@@ -300,7 +300,7 @@ def test_each_method_and_each_guard_remembers_its_own() -> None:
 
 
 def test_a_guard_remembers_by_function_and_arguments() -> None:
-    """Blocking and awaited calls alike (rule Y1)."""
+    """The same holds for blocking and awaited calls (rule Y1)."""
     guard = Guard(fallback=Fallback(last_good(max_age=60_000)), retry=Retry(max_retries=0))
     fails = False
 
@@ -327,7 +327,7 @@ def test_a_guard_remembers_by_function_and_arguments() -> None:
         guard.call(double, 3)
 
 
-def test_what_is_remembered_stays_over_a_reload() -> None:
+def test_a_remembered_result_outlives_a_reload() -> None:
     """Rule C3: also where other values come into force."""
     fails = False
 
@@ -346,7 +346,7 @@ def test_what_is_remembered_stays_over_a_reload() -> None:
 
 
 def test_it_is_counted_and_collected_as_a_fallback_is() -> None:
-    """Applied where there was a result, and not where there was none (rules Y1, Y2)."""
+    """It is applied where there was a result, and not where there was none (rules Y1, Y2)."""
 
     class Prices(Client):
         @fallback(last_good(max_age=60_000))
@@ -385,13 +385,13 @@ def test_it_is_counted_and_collected_as_a_fallback_is() -> None:
     ],
 )
 def test_wrong_values_are_refused(arguments: dict[str, Any], problem: str) -> None:
-    """What, where, the value got and what is allowed (rule R9)."""
+    """The error says what is wrong, where, which value it got and what is allowed (rule R9)."""
     with pytest.raises(FaultToleranceDefinitionException, match=problem):
         last_good(**arguments)
 
 
 def test_a_key_that_names_no_parameter_is_refused() -> None:
-    """With the nearest one (rule R9); so is a second memory of one method."""
+    """The error names the nearest one (rule R9); a second memory of one method is refused, too."""
     with pytest.raises(FaultToleranceDefinitionException, match="did you mean 'number'"):
 
         @fallback(last_good(max_age=1000, key="numbr"))
@@ -403,7 +403,7 @@ def test_a_key_that_names_no_parameter_is_refused() -> None:
 
 
 def test_max_age_has_no_default() -> None:
-    """How old an answer may be is for the application to say (rule Y1)."""
+    """The application decides the age that an answer may have (rule Y1)."""
     with pytest.raises(TypeError, match="max_age"):
         last_good()  # type: ignore[call-arg]
 

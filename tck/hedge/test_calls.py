@@ -1,4 +1,4 @@
-"""Calls that are hedged, through public names: when a hedge is sent, who wins, and what becomes of the others."""
+"""Calls that are hedged, through public names: when a hedge is sent, which attempt wins, and how the others end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ AFTER_100 = {"delay": 100, "quantile": 0}
 
 
 class Race:
-    """A service whose attempts take as long, and come to, what a script says; what was seen of its calls.
+    """A service whose attempts take the times, and end in the ways, of a script; and the record of its calls.
 
     Args:
         way: How it is called.
@@ -114,35 +114,35 @@ class Race:
 
     @property
     def outcomes(self) -> list[Any]:
-        """What each call came to: a result, or the name of an exception."""
+        """Return the outcome of each call: a result, or the name of an exception."""
         outcomes = [one if isinstance(one, tuple) else (one,) for one in self.run.outcomes]
         return [one[1] if one[0] == "returned" else one[0] for one in outcomes]
 
     @property
     def results(self) -> dict[str, int]:
-        """How often each result of a race was counted."""
+        """Return how often each result of a race was counted."""
         counts = self.run.counts.items()
         return {tags[0][1]: count for (metric, tags), count in counts if metric == "ft.hedge.calls.total"}
 
     def lost(self, at: float = 0.0) -> list[int]:
-        """The attempts that were ended early, *at* a moment; a thread hears of it a little later than a task."""
+        """Return the attempts that were ended early, *at* a moment; a thread learns of it later than a task."""
         if at and self.run.way.is_on_loop:
             assert {when for _, when, how in self.ended if how == "lost"} == {at}
         return sorted(number for number, _, how in self.ended if how == "lost")
 
     @property
     def sent(self) -> list[tuple[int, float]]:
-        """The hedges that were told of."""
+        """Return the hedges of which events were sent."""
         return [(event.hedge, round(event.delay, 3)) for event in self.events if isinstance(event, HedgeSent)]
 
 
 def of(way: str) -> Way:
-    """The way of that name."""
+    """Return the way of that name."""
     return next(one for one in WAYS if one.name == way)
 
 
 def calls(count: int) -> Scene:
-    """Make so many calls, one after the other."""
+    """Make a number of calls, one after the other."""
 
     async def scene(run: Run) -> None:
         for _ in range(count):
@@ -167,8 +167,8 @@ def test_the_kth_hedge_is_sent_after_k_times_the_delay(way: Way) -> None:
 
 
 @ways
-def test_what_is_quick_is_not_hedged(way: Way) -> None:
-    """By rule H1: nothing is sent for a call that ends before the delay, whatever it comes to (rule H4)."""
+def test_a_quick_call_is_not_hedged(way: Way) -> None:
+    """By rule H1: no hedge is sent for a call that ends before the delay, with any outcome (rule H4)."""
     race = Race(way, (0.09, "quick"), (0.09, OSError("no")), scene=calls(2), hedge=AFTER_100)
 
     assert race.outcomes == ["quick", "OSError"]
@@ -188,7 +188,7 @@ def test_the_delay_is_learned_and_nothing_is_sent_before(way: Way) -> None:
 
 
 def test_the_delay_is_never_shorter_than_declared() -> None:
-    """By rule H1: what was learned counts where it is longer; before that the declared one does alone."""
+    """By rule H1: the learned delay counts where it is longer; before there is one, the declared delay counts alone."""
     script = [(SLOW, "slow"), (0.001, "hedge"), *[(0.02, "quick")] * 64, (SLOW, "slow"), (0.001, "hedge")]
     race = Race(of("async-def"), *script, scene=calls(66), hedge={"quantile": 0.9, "delay": 50})
 
@@ -196,7 +196,7 @@ def test_the_delay_is_never_shorter_than_declared() -> None:
 
 
 def test_an_attempt_that_lost_or_timed_out_is_a_sample() -> None:
-    """Rule X4, trap 4: learning from winners alone bends the delay down; so losers count for as long as they ran."""
+    """Rule X4, trap 4: learning from winners alone would shorten the delay; so losers count for as long as they ran."""
     lost = [(SLOW, "slow"), (0.3, "hedge")] * 4
     late = [(SLOW, "late")] * 2 * 4
     quick = [(0.01, "quick")] * 56
@@ -228,7 +228,7 @@ def test_a_spent_budget_sends_no_hedge_and_fails_no_call(way: Way) -> None:
 
 @ways
 def test_a_hedge_never_queues_for_a_permit(way: Way) -> None:
-    """By rule H2: where none is free, none is sent; the other attempt keeps its own."""
+    """By rule H2: where no permit is free, no hedge is sent; the other attempt keeps its own permit."""
     slow = [(1.0, "slow")]
     assert _sent_under(way, slow, bulkhead={"value": 1, "waiting_task_queue": 5}) == 0
     assert _sent_under(way, slow, bulkhead={"value": 2, "waiting_task_queue": 5}) == 1
@@ -237,7 +237,7 @@ def test_a_hedge_never_queues_for_a_permit(way: Way) -> None:
 @ways
 @pytest.mark.parametrize(("rest", "sent"), [(9.0, 0), (11.0, 1)])
 def test_no_hedge_is_sent_for_ten_seconds_after_a_limit_fell(way: Way, rest: float, sent: int) -> None:
-    """By rule H2: though permits are free, what was too slow is sent nothing that it need not do."""
+    """By rule H2: although permits are free, a callee that was too slow gets no attempt that it need not make."""
 
     async def scene(run: Run) -> None:
         await run.hold(8)  # their bodies take 80 ms and more, and end before a hedge is due
@@ -270,7 +270,7 @@ def test_no_hedge_is_a_probe_of_a_half_open_circuit(way: Way) -> None:
 
 @ways
 def test_no_hedge_is_sent_while_the_throttle_sheds(way: Way) -> None:
-    """By rule H2: with a probability above 0 none is; once it is 0 again, one is."""
+    """By rule H2: no hedge is sent while the probability is above 0; once it is 0 again, one is."""
 
     async def scene(run: Run) -> None:
         for _ in range(5):
@@ -289,7 +289,7 @@ def test_no_hedge_is_sent_while_the_throttle_sheds(way: Way) -> None:
 
 @ways
 def test_no_hedge_is_due_when_the_deadline_passes(way: Way) -> None:
-    """By rule H2: an enclosing deadline that is not further away than the timer sends none."""
+    """By rule H2: no hedge is sent where an enclosing deadline passes no later than the timer."""
 
     async def within(run: Run) -> None:
         await run.call_within(0.15)
@@ -328,7 +328,7 @@ def test_each_attempt_has_its_own_verdict_time_out_and_permit(way: Way) -> None:
 
 @ways
 def test_a_hedge_that_a_policy_refuses_was_never_there(way: Way) -> None:
-    """By rule H3: it is neither a failure nor a note, is not told of, and costs the budget nothing."""
+    """By rule H3: it is neither a failure nor a note, sends no event, and costs the budget nothing."""
 
     async def scene(run: Run) -> None:
         for _ in range(15):
@@ -396,7 +396,7 @@ def test_a_primary_that_fails_waits_for_its_hedge(way: Way) -> None:
 
 @ways
 def test_the_failure_of_the_primary_comes_out_with_the_others_as_notes(way: Way) -> None:
-    """By rule H4: whichever ended last; each note says which hedge it was."""
+    """By rule H4: also where another attempt ended last; each note says which hedge it was."""
     race = Race(
         way, (1.0, OSError("first")), (0.1, KeyError("second")), (0.1, ValueError("third")),
         hedge={**AFTER_100, "max_hedges": 2},
@@ -422,7 +422,7 @@ def test_a_failure_that_is_raised_again_has_the_notes_of_its_last_race() -> None
 @ways
 @pytest.mark.parametrize("number", [0, 1])
 def test_control_flow_out_of_an_attempt_ends_the_call(way: Way, number: int) -> None:
-    """Rule X6: it is nobody's failure, and no other attempt goes on in its place."""
+    """Rule X6: it is no failure, and no other attempt goes on in its place."""
     script: list[tuple[float, Any]] = [(1.0, "slow"), (1.0, "slow")]
     script[number] = (0.3 - number * 0.1, asyncio.CancelledError())
     race = Race(way, *script, hedge=AFTER_100, retry={"max_retries": 2, "jitter": 0})
@@ -490,7 +490,7 @@ def test_cancelling_the_call_cancels_all_its_attempts(way: Way) -> None:
 
 @ways
 def test_an_enclosing_deadline_ends_all_attempts(way: Way) -> None:
-    """By rule H5: it is one for the call and its hedges."""
+    """By rule H5: the call and its hedges share the deadline."""
 
     async def scene(run: Run) -> None:
         await run.call_within(0.25)
@@ -517,8 +517,8 @@ class Rows:
 
 
 @pytest.mark.parametrize("name", ["over", "made", "streamed", "read"])
-def test_what_only_one_attempt_could_read_is_refused(name: str) -> None:
-    """By rule H6: an iterator, a stream or a file, where the annotation says so; known when it is decorated."""
+def test_an_argument_that_only_one_attempt_could_read_is_refused(name: str) -> None:
+    """By rule H6: an iterator, a stream or a file, where the annotation says so; refused when it is decorated."""
     with pytest.raises(FaultToleranceDefinitionException, match=f"Rows.{name} @Hedge shares .* among its attempts"):
         hedge(getattr(Rows, name))
     hedge(Rows.listed)
@@ -599,7 +599,7 @@ def test_each_retry_is_a_race_of_its_own(way: Way) -> None:
 
 @ways
 def test_the_budget_of_the_method_grants_hedges(way: Way) -> None:
-    """By rule H2: without a retry, too; each call that succeeds gives its ratio."""
+    """By rule H2: also without a retry; each call that succeeds adds its ratio."""
     budget = {"ratio": 0.5, "burst": 2}
     race = Race(way, (0.3, "slow"), scene=calls(8), hedge=AFTER_100, retry_budget=budget)
 
@@ -609,8 +609,8 @@ def test_the_budget_of_the_method_grants_hedges(way: Way) -> None:
 
 
 @ways
-def test_what_is_only_observed_sends_nothing(way: Way) -> None:
-    """Rule X7: hedges that would be sent are counted, and nothing else; the call goes its way."""
+def test_a_hedge_that_is_only_observed_is_not_sent(way: Way) -> None:
+    """Rule X7: hedges that would be sent are counted, and the call goes on as without them."""
     hedges = {**AFTER_100, "max_hedges": 3}
     race = Race(way, (0.25, "slow"), (0.05, "quick"), scene=calls(2), configured="Hedge", hedge=hedges)
     observed = [count for (metric, _), count in race.run.counts.items() if metric == "ft.observed.total"]
@@ -621,8 +621,8 @@ def test_what_is_only_observed_sends_nothing(way: Way) -> None:
     assert observed == [2]
 
 
-def test_what_is_observed_keeps_no_hedge_back() -> None:
-    """Rule X7: a bulkhead that is only observed lets hedges in beyond its limit."""
+def test_a_bulkhead_that_is_observed_keeps_no_hedge_back() -> None:
+    """Rule X7: hedges pass it beyond its limit."""
     script, policies = [(1.0, "slow"), (0.1, "quick")], {"hedge": AFTER_100, "bulkhead": {"value": 1}}
     race = Race(of("async-def"), *script, configured="Bulkhead", **policies)
 
@@ -696,8 +696,8 @@ def test_a_plain_function_is_raced_on_threads_by_a_guard() -> None:
     assert lost == ["Interrupted"]
 
 
-def test_what_returns_something_to_await_is_raced() -> None:
-    """By rule H3: so is an ``@asynchronous_non_blocking def``, whose attempts end when that has."""
+def test_a_function_that_returns_an_awaitable_is_raced() -> None:
+    """By rule H3: also an ``@asynchronous_non_blocking def``, whose attempts end when its awaitable has."""
     began: list[int] = []
 
     @asynchronous_non_blocking
@@ -714,8 +714,8 @@ def test_what_returns_something_to_await_is_raced() -> None:
         assert clock.run(main()) == "attempt 2"
 
 
-def test_what_was_learned_outlives_a_reload() -> None:
-    """By rule H1: a new quantile is that of the samples that there are; the page of live values shows the delay."""
+def test_the_learned_delay_outlives_a_reload() -> None:
+    """By rule H1: a new quantile is taken of the samples that there are; the page of live values shows the delay."""
 
     class Shop:
         @hedge
@@ -736,7 +736,7 @@ def test_what_was_learned_outlives_a_reload() -> None:
 
 
 def test_nothing_is_left_of_a_race() -> None:
-    """By rule H5: no task, no complaint of the loop about a failure that nobody saw, and no result that is kept."""
+    """By rule H5: no task, no complaint of the loop about an unseen failure, and no result that is kept."""
     complaints: list[Any] = []
 
     class Answer:
@@ -768,7 +768,7 @@ def test_nothing_is_left_of_a_race() -> None:
 
 
 def test_a_race_inside_a_race_is_a_race_of_its_own() -> None:
-    """By rule H3: attempts of a guard inside belong to that one, and losing outside ends them all."""
+    """By rule H3: the attempts of an inner guard belong to its race; the outer race ends them all when it is lost."""
     began: list[str] = []
 
     @hedge(delay=100)
@@ -862,7 +862,7 @@ def test_hedges_are_sent_while_a_shutdown_waits() -> None:
 
 
 def test_a_class_hedges_its_asynchronous_methods() -> None:
-    """By rule H6: one that is not is refused when it is called, or exempted; a decorator above may make it so."""
+    """By rule H6: another one is refused when it is called, or exempted; a decorator above may make it so."""
     began: list[None] = []
 
     @hedge(delay=100)
@@ -894,8 +894,8 @@ def test_a_class_hedges_its_asynchronous_methods() -> None:
 
 
 @ways
-def test_one_deadline_is_for_all_attempts_of_a_call(way: Way) -> None:
-    """By rule H2, rule D2: no hedge is due at it; when it passes, every attempt is ended, and none is a failure."""
+def test_all_attempts_of_a_call_share_the_deadline(way: Way) -> None:
+    """By rule H2, rule D2: no hedge is due at it; when it passes, every attempt is ended, and none has failed."""
 
     async def scene(run: Run) -> None:
         await run.call()

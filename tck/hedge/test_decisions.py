@@ -1,4 +1,4 @@
-"""When hedges are sent and who wins: the decisions, without tasks or threads."""
+"""When hedges are sent and which attempt wins: the decisions, without tasks or threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faulttolerance.exceptions import BulkheadException
 
 
 def naive(script: list[tuple[float, bool]], delay: float, most: int, until: float) -> tuple[object, list[float], str]:
-    """The rule, said naively: the moments at which hedges begin, what comes out, and how it is counted.
+    """Return what a naive model of the rule says: when hedges begin, what comes out, and how it is counted.
 
     Each attempt of the *script* takes so long, and succeeds or does not.
     """
@@ -38,7 +38,7 @@ def naive(script: list[tuple[float, bool]], delay: float, most: int, until: floa
 
 
 def raced(script: list[tuple[float, bool]], race: Race) -> tuple[object, list[float], str]:
-    """The same by a race, as the layer asks it."""
+    """Return the same from a race, asked as the layer asks it."""
     ends, hedges = {0: script[0][0]}, []
     while True:
         over = min(ends, key=lambda number: (ends[number], number), default=None)
@@ -58,7 +58,7 @@ def raced(script: list[tuple[float, bool]], race: Race) -> tuple[object, list[fl
 
 
 def test_a_race_goes_as_the_rule_says() -> None:
-    """By rule H1 and rule H4: when hedges begin, and who wins, are those of a naive statement, in 3000 races."""
+    """By rule H1 and rule H4: hedges begin, and attempts win, as in a naive model, in 3000 races."""
     chance = random.Random(7)
     for _ in range(3000):
         most = chance.randint(1, 5)
@@ -114,7 +114,7 @@ def test_learning_from_winners_alone_would_send_more() -> None:
 
 
 def test_failures_of_hedges_are_notes_that_pickle() -> None:
-    """By rule H4: as plain text, in the order of their numbers, once, and also where ``str`` fails."""
+    """By rule H4: plain text, in the order of their numbers, once, and also where ``str`` fails."""
 
     class Odd(Exception):
         def __str__(self) -> str:
@@ -138,8 +138,8 @@ def test_failures_of_hedges_are_notes_that_pickle() -> None:
     assert {type(note) for note in pickle.loads(pickle.dumps(same)).__notes__} == {str}
 
 
-def test_who_has_ended_wakes_nobody_after_the_race() -> None:
-    """By rule H5: a loser that ends late finds nobody who waits."""
+def test_an_attempt_that_ends_after_the_race_wakes_nobody() -> None:
+    """By rule H5: a loser that ends late finds no caller that waits."""
     race, woken = Hedge(1, 0.0, 0.1).begin(0.0), []
     race.wake = lambda: woken.append(None)
     race.ring()
@@ -150,7 +150,7 @@ def test_who_has_ended_wakes_nobody_after_the_race() -> None:
 
 
 def test_a_hedge_gets_a_free_permit_or_none() -> None:
-    """By rule H2: it never stands in the queue, whoever could wake it."""
+    """By rule H2: it never waits in the queue."""
     bulkhead = Bulkhead(1, 5)
     hedges = UnqueuedBulkhead(bulkhead)
 
@@ -164,7 +164,7 @@ def test_a_hedge_gets_a_free_permit_or_none() -> None:
 
 
 def test_a_gate_hears_nothing_of_losers() -> None:
-    """By rule H5: only that the attempt is over, which gives its place back."""
+    """By rule H5: it learns only that the attempt is over, which frees its place."""
     heard, lost = [], True
 
     class Listening:

@@ -1,4 +1,4 @@
-"""How a race waits, where its environment is one in which everything happens at the worst moment."""
+"""A race waits correctly in an environment in which everything happens at the worst moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faulttolerance._extensions.hedge.strategy import Hedge
 
 
 class Never:
-    """What nobody wakes any more."""
+    """An awaitable that nothing wakes."""
 
     def __await__(self) -> Any:
         raise AssertionError("it waits for what has happened already")
@@ -22,7 +22,7 @@ class Never:
 
 
 class Unlucky:
-    """The first attempt ends, as one on a thread may, after the race has looked and before it can be woken."""
+    """An environment in which the first attempt ends after the race has looked and before it can be woken."""
 
     def __init__(self) -> None:
         self.run: Future[str] = Future()

@@ -30,13 +30,13 @@ pytestmark = [pytest.mark.stress, pytest.mark.timeout(120)]
 
 
 def strategy_of(function: Any, policy: type) -> Any:
-    """What is remembered for a guarded function."""
+    """Return the strategy of a guarded function."""
     (state,) = (state for state in registry.every_state() if state.name.endswith(function.__qualname__))
     return state.strategies.get(policy)
 
 
 def eventually(is_so: Any) -> None:
-    """Wait for what ends by itself."""
+    """Wait until a condition that comes true by itself holds."""
     until = time.monotonic() + 20
     while not is_so():
         assert time.monotonic() < until
@@ -92,7 +92,7 @@ def test_tasks_that_are_cancelled_leave_nothing(detached: bool) -> None:
     assert attempts["begun"] <= primaries + BURST + RATIO * outcomes["str"]
 
 
-def test_offloaded_calls_that_are_cancelled_leave_nothing() -> None:
+def test_calls_on_threads_that_are_cancelled_leave_nothing() -> None:
     """From 64 threads: each future ends once, losers give their permits back, and the pool has no call left."""
     begun: Counter[int] = Counter()
 

@@ -1,4 +1,4 @@
-"""Hedged calls into which the handler of a signal raises, wherever it may: no attempt goes on, no permit is lost."""
+"""A signal handler raises at any place of a hedged call: no attempt goes on, and no permit is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OURS = ("hedge/layer.py", "hedge/strategy.py", "_execution/task.py")
 
 
 def strikes(*files: str, step: int) -> Iterator[Strike]:
-    """Each place in turn, or each *step*-th, until a call has no further one."""
+    """Yield each place in turn, or each *step*-th, until a call has no further one."""
     number = 0
     for strike in struck.strikes(*files, step=step):
         number = strike.number
@@ -43,7 +43,7 @@ def guarded(function: Callable[[], Any]) -> Any:
 
 
 def held() -> dict[Any, int]:
-    """The permits that are not back."""
+    """Return the permits that are not back."""
     permits = (state.strategies.get(Bulkhead) for state in registry.every_state())
     return {key: thread for one in permits if one is not None for key, thread in one.held.items()}
 
@@ -51,7 +51,7 @@ def held() -> dict[Any, int]:
 @pytest.mark.parametrize("detached", [False, True])
 @sampled(13)
 def test_a_task_that_is_struck_leaves_no_attempt(detached: bool, step: int) -> None:
-    """By rule H5: whoever is struck, the caller or an attempt, the others are ended."""
+    """By rule H5: the caller or an attempt is struck, and all other attempts are ended."""
     began: list[None] = []
 
     async def load() -> str:
@@ -79,7 +79,7 @@ def test_a_task_that_is_struck_leaves_no_attempt(detached: bool, step: int) -> N
 
 @sampled(10)
 def test_a_caller_that_is_struck_leaves_no_attempt_on_a_thread(step: int) -> None:
-    """By rule H5: an attempt that was begun for a call which nobody got is ended."""
+    """By rule H5: an attempt that began for a lost call is ended."""
     began: list[None] = []
 
     @asynchronous

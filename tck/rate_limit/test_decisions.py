@@ -24,7 +24,7 @@ def make(limit: int = 3, window: float = 1.0, min_spacing: float = 0.0, kind: Wi
 
 
 def passes(limit: RateLimit, *moments: float) -> str:
-    """Call at each moment; y where the call was let through, n where not."""
+    """Call at each moment; return y where the call was let through, n where it was not."""
     outcome = ""
     for now in moments:
         try:
@@ -76,8 +76,8 @@ def test_a_refused_call_leaves_no_trace(kind: WindowKind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.floats(0, 1e9), st.floats(0.001, 1e4))
-def test_who_comes_back_after_retry_after_is_let_in(kind: WindowKind, start: float, window: float) -> None:
-    """The refusal tells the first moment that has room, and adding it to the clock gets there."""
+def test_a_call_that_comes_back_after_retry_after_is_let_through(kind: WindowKind, start: float, window: float) -> None:
+    """The refusal has the first moment with room, and a clock that adds it arrives there."""
     limit = make(limit=3, window=window, kind=kind)
     now, waits, outcome = start, [], ""
     for _ in range(30):
@@ -139,7 +139,7 @@ def test_no_rounding_lets_one_more_through(limit: int, window: float, start: flo
 
 @given(st.integers(1, 5), st.lists(st.integers(0, 5), max_size=60))
 def test_a_fixed_window_agrees_with_counting_per_interval(limit: int, steps: list[int]) -> None:
-    """The yardstick divides time into numbered intervals and keeps a count for each."""
+    """The model divides time into numbered intervals and keeps a count for each."""
     rate = make(limit, window=4.0)
     counts: dict[int, int] = {}
     now = 0
@@ -152,7 +152,7 @@ def test_a_fixed_window_agrees_with_counting_per_interval(limit: int, steps: lis
 
 
 def test_a_moment_that_arrives_late_counts_as_the_latest() -> None:
-    """Threads read the clock before they ask; the one that is overtaken forgives nothing."""
+    """Threads read the clock before they ask; a thread that is overtaken frees no permit."""
     limit = make(limit=2, kind="rolling")
 
     assert passes(limit, 10.0, 9.0, 10.5, 10.99, 11.0) == "yynny"
@@ -172,7 +172,7 @@ def test_new_values_forgive_nothing(kind: WindowKind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_higher_limit_holds_at_once(kind: WindowKind) -> None:
-    """What was used up stays so, what was added is there."""
+    """The used permits stay used, and the added ones are there."""
     limit = make(limit=2, window=1.0, kind=kind)
     passes(limit, 0.0, 5.0, 5.0)
 
@@ -215,7 +215,7 @@ def test_a_limit_may_be_any_whole_number(kind: WindowKind) -> None:
 
 
 def test_a_lower_smooth_limit_is_not_in_debt() -> None:
-    """Ten permits were used of ten; under a limit of two the first is back after half a window, not after four."""
+    """All ten permits were used; under a limit of two the first is back after half a window, not after four."""
     limit = make(limit=10, window=1.0, kind="smooth")
     passes(limit, 0.0, *[5.0] * 10)
 
@@ -226,7 +226,7 @@ def test_a_lower_smooth_limit_is_not_in_debt() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_threads_share_one_limit(kind: WindowKind) -> None:
-    """Eight threads at one moment: exactly the permits that are there are given out (B32)."""
+    """Eight threads at one moment get exactly the permits that are there (B32)."""
     limit = make(limit=50, window=1.0, kind=kind)
     passes(limit, 0.0)
     barrier = threading.Barrier(8)
@@ -246,7 +246,7 @@ def test_threads_share_one_limit(kind: WindowKind) -> None:
 
 
 def test_a_lock_that_a_fork_left_behind_is_replaced() -> None:
-    """In the child the limit goes on, with what was let through before (rule L5)."""
+    """The limit goes on in the child, with the calls that were let through before (rule L5)."""
     limit = make(limit=2)
     passes(limit, 0.0)
     holder = threading.Thread(target=limit.lock.acquire)  # another thread that was in the middle of something
@@ -264,7 +264,7 @@ def test_a_lock_that_a_fork_left_behind_is_replaced() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("burst", [1, 3])
 def test_a_turn_is_when_all_before_it_were_let_through_as_soon_as_they_may(kind: WindowKind, burst: int) -> None:
-    """Rule RL1, said again naively: those ahead take their turns one after the other, on a copy of the window."""
+    """Rule RL1 in a naive model: the calls ahead take their turns one after the other, on a copy of the window."""
     for seed in range(300):
         dice = random.Random(seed)
         limit = dice.randint(1, 5)
@@ -287,7 +287,7 @@ def test_a_turn_is_when_all_before_it_were_let_through_as_soon_as_they_may(kind:
 
 
 class Line:
-    """Calls that come, wait, give up and are let through, in simulated time; each asks when it was told to."""
+    """Calls that come, wait, give up and are let through, in simulated time; each asks at the time it was given."""
 
     def __init__(self, seed: int, kind: WindowKind, spacing: float) -> None:
         self.dice = random.Random(seed)
@@ -345,8 +345,8 @@ class Line:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("spacing", [0.0, 0.15])
-def test_those_that_wait_are_let_through_in_turn_and_within_the_limit(kind: WindowKind, spacing: float) -> None:
-    """By rule RL1: in the order of arrival, none too late, none forgotten, and no wake-up for nothing."""
+def test_waiting_calls_are_let_through_in_turn_and_within_the_limit(kind: WindowKind, spacing: float) -> None:
+    """By rule RL1: in the order of arrival, none too late, none forgotten, and none woken in vain."""
     for seed in range(150):
         line = Line(seed, kind, spacing)
         line.play(40)
@@ -361,7 +361,7 @@ def test_those_that_wait_are_let_through_in_turn_and_within_the_limit(kind: Wind
 
 
 def test_a_smooth_limit_is_used_up_although_each_call_is_woken_late() -> None:
-    """By rule RL1: what was lost by waking is made up for, up to one call: else a busy limit would give less."""
+    """By rule RL1: time that waking takes is made up for, up to one call: otherwise a busy limit would give less."""
     limit = RateLimit("line", LimitValues(10, 1.0, 0.0, "smooth", max_wait=9.0, burst=1))
     limit.admit(0.0)
     places = [TurnWaiter(1, lambda: None) for _ in range(5)]
@@ -386,7 +386,7 @@ def test_a_call_that_must_not_wait_does_not_overtake_those_that_do() -> None:
 
 
 def test_a_call_that_never_asks_again_holds_the_others_up_for_a_while_only() -> None:
-    """By rule RL1, B34: as one whose loop was closed; and it is not left to be woken."""
+    """By rule RL1, B34: a call whose loop was closed is such a call; and no wake-up is left to it."""
     limit = RateLimit("line", LimitValues(1, 1.0, 0.0, "fixed", max_wait=2.0))
     limit.admit(0.0)
     lost = TurnWaiter(1, lambda: None)
@@ -397,7 +397,7 @@ def test_a_call_that_never_asks_again_holds_the_others_up_for_a_while_only() -> 
 
 
 def test_leaving_the_line_looks_at_no_other_place() -> None:
-    """Thousands are cancelled at once where a server closes its connections, and each of them leaves in one step."""
+    """A server that closes its connections cancels thousands at once, and each of them leaves in one step."""
 
     class Looked(TurnWaiter):
         def __eq__(self, other: object) -> bool:
@@ -420,8 +420,8 @@ def test_leaving_the_line_looks_at_no_other_place() -> None:
     assert (list(limit.waiting), looked) == ([], [])
 
 
-def test_those_of_other_threads_leave_the_line_in_a_forked_child() -> None:
-    """L5: they do not exist there."""
+def test_calls_of_other_threads_leave_the_line_in_a_forked_child() -> None:
+    """Rule L5: those threads do not exist in the child."""
     limit = RateLimit("line", LimitValues(1, 1.0, 0.0, "fixed", max_wait=5.0))
     limit.admit(0.0)
     limit.request_turn(TurnWaiter(1, lambda: None), 0.1)

@@ -36,7 +36,7 @@ every_way = pytest.mark.parametrize("way", WAYS)
 
 
 class Line:
-    """Calls of one function that come at given times; when each was let through, or what it came to."""
+    """Calls of one function at given times; when each was let through, and how it ended."""
 
     def __init__(self, way: str, decorate: Callable[[Any], Any]) -> None:
         self.way = way
@@ -63,7 +63,7 @@ class Line:
         return round(self._clock.monotonic() - self._began, 3)
 
     def play(self, *calls: tuple[float, str], cancel: tuple[tuple[float, str], ...] = (), patience: float = 60) -> Line:
-        """Let the calls come; those of *cancel* are cancelled, or interrupted if they are synchronous."""
+        """Make the calls; those of *cancel* are cancelled, or interrupted if they are synchronous."""
         with virtual_time() as clock:
             self._clock, self._began = clock, clock.monotonic()
             until = {name: at for at, name in cancel}
@@ -113,8 +113,8 @@ def test_a_call_waits_for_its_turn_where_that_comes_soon_enough(way: str, kind: 
 
 
 @every_way
-def test_what_gives_up_gives_its_turn_back_and_the_others_move_up(way: str) -> None:
-    """By rule RL1: the first of the line, one in its middle, and the last."""
+def test_a_call_that_gives_up_gives_its_turn_back_and_the_others_move_up(way: str) -> None:
+    """By rule RL1: the first call of the line, one in its middle, and the last."""
     calls = [(0.1 * number, str(number)) for number in range(8)]
     line = Line(way, rate_limit(1, max_wait=9000)).play(*calls, cancel=((0.9, "1"), (0.95, "4"), (0.97, "7")))
 
@@ -123,7 +123,7 @@ def test_what_gives_up_gives_its_turn_back_and_the_others_move_up(way: str) -> N
 
 @every_way
 def test_a_wait_that_a_deadline_forbids_is_not_begun(way: str) -> None:
-    """By rule RL1: refused at once, and the turn is free for others."""
+    """By rule RL1: the call is refused at once, and its turn is free for others."""
     line = Line(way, rate_limit(1, max_wait=9000))
 
     if way == "blocking":
@@ -227,7 +227,7 @@ def test_thousands_of_tasks_wait_without_waking_one_another(calls: int) -> None:
 
 
 def test_several_loops_and_threads_wait_in_one_line() -> None:
-    """By rule RL1, B34: whatever they wait by; a loop that ended before leaves nothing behind."""
+    """By rule RL1, B34: the line is one for all environments; a loop that ended before leaves nothing behind."""
     guard = Guard(rate_limit=RateLimit(1, window=0.05, max_wait=5000), name="turns of several loops")
 
     async def one() -> None:
@@ -270,7 +270,7 @@ def test_a_smooth_limit_lets_one_at_a_time_through_unless_a_burst_is_allowed() -
 
 @pytest.mark.parametrize(("name", "wrong"), [("max_wait", -1), ("max_wait", "x"), ("burst", 0), ("burst", 1.5)])
 def test_wrong_values_are_refused(name: str, wrong: Any) -> None:
-    """With what is allowed."""
+    """The error says what is allowed."""
     with refused(f"@RateLimit({name})", "allowed:"):
         rate_limit(5, type="smooth", **{name: wrong})(lambda: None)
 
@@ -293,7 +293,7 @@ def test_a_limit_that_nobody_asked_yet_has_rested(way: str) -> None:
 
 @pytest.mark.parametrize("kind", ["fixed", "ROLLING"])
 def test_a_burst_is_for_smooth_limits(kind: Any) -> None:
-    """It would mean nothing elsewhere; so do configured values say."""
+    """It would mean nothing elsewhere; configured values say so, too."""
     with refused("@RateLimit(burst)", "is 3", "1, unless the type is smooth"):
         rate_limit(5, type=kind, burst=3)(lambda: None)
 

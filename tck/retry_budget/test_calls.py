@@ -1,4 +1,4 @@
-"""Retry budgets through public names: rules B1 to B4, whoever shares one, and what becomes of it."""
+"""Retry budgets through public names: rules B1 to B4, sharing by name, configuration, observation and forks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ THREE = Retry(max_retries=3, delay=0, jitter=0, retry_on=OSError)
 
 
 class Callee:
-    """Fails as often as it is told to."""
+    """A callee that fails a given number of times."""
 
     def __init__(self) -> None:
         self.attempts = self.failures = 0
@@ -58,7 +58,7 @@ def guarded(name: str = "", budget: RetryBudget | None = None, **policies: Any) 
 
 
 def left(guard: Guard) -> str:
-    """The tokens of a guard, as people see them."""
+    """Return the tokens of a guard as ``guards()`` shows them."""
     (conditions,) = [one.conditions for one in guards() if one.method is guard]
     return conditions["RetryBudget"].removesuffix(" tokens")
 
@@ -72,7 +72,7 @@ def counts(guard: Guard, metric: str) -> dict[tuple[str, ...], float]:
 
 
 def call(guard: Guard, callee: Callable[..., object], *args: object) -> str:
-    """Call, and say what came out."""
+    """Return the result of a call, or the message of its failure."""
     try:
         return str(guard.call(callee, *args))
     except OSError as error:
@@ -125,8 +125,8 @@ def test_calls_cost_and_pay_as_the_rule_says(calls: list[int], tokens: str) -> N
     assert left(guard) == tokens
 
 
-def test_what_a_fallback_answers_pays_nothing() -> None:
-    """By rule B1: it is no success, with or without a retry."""
+def test_an_answer_of_a_fallback_pays_nothing() -> None:
+    """By rule B1: the answer is no success, with or without a retry."""
     callee = Callee()
 
     @fallback(lambda context: "instead")
@@ -144,7 +144,7 @@ def test_what_a_fallback_answers_pays_nothing() -> None:
 
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_fast_and_slow_failures_are_braked_alike(is_slow: bool) -> None:
-    """By rule B2, trap 9: what counts retries in flight does not brake those that fail at once."""
+    """By rule B2, trap 9: a limit of the retries in flight would not brake those that fail at once."""
     with virtual_time() as clock:
         guard, attempts = guarded(), 0
 
@@ -189,7 +189,7 @@ def test_a_method_with_two_calls_has_no_free_retries() -> None:
 
 
 def test_it_is_asked_before_the_delay() -> None:
-    """By rule B3, trap 8: nobody sleeps to hear no."""
+    """By rule B3, trap 8: no call sleeps before it learns that it makes no retry."""
     with virtual_time() as clock:
         guard = guarded(retry=Retry(max_retries=3, delay=5000, jitter=0), budget=RetryBudget(burst=1))
         callee = Callee()
@@ -212,7 +212,7 @@ def test_it_is_asked_before_the_delay() -> None:
     ids=["max_retries", "retry_on", "max_duration", "deadline"],
 )
 def test_it_is_asked_last(policy: Retry, seconds: float | None) -> None:
-    """By rule B3: what is not retried for another reason costs nothing."""
+    """By rule B3: a call that is not retried for another reason pays nothing."""
     with virtual_time() as clock:
         guard = guarded(retry=policy)
 
@@ -230,7 +230,7 @@ def test_it_is_asked_last(policy: Retry, seconds: float | None) -> None:
 
 
 def test_refusals_and_refused_results_cost_as_any() -> None:
-    """By rule B3: of our own circuit breaker, and of ``retry_when``."""
+    """By rule B3: a refusal of our own circuit breaker, and a result that ``retry_when`` refuses."""
     breaker = CircuitBreaker(request_volume_threshold=2, failure_ratio=1.0, delay="1h")
     guard, callee = guarded(retry=Retry(max_retries=3, delay=0, jitter=0), circuit_breaker=breaker), Callee()
     callee.failures = 2
@@ -244,7 +244,7 @@ def test_refusals_and_refused_results_cost_as_any() -> None:
 
 
 def test_a_retry_that_control_flow_prevents_is_given_back() -> None:
-    """By rule B3 and rule X6: what runs before a retry ends the call, and the retry was not made."""
+    """By rule B3 and rule X6: the hook before a retry ends the call, and the retry is not made."""
 
     def halt(context: object) -> None:
         raise KeyboardInterrupt
@@ -292,7 +292,7 @@ def test_a_call_that_is_cancelled_during_the_delay_has_paid_nothing() -> None:
 
 
 def test_the_failure_is_the_callees_and_hooks_hear_why() -> None:
-    """By rule B4, trap 7: no error of the library's comes instead; ``GaveUp`` says why, and no retry is announced."""
+    """By rule B4, trap 7: the library raises no error instead; ``GaveUp`` has the reason, and no retry is announced."""
     heard: list[Any] = []
     set_event_sinks([heard.append])
     guard, callee = guarded(budget=RetryBudget(burst=1, ratio=0)), Callee()
@@ -359,8 +359,8 @@ def test_a_name_is_one_budget_for_all_that_give_it() -> None:
     assert [explain(cls, "own").count("now 0 of 3 tokens") for cls in (Client, Other)] == [1, 1]
 
 
-def test_who_shares_a_budget_says_the_same_of_it() -> None:
-    """By rule B1 and rule X9: else the error names both guards, by a call as by ``validate()``."""
+def test_guards_that_share_a_budget_have_to_agree_on_its_values() -> None:
+    """By rule B1 and rule X9: otherwise the error names both guards, by a call as by ``validate()``."""
     one, other = guarded("acme.one", RetryBudget(name="mixed")), guarded("acme.other", RetryBudget(0.5, name="mixed"))
     one.call(Callee())
     with refused("acme.other @RetryBudget(ratio) is 0.5, and 0.2 for acme.one, which shares the budget 'mixed'"):
@@ -371,8 +371,8 @@ def test_who_shares_a_budget_says_the_same_of_it() -> None:
     other.close()
 
 
-def test_what_a_factory_makes_has_to_agree_too() -> None:
-    """By rule B1: although all of it has one name; what was defined anew and replaced says nothing any more."""
+def test_functions_of_a_factory_have_to_agree_on_the_budget_that_they_share() -> None:
+    """By rule B1: they all have one name; a function that was replaced no longer counts."""
 
     def make(burst: int) -> Callable[[], None]:
         @retry(max_retries=2, jitter=0)
@@ -428,7 +428,7 @@ def test_a_budget_goes_with_the_last_guard_that_has_it() -> None:
 
 
 def test_a_reset_forgets_what_was_spent() -> None:
-    """Also where something still refers to a guard that had the name."""
+    """The name begins anew also where something still refers to a guard that had it."""
     guard, callee = guarded(budget=RetryBudget(name="tests", burst=4)), Callee()
     callee.failures = 100
     call(guard, callee)
@@ -471,7 +471,7 @@ def test_each_key_has_its_own_unless_it_has_a_name(name: str) -> None:
 
 
 def test_it_belongs_to_retry() -> None:
-    """By rule X9: alone it would do nothing, silently."""
+    """By rule X9: alone it would do nothing, and give no sign of that."""
     with refused("@RetryBudget is used without @Retry"):
         Guard(retry_budget=RetryBudget())
 
@@ -504,7 +504,7 @@ def test_values_out_of_range_are_definition_errors(values: dict[str, Any], words
 
 
 def test_configured_values_hold_and_keep_the_tokens() -> None:
-    """By rule X2: a reload takes new values, what was spent stays, and a smaller burst cuts; ``name`` is no key."""
+    """By rule X2: a reload sets new values, spent tokens stay spent, and a smaller burst cuts; ``name`` is no key."""
     guard, callee = guarded("acme.tokens", RetryBudget(burst=10)), Callee()
     callee.failures = 4
     call(guard, callee)
@@ -529,7 +529,7 @@ def test_configured_values_hold_and_keep_the_tokens() -> None:
 
 
 def test_observed_it_counts_and_grants() -> None:
-    """By rule X7: all retries are made; those that it would have refused are told, and give nothing back."""
+    """By rule X7: all retries are made; a retry that it would have refused is reported, and gives nothing back."""
     guard, callee = guarded("acme.observed", RetryBudget(0, burst=2)), Callee()
     with configured({"acme.observed/RetryBudget/mode": "observe"}):
         callee.failures = 3
@@ -556,7 +556,7 @@ def test_it_shows_how_it_stands() -> None:
 
 
 def test_a_healthy_call_reads_whether_something_is_missing() -> None:
-    """By rule X8: that is all that is declared for it, and without a budget there is nothing."""
+    """By rule X8: a budget adds only that to the code of a call, and without a budget nothing is added."""
 
     @retry
     def plain() -> None: ...
@@ -594,7 +594,7 @@ def test_blocks_of_a_loop_pay_and_a_single_block_does_not_ask() -> None:
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_keeps_the_tokens() -> None:
-    """By rule L5: and spends its own."""
+    """By rule L5: the child spends its own tokens."""
     from kit.program import QUIET, python
 
     done = python(
@@ -622,7 +622,7 @@ os.waitpid(pid, 0)
     assert ("".join(done.stdout.split()), done.stderr) == ("11", "")
 
 
-def test_what_calls_itself_again_while_it_pays_is_counted() -> None:
+def test_calls_of_the_same_guard_inside_a_call_that_pays_are_counted() -> None:
     """A hook, a predicate and the body may call the same guard: nothing is lost, and nothing hangs."""
     depth = 0
 

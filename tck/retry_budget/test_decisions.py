@@ -1,4 +1,4 @@
-"""The retry budget's tokens (rule B1), and the rule said again naively."""
+"""The retry budget's tokens (rule B1), against a naive model of the rule."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from kit.examples import holds
 
 
 class Naive:
-    """The rule, said again in fractions."""
+    """A naive model of the rule, in fractions."""
 
     def __init__(self, ratio: str, burst: int) -> None:
         self.ratio, self.burst, self.tokens = Fraction(ratio), Fraction(burst), Fraction(burst)
 
     def take(self) -> bool:
-        """A retry or a hedge costs 1, and is not made where less is left."""
+        """Pay 1 for a retry or a hedge; return False where less is left."""
         if self.tokens < 1:
             return False
         self.tokens -= 1
         return True
 
     def give(self, amount: Fraction) -> None:
-        """At most burst."""
+        """Add *amount*, up to the burst."""
         self.tokens = min(self.burst, self.tokens + amount)
 
     def renew(self, ratio: str, burst: int) -> None:
-        """A smaller burst cuts the tokens."""
+        """Set new values; a smaller burst cuts the tokens."""
         self.ratio, self.burst, self.tokens = Fraction(ratio), Fraction(burst), min(Fraction(burst), self.tokens)
 
 
@@ -77,7 +77,7 @@ def test_as_many_tenths_as_it_takes_make_one() -> None:
 
 
 def test_a_full_one_is_not_written_to() -> None:
-    """By rule B1: what there is of it for a healthy call is one attribute to read; what writes would need the lock."""
+    """By rule B1: a healthy call reads one attribute; to write would need the lock."""
     budget = RetryBudget(0.2, 10)
     budget._lock = None  # type: ignore[assignment]
     budget.succeed()
@@ -106,7 +106,7 @@ def test_it_says_how_it_stands(taken: int, successes: int, words: str, is_impair
 
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_a_key_may_be_forgotten_that_loses_nothing(is_shared: bool) -> None:
-    """By rule N2: what others have, too, stays as it is."""
+    """By rule N2: a budget that others share stays as it is."""
     budget = RetryBudget(0.2, 1, is_shared=is_shared)
     assert budget.is_idle(0.0)
     assert budget.take()

@@ -1,4 +1,4 @@
-"""What the retry budget reaches in simulated overloads."""
+"""The effect of the retry budget in simulated overloads."""
 
 from __future__ import annotations
 

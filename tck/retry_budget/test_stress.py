@@ -1,4 +1,4 @@
-"""One retry budget under many threads and tasks: what was paid for and did not help is what is missing, exactly."""
+"""One retry budget under many threads and tasks: the missing tokens are exactly those of retries without success."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _names = count()
 
 
 class Spending:
-    """Two guards that share a budget, and what their callee made of the retries."""
+    """Two guards that share a budget, and the retries that did not succeed."""
 
     def __init__(self, burst: int, delay: float = 0, ratio: float = 0) -> None:
         self.name = f"spent {next(_names)}"
@@ -43,7 +43,7 @@ class Spending:
             raise ConnectionError
 
     def call(self, seed: int, chance: random.Random) -> None:
-        """Call by one of the guards."""
+        """Call through one of the two guards."""
         attempts = count(1)
         with suppress(ConnectionError):
             self.guards[seed % 2].call(lambda: self.body(next(attempts), chance))
@@ -90,7 +90,7 @@ def test_threads_that_share_a_budget(burst: int) -> None:
 
 
 def test_tasks_that_are_cancelled_anywhere() -> None:
-    """By rule B3: what is called off during the delay costs nothing, what had begun is paid."""
+    """By rule B3: a retry that is cancelled during its delay costs nothing, one that began is paid."""
 
     async def main() -> Spending:
         spending, chance = Spending(BURST, delay=20), random.Random(3)
@@ -122,7 +122,7 @@ def test_tasks_that_are_cancelled_anywhere() -> None:
 
 
 def test_reloads_in_the_middle() -> None:
-    """By rule X2: whatever the values are meanwhile, the tokens stay within them."""
+    """By rule X2: the tokens stay within the values, which change meanwhile."""
     spending = Spending(20, ratio=0.2)
     for number in range(2):
         spending.call(number, random.Random(number))  # who is not in use has no tokens to tell of

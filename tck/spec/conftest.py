@@ -12,7 +12,7 @@ from kit import Calls, Clock, Invoke, RealClock, VirtualClock
 
 @pytest.fixture
 def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
-    """The clock that the library follows during the test."""
+    """Yield the clock that the library follows during the test."""
     if request.config.getoption("--real-time"):
         real = RealClock(request.config.getoption("--time-factor"))
         yield real
@@ -24,7 +24,7 @@ def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
 
 @pytest.fixture
 def calls(invoke: Invoke, clock: Clock) -> Iterator[Calls]:
-    """Many calls at once, which all end with the test, whatever it came to."""
+    """Yield a maker of many calls at once, which all end with the test."""
     started = Calls(invoke, clock)
     yield started
     started.end()

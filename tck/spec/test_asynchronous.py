@@ -1,4 +1,4 @@
-"""Specification, chapter "Asynchronous": calls that return at once, and what they return."""
+"""Specification, chapter "Asynchronous": calls that return at once, and their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Ask: TypeAlias = Callable[[Callable[[], Any]], Any]
 
 @pytest.fixture(params=["a thread", "a loop"])
 def ask(request: pytest.FixtureRequest, clock: Clock) -> Ask:
-    """Makes a call, and waits for its outcome: by asking the future for its result, or by awaiting it."""
+    """Return a function that makes a call and waits for its outcome: by the result of its future, or by awaiting it."""
     if request.param == "a thread":
         return lambda call: call().result(30)
 
@@ -41,7 +41,7 @@ def ask(request: pytest.FixtureRequest, clock: Clock) -> Ask:
 
 
 def failed_future(error: Exception) -> Future[Any]:
-    """A future that has failed already."""
+    """Return a future that has failed already."""
     future = Future[Any]()
     future.set_exception(error)
     return future
@@ -51,9 +51,9 @@ def failed_future(error: Exception) -> Future[Any]:
 
 
 def future_client(level: str) -> Any:
-    """Its method waits for a future that the test completes.
+    """Return a client whose method waits for a future that the test completes.
 
-    The one of a decorated class repeats the decorator, and builds its result by a method that the class covers too.
+    The client of a decorated class repeats the decorator, and builds its result by a method that the class covers too.
     """
     if level == "method":
 
@@ -104,7 +104,7 @@ def test_future_is_not_done_while_its_body_waits(level: str, clock: Clock) -> No
     ],
 )
 def test_future_is_done_once_its_body_has_returned(level: str, ask: Ask) -> None:
-    """The future that the caller has becomes what the body's own future is, also where that is a call under way."""
+    """The caller's future gets the outcome of the body's own future, also where that is a call under way."""
     client = future_client(level)
     waiting = Future[None]()
 
@@ -120,20 +120,20 @@ def test_future_is_done_once_its_body_has_returned(level: str, ask: Ask) -> None
 
 
 class SimulatedException(RuntimeError):
-    """What a body fails with, or what it returns."""
+    """The failure, or the result, of a body."""
 
 
 @pytest.fixture(params=["offloaded", "task"])
 def form(request: pytest.FixtureRequest) -> str:
-    """What an asynchronous function may be written as: a ``def`` that returns an awaitable, or an ``async def``."""
+    """Return a form of an asynchronous function: a ``def`` that returns an awaitable, or an ``async def``."""
     chosen: str = request.param
     return chosen
 
 
 def awaitable_client(level: str, form: str) -> Any:
-    """Its method waits for a future that the test completes.
+    """Return a client whose method waits for a future that the test completes.
 
-    The one of a decorated class has no decorator itself, and builds its result by another one of that class.
+    The method of a decorated class has no decorator itself, and builds its result by another method of that class.
     """
     if (level, form) == ("method", "offloaded"):
 
@@ -187,7 +187,7 @@ def awaitable_client(level: str, form: str) -> Any:
     ],
 )
 def test_awaitable_is_not_complete_while_its_body_waits(level: str, form: str, clock: Clock) -> None:
-    """What the caller gets is not complete for as long as the body waits, and completes once it goes on.
+    """The caller's awaitable is not complete while the body waits, and completes once it goes on.
 
     Under CDI the call of the sibling is not intercepted; here it is an asynchronous call of its own.
     """
@@ -213,7 +213,7 @@ def test_awaitable_is_not_complete_while_its_body_waits(level: str, form: str, c
     ],
 )
 def test_awaitable_is_complete_once_its_body_has_returned(level: str, form: str, clock: Clock) -> None:
-    """What the body waited for is there at once, and so is, soon after, the outcome of the call."""
+    """The future of the body is done at once, and the outcome of the call comes soon after."""
     client = awaitable_client(level, form)
 
     async def main() -> Any:
@@ -230,8 +230,8 @@ def test_awaitable_is_complete_once_its_body_has_returned(level: str, form: str,
 
 
 @pytest.mark.tck("AsynchronousCSTest.testAsyncCallbacksChained")
-def test_what_the_body_chained_runs_before_what_its_caller_chained(form: str, clock: Clock) -> None:
-    """The call is over when the awaitable is that its body returned, after the steps in that; then its callbacks run.
+def test_steps_that_the_body_chained_run_before_those_that_its_caller_chained(form: str, clock: Clock) -> None:
+    """The call ends with the awaitable of its body, after the steps in that awaitable; then its callbacks run.
 
     Where Java chains stages there are coroutines around an awaitable, and callbacks.
     """
@@ -284,7 +284,7 @@ def test_what_the_body_chained_runs_before_what_its_caller_chained(form: str, cl
     ids=["raised", "returned"],
 )
 def test_awaitable_fails_as_its_body_does(throws: bool, form: str, clock: Clock) -> None:
-    """What the body raises, and what the awaitable that it returns fails with, come out alike, and are no cancellation.
+    """A failure of the body, and that of the awaitable that it returns, come out alike, and are no cancellation.
 
     The official kit's body never raises, though one of its cases says so; here it does.
     """
@@ -327,7 +327,7 @@ def test_awaitable_fails_as_its_body_does(throws: bool, form: str, clock: Clock)
 
 
 class Request:
-    """What exists once per request."""
+    """An object that exists once per request."""
 
     def string(self) -> Awaitable[str]:
         return completed_future("testCompletionStageString")
@@ -349,7 +349,7 @@ def _in_request(ask: Ask, call: Callable[[], Any]) -> Any:
 
 @pytest.mark.tck("AsynchronousTest.testAsyncRequestContextWithCompletionStage")
 def test_context_variables_of_the_caller_hold_in_a_body_that_returns_an_awaitable(ask: Ask) -> None:
-    """What the caller's context has is there where the body runs: it stands for the request scope of CDI."""
+    """The body sees the context of the caller, which takes the place of the request scope of CDI."""
 
     class Application(Service):
         @asynchronous
@@ -361,7 +361,7 @@ def test_context_variables_of_the_caller_hold_in_a_body_that_returns_an_awaitabl
 
 @pytest.mark.tck("AsynchronousTest.testAsyncRequestContextWithFuture")
 def test_context_variables_of_the_caller_hold_in_a_body_that_returns_a_future(ask: Ask) -> None:
-    """The same for a body that returns a future."""
+    """The same holds for a body that returns a future."""
 
     class Application(Service):
         @asynchronous
@@ -378,7 +378,7 @@ by_future = pytest.mark.parametrize("invoke", ["offloaded"], indirect=True)
 
 
 def assert_cancelled(call: Call) -> None:
-    """Cancelled and done, and whoever asks for the result is told, in time or not."""
+    """Check that the future is cancelled and done, and that its result raises, with a time limit and without."""
     assert call.future.cancelled()
     assert call.future.done()
     with pytest.raises(CancelledError):
@@ -395,14 +395,14 @@ def cancel(call: Call, *, may_interrupt: bool) -> None:
 
 
 class InterruptibleClient(Service):
-    """What asynchronous clients derive from that note whether they were interrupted."""
+    """The base of asynchronous clients that record an interruption."""
 
     def __init__(self) -> None:
         super().__init__()
         self.was_interrupted = False
 
     def wait(self, barrier: Barrier) -> None:
-        """Wait in such a way that an interruption ends it, and note that."""
+        """Wait until the test or an interruption ends it, and record an interruption."""
         try:
             barrier.pass_through_interruptibly()
         except Interrupted:
@@ -431,7 +431,7 @@ def test_cancelling_interrupts_the_body(calls: Calls) -> None:
 @by_future
 @pytest.mark.tck("AsyncCancellationTest.testCancelWithoutInterrupt")
 def test_cancelling_without_interruption_lets_the_body_go_on(calls: Calls) -> None:
-    """The future is cancelled at once, the body ends when it likes, and what it returns is dropped."""
+    """The future is cancelled at once, the body ends by itself, and its result is dropped."""
 
     class Client(InterruptibleClient):
         @asynchronous
@@ -459,7 +459,7 @@ def test_cancelling_without_interruption_lets_the_body_go_on(calls: Calls) -> No
 @by_future
 @pytest.mark.tck("AsyncCancellationTest.testCancelledButRemainsInBulkhead")
 def test_call_that_was_cancelled_keeps_its_permit_until_its_body_ends(calls: Calls) -> None:
-    """A body that nothing has interrupted is still inside the bulkhead, and those who queue wait on."""
+    """A body that nothing has interrupted still holds its permit, and queued calls wait on."""
 
     class Client(Service):
         @asynchronous
@@ -483,7 +483,7 @@ def test_call_that_was_cancelled_keeps_its_permit_until_its_body_ends(calls: Cal
 @by_future
 @pytest.mark.tck("AsyncCancellationTest.testCancelledWhileQueued")
 def test_call_that_was_cancelled_in_the_queue_never_starts(calls: Calls) -> None:
-    """It is not started when its turn would have come."""
+    """It does not start when its turn would have come."""
 
     class Client(Service):
         @asynchronous
@@ -507,7 +507,7 @@ def test_call_that_was_cancelled_in_the_queue_never_starts(calls: Calls) -> None
 @by_future
 @pytest.mark.tck("AsyncCancellationTest.testCancelledDoesNotRetry")
 def test_call_that_was_cancelled_is_not_retried(calls: Calls) -> None:
-    """The interruption that comes from cancelling is no failure of the method."""
+    """The interruption by a cancellation is no failure of the method."""
 
     class Client(Service):
         @asynchronous
@@ -605,7 +605,7 @@ def test_future_has_its_result_where_the_body_ends_before_the_deadline(clock: Cl
 
 @pytest.mark.tck("AsyncFallbackTest.testAsyncFallbackSuccess")
 def test_future_of_a_body_that_succeeds_needs_no_fallback(ask: Ask) -> None:
-    """The fallback is left alone."""
+    """The fallback is not called."""
 
     class Client(Service):
         @asynchronous
@@ -621,7 +621,7 @@ def test_future_of_a_body_that_succeeds_needs_no_fallback(ask: Ask) -> None:
 
 @pytest.mark.tck("AsyncFallbackTest.testAsyncFallbackMethodThrows")
 def test_future_of_a_body_that_raises_is_that_of_the_fallback(ask: Ask) -> None:
-    """The call itself raises nothing; its future becomes what the fallback's is."""
+    """The call itself raises nothing; its future gets the outcome of the fallback's future."""
 
     class Client(Service):
         @asynchronous
@@ -657,7 +657,7 @@ def test_body_that_returns_a_failed_future_has_succeeded(ask: Ask) -> None:
 
 @pytest.mark.tck("AsyncFallbackTest.testAsyncCSFallbackSuccess")
 def test_awaitable_of_a_body_that_succeeds_needs_no_fallback(ask: Ask) -> None:
-    """The fallback is left alone."""
+    """The fallback is not called."""
 
     class Client(Service):
         @asynchronous

@@ -1,4 +1,4 @@
-"""Specification, chapter "Bulkhead": how many calls may be inside at once, and what becomes of the others."""
+"""Specification, chapter "Bulkhead": the calls that run at once, the calls that queue, and those that are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Decorator = Callable[[Any], Any]
 
 
 def client_of(invoke: Invoke, level: str, *policies: Decorator) -> Any:
-    """An object of a new class, decorated as a whole or in its method, whose calls wait at a barrier."""
+    """Return an object of a new class, decorated as a whole or in its method, whose calls wait at a barrier."""
     if invoke.is_detached:
         policies = (*policies, asynchronous)
     on_class, on_method = (policies, ()) if level == "class" else ((), policies)
@@ -233,7 +233,7 @@ def test_asynchronous_call_beyond_the_limit_queues_and_beyond_the_queue_is_refus
 @pytest.mark.tck("BulkheadAsynchTest.testBulkheadCompletionStage")
 @pytest.mark.parametrize("is_on_loop", [False, True], ids=["without a loop", "on a loop"])
 def test_call_keeps_its_permit_until_the_awaitable_that_it_returned_completes(is_on_loop: bool, clock: Clock) -> None:
-    """Where an awaitable is returned the call is over when that completes, not when the body returns."""
+    """A call with an awaitable ends when that completes, not when the body returns."""
 
     class Client(Service):
         @asynchronous
@@ -280,7 +280,7 @@ def test_call_keeps_its_permit_until_the_awaitable_that_it_returned_completes(is
 
 
 def _returning_futures(level: str) -> Any:
-    """An object whose method returns a future of ``concurrent.futures`` that it is given."""
+    """Return an object whose method returns a future of ``concurrent.futures`` that it is given."""
     policies = (bulkhead(), asynchronous)
     on_class, on_method = (policies, ()) if level == "class" else ((), policies)
 
@@ -309,7 +309,7 @@ def _done_with(result: str) -> ExecutorFuture[str]:
     ],
 )
 def test_future_is_done_after_its_result_was_got(level: str, calls: Calls) -> None:
-    """What the caller holds is done when the body has returned, not because the future that it returns is done.
+    """The caller's future is done when the body has returned, not because the future that it returns is done.
 
     The future is the standard library's; in Java it is a hand-written one that always says that it is done.
     """
@@ -335,7 +335,7 @@ def test_future_is_done_after_its_result_was_got(level: str, calls: Calls) -> No
     ],
 )
 def test_future_is_done_though_nobody_gets_its_result(level: str, calls: Calls) -> None:
-    """A call ends by itself; nobody has to ask for its result."""
+    """A call ends by itself, also without a request for its result."""
     client = _returning_futures(level)
     call = calls.start_running(client.work, _done_with("RESULT"))
     was_over = call.is_over
@@ -349,7 +349,7 @@ def test_future_is_done_though_nobody_gets_its_result(level: str, calls: Calls) 
 
 
 def _press(method: Callable[[], Any], gap: float, invoke: Invoke, clock: Clock) -> list[BaseException | None]:
-    """Make 100 calls, one after each *gap*, and give their failures."""
+    """Make 100 calls, one after each *gap*, and return their failures."""
     pending: list[ExecutorFuture[Any]] = []
     for _ in range(100):
         if invoke.convention == "blocking":
@@ -668,7 +668,7 @@ def test_permit_of_a_synchronous_call_is_free_during_the_delay_before_its_retry(
 def test_refusal_that_is_not_to_be_retried_comes_out_at_once(
     level: str, retries: Decorator, invoke: Invoke, calls: Calls, clock: Clock
 ) -> None:
-    """Neither what retry_on leaves out, nor what abort_on names, nor anything under max_retries=0 is retried."""
+    """Also where retry_on leaves it out, where abort_on names it, or under max_retries=0."""
     client = client_of(invoke, level, retries, bulkhead(1))
     calls.start_running(client.work)
     stopwatch = clock.stopwatch()

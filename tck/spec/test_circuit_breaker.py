@@ -1,4 +1,4 @@
-"""Specification, chapter "Circuit Breaker": when it opens, what it refuses, and how it closes again."""
+"""Specification, chapter "Circuit Breaker": its opening, its refusals, and its closing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_circuit_closes_again_after_enough_successes(invoke: Invoke, clock: Cloc
 
 
 class _Choosy(Service):
-    """Succeeds in some executions only."""
+    """A service that succeeds in some executions only."""
 
     async def choose(self, successes: Collection[int]) -> None:
         self.executions += 1
@@ -118,8 +118,8 @@ def test_circuit_that_closes_begins_with_an_empty_window(
 
 
 @pytest.mark.tck("CircuitBreakerTest.testCircuitHighSuccessThreshold")
-def test_one_failure_opens_a_half_open_circuit(invoke: Invoke, clock: Clock) -> None:
-    """Two successes of three that are needed count for nothing once the third probe fails."""
+def test_a_single_failure_opens_a_half_open_circuit(invoke: Invoke, clock: Clock) -> None:
+    """Two of three needed successes count for nothing once the third probe fails."""
 
     class Client(_Choosy):
         @circuit_breaker(success_threshold=3, request_volume_threshold=4, failure_ratio=0.75, delay=1000)
@@ -139,7 +139,7 @@ def test_one_failure_opens_a_half_open_circuit(invoke: Invoke, clock: Clock) -> 
 
 @pytest.mark.tck("CircuitBreakerTest.testRollingWindowCircuitOpen")
 def test_success_that_completes_the_window_may_open_the_circuit(invoke: Invoke) -> None:
-    """Two failures of four reach a ratio of 0.5, whatever came last."""
+    """Two failures of four reach a ratio of 0.5, also with a success at the end."""
 
     class Client(_Choosy):
         @circuit_breaker(success_threshold=2, request_volume_threshold=4, failure_ratio=0.5)
@@ -210,7 +210,7 @@ def test_circuit_breaker_of_a_class_holds_for_its_methods(invoke: Invoke) -> Non
 
 @pytest.mark.tck("CircuitBreakerTest.testClassLevelCircuitOverride")
 def test_circuit_breaker_of_a_method_replaces_that_of_its_class(invoke: Invoke) -> None:
-    """The method's window of two is what counts; a ratio may be the integer 1."""
+    """The method's window of two counts; a ratio may be the integer 1."""
 
     @circuit_breaker(success_threshold=2, request_volume_threshold=4, failure_ratio=0.75, delay=50_000)
     class Client(Service):
@@ -230,7 +230,7 @@ def test_circuit_breaker_of_a_method_replaces_that_of_its_class(invoke: Invoke) 
 
 @pytest.mark.tck("CircuitBreakerTest.testClassLevelCircuitOverrideNoDelay")
 def test_delay_of_a_method_replaces_that_of_its_class(invoke: Invoke, clock: Clock) -> None:
-    """The method's delay of a millisecond is over soon, whatever that of the class."""
+    """The method's delay of a millisecond is over soon; that of the class does not count."""
 
     @circuit_breaker(success_threshold=2, request_volume_threshold=4, failure_ratio=0.75, delay=50_000)
     class Client(Service):
@@ -256,7 +256,7 @@ def test_delay_of_a_method_replaces_that_of_its_class(invoke: Invoke, clock: Clo
 
 @pytest.mark.tck("CircuitBreakerTimeoutTest.testTimeout")
 def test_time_out_is_a_failure_of_the_circuit(invoke: Invoke) -> None:
-    """The breaker is outside the time-out: two late calls open a window of two, though their bodies returned."""
+    """The breaker is outside the time-out: two late calls open a window of two, although their bodies returned."""
 
     class Client(Service):
         @circuit_breaker(success_threshold=2, request_volume_threshold=2, failure_ratio=0.75, delay=50_000)
@@ -273,7 +273,7 @@ def test_time_out_is_a_failure_of_the_circuit(invoke: Invoke) -> None:
 
 @pytest.mark.tck("CircuitBreakerTimeoutTest.testTimeoutWithoutFailOn")
 def test_time_out_that_fail_on_does_not_name_is_no_failure(invoke: Invoke) -> None:
-    """What fail_on leaves out counts as a success, and the circuit stays closed."""
+    """A failure that fail_on leaves out counts as a success, and the circuit stays closed."""
 
     class Client(Service):
         @circuit_breaker(

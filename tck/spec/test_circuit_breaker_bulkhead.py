@@ -23,7 +23,7 @@ Start: TypeAlias = Callable[[Any, Barrier], ExecutorFuture[Any]]
 
 
 class FutureClient(Service):
-    """Class-level decorators make its calls asynchronous: it returns a future."""
+    """A client whose class-level decorators make its calls asynchronous: it returns a future."""
 
     def work(self, barrier: Barrier) -> Future[None]:
         barrier.pass_through()
@@ -31,7 +31,7 @@ class FutureClient(Service):
 
 
 class TaskClient(Service):
-    """Class-level decorators make its calls asynchronous: it is a coroutine function."""
+    """A client whose class-level decorators make its calls asynchronous: it is a coroutine function."""
 
     async def work(self, barrier: Barrier) -> None:
         await barrier.pass_through_async()
@@ -39,7 +39,7 @@ class TaskClient(Service):
 
 @pytest.fixture(params=[FutureClient, TaskClient])
 def base(request: pytest.FixtureRequest) -> type:
-    """What an asynchronous client may derive from."""
+    """Return the base class of an asynchronous client."""
     client: type = request.param
     return client
 
@@ -57,7 +57,7 @@ def start(clock: Clock) -> Start:
 
 @pytest.fixture
 def barriers() -> Iterator[list[Barrier]]:
-    """A barrier for each call, opened at the end whatever the test came to."""
+    """Yield a barrier for each call; all are opened at the end of the test."""
     found = [Barrier() for _ in range(8)]
     yield found
     for one in found:
@@ -94,7 +94,7 @@ def test_refusals_of_the_bulkhead_open_the_circuit_and_admitted_calls_go_on(
 
 @pytest.mark.tck("CircuitBreakerBulkheadTest.testCircuitBreakerAroundBulkheadSync")
 def test_refusals_of_a_synchronous_bulkhead_open_the_circuit(barriers: list[Barrier], clock: Clock) -> None:
-    """Without @asynchronous nobody queues, whatever the method is annotated to return."""
+    """Without @asynchronous no call queues, whatever return type the method is annotated with."""
 
     @circuit_breaker(request_volume_threshold=3, failure_ratio=1.0)
     @bulkhead(1, waiting_task_queue=1)

@@ -1,4 +1,4 @@
-"""Specification, chapter "Circuit Breaker": which exceptions count as failures."""
+"""Specification, chapter "Circuit Breaker": the exceptions that count as failures."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ CLOSED, OPEN = False, True
 def test_circuit_follows_the_hierarchy_of_exceptions(
     policy: Callable[[Any], Any], failure: type[BaseException], opens: bool, invoke: Invoke
 ) -> None:
-    """skip_on is asked first, then fail_on; each matches subclasses, and what neither matches is a success.
+    """skip_on is asked first, then fail_on; each matches subclasses, and any other exception is a success.
 
     For the `Error` of Java stands a `BaseException` that is no `Exception`. It is neither failure nor success unless a
     set names its own class; fail_on is `Exception` by default, where Java has `Throwable`. Whatever the verdict, the

@@ -65,7 +65,7 @@ def test_retries_that_end_before_the_window_is_full_leave_the_circuit_closed(inv
     task=pytest.mark.tck("CircuitBreakerRetryTest.testCircuitOpenWithMultiTimeoutsAsync"),
 )
 def test_attempts_that_time_out_open_the_circuit(invoke: Invoke) -> None:
-    """Each late attempt is a failure in the window, though its body swallowed the interruption and returned."""
+    """Each late attempt is a failure in the window, although its body swallowed the interruption and returned."""
 
     class Client(Service):
         @circuit_breaker(success_threshold=2, request_volume_threshold=4, failure_ratio=0.75, delay=50_000)

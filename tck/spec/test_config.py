@@ -60,17 +60,17 @@ A, B = f"{__name__}.TestConfigExceptionA", f"{__name__}.TestConfigExceptionB"
 
 @pytest.fixture
 def watch(clock: Clock) -> Stopwatch:
-    """Tells how much time has passed since the test began."""
+    """Return a stopwatch that starts with the test."""
     return clock.stopwatch()
 
 
 def name(cls: type) -> str:
-    """The <class> of configuration keys."""
+    """Return the <class> of configuration keys."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def outcome(call: Callable[[], object]) -> object:
-    """What the call returns, or the class of what it raises."""
+    """Return the result of the call, or the class of its exception."""
     try:
         return call()
     except Exception as error:
@@ -123,7 +123,7 @@ class TimeoutConfigClient:
 
 @pytest.mark.tck("TimeoutConfigTest.testConfigValue")
 def test_value_of_timeout_is_configured(clock: Clock, watch: Stopwatch) -> None:
-    """In the unit that was declared."""
+    """It counts in the declared unit."""
     with (
         configured({f"{name(TimeoutConfigClient)}/service_value/Timeout/value": 1000}),
         pytest.raises(TimeoutException),
@@ -240,7 +240,7 @@ BREAKER = f"{__name__}.circuit_breaker_config_client.<locals>.CircuitBreakerConf
 
 @pytest.mark.tck("CircuitBreakerConfigTest.testConfigureFailOn")
 def test_fail_on_is_configured() -> None:
-    """By the name of a class; it replaces what the decorator says."""
+    """It is set by the name of a class, and replaces that of the decorator."""
     with configured({f"{BREAKER}/fail_on_method/CircuitBreaker/failOn": A}):
         client = circuit_breaker_config_client()
         outcomes = [outcome(client.fail_on_method) for _ in range(3)]
@@ -261,7 +261,7 @@ def test_fail_on_is_configured() -> None:
     ],
 )
 def test_skip_on_is_configured(key: str) -> None:
-    """For one method or for all."""
+    """It is set for one method or for all."""
     with configured({key: A}):
         client = circuit_breaker_config_client()
         outcomes = [outcome(client.skip_on_method) for _ in range(3)]
@@ -475,7 +475,7 @@ def test_a_method_key_lowers_max_retries(clock: Clock) -> None:
 
 @pytest.mark.tck("ConfigTest.testConfigMaxDuration")
 def test_a_method_key_lowers_max_duration(clock: Clock) -> None:
-    """A second of attempts of 100 ms."""
+    """A second holds ten attempts of 100 ms."""
     with configured({f"{CLIENT}/service_c/Retry/maxDuration": 1000}):
         client = config_client()
         failed = outcome(client.service_c)
@@ -519,7 +519,7 @@ def test_a_class_key_reaches_a_decorator_on_the_class(clock: Clock) -> None:
 
 @pytest.mark.tck("ConfigTest.testClassLevelConfigMaxDuration")
 def test_a_class_key_lowers_max_duration(clock: Clock) -> None:
-    """A second of attempts of 100 ms."""
+    """A second holds ten attempts of 100 ms."""
     with configured({f"{CLASS_LEVEL_CLIENT}/Retry/maxDuration": 1000}):
         client = class_level_client(max_retries=90, max_duration=3000)
         failed = outcome(client.service)
@@ -683,7 +683,7 @@ def test_the_delay_of_a_retry_and_its_unit_are_configured(clock: Clock, watch: S
 
 @pytest.mark.tck("RetryConfigTest.testConfigRetryOn")
 def test_retry_on_is_configured() -> None:
-    """By names, separated by commas; subclasses count."""
+    """It is set by names, separated by commas; subclasses count."""
     cases = {TestException: 1, TestConfigExceptionA: 2, TestConfigExceptionB: 2, TestConfigExceptionB1: 2}
     with configured({f"{RETRY}/service_retry_on/Retry/retryOn": f"{A},{B}"}):
         found = {}
@@ -697,7 +697,7 @@ def test_retry_on_is_configured() -> None:
 
 @pytest.mark.tck("RetryConfigTest.testConfigAbortOn")
 def test_abort_on_is_configured() -> None:
-    """It replaces what the decorator says."""
+    """It replaces that of the decorator."""
     cases = {TestException: 1, TestConfigExceptionA: 1, TestConfigExceptionB: 2, TestConfigExceptionB1: 1}
     with configured({f"{RETRY}/service_abort_on/Retry/abortOn": f"{A},{B}1"}):
         found = {}
@@ -763,7 +763,7 @@ FALLBACK = f"{__name__}.fallback_config_bean.<locals>.FallbackConfigBean"
     ],
 )
 def test_apply_on_is_configured(key: str) -> None:
-    """For all methods or for one."""
+    """It is set for all methods or for one."""
     with configured({key: A}):
         assert fallback_config_bean().apply_on_method() == "FALLBACK"
 
@@ -778,20 +778,20 @@ def test_apply_on_is_configured(key: str) -> None:
     ],
 )
 def test_skip_on_of_a_fallback_is_configured(key: str) -> None:
-    """For all methods or for one."""
+    """It is set for all methods or for one."""
     with configured({key: A}), pytest.raises(TestConfigExceptionA):
         fallback_config_bean().skip_on_method()
 
 
 @pytest.mark.tck("FallbackConfigTest.testFallbackMethod")
 def test_fallback_method_is_configured() -> None:
-    """By its name."""
+    """It is set by its name."""
     with configured({f"{FALLBACK}/fallback_method_config/Fallback/fallbackMethod": "another_fallback"}):
         assert fallback_config_bean().fallback_method_config() == "ANOTHER FALLBACK"
 
 
 @pytest.mark.tck("FallbackConfigTest.testFallbackHandler")
 def test_fallback_handler_is_configured() -> None:
-    """By the name of its class."""
+    """It is set by the name of its class."""
     with configured({f"{FALLBACK}/fallback_handler_config/Fallback/value": f"{__name__}.FallbackHandlerB"}):
         assert fallback_config_bean().fallback_handler_config() == "FallbackHandlerB"

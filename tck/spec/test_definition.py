@@ -1,4 +1,4 @@
-"""Specification, "Definition errors": what is wrong is refused when it is defined, and nothing is ever called."""
+"""Specification, "Definition errors": a wrong declaration is refused when it is made, and nothing is ever called."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ from kit.definition import refused
     ],
 )
 def test_a_parameter_out_of_range_is_refused(policy: Callable[..., Any], given: dict[str, Any], words: str) -> None:
-    """On a method, on a function, and on a class: what is wrong, where, and what is right."""
+    """On a method, on a function, and on a class: the error says what is wrong, where, and what is right."""
     calls: list[object] = []
     with refused(words, "test_definition.", "; allowed: ") as method:
 
@@ -192,7 +192,7 @@ def test_the_ends_of_the_ranges_are_fine(policy: Callable[..., Any], given: dict
 
 @pytest.mark.tck("InvalidBulkheadAsynchQueueTest.test")
 def test_a_waiting_queue_of_a_negative_size_is_refused() -> None:
-    """Nothing else is wrong with the method."""
+    """The method has no other fault."""
     with refused("@Bulkhead(waiting_task_queue) is -1; allowed: "):
 
         class Client:
@@ -207,7 +207,7 @@ def test_a_waiting_queue_of_a_negative_size_is_refused() -> None:
 
 @pytest.mark.tck("InvalidAsynchronousMethodTest.test")
 def test_an_asynchronous_method_that_returns_another_type_is_refused() -> None:
-    """Neither a future nor awaitable."""
+    """That is neither a future nor awaitable."""
     with refused("Client.get_string @Asynchronous is on a function that returns str", "-> Future[str]", "`async def`"):
 
         class Client:
@@ -217,7 +217,7 @@ def test_an_asynchronous_method_that_returns_another_type_is_refused() -> None:
 
 
 @pytest.mark.tck("InvalidAsynchronousClassTest.test")
-def test_one_method_of_another_type_makes_an_asynchronous_class_invalid() -> None:
+def test_a_method_of_another_type_makes_an_asynchronous_class_invalid() -> None:
     """The message says how to exempt it."""
     with refused("Client.get_string @Asynchronous is on a function that returns str", "@unguarded") as error:
 
@@ -233,7 +233,7 @@ def test_one_method_of_another_type_makes_an_asynchronous_class_invalid() -> Non
 
 
 def test_an_asynchronous_class_may_exempt_methods() -> None:
-    """Rule L7; a method without an annotation is decided by what it returns."""
+    """Rule L7; a method without an annotation is decided by the value that it returns."""
 
     @asynchronous
     class Client:
@@ -278,7 +278,7 @@ class IncompatibleFallbackHandler(FallbackHandler[str]):
 
 @pytest.mark.tck("IncompatibleFallbackTest.test")
 def test_a_handler_of_another_type_is_refused() -> None:
-    """As told by its annotation, or by the type that it gives the protocol."""
+    """Its type is that of its annotation, or the one that it gives the protocol."""
     words = "returns str; allowed: int, as the guarded function returns"
     with refused("Client.service_b @Fallback(value) is IncompatibleFallbackHandler.handle, which", words):
 
@@ -301,7 +301,7 @@ def test_a_handler_of_another_type_is_refused() -> None:
 
 @pytest.mark.tck("IncompatibleFallbackMethodTest.test")
 def test_a_fallback_method_of_another_type_is_refused() -> None:
-    """The parameters agree, the results do not."""
+    """The parameters agree, and the results do not."""
     with refused("@Fallback(fallback_method) names 'fallback_for_service_b', which returns str; allowed: int"):
 
         class Client:
@@ -359,7 +359,7 @@ def test_a_handler_and_a_method_at_once_are_refused() -> None:
     ],
 )
 def test_a_fallback_that_names_nothing_to_call_is_refused(given: dict[str, Any]) -> None:
-    """Neither of the two, or no handler, or no name, or no exceptions."""
+    """It has neither of the two, or no handler, or no name, or no exceptions."""
     with refused("@Fallback("):
 
         @fallback(**given)
@@ -388,7 +388,7 @@ def test_a_bare_fallback_is_refused() -> None:
 
 @pytest.mark.parametrize("policy", [retry, timeout, circuit_breaker, bulkhead, asynchronous, rate_limit])
 def test_the_same_policy_twice_is_refused(policy: Any) -> None:
-    """One would be silently ignored."""
+    """One of the two would be ignored silently."""
     with refused("service @", "is present twice"):
 
         @policy
@@ -404,7 +404,7 @@ def test_the_same_policy_twice_is_refused(policy: Any) -> None:
 
 
 def test_two_back_offs_are_refused() -> None:
-    """When the second one is applied."""
+    """The second one is refused when it is applied."""
     with refused("@ExponentialBackoff and @FibonacciBackoff"):
 
         @exponential_backoff()
@@ -415,7 +415,7 @@ def test_two_back_offs_are_refused() -> None:
 
 @pytest.mark.parametrize("policy", [retry, timeout(100), circuit_breaker, bulkhead, asynchronous, fallback(print)])
 def test_generator_functions_are_refused(policy: Any) -> None:
-    """A stream cannot be run again: the loop's body is what to guard."""
+    """A stream cannot be run again: the body of the loop is the part to guard."""
 
     def generator() -> Iterator[int]:
         yield 1
@@ -444,8 +444,8 @@ def test_class_level_policies_leave_generator_functions_out() -> None:
 
 
 @pytest.mark.parametrize("target", [1, "name", None, property(lambda self: 1), [print]])
-def test_what_cannot_be_called_cannot_be_guarded(target: Any) -> None:
-    """A property's getter can, below `@property`."""
+def test_a_target_that_cannot_be_called_cannot_be_guarded(target: Any) -> None:
+    """A property's getter can be guarded, below `@property`."""
     with refused():
         retry(max_retries=1)(target)
 
@@ -453,8 +453,8 @@ def test_what_cannot_be_called_cannot_be_guarded(target: Any) -> None:
 # The exception
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
-    """All faults of a decorator, and of those above it on the same function."""
+def test_all_faults_are_reported_at_once() -> None:
+    """Those of a decorator, and of the decorators above it on the same function."""
     with refused("@Retry(max_retries) is -3", "@Retry(delay) is -1", "@Timeout(value) is -1") as error:
 
         class Client:
@@ -466,7 +466,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 
 
 def test_a_definition_error_carries_its_parts() -> None:
-    """Nobody has to take the text apart; and it travels between processes."""
+    """No code has to parse the text; and the error can be sent to another process."""
     with pytest.raises(FaultToleranceDefinitionException) as raised:
 
         @retry(max_retries=-3)
@@ -493,7 +493,7 @@ def test_a_definition_error_carries_its_parts() -> None:
     ],
 )
 def test_policies_as_values_are_checked_when_they_are_made(policy: Callable[..., Any], given: dict[str, Any]) -> None:
-    """By the same rules as decorators."""
+    """They follow the same rules as decorators."""
     with refused(f"@{policy.__name__}("):
         policy(**given)
 

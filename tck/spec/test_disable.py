@@ -33,7 +33,7 @@ class TestException(Exception):  # the catalogue's name
 
 @pytest.fixture
 def watch(clock: Clock) -> Stopwatch:
-    """Tells how much time has passed since the test began."""
+    """Return a stopwatch that starts with the test."""
     return clock.stopwatch()
 
 
@@ -212,7 +212,7 @@ def test_retry(keys: Keys, calls: int, clock: Clock) -> None:
     ],
 )
 def test_fallback(keys: Keys, result: str | None, calls: int, clock: Clock) -> None:
-    """The fallback's result where fallback is on, after two attempts where retry is on for the same method."""
+    """The fallback answers where it is on, after two attempts where retry is on for the same method."""
     with configured(keys):
         client = disable_annotation_client()
         if result is None:
@@ -349,7 +349,7 @@ def test_timeout(keys: Keys, error: type[Exception], clock: Clock, watch: Stopwa
     ],
 )
 def test_disabled_asynchronous_runs_in_the_callers_thread(keys: Keys, watch: Stopwatch) -> None:
-    """The call takes as long as the body, and what comes back is the body's own future."""
+    """The call takes as long as the body, and returns the body's own future."""
     with configured(keys):
         future = disable_annotation_client().async_wait_then_return()
 
@@ -379,7 +379,7 @@ def test_disabled_asynchronous_runs_in_the_callers_thread(keys: Keys, watch: Sto
     ],
 )
 def test_enabled_asynchronous_returns_at_once(keys: Keys) -> None:
-    """The future is not done as long as the body waits."""
+    """The future is not done while the body waits."""
     barrier = threading.Event()
     with configured(keys):
         future = disable_annotation_client().async_wait_then_return(barrier)

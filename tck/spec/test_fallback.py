@@ -1,4 +1,4 @@
-"""Specification, chapter "Fallback": what takes the place of a result when everything else has failed."""
+"""Specification, chapter "Fallback": the result of a call whose other policies have failed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SecondStringFallbackHandler(FallbackHandler[str]):
 
 @pytest.mark.tck("FallbackTest.testFallbackSuccess")
 def test_handler_takes_over_once_the_retries_are_spent(invoke: Invoke) -> None:
-    """It is told which method failed."""
+    """Its context has the method that failed."""
 
     class Client(Service):
         @retry(max_retries=1)
@@ -77,7 +77,7 @@ def test_handler_takes_over_once_the_retries_are_spent(invoke: Invoke) -> None:
 
 
 class Counter:
-    """What stands for the injected bean."""
+    """A counter in place of the injected bean."""
 
     def __init__(self) -> None:
         self.count = 33
@@ -88,8 +88,8 @@ class Counter:
 
 
 @pytest.mark.tck("FallbackTest.testFallbackWithBeanSuccess")
-def test_handlers_share_what_they_close_over(invoke: Invoke) -> None:
-    """A handler is made anew for each fallback; what it works with may live longer."""
+def test_handlers_share_their_closure(invoke: Invoke) -> None:
+    """A handler is made anew for each fallback; the objects that it works with may live longer."""
     bean = Counter()
 
     class Handler(FallbackHandler[str]):
@@ -154,7 +154,7 @@ def test_fallback_follows_the_retries_of_class_or_method(invoke: Invoke) -> None
     ],
 )
 def test_handler_takes_over_after_a_failure_and_after_a_time_out(invoke: Invoke, milliseconds: int) -> None:
-    """A body that swallows its interruption has timed out all the same."""
+    """Also for a body that swallows its interruption."""
 
     class Client(Service):
         @timeout(500)
@@ -193,7 +193,7 @@ def test_handler_needs_no_other_policy(invoke: Invoke) -> None:
 
 
 def test_any_callable_is_a_handler(invoke: Invoke) -> None:
-    """Functions, lambdas, bound methods: what takes the context."""
+    """A function, a lambda or a bound method that takes the context."""
     contexts: list[ExecutionContext] = []
 
     def handle(context: ExecutionContext) -> int:
@@ -219,7 +219,7 @@ def test_any_callable_is_a_handler(invoke: Invoke) -> None:
 
 
 def test_handler_of_an_asynchronous_function_may_be_asynchronous(invoke: Invoke) -> None:
-    """It is awaited; where the guarded function is synchronous nobody could await it."""
+    """It is awaited; the caller of a synchronous function could not await it."""
 
     async def handle(context: ExecutionContext) -> str:
         if invoke.is_on_loop:
@@ -239,7 +239,7 @@ def test_handler_of_an_asynchronous_function_may_be_asynchronous(invoke: Invoke)
 
 
 def test_the_result_of_a_call_that_succeeds_is_left_alone(invoke: Invoke) -> None:
-    """Whatever it is: also one that is false."""
+    """Also a false one."""
 
     @fallback(lambda context: "fallback")
     @invoke.body
@@ -274,7 +274,7 @@ def test_method_takes_over_once_the_retries_are_spent() -> None:
 
 @pytest.mark.tck("FallbackTest.testFallbackMethodWithArgsSuccess")
 def test_method_gets_the_arguments_of_the_call() -> None:
-    """However they were passed."""
+    """By position or by keyword."""
 
     class Client(Service):
         @retry(max_retries=1)
@@ -378,7 +378,7 @@ RAISED, APPLIED = False, True
 def test_skip_on_goes_before_apply_on(
     invoke: Invoke, policy: Callable[[Any], Any], failure: type[BaseException], applied: bool
 ) -> None:
-    """What `skip_on` names is thrown on; of the rest, what `apply_on` names is replaced."""
+    """A failure that `skip_on` names comes out; of the rest, those that `apply_on` names are replaced."""
     error = failure()
 
     class Client(Service):
@@ -400,7 +400,7 @@ def test_skip_on_goes_before_apply_on(
 
 @pytest.mark.parametrize("control_flow", [KeyboardInterrupt, SystemExit, Interrupted])
 def test_control_flow_has_no_fallback(control_flow: type[BaseException]) -> None:
-    """Rule R0, whatever `apply_on` says by default."""
+    """Rule R0, for the default of `apply_on`, too."""
 
     @fallback(lambda context: "fallback")
     def service() -> str:
@@ -411,7 +411,7 @@ def test_control_flow_has_no_fallback(control_flow: type[BaseException]) -> None
 
 
 def test_a_cancelled_call_has_no_fallback() -> None:
-    """Rule R0: whoever cancelled does not wait for a substitute."""
+    """Rule R0: the code that cancelled does not wait for a substitute."""
 
     @fallback(lambda context: "fallback")
     async def service() -> str:
@@ -477,7 +477,7 @@ def test_handler_takes_over_for_a_full_bulkhead() -> None:
 
 @pytest.mark.parametrize("order", range(3))
 def test_the_order_of_the_decorators_does_not_matter(order: int) -> None:
-    """One nesting, the fallback outside the retries."""
+    """There is one nesting, with the fallback outside the retries."""
     policies = [retry(max_retries=2, jitter=0), fallback(lambda context: context.attempt), circuit_breaker()]
     executions = []
 
@@ -496,7 +496,7 @@ def test_the_order_of_the_decorators_does_not_matter(order: int) -> None:
 
 
 def test_an_error_of_the_fallback_comes_out(invoke: Invoke) -> None:
-    """The failure that it was called for is its context, so that a traceback shows both."""
+    """The failure of the call is its context, so that a traceback shows both."""
     failure, error = TestException("first"), KeyError("second")
 
     def handle(context: ExecutionContext) -> str:
@@ -537,7 +537,7 @@ def test_an_error_of_an_asynchronous_fallback_comes_out(invoke: Invoke) -> None:
 
 
 def test_a_fallback_may_be_guarded_itself() -> None:
-    """It is called as anyone would call it."""
+    """Its guard holds for this call as for any other."""
 
     class Client(Service):
         @fallback(fallback_method="second")
@@ -560,7 +560,7 @@ def test_a_fallback_may_be_guarded_itself() -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "future", "coroutine", "awaitable"])
-def test_a_fallback_of_an_offloaded_method_may_give_its_result_in_any_way(name: str) -> None:
+def test_a_fallback_of_an_asynchronous_method_may_return_its_result_in_any_form(name: str) -> None:
     """`T`, `Future[T]`, `Awaitable[T]` and `async def -> T` compare by T, and the caller gets T."""
 
     class Client:
@@ -666,7 +666,7 @@ def test_a_function_falls_back_to_a_function_of_its_module() -> None:
 def test_a_function_whose_fallback_does_not_fit_is_refused_at_its_first_call(
     substitute: str, words: tuple[str, ...]
 ) -> None:
-    """Nothing is called."""
+    """Neither the function nor its fallback is called."""
     shop = in_module(
         "calls = []\n"
         "@fallback(fallback_method='charge_later')\n"
@@ -682,8 +682,8 @@ def test_a_function_whose_fallback_does_not_fit_is_refused_at_its_first_call(
 # Before a retry (SmallRye)
 
 
-def test_something_may_run_before_each_retry(invoke: Invoke) -> None:
-    """Before each attempt but the first; it is told which one is about to begin."""
+def test_a_callback_may_run_before_each_retry(invoke: Invoke) -> None:
+    """It runs before each attempt but the first, with the number of the attempt that is about to begin."""
     attempts: list[int] = []
 
     @retry(max_retries=2, jitter=0)
@@ -718,8 +718,8 @@ def test_a_failure_before_a_retry_changes_nothing(invoke: Invoke, caplog: pytest
     assert [record.name for record in caplog.records] == ["faulttolerance"]
 
 
-def test_what_runs_before_a_retry_is_looked_up_when_the_class_is_defined() -> None:
-    """On the method, and on the class, for all that it covers."""
+def test_the_callback_before_a_retry_is_looked_up_when_the_class_is_defined() -> None:
+    """On the method, and on the class, for all methods that it covers."""
     with refused("Client.service @BeforeRetry(method_name) names '_recconnect', which", "did you mean '_reconnect'?"):
 
         class Client:

@@ -1,4 +1,4 @@
-"""Specification, chapter "Fallback": where a fallback method is looked up, and which one fits."""
+"""Specification, chapter "Fallback": the look-up of a fallback method, and the methods that fit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_method_of_the_same_class() -> None:
 
 @pytest.mark.tck("FallbackMethodAbstractTest.fallbackMethodAbstract")
 def test_abstract_method_counts_and_the_implementation_is_called() -> None:
-    """The subclass gives what the base promised."""
+    """The subclass has the method that the base promised."""
 
     class Base(ABC):
         @fallback(fallback_method="fallback")
@@ -70,7 +70,7 @@ def test_method_of_an_interface(base: Any) -> None:
 
 @pytest.mark.tck("FallbackMethodInterfaceTest.fallbackMethodInterface")
 def test_abstract_method_of_an_interface_of_the_declaring_class() -> None:
-    """Declared above, called below."""
+    """It is declared in the interface, and called in the subclass."""
 
     class C(ABC):
         @abstractmethod
@@ -172,7 +172,7 @@ def test_private_method_of_the_declaring_class() -> None:
 
 @pytest.mark.tck("FallbackMethodSuperclassPrivateTest.fallbackMethodSuperclassPrivate")
 def test_private_method_of_a_superclass_is_out_of_reach() -> None:
-    """Mangled with the subclass's name it is not there."""
+    """The name that is mangled with the subclass's name does not exist."""
 
     class Base:
         def __fallback(self, a: int, b: int) -> str:
@@ -203,7 +203,7 @@ def test_underscored_method_of_a_superclass_of_the_same_module() -> None:
 
 
 def test_underscored_method_of_a_superclass_of_another_module() -> None:
-    """Python knows no packages that could keep it to themselves; Java refuses it."""
+    """Python has no private packages; Java refuses it."""
     other = types.ModuleType("other")
     exec("class Base:\n    def _fallback(self, a: int, b: int) -> str: return 'fallback'", vars(other))
 
@@ -351,7 +351,7 @@ def test_parameter_names_need_not_agree() -> None:
 
 @pytest.mark.tck("FallbackMethodWildcardNegativeTest.fallbackMethodWildcardNegative")
 def test_type_arguments_must_be_the_same() -> None:
-    """A method may take more than the guarded one, but a list of something else is not more."""
+    """A method may take more than the guarded one, but a list of another type is not more."""
     with refused("parameter `b: 'list[int]'`", "does not accept every value of `a: 'list[float]'`"):
 
         class Client:
@@ -365,7 +365,7 @@ def test_type_arguments_must_be_the_same() -> None:
 
 @pytest.mark.tck("FallbackMethodVarargsTest.fallbackMethodVarargs")
 def test_variable_arguments_are_handed_on() -> None:
-    """One by one, as they came."""
+    """They are handed on one by one, unchanged."""
 
     class Client:
         @fallback(fallback_method="fallback")
@@ -383,7 +383,7 @@ def test_variable_arguments_are_handed_on() -> None:
 
 
 def test_method_may_take_the_failure_as_its_last_parameter() -> None:
-    """As SmallRye has it."""
+    """SmallRye has the same."""
 
     class Client:
         @fallback(fallback_method="fallback")
@@ -413,8 +413,8 @@ def test_failures_that_the_method_does_not_take_are_raised() -> None:
         Client().method(KeyError())
 
 
-def test_one_more_parameter_that_is_no_exception_is_refused() -> None:
-    """It would silently get one."""
+def test_a_further_parameter_that_is_no_exception_is_refused() -> None:
+    """It would silently get an exception."""
     with refused("whose parameters (a: 'int', limit: 'int' = 3) are not those", "optionally a last parameter"):
 
         class Client:
@@ -430,7 +430,7 @@ def test_one_more_parameter_that_is_no_exception_is_refused() -> None:
 
 
 def test_class_and_static_methods_fall_back_to_one_another() -> None:
-    """A class method to one of the class on which it was called."""
+    """A class method falls back to one of the class on which it was called."""
 
     class Client:
         @classmethod
@@ -487,7 +487,7 @@ def test_class_and_static_methods_have_no_instance_to_fall_back_on(kind: Any) ->
 
 
 def test_coroutine_methods_fall_back() -> None:
-    """To a coroutine function or not."""
+    """The fallback may be a coroutine function or not."""
 
     class Client:
         @fallback(fallback_method="later")

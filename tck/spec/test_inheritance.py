@@ -1,4 +1,4 @@
-"""Specification, inheritance of annotations: which decorator holds for which class, and who shares its state.
+"""Specification, inheritance of annotations: the decorators of a class, and the objects that share their state.
 
 A base class, a subclass and an override are combined in every way, and called in every convention. A method that is
 reached through ``super()`` runs plainly, as under CDI: no second circuit counts it, and no second retry repeats it.
@@ -21,7 +21,7 @@ Body = Callable[[Any], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Classes:
-    """What is decorated, and how; ``None`` where nothing is."""
+    """The decorators of each class and method; ``None`` where there is none."""
 
     on_base: Decorator | None = None
     on_base_method: Decorator | None = None
@@ -33,7 +33,7 @@ class Classes:
 
 
 def under_test(classes: Classes, invoke: Invoke, work: Body) -> Any:
-    """The class to make instances of; the method of its base counts its executions and does *work*."""
+    """Return the class under test; the method of its base counts its executions and does *work*."""
 
     @_if_any(classes.on_base)
     class Base(Service):
@@ -73,7 +73,7 @@ def _if_any(decorator: Decorator | None) -> Decorator:
 
 
 async def end_of(pending: Any, invoke: Invoke) -> None:
-    """Wait, in a body, for what a call of another body came to."""
+    """Wait, in a body, for the end of a call of another body."""
     if invoke.is_on_loop:
         await pending
     elif invoke.is_detached:

@@ -1,4 +1,4 @@
-"""Specification, chapter "Fault Tolerance Interceptor(s)": where the policies stand among other interceptors."""
+"""Specification, chapter "Fault Tolerance Interceptor(s)": the place of the policies among other interceptors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DETACHED = ["offloaded", "task"]
 
 
 class Order:
-    """Records who was called, in order."""
+    """A record of the interceptors in the order of their calls."""
 
     def __init__(self, early: int, late: int) -> None:
         self.names: list[str] = []
@@ -26,7 +26,7 @@ class Order:
         self._late = late
 
     def interceptors(self) -> tuple[Any, Any]:
-        """Decorators that let an interceptor stand around what they decorate, the one to be called last uppermost."""
+        """Return decorators that add an interceptor each; the one that is called last stands uppermost."""
 
         @around_invoke(priority=self._early)
         def early(invocation: Any) -> Any:
@@ -43,7 +43,7 @@ class Order:
 
 @pytest.fixture
 def order(request: pytest.FixtureRequest) -> Iterator[Order]:
-    """The recording interceptors, at priorities around that of the policies: 4010, or what is configured."""
+    """Yield recording interceptors, with priorities around that of the policies: 4010, or a configured one."""
     if request.param == "default":
         yield Order(4000, 4100)
         return
@@ -120,7 +120,7 @@ def test_interceptor_behind_the_policies_sees_each_attempt(is_on_class: bool, or
 @pytest.mark.parametrize("invoke", ["asyncio", "task"], indirect=True)
 @pytest.mark.parametrize("priority", [4000, 4100], ids=["before the policies", "behind them"])
 def test_interceptor_of_a_coroutine_function_sees_its_end(priority: int, invoke: Invoke) -> None:
-    """An interceptor that is a coroutine function awaits what it surrounds, and may replace the result."""
+    """An interceptor that is a coroutine function awaits the function inside it, and may replace the result."""
     seen: list[str] = []
 
     @around_invoke(priority=priority)
@@ -145,7 +145,7 @@ def test_interceptor_of_a_coroutine_function_sees_its_end(priority: int, invoke:
 
 @pytest.mark.parametrize("is_outside", [True, False], ids=["before the policies", "behind them"])
 def test_interceptors_of_one_side_are_called_by_priority(is_outside: bool, invoke: Invoke) -> None:
-    """The lower number goes first wherever it is written; of equal numbers the one that is written further up."""
+    """The lower number goes first, wherever it is written; of equal numbers the upper one goes first."""
     names: list[str] = []
     base = 3000 if is_outside else 5000
 
@@ -188,12 +188,12 @@ def test_priority_that_is_no_integer_is_refused(wrong: Any) -> None:
 
 @around_invoke
 async def awaiting(invocation: Any) -> Any:
-    """An interceptor for coroutine functions."""
+    """Await the rest of the call, as an interceptor for coroutine functions."""
     return await invocation.proceed()
 
 
 def test_an_interceptor_that_awaits_is_refused_around_a_plain_function() -> None:
-    """It would make a coroutine function of one whose callers await nothing."""
+    """It would make it a coroutine function, whose callers await nothing."""
     with refused("plain @awaiting", "`async def`", "plain `def`"):
 
         @awaiting
@@ -216,7 +216,7 @@ def test_an_interceptor_that_awaits_is_refused_around_a_plain_function() -> None
 
 
 def test_a_class_with_plain_methods_takes_no_interceptor_that_awaits() -> None:
-    """Each is named; a subclass that adds one is refused as well, and what was refused leaves no trace."""
+    """Each method is named; a subclass that adds one is refused as well, and a refused declaration leaves no trace."""
 
     class Mixed:
         def plain(self) -> int:
@@ -248,8 +248,8 @@ def test_a_class_with_plain_methods_takes_no_interceptor_that_awaits() -> None:
                 return 1
 
 
-def test_an_interceptor_may_await_what_a_plain_function_is_annotated_to_return() -> None:
-    """Around a function that hands out something to await it is at its place; so is a plain one around a coroutine."""
+def test_an_interceptor_may_await_the_annotated_result_of_a_plain_function() -> None:
+    """It may stand around a function that returns an awaitable, and a plain interceptor around a coroutine function."""
 
     @awaiting
     def handed_on() -> Awaitable[int]:

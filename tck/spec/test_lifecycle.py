@@ -73,7 +73,7 @@ synchronous = pytest.mark.parametrize("invoke", ["blocking"], indirect=True)
 @synchronous
 @pytest.mark.tck("BulkheadLifecycleTest.noSharingBetweenClasses")
 def test_instances_share_a_bulkhead_and_unrelated_classes_do_not(calls: Calls) -> None:
-    """Eight calls fill the bulkhead of one class, through whatever instance; another class has room for eight more."""
+    """Eight calls fill the bulkhead of one class, through any instance; another class has room for eight more."""
 
     class One(Service):
         @bulkhead(8)

@@ -40,13 +40,13 @@ RETRY_RESULTS = ("valueReturned", "exceptionNotRetryable", "maxRetriesReached", 
 
 @pytest.fixture
 def meter(request: pytest.FixtureRequest) -> Meter:
-    """Where the test reads: each test says for which exporters it stands."""
+    """Return the reader of the test; each test names its exporters."""
     return EXPORTERS[request.param]()
 
 
 @pytest.fixture
 def threads(clock: Clock) -> Iterator[Calls]:
-    """Synchronous calls on threads of their own."""
+    """Yield a maker of synchronous calls on threads of their own."""
     calls = Calls(Invoke("blocking", clock), clock)
     yield calls
     calls.end()
@@ -54,14 +54,14 @@ def threads(clock: Clock) -> Iterator[Calls]:
 
 @pytest.fixture
 def futures(clock: Clock) -> Iterator[Calls]:
-    """Calls of methods that return a future."""
+    """Yield a maker of calls of methods that return a future."""
     calls = Calls(Invoke("offloaded", clock), clock)
     yield calls
     calls.end()
 
 
 def retry_calls(meter: Meter) -> dict[tuple[str, str], int]:
-    """How often the retry logic ended in which way, where it did."""
+    """Return how often the retry logic ended in each way that occurred."""
     found = {
         (retried, result): meter.value("ft.retry.calls.total", retried=retried, retryResult=result)
         for retried, result in product(("true", "false"), RETRY_RESULTS)
@@ -72,20 +72,20 @@ def retry_calls(meter: Meter) -> dict[tuple[str, str], int]:
 
 
 def invocations(meter: Meter, choice: str = "notDefined") -> tuple[int, int]:
-    """How many calls returned, and how many failed."""
+    """Return how many calls returned, and how many failed."""
     results = ("valueReturned", "exceptionThrown")
     return tuple(meter.value("ft.invocations.total", result=one, fallback=choice) for one in results)  # type: ignore[return-value]
 
 
 def breaker_calls(meter: Meter) -> tuple[int, ...]:
-    """Successes, failures, calls that were not let through, and how often the circuit opened."""
+    """Return the successes, failures, calls that were not let through, and openings of the circuit."""
     results = ("success", "failure", "circuitBreakerOpen")
     calls = [meter.value("ft.circuitbreaker.calls.total", circuitBreakerResult=one) for one in results]
     return (*calls, meter.value("ft.circuitbreaker.opened.total"))
 
 
 def bulkhead_calls(meter: Meter) -> tuple[int, ...]:
-    """Calls that were let in, and those that were not."""
+    """Return the number of calls that were let in, and that of those that were not."""
     return tuple(meter.value("ft.bulkhead.calls.total", bulkheadResult=one) for one in ("accepted", "rejected"))
 
 
@@ -127,7 +127,7 @@ ALL_METRICS_CONFIGURATION = {
     prometheus=pytest.mark.tck("AllMetricsTest.testAllMetrics"),
     opentelemetry=pytest.mark.tck("AllAnnotationTelemetryTest.testAllMetrics"),
 )
-def test_one_call_through_all_policies_is_counted_before_its_future_completes(meter: Meter, clock: Clock) -> None:
+def test_a_call_through_all_policies_is_counted_before_its_future_completes(meter: Meter, clock: Clock) -> None:
     """Each policy counts one call, and every other combination of tags is there with 0."""
     meter.watch(AllMetrics.do_work, AllMetrics)
     with configured(ALL_METRICS_CONFIGURATION):
@@ -314,7 +314,7 @@ def test_running_times_are_recorded_and_rejections_leave_none(meter: Meter, thre
     opentelemetry=pytest.mark.tck("BulkheadTelemetryTest.bulkheadMetricAsyncTest"),
 )
 def test_waiting_calls_are_shown_and_their_waits_recorded(meter: Meter, futures: Calls, clock: Clock) -> None:
-    """Who starts at once has waited for nothing; who is rejected leaves no record."""
+    """A call that starts at once has waited for 0 s; a call that is rejected leaves no record."""
     meter.watch(Bulkheads.wait_for_async, Bulkheads)
     running = [futures.start_running(Bulkheads().wait_for_async) for _ in range(2)]
     stopwatch = clock.stopwatch()
@@ -341,15 +341,15 @@ def test_waiting_calls_are_shown_and_their_waits_recorded(meter: Meter, futures:
 
 
 class SkippedException(TestException):
-    """Counts as a success."""
+    """An exception that counts as a success."""
 
 
 @exporters(
     prometheus=pytest.mark.tck("CircuitBreakerMetricTest.testCircuitBreakerMetric"),
     opentelemetry=pytest.mark.tck("CircuitBreakerTelemetryTest.testCircuitBreakerMetric"),
 )
-def test_circuit_breaker_counts_what_it_makes_of_each_call(meter: Meter, clock: Clock) -> None:
-    """What the breaker does not count as a failure is a success, also where the caller gets an exception."""
+def test_circuit_breaker_counts_its_verdict_on_each_call(meter: Meter, clock: Clock) -> None:
+    """A call that is no failure to the breaker is a success, also where the caller gets an exception."""
 
     class Client(Service):
         @circuit_breaker(
@@ -431,7 +431,7 @@ def test_metrics_of_methods_with_one_name_add_up(meter: Meter, clock: Clock) -> 
 
 
 class RetriedClass(Service):
-    """Guarded as a whole."""
+    """A class that is guarded as a whole."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -499,7 +499,7 @@ def test_metrics_of_a_guarded_class_carry_the_name_of_the_method(
 
 
 class NonFallbackException(Exception):
-    """Not replaced."""
+    """An exception without a fallback."""
 
 
 class Fallbacks(Service):
@@ -577,7 +577,7 @@ def test_invocations_tell_whether_the_fallback_was_applied(
 
 
 class NonRetryableException(Exception):
-    """Ends the attempts."""
+    """An exception that ends the attempts."""
 
 
 class Retries(Service):
@@ -686,7 +686,7 @@ def test_retry_counts_why_there_was_no_further_attempt(
     results: dict[tuple[str, str], int],
     retries: int | None,
 ) -> None:
-    """One result per call, whether or not there was a retry; retries are counted one by one."""
+    """A call has one result, with or without a retry; retries are counted one by one."""
     meter.watch(getattr(Retries, method), Retries)
     with configured(
         {

@@ -1,4 +1,4 @@
-"""Specification, chapter "Retry Policy", without its conditions: how often, how long, and after which delays."""
+"""Specification, chapter "Retry Policy", without its conditions: number, duration and delays of retries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_no_retry_begins_after_max_duration_in_milliseconds(invoke: Invoke) -> N
 
 @pytest.mark.tck("RetryTest.testRetryMaxDurationSeconds")
 def test_no_retry_begins_after_max_duration_in_seconds(invoke: Invoke) -> None:
-    """duration_unit says what max_duration counts."""
+    """max_duration counts in duration_unit."""
 
     class Client(Service):
         @retry(max_retries=90, max_duration=1, duration_unit=ChronoUnit.SECONDS)
@@ -70,7 +70,7 @@ def test_no_retry_begins_after_max_duration_in_seconds(invoke: Invoke) -> None:
 
 
 def test_max_duration_counts_from_the_beginning_of_the_call(invoke: Invoke) -> None:
-    """The first attempt is part of it: ten attempts of 100 ms, one after the other, and the second is over."""
+    """The first attempt is part of it: ten attempts of 100 ms, one after the other, take the whole second."""
 
     class Client(Service):
         @retry(max_retries=90, max_duration=1000, jitter=0)
@@ -125,7 +125,7 @@ def test_delays_stay_within_delay_plus_jitter(invoke: Invoke, clock: Clock) -> N
 
 @pytest.mark.tck("RetryTest.testRetryWithNoDelayAndJitter")
 def test_jitter_applies_without_a_delay(invoke: Invoke, clock: Clock) -> None:
-    """With no delay jitter alone spreads the attempts; what would be a negative delay is none."""
+    """Without a delay jitter alone spreads the attempts; a negative delay counts as none."""
 
     class Client(Service):
         def __init__(self) -> None:
@@ -198,7 +198,7 @@ def test_retry_of_a_class_holds_for_its_methods(invoke: Invoke) -> None:
 
 @pytest.mark.tck("RetryTest.testClassLevelRetryMaxDuration")
 def test_retry_of_a_method_replaces_that_of_its_class_as_a_whole(invoke: Invoke) -> None:
-    """Neither max_retries nor anything else of the class is left where the method has a decorator of its own."""
+    """No value of the class, such as max_retries, is left where the method has a decorator of its own."""
 
     @retry(max_retries=2)
     class Client(Service):
@@ -259,7 +259,7 @@ def test_time_out_begins_anew_with_each_retry(invoke: Invoke) -> None:
 
 
 @pytest.mark.tck("RetryTimeoutTest.testRetryNoTimeout")
-def test_failure_in_time_is_retried_and_stays_what_it_is(invoke: Invoke) -> None:
+def test_failure_in_time_is_retried_and_comes_out_unchanged(invoke: Invoke) -> None:
     """A body that fails before its deadline fails with its own exception, after the retry too."""
 
     class Client(Service):

@@ -1,4 +1,4 @@
-"""Specification, chapter "Retry Policy": which failures are retried, and when an asynchronous call has failed."""
+"""Specification, chapter "Retry Policy": the failures that are retried, and the failures of an asynchronous call."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_subclass_of_a_failure_that_retry_on_names_is_retried(invoke: Invoke) ->
 
 @pytest.mark.tck("RetryConditionTest.testRetryOnFalseAndAbortOnTrueThrowingAChildCustomException")
 def test_abort_on_wins_over_retry_on(invoke: Invoke) -> None:
-    """What both sets match is not retried."""
+    """A failure that both sets match is not retried."""
 
     class Client(Service):
         @retry(retry_on=[RetryParentException], abort_on=[RetryChildException])
@@ -191,7 +191,7 @@ def test_failure_that_abort_on_of_the_class_does_not_name_is_retried(invoke: Inv
 
 @pytest.mark.tck("RetryConditionTest.testClassLevelRetryWithAbortOnTrue")
 def test_abort_on_of_a_method_replaces_that_of_its_class(invoke: Invoke) -> None:
-    """What the method names is final, whatever its class names."""
+    """A failure that the method names is final, whatever its class names."""
 
     @retry(abort_on=[OSError])
     class Client(Service):
@@ -290,14 +290,14 @@ Steps = Callable[[], Coroutine[Any, Any, str]]
 
 
 class Completion:
-    """Guards asynchronous steps in one of the two ways in which policies see their completion."""
+    """A guard for asynchronous steps, in one of the two ways in which policies see their completion."""
 
     def __init__(self, convention: str, clock: Clock) -> None:
         self.is_awaitable = convention == "awaitable"
         self._clock = clock
 
     def work(self, max_retries: int, steps: Callable[[int], Steps]) -> Counted:
-        """A client whose execution number n runs `steps(n)`."""
+        """Return a client whose execution number n runs `steps(n)`."""
         if self.is_awaitable:
 
             class Client(Counted):
@@ -319,7 +319,7 @@ class Completion:
         return Client()
 
     def outcome(self, client: Counted) -> str | BaseException:
-        """Call, which raises nothing, and wait for what it comes to, within the second that the official kit allows."""
+        """Make a call, which raises nothing, and return its outcome, within the second that the official kit allows."""
 
         async def main() -> str | BaseException:
             pending = client.work()
@@ -339,7 +339,7 @@ class Counted(Service):
 
 @pytest.fixture(params=["awaitable", "coroutine function"])
 def completion(request: pytest.FixtureRequest, clock: Clock) -> Completion:
-    """An `@asynchronous def -> Awaitable`, and an `@asynchronous async def`."""
+    """Return a form: an `@asynchronous def -> Awaitable`, or an `@asynchronous async def`."""
     return Completion(request.param, clock)
 
 
@@ -360,7 +360,7 @@ async def _failed(error: Exception) -> str:
 
 @pytest.mark.tck("RetryConditionTest.testAsyncRetryExceptionally")
 def test_awaitable_that_failed_is_retried(completion: Completion) -> None:
-    """An asynchronous call fails when what it returned does, also where that had failed already."""
+    """An asynchronous call fails when the awaitable that it returned does, also where that had failed already."""
     client = completion.work(2, lambda _: lambda: _failed(OSError("Simulated error")))
 
     outcome = completion.outcome(client)
@@ -422,7 +422,7 @@ def test_awaitable_that_completes_ends_the_retries(completion: Completion) -> No
 
 @pytest.mark.tck("RetryConditionTest.testRetryChainSuccess")
 def test_pending_chain_is_retried_until_it_completes(completion: Completion) -> None:
-    """What is still under way when the method returns is waited for, and retried if it fails then."""
+    """A chain that is under way when the method returns is waited for, and retried if it fails then."""
 
     def steps(execution: int) -> Steps:
         async def chain() -> str:
@@ -493,7 +493,7 @@ async def _joined(error: Exception | None) -> str:
 
 @pytest.mark.tck("RetryConditionTest.testRetryCompletionStageWithException")
 def test_exception_of_an_asynchronous_body_itself_is_retried(completion: Completion) -> None:
-    """An asynchronous call raises nothing: what its body raises comes out of what it returns, if at all."""
+    """An asynchronous call raises nothing: an exception of its body comes out of its awaitable, if at all."""
 
     def steps(execution: int) -> Steps:
         if execution < 3:

@@ -29,7 +29,7 @@ from kit.meter import BOUNDARIES, OpenTelemetryMeter
 
 @pytest.fixture
 def meter() -> OpenTelemetryMeter:
-    """A provider that is there before the first call."""
+    """Return a meter with a provider that is there before the first call."""
     return OpenTelemetryMeter()
 
 
@@ -127,7 +127,7 @@ def test_histograms_have_the_buckets_of_the_specification(meter: OpenTelemetryMe
 
 
 def test_time_in_a_state_grows_while_nobody_calls(meter: OpenTelemetryMeter, clock: Clock) -> None:
-    """A circuit that nobody asks is open, and then half-open, all the same."""
+    """A circuit that no call asks is open, and then half-open, all the same."""
     meter.watch(Client.break_down, Client)
     for _ in range(2):
         with pytest.raises(TestException):

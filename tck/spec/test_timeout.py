@@ -1,4 +1,4 @@
-"""Specification, chapter "Timeout": how long an attempt may take, and what happens to a body that takes longer."""
+"""Specification, chapter "Timeout": the duration of an attempt, and the end of a body that takes longer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECONDS = ChronoUnit.SECONDS
 
 
 def plainly(target: Any) -> Any:
-    """Stands where no decorator does."""
+    """Return *target* as it is, in place of a decorator."""
     return target
 
 
@@ -121,7 +121,7 @@ def test_attempt_that_takes_too_long_times_out(
 
 @pytest.mark.tck("TimeoutUninterruptableTest.testTimeout")
 def test_synchronous_call_that_nothing_stops_times_out_when_it_ends(clock: Clock) -> None:
-    """The call lasts as long as its body, the result is discarded, and nothing is left that would strike the caller.
+    """The call lasts as long as its body, the result is discarded, and no interruption is left for the caller.
 
     In Java a busy loop does not notice that it is interrupted; in Python it has to catch the interruption, and go on.
     """
@@ -145,7 +145,7 @@ def test_synchronous_call_that_nothing_stops_times_out_when_it_ends(clock: Clock
 
 @pytest.mark.tck("TimeoutUninterruptableTest.testTimeoutAsync")
 def test_future_times_out_while_its_body_goes_on(clock: Clock) -> None:
-    """An asynchronous call is over at its deadline; its body ends when it likes."""
+    """An asynchronous call is over at its deadline; its body ends by itself."""
 
     class Client(Service):
         @timeout(500)
@@ -169,7 +169,7 @@ def test_future_times_out_while_its_body_goes_on(clock: Clock) -> None:
 
 @pytest.mark.tck("TimeoutUninterruptableTest.testTimeoutAsyncCS")
 def test_awaitable_times_out_while_its_body_goes_on(clock: Clock) -> None:
-    """Whoever waits for an awaitable hears of the time-out at the deadline, and is not interrupted in the body's place.
+    """An awaiting caller gets the time-out at the deadline, and is not interrupted in the body's place.
 
     Java asks whether the thread of a callback is interrupted; here callback and waiting coroutine look for an injected
     exception, which would be raised where they sleep.
@@ -271,7 +271,7 @@ def test_time_in_the_queue_counts(clock: Clock) -> None:
 
 @pytest.mark.tck("TimeoutUninterruptableTest.testTimeoutAsyncRetry")
 def test_retry_begins_while_the_attempt_that_timed_out_goes_on(clock: Clock) -> None:
-    """Three attempts of half a second each take a second and a half, though none of their bodies has ended."""
+    """Three attempts of half a second each take a second and a half, although none of their bodies has ended."""
 
     class Client(Service):
         @timeout(500)

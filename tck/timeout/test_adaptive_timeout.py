@@ -30,20 +30,20 @@ _numbers = count()
 
 
 def guard_of(value: int = 1000, *, adaptive: bool = True, interrupt: bool = True, **policies: Any) -> Guard:
-    """A guard with a time-out that adapts."""
+    """Return a guard with a time-out that adapts."""
     limit = Timeout(value, adaptive=adaptive, interrupt=interrupt)
     return Guard(timeout=limit, name=f"acme.adaptive.number{next(_numbers)}", **policies)
 
 
 def limit_of(guard: Guard) -> float:
-    """The limit for a call that begins now."""
+    """Return the limit for a call that begins now."""
     found = guard.call(remaining)
     assert found is not None
     return round(found, 9)
 
 
 def outcomes(guard: Guard, seconds: float, times: int, failure: BaseException | None = None) -> set[str]:
-    """How so many calls end whose bodies take so long."""
+    """Return the outcomes of *times* calls whose bodies take *seconds* each."""
 
     def body() -> None:
         sleep(seconds)
@@ -61,7 +61,7 @@ def outcomes(guard: Guard, seconds: float, times: int, failure: BaseException | 
 
 
 def shown(name: str) -> dict[str, float]:
-    """What a method counts, by the name of the metric."""
+    """Return the counts of a method, by the name of the metric."""
     guard = [guard for guard in guards() if guard.name == name][-1]  # the others were those of other ways
     return {metric: value for (metric, _), value in guard.counts.items()}
 
@@ -117,7 +117,7 @@ def test_a_method_that_has_become_slower_gets_more_time(clock: Clock) -> None:
 
 
 def test_in_a_hang_the_limit_ends_at_the_value(clock: Clock) -> None:
-    """By rule E1: it grows while all time out, and ending that is the circuit breaker's part."""
+    """By rule E1: it grows while all attempts time out; the circuit breaker has to end that."""
     guard = guard_of()
     outcomes(guard, 0.01, 64)
 
@@ -127,8 +127,8 @@ def test_in_a_hang_the_limit_ends_at_the_value(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("failure", [OSError, KeyboardInterrupt, asyncio.CancelledError])
-def test_what_ends_otherwise_is_no_sample(clock: Clock, failure: type[BaseException]) -> None:
-    """By rule X4: neither a failure, nor control flow, whatever it took."""
+def test_a_failure_is_no_sample(clock: Clock, failure: type[BaseException]) -> None:
+    """By rule X4: neither a failure nor control flow, whatever time it took."""
     guard = guard_of()
     outcomes(guard, 0.001, 64)
 
@@ -137,8 +137,8 @@ def test_what_ends_otherwise_is_no_sample(clock: Clock, failure: type[BaseExcept
     assert limit_of(guard) == 0.01
 
 
-def test_what_waits_for_a_permit_does_not_take_that_long(clock: Clock) -> None:
-    """By rule X4: a latency begins with the permit, though the deadline counts the wait."""
+def test_a_wait_for_a_permit_is_no_part_of_the_latency(clock: Clock) -> None:
+    """By rule X4: a latency begins with the permit, although the deadline counts the wait."""
     guard = guard_of(bulkhead=Bulkhead(1, waiting_task_queue=100))
 
     async def crowd() -> None:
@@ -154,7 +154,7 @@ def test_what_waits_for_a_permit_does_not_take_that_long(clock: Clock) -> None:
 
 @pytest.mark.parametrize("offloaded", [False, True])
 def test_a_first_attempt_that_lost_to_its_hedge_is_a_sample(clock: Clock, offloaded: bool) -> None:
-    """By rule X4 and trap 4: with the time until it was given up; from winners alone the limit would be too low."""
+    """By rule X4 and trap 4: with the time until its end; from winners alone the limit would be too low."""
     policies: dict[str, Any] = {"hedge": Hedge(quantile=0, delay=100), "retry_budget": RetryBudget(1.0, 100)}
     guard, begun = guard_of(**policies), []
 
@@ -177,7 +177,7 @@ def test_a_first_attempt_that_lost_to_its_hedge_is_a_sample(clock: Clock, offloa
 
 
 def test_a_call_keeps_the_limit_that_it_began_with(clock: Clock) -> None:
-    """By rule E2: it is neither shortened nor lengthened by what others take meanwhile, and says that limit."""
+    """By rule E2: other calls neither shorten nor lengthen it, and the message has that limit."""
     guard = guard_of()
     left = []
 
@@ -199,7 +199,7 @@ def test_a_call_keeps_the_limit_that_it_began_with(clock: Clock) -> None:
 
 @few_and_many("step", 7, 1, "lengths")
 def test_there_are_few_lengths(clock: Clock, step: int) -> None:
-    """By rule E2: those of a series that grows by a tenth."""
+    """By rule E2: the lengths are those of a series that grows by a tenth."""
     guard = guard_of(100_000)
     limits = set()
 
@@ -212,8 +212,8 @@ def test_there_are_few_lengths(clock: Clock, step: int) -> None:
     assert [after / before for before, after in pairwise(ordered)] == pytest.approx([1.1] * (len(ordered) - 1))
 
 
-def test_whoever_times_out_is_told_the_limit_that_passed(invoke: Invoke) -> None:
-    """By rule E2: in the message and the event, though others have moved the limit since, in every way of calling."""
+def test_a_time_out_names_the_limit_that_passed(invoke: Invoke) -> None:
+    """By rule E2: in its message and event, although other calls have moved the limit since, in every environment."""
 
     class Client:
         @timeout(1000, adaptive=True)
@@ -237,7 +237,7 @@ def test_whoever_times_out_is_told_the_limit_that_passed(invoke: Invoke) -> None
 
 
 def test_a_result_that_is_late_without_an_interruption_is_a_sample(clock: Clock) -> None:
-    """By rule E1: with ``interrupt=False`` as well, of all the time it took."""
+    """By rule E1: with ``interrupt=False`` as well, with all the time that it took."""
     guard = guard_of(interrupt=False)
     outcomes(guard, 0.02, 64)
 
@@ -260,8 +260,8 @@ def test_it_says_how_it_stands(clock: Clock) -> None:
     assert shown(guard.name)["ft.timeout.limit"] == pytest.approx(0.2115, abs=0.001)
 
 
-def test_what_does_not_adapt_shows_nothing_of_it(clock: Clock) -> None:
-    """By rule X8: no gauge, no condition, and the code of the call is as ever."""
+def test_a_time_out_that_does_not_adapt_shows_no_limit(clock: Clock) -> None:
+    """By rule X8: no gauge, no condition, and the usual code of the call."""
     plain, adaptive = guard_of(adaptive=False), guard_of()
     outcomes(plain, 0.0, 1)
     outcomes(adaptive, 0.0, 1)
@@ -275,7 +275,7 @@ def test_what_does_not_adapt_shows_nothing_of_it(clock: Clock) -> None:
 
 
 def test_configuration_switches_it_on_and_off(clock: Clock) -> None:
-    """By the key ``Timeout/adaptive``: what is not declared may adapt, and the other way round."""
+    """By the key ``Timeout/adaptive``: it overrides the declaration in both directions."""
     guard = guard_of(adaptive=False)
     with configured({f"{guard.name}/Timeout/adaptive": "true"}):
         outcomes(guard, 0.02, 64)
@@ -284,7 +284,7 @@ def test_configuration_switches_it_on_and_off(clock: Clock) -> None:
     assert limit_of(guard) == 1.0
 
 
-def test_a_reload_keeps_what_was_learnt_and_clamps(clock: Clock) -> None:
+def test_a_reload_keeps_the_samples_and_clamps(clock: Clock) -> None:
     """By rule X5: a new value is a new ceiling, and no sample is lost."""
     guard = guard_of()
     outcomes(guard, 0.1, 64)
@@ -298,7 +298,7 @@ def test_a_reload_keeps_what_was_learnt_and_clamps(clock: Clock) -> None:
 
 
 def test_observed_it_learns_as_if_it_ended_attempts(invoke: Invoke) -> None:
-    """By rule X7: nothing is ended, and the limit grows as it would have."""
+    """By rule X7: it ends no attempt, and the limit grows as if it did."""
 
     class Client:
         @timeout(1000, adaptive=True)
@@ -343,7 +343,7 @@ def test_each_key_has_a_limit_of_its_own(clock: Clock) -> None:
 
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_child_goes_on_with_what_was_learnt() -> None:
+def test_a_child_goes_on_with_the_samples() -> None:
     """By rule X5: the samples stay in the child of a fork."""
     with virtual_time():
         guard = guard_of()
@@ -357,7 +357,7 @@ def test_a_child_goes_on_with_what_was_learnt() -> None:
 
 
 @pytest.mark.parametrize("value", ["yes", 1, None])
-def test_what_is_no_flag_is_refused(value: Any) -> None:
+def test_a_value_that_is_no_flag_is_refused(value: Any) -> None:
     """The error names the parameter, and what is allowed."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"Timeout.*adaptive.*True or False"):
         timeout(1000, adaptive=value)(lambda: None)

@@ -1,4 +1,4 @@
-"""What a time-out that adapts reaches in simulated overloads."""
+"""The effect of a time-out that adapts, in simulated overloads."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_threads_move_one_limit() -> None:
 
 
 def test_tasks_that_are_cancelled_leave_nothing() -> None:
-    """By rules X4 and E2: whatever ends an attempt, its permit and its deadline go back."""
+    """By rules X4 and E2: at any end of an attempt, its permit and its deadline go back."""
     name = "acme.stress.adaptive.tasks"
     guard = Guard(name=name, timeout=Timeout(500, adaptive=True), bulkhead=Bulkhead(50, waiting_task_queue=TASKS))
     chance = random.Random(7)

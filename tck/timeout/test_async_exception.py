@@ -14,7 +14,7 @@ from faulttolerance._platform.atomic import frames_of_threads
 
 
 def test_it_is_sent_to_the_place_that_was_looked_at_and_to_no_other() -> None:
-    """R2a: a thread that has moved on while it was looked at may stand where it must not be interrupted."""
+    """R2a: a thread that has moved on meanwhile may stand where it must not be interrupted."""
     gate = _thread.allocate_lock()
     gate.acquire()
     entry = (inf, None)

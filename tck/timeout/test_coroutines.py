@@ -50,7 +50,7 @@ def test_calls_of_one_length_are_watched_by_one_timer() -> None:
 
 
 def test_lengths_that_do_not_come_again_are_forgotten() -> None:
-    """A service that gives each request the time that its caller has left does not grow with the number of requests."""
+    """A service whose requests have the remaining time of their callers does not grow with the number of requests."""
 
     async def main() -> tuple[int, list[float]]:
         for number in range(50):
@@ -68,7 +68,7 @@ def test_lengths_that_do_not_come_again_are_forgotten() -> None:
 
 
 class Interrupting(asyncio.Task[Any]):
-    """A task amidst whose beginning of a deadline a signal's handler raises."""
+    """A task in which a signal's handler raises while a deadline begins."""
 
     interrupts = False
 
@@ -80,7 +80,7 @@ class Interrupting(asyncio.Task[Any]):
 
 
 def test_an_interruption_as_a_deadline_begins_comes_out_and_gives_the_probe_back() -> None:
-    """R0, R11: nothing of the deadline is there yet, and what the breaker gave is settled as control flow."""
+    """R0, R11: nothing of the deadline is there yet, and the probe of the breaker ends as control flow."""
     answers = iter([ValueError, ValueError, "served", "served"])
 
     @circuit_breaker(request_volume_threshold=2, delay=0, success_threshold=1)
@@ -111,7 +111,7 @@ def test_an_interruption_as_a_deadline_begins_comes_out_and_gives_the_probe_back
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_coroutine_that_no_task_runs_keeps_its_permit_over_a_fork() -> None:
-    """L5: whoever drives it by hand is the thread that forks."""
+    """L5: the thread that drives it by hand is the one that forks."""
 
     @timeout(5000)
     @bulkhead(2)
@@ -147,7 +147,7 @@ def test_a_coroutine_that_no_task_runs_keeps_its_permit_over_a_fork() -> None:
 
 
 class Heartbeat:
-    """What a client keeps up in the background; how many attempts of it are made, and what is left to it."""
+    """A client's background task; it counts its attempts and the time that remains to it."""
 
     def __init__(self) -> None:
         self.attempts = 0
@@ -197,7 +197,7 @@ def test_a_task_that_outlives_the_call_that_started_it_is_under_no_deadline_of_t
     assert found == [([None], 4), ([None], 4)]
 
 
-def test_a_deadline_counts_for_what_was_started_under_it_while_its_call_lasts() -> None:
+def test_a_deadline_counts_for_tasks_and_threads_that_start_under_it_while_its_call_lasts() -> None:
     """Nested deadlines end one by one, for a task and for a thread that were started inside both."""
     found: dict[str, list[float | None]] = {"task": [], "thread": []}
     steps: list[asyncio.Event] = []
@@ -335,7 +335,7 @@ def test_blocks_of_several_threads_under_one_deadline_are_counted_exactly() -> N
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with 3.12")
 def test_an_eager_attempt_is_under_its_deadline_from_the_beginning() -> None:
-    """Its body begins before there is a task that anybody could know of."""
+    """Its body begins before other code could know its task."""
 
     @asynchronous
     @timeout(60_000)
@@ -371,8 +371,8 @@ def test_an_eager_attempt_is_under_its_deadline_from_the_beginning() -> None:
 
 @pytest.mark.parametrize("convention", ["async def", "task"])
 @pytest.mark.parametrize("seconds", [0, 60], ids=["without", "deadline"])
-def test_what_calls_hold_comes_back_from_a_loop_that_was_closed_under_them(convention: str, seconds: int) -> None:
-    """Nobody will ever go on with them; once the loop is collected, their permits are free, queue places too."""
+def test_permits_come_back_from_a_loop_that_was_closed_under_its_calls(convention: str, seconds: int) -> None:
+    """The calls never go on; once the loop is collected, their permits are free, and their places in the queue, too."""
 
     async def sleep(duration: float) -> str:
         await asyncio.sleep(duration)
@@ -407,7 +407,7 @@ def test_what_calls_hold_comes_back_from_a_loop_that_was_closed_under_them(conve
 
 
 def test_a_block_that_a_closed_loop_leaves_behind_ends_quietly() -> None:
-    """A deadline passed in it; nobody is left whom that could interrupt, and nothing is tried again."""
+    """A deadline passed in it; there is no task to interrupt any more, and nothing is retried."""
     attempts: list[None] = []
 
     @retry(max_retries=3, jitter=0)

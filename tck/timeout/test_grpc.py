@@ -45,7 +45,7 @@ def test_blocking_call_of_the_main_thread_is_interrupted() -> None:
     assert lines == ["Interrupted False"]
 
 
-def test_a_call_on_a_thread_ends_by_what_on_deadline_calls() -> None:
+def test_a_call_on_a_thread_ends_by_the_callback_of_on_deadline() -> None:
     """S1: off the main thread no signal reaches it; ``call.cancel`` does, and the caller goes on at once."""
     needs("grpc")
     lines = run(

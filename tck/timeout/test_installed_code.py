@@ -1,4 +1,4 @@
-"""Rule R2a where a time-out finds its body in installed code: pools, queues, drivers that an application calls."""
+"""Rule R2a where a time-out finds its body in installed code: pools, queues and drivers that an application calls."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def call(function):
 
 @pytest.fixture(params=["main thread", "another thread"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Runs a function where the test is about."""
+    """Yield a function that runs another one on the thread of the test."""
     if request.param == "main thread":
         yield lambda function: function()
         return
@@ -80,7 +80,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
 
 @pytest.fixture(params=["site-packages", "vendored"])
 def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """A package as an installer leaves it, in a directory of any name."""
+    """Yield a package as an installer leaves it, in a directory of any name."""
     directory = tmp_path / request.param
     name = f"acme_pool_{abs(hash(tmp_path))}"
     (directory / name).mkdir(parents=True)
@@ -92,7 +92,7 @@ def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_connection_that_is_being_checked_out_is_given_back(run: Run, installed: ModuleType) -> None:
-    """Wherever in the pool the deadline passes: the exception comes once the application has the connection."""
+    """The deadline passes anywhere in the pool: the exception comes once the application has the connection."""
     pool = installed.Pool()
     pool.seconds = 0.04
 
@@ -112,7 +112,7 @@ def test_a_connection_that_is_being_checked_out_is_given_back(run: Run, installe
 
 
 def test_a_connection_that_is_being_returned_is_given_back(run: Run, installed: ModuleType) -> None:
-    """Also where the deadline passes in ``close``, which nobody calls again."""
+    """Also where the deadline passes in ``close``, which is not called again."""
     pool = installed.Pool()
     pool.seconds = 0.03
 
@@ -176,8 +176,8 @@ def test_the_application_is_interrupted_where_installed_code_calls_it(run: Run, 
     run(call)
 
 
-def test_what_an_exempt_module_calls_is_left_in_peace(run: Run) -> None:
-    """``configure(uninterruptible_modules=...)`` protects a function of the application, and all below it."""
+def test_calls_of_an_exempt_module_are_not_interrupted(run: Run) -> None:
+    """``configure(uninterruptible_modules=...)`` protects a function of the application, and all calls below it."""
     steps: list[str] = []
 
     def below() -> None:

@@ -111,7 +111,7 @@ def of_redis(folder: Path) -> Iterator[Subject]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers at once, on a connection that stays."""
+    """A handler that answers at once, on a connection that stays."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -272,7 +272,7 @@ def press(use: Callable[[], object], numbers: Iterator[int], seed: int, wrong: l
 
 @pytest.fixture
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Calls end late on purpose, and pools tell of connections that they close."""
+    """Silence the loggers: calls end late on purpose, and pools report connections that they close."""
     for name in ("faulttolerance", "sqlalchemy", "psycopg", "urllib3"):
         caplog.set_level(logging.CRITICAL, name)
 

@@ -1,4 +1,4 @@
-"""What the instructions of a function tell of a place in it."""
+"""The instructions of a function show where it handles a failure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def is_handling() -> bool:
     return handles_failure(caller.f_code, caller.f_lasti)
 
 
-def test_what_follows_a_failure_is_told_from_what_does_not() -> None:
-    """By rule S3: an ``except``, a ``finally`` that an exception led to, and all that is inside them."""
+def test_code_that_follows_a_failure_is_told_from_other_code() -> None:
+    """By rule S3: an ``except``, a ``finally`` that an exception led to, and all code inside them."""
     seen: dict[str, bool] = {"before": is_handling()}
     for fails in (False, True):
         try:
@@ -56,7 +56,7 @@ def test_what_follows_a_failure_is_told_from_what_does_not() -> None:
 
 
 def test_a_block_that_a_failure_ends_is_left_as_one() -> None:
-    """By rule S3: both what has the block, and the generator that stands for the context manager."""
+    """By rule S3: seen by the code that has the block, and by the generator behind the context manager."""
     seen: list[bool] = []
 
     class Block:

@@ -1,4 +1,4 @@
-"""What a deadline does to a call that is under way on its caller's thread (rules R2, R2a, R2b)."""
+"""Interruption of a call on its caller's thread at its deadline (rules R2, R2a, R2b)."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def on_other_thread(function: Callable[[], Any]) -> Any:
 
 @pytest.fixture(params=[on_main_thread, on_other_thread])
 def where(request: pytest.FixtureRequest) -> Where:
-    """Where a body runs."""
+    """Return a function that runs a body on the thread of the test."""
     function: Where = request.param
     return function
 
 
 @pytest.fixture(params=[on_main_thread, on_other_thread])
 def interruptible(request: pytest.FixtureRequest) -> Where:
-    """Where Python code is interrupted."""
+    """Return a function that runs a body where Python code is interrupted."""
     function: Where = request.param
     return function
 
@@ -175,7 +175,7 @@ def test_failure_after_the_interruption_is_the_cause(interruptible: Where) -> No
 
 
 def test_exit_that_comes_late_stays_an_exit(interruptible: Where) -> None:
-    """R0: what is no ``Exception`` is control flow, late or not."""
+    """R0: an exception that is no ``Exception`` is control flow, late or not."""
 
     @timeout(20)
     def leave() -> None:
@@ -203,7 +203,7 @@ def test_interruption_is_no_error_to_handlers_of_errors(interruptible: Where) ->
 
 
 def test_interruption_that_an_application_raises_passes(where: Where) -> None:
-    """It belongs to no deadline, so it is nobody's time-out."""
+    """It belongs to no deadline, so it is no time-out."""
 
     @timeout(1000)
     def raise_it() -> None:
@@ -257,7 +257,7 @@ def test_blocking_function_that_is_guarded_itself_ends_at_the_deadline_on_the_ma
 
 
 def test_blocking_call_in_code_that_is_left_in_peace_ends_too_on_the_main_thread() -> None:
-    """Who waits for a thread, inside ``threading``, is interrupted: it waits in a call that has taken nothing."""
+    """A wait for a thread, inside ``threading``, is interrupted: it is a call that has taken nothing."""
     release = threading.Event()
     thread = threading.Thread(target=release.wait, args=(PATIENCE,), daemon=True)
     thread.start()
@@ -298,7 +298,7 @@ def _wait_for(condition: threading.Condition, seconds: float | None) -> None:
 
 
 def test_interrupted_wait_takes_no_wake_up_that_was_meant_for_another(interruptible: Where) -> None:
-    """A thread that is interrupted as it waits for a full queue leaves the place that comes free to the next one."""
+    """A thread that is interrupted while it waits for a full queue leaves the free place to the next one."""
     items: queue.Queue[str] = queue.Queue(1)
     items.put("first")
     other = threading.Thread(target=items.put, args=("third",), daemon=True)
@@ -322,8 +322,8 @@ def test_interrupted_wait_takes_no_wake_up_that_was_meant_for_another(interrupti
     assert items.get_nowait() == "third"
 
 
-def test_who_is_woken_as_the_deadline_passes_uses_the_wake_up(interruptible: Where) -> None:
-    """Permits that are given up at about the deadline reach somebody: who was interrupted, or else the next one."""
+def test_a_thread_that_is_woken_as_the_deadline_passes_uses_the_wake_up(interruptible: Where) -> None:
+    """A permit that is released at about the deadline reaches a thread: the interrupted one, or else the next one."""
     permits = threading.Semaphore(0)
     taken: list[int] = []
 
@@ -345,7 +345,7 @@ def test_who_is_woken_as_the_deadline_passes_uses_the_wake_up(interruptible: Whe
 
 
 class Inner:
-    """What may run in an event loop inside a synchronous call."""
+    """Coroutines for an event loop inside a synchronous call."""
 
     def __init__(self) -> None:
         self.cleaned_up = 0
@@ -406,7 +406,7 @@ class Inner:
 def test_deadline_around_an_event_loop_ends_the_call_and_not_one_task_only(
     way: Callable[[Inner], Any], interruptible: Where
 ) -> None:
-    """R2: what the loop runs for is cancelled, and ``asyncio.run`` cleans up; nothing else is told to end."""
+    """R2: the coroutine of the loop is cancelled, and ``asyncio.run`` cleans up; no other task is cancelled."""
     inner = Inner()
     began = time.monotonic()
 
@@ -419,7 +419,7 @@ def test_deadline_around_an_event_loop_ends_the_call_and_not_one_task_only(
 
 
 def test_loop_whose_call_was_ended_goes_on_with_the_next_one(interruptible: Where) -> None:
-    """Nothing of what was ended is left in a loop that serves many calls."""
+    """Nothing of the ended call is left in a loop that serves many calls."""
     inner = Inner()
 
     def serve() -> tuple[str, int]:
@@ -435,7 +435,7 @@ def test_loop_whose_call_was_ended_goes_on_with_the_next_one(interruptible: Wher
 
 
 def test_cancellation_that_comes_out_of_an_inner_loop_by_itself_stays_one(where: Where) -> None:
-    """R0: only the one that the deadline asked for is its time-out."""
+    """R0: only the cancellation by the deadline is its time-out."""
 
     async def cancels() -> None:
         task = asyncio.current_task()
@@ -449,7 +449,7 @@ def test_cancellation_that_comes_out_of_an_inner_loop_by_itself_stays_one(where:
 
 
 def test_deadline_of_a_call_inside_a_task_leaves_the_loop_alone(interruptible: Where) -> None:
-    """A loop that runs around the guard is none of its business."""
+    """A deadline does not concern a loop that runs around its guard."""
 
     async def main() -> str:
         with pytest.raises(TimeoutException):
@@ -462,7 +462,7 @@ def test_deadline_of_a_call_inside_a_task_leaves_the_loop_alone(interruptible: W
 
 @pytest.mark.outside
 def test_body_under_a_trace_function_is_interrupted_on_the_main_thread() -> None:
-    """Most of the time it is the trace function that runs, and that is no place for an interruption."""
+    """Most of the time the trace function runs, which is no place for an interruption."""
     said, complained = run_program("""
         import sys
         from faulttolerance import TimeoutException, timeout
@@ -679,7 +679,7 @@ def test_uninterruptible_blocks_may_be_nested_and_shared(where: Where) -> None:
 
 
 def test_coroutines_may_leave_their_blocks_in_any_order() -> None:
-    """A mask that is taken off out of order neither stays nor takes another one away."""
+    """A mask that is removed out of order neither stays nor removes another one."""
 
     async def hold(enter: asyncio.Event, leave: asyncio.Event) -> None:
         with uninterruptible():
@@ -702,7 +702,7 @@ def test_coroutines_may_leave_their_blocks_in_any_order() -> None:
 
 
 def test_blocks_that_overlap_for_ever_leave_no_masks_behind() -> None:
-    """Blocks of which one is always open do not pile up."""
+    """Masks do not pile up where one of the blocks is always open."""
     first = uninterruptible()
     first.__enter__()
     for _ in range(100):
@@ -760,7 +760,7 @@ def test_deadline_of_a_coroutine_that_was_held_back_is_raised_when_it_waits_next
 
 
 def test_deadline_of_a_parent_waits_for_the_block_of_its_child() -> None:
-    """The block is run by another task, which inherited the deadline; it is the parent that is cancelled for it."""
+    """Another task, which inherited the deadline, runs the block; the deadline cancels the parent."""
     steps = []
 
     async def child() -> None:
@@ -780,8 +780,8 @@ def test_deadline_of_a_parent_waits_for_the_block_of_its_child() -> None:
     assert steps == ["block finished"]
 
 
-def test_call_that_is_over_is_not_cancelled_for_what_it_owed() -> None:
-    """A child that outlives its parent's call ends its block without harm to what the parent does next."""
+def test_call_that_is_over_is_not_cancelled_for_a_deadline_that_was_held_back() -> None:
+    """A child outlives its parent's call; the end of its block does not harm the next call of the parent."""
     steps = []
 
     async def child() -> None:
@@ -861,14 +861,14 @@ def test_remaining_knows_the_deadlines_of_coroutines() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-0.001, float("nan"), float("-inf")])
-def test_sleep_refuses_what_is_no_duration(seconds: float) -> None:
-    """P7: never silently something else."""
+def test_sleep_refuses_a_value_that_is_no_duration(seconds: float) -> None:
+    """P7: no other value silently takes its place."""
     with pytest.raises(ValueError, match="allowed: a number >= 0"):
         sleep(seconds)
 
 
 def test_sleep_ends_at_the_deadline_on_every_thread(where: Where) -> None:
-    """R2b: and at once."""
+    """R2b: it ends at once."""
     began = time.monotonic()
 
     with pytest.raises(TimeoutException) as caught:
@@ -939,7 +939,7 @@ def test_cancelling_interrupts_a_body_on_a_thread(body: Callable[[], Any]) -> No
 
 
 def objection_in(module: str, late_by: float = 1000.0, name: str = "function") -> str | None:
-    """Why a function called *name*, in a module called *module*, is not to be interrupted."""
+    """Return why a function called *name*, in a module called *module*, is not to be interrupted."""
     found: list[str | None] = []
     variables: dict[str, Any] = {"__name__": module, "look": look, "found": found, "late_by": late_by}
     exec(f"def {name}():\n    look(found, late_by)\n", variables)
@@ -967,7 +967,7 @@ def test_other_code_is_not_left_in_peace() -> None:
 
 
 def test_code_of_this_library_is_left_in_peace() -> None:
-    """R2a: a deadline never lands between what belongs together."""
+    """R2a: a deadline never comes between two steps that belong together."""
     found: list[str | None] = []
     exec("look(found)", {"__name__": "faulttolerance.whatever", "look": look, "found": found})
 
@@ -975,7 +975,7 @@ def test_code_of_this_library_is_left_in_peace() -> None:
 
 
 def test_application_may_exempt_modules_of_its_own() -> None:
-    """R2a: ``configure(uninterruptible_modules=...)``, with all that is inside of them."""
+    """R2a: ``configure(uninterruptible_modules=...)``, with all modules inside of them."""
     configure(uninterruptible_modules=["acme.storage"])
 
     assert objection_in("acme.storage") is not None
@@ -1020,7 +1020,7 @@ def test_finalizers_are_left_in_peace() -> None:
 
 
 def test_functions_that_compiled_code_calls_are_interrupted() -> None:
-    """What they raise ends the call, or is printed by what called them; the call ends either way."""
+    """Their exception ends the call, or their caller prints it; the call ends either way."""
     found: list[str | None] = []
 
     def called(*_: object) -> int:
@@ -1038,7 +1038,7 @@ def test_functions_that_compiled_code_calls_are_interrupted() -> None:
 
 
 def standing(function: Callable[..., Iterator[object]], *args: Any) -> FrameType:
-    """The frame of a generator that stands at its ``yield``."""
+    """Return the frame of a generator that stands at its ``yield``."""
     generator = function(*args)
     next(generator)
     frame = generator.gi_frame  # type: ignore[attr-defined]
@@ -1108,7 +1108,7 @@ def test_code_about_to_take_or_give_back_is_left_in_peace(
 def test_no_garbage_is_collected_while_threads_are_looked_at(
     on_main: bool, collects: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a collection calls would let other threads go on amidst the look; it is on again, or off, as before."""
+    """Code that a collection calls would let other threads go on during the look; it is on again, or off, as before."""
     seen: list[bool] = []
     look = sys._current_frames
 
@@ -1150,7 +1150,7 @@ def spin_for(seconds: float) -> None:
 
 @pytest.fixture
 def own_handler() -> Iterator[list[int]]:
-    """A handler of the application's."""
+    """Yield the signals that a handler of the application has caught."""
     caught: list[int] = []
     before = signal.signal(signal.SIGURG, lambda signum, frame: caught.append(signum))
     yield caught
@@ -1212,7 +1212,7 @@ def test_signal_that_cannot_be_caught_is_refused(signum: int) -> None:
 
 
 def test_call_in_a_greenlet_ends_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Section 9: the stack that stands on the thread may be another one by then."""
+    """Section 9: the thread may have another stack by then."""
     greenlet = ModuleType("greenlet")
     greenlet.getcurrent = lambda: SimpleNamespace(parent=object())  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "greenlet", greenlet)
@@ -1223,8 +1223,8 @@ def test_call_in_a_greenlet_ends_late(monkeypatch: pytest.MonkeyPatch) -> None:
     assert note_of(caught.value).endswith("it was not interrupted: it ran in a greenlet")
 
 
-def test_what_merely_is_imported_switches_no_interruption_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a call runs in a greenlet is asked of the call; libraries import gevent where it is installed."""
+def test_a_module_that_is_merely_imported_switches_no_interruption_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the call decides whether it runs in a greenlet; libraries import gevent where it is installed."""
     monkeypatch.setitem(sys.modules, "gevent", ModuleType("gevent"))
 
     with pytest.raises(TimeoutException) as caught:
@@ -1238,7 +1238,7 @@ def test_what_merely_is_imported_switches_no_interruption_off(monkeypatch: pytes
 
 @pytest.mark.outside
 def test_watchdog_is_started_by_the_first_deadline_and_seen_by_nobody() -> None:
-    """Section 2 of the protocol: importing starts no thread, and ``threading`` does not know of it."""
+    """Section 2 of the protocol: importing starts no thread, and ``threading`` does not know the watchdog."""
     out, err = run_program(
         """
         import sys, threading
@@ -1327,7 +1327,7 @@ def test_forked_child_interrupts_and_the_parent_goes_on() -> None:
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_thread_that_forks_is_the_main_thread_of_the_child() -> None:
-    """L5: what other threads of the parent were about is forgotten, and blocking calls of this one are interrupted."""
+    """L5: deadlines of the parent's other threads are forgotten, and blocking calls of this thread are interrupted."""
     out, err = run_program(
         """
         import os, sys, threading, time, warnings
@@ -1369,7 +1369,7 @@ def test_thread_that_forks_is_the_main_thread_of_the_child() -> None:
 
 
 def test_deadlines_of_threads_that_are_over_are_forgotten() -> None:
-    """Memory is threads times depth."""
+    """The memory is threads times depth."""
     from faulttolerance._deadline.threads.chain import deadlines_of_threads
 
     on_other_thread(timeout(60_000)(lambda: None))
@@ -1381,7 +1381,7 @@ def test_deadlines_of_threads_that_are_over_are_forgotten() -> None:
 
 
 def test_nothing_stays_in_the_account_of_interruptions_that_were_delivered(interruptible: Where) -> None:
-    """A thread that is interrupted again and again remembers the last one at most."""
+    """A thread that is interrupted again and again remembers at most the last one."""
 
     def run() -> int:
         for _ in range(5):
@@ -1394,12 +1394,12 @@ def test_nothing_stays_in_the_account_of_interruptions_that_were_delivered(inter
 
 
 class Payload:
-    """Something whose end can be seen."""
+    """An object whose end can be seen."""
 
 
 @pytest.mark.parametrize("on_main", [True, False], ids=["main", "other"])
 def test_argument_of_an_interrupted_call_is_gone_with_the_call(on_main: bool) -> None:
-    """No collection is needed: what looks at threads keeps nothing of theirs."""
+    """No collection is needed: the code that looks at threads keeps no objects of theirs."""
     references: list[weakref.ref[Payload]] = []
     guarded = timeout(20)(lambda payload: compute())
 
@@ -1424,7 +1424,7 @@ def test_argument_of_an_interrupted_call_is_gone_with_the_call(on_main: bool) ->
 
 
 def test_argument_of_a_call_that_ended_late_is_gone_though_its_record_is_kept(caplog: pytest.LogCaptureFixture) -> None:
-    """What the log says of a late end is words (rule S2): handlers keep records, and an exception keeps its frames."""
+    """A record of a late end holds only text (rule S2): handlers keep records, and an exception keeps its frames."""
     references: list[weakref.ref[Payload]] = []
 
     def call() -> None:
@@ -1447,7 +1447,7 @@ def test_argument_of_a_call_that_ended_late_is_gone_though_its_record_is_kept(ca
 
 
 def test_local_of_a_thread_that_has_no_guard_is_gone_when_it_returns() -> None:
-    """Though it was looked at together with the others while it ran."""
+    """The thread was looked at together with the others while it ran."""
     references: list[weakref.ref[Payload]] = []
     looked = threading.Event()
 

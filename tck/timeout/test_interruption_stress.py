@@ -1,4 +1,4 @@
-"""Calls that end at about their deadlines, on many threads at once: where an interruption that comes amiss would show.
+"""Calls that end at about their deadlines, on many threads at once: a wrong interruption would show here.
 
 Would have caught: an interruption that arrives after its call, or in another one; a deadline that is left in a chain; a
 lock of the standard library that stays held because of where the exception was raised.
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 60)]
 
 
 class BodyFailed(Exception):
-    """What a body raises by itself."""
+    """The failure that a body raises by itself."""
 
 
 def spin(until: float) -> int:
@@ -43,7 +43,7 @@ def spin(until: float) -> int:
 
 
 class Counting(logging.Handler):
-    """What logging does short of writing."""
+    """A handler that formats nothing, writes nothing, and counts records."""
 
     lines = 0
 
@@ -52,7 +52,7 @@ class Counting(logging.Handler):
 
 
 class Load:
-    """Bodies of all kinds, and what happened to them on one thread."""
+    """Bodies of all kinds, and the record of their ends on one thread."""
 
     def __init__(self, seed: int, shared: Load | None = None) -> None:
         self.random = random.Random(seed)
@@ -229,7 +229,7 @@ class Load:
         return self.shared
 
     def held_locks(self) -> list[str]:
-        """Locks that nobody can be holding rightly, now that no body runs."""
+        """Return the locks that are held although no body runs."""
         plain = {
             "queue": self.items.mutex,
             "lock": self.lock,
@@ -251,7 +251,7 @@ GUARDED: dict[float, Callable[..., str]] = {}
 
 
 def call(load: Load, body: Callable[[float], str], seconds: float, limit: float) -> str:
-    """Run *body* for *seconds* under a deadline after *limit*, and look at how it ends."""
+    """Run *body* for *seconds* under a deadline after *limit*, and check its end."""
     limit = max(0.0002, round(limit, 4))
     guarded = GUARDED.get(limit)
     if guarded is None:
@@ -294,7 +294,7 @@ def hammer(load: Load, until: float) -> None:
 
 
 def work_at_once(interval: float) -> Counter[str]:
-    """Let every thread hammer, and say what was seen; fails on whatever went wrong."""
+    """Run bodies on all threads at once, and return what was seen; fail on anything wrong."""
     shared = Load(-1)
     loads = [Load(seed, shared) for seed in range(THREADS + 1)]
     until = time.monotonic() + SECONDS / 4
@@ -322,7 +322,7 @@ INTERVALS = pytest.mark.parametrize("interval", [0.005, 0.00001], ids=["usual", 
 
 @INTERVALS
 def test_interruptions_hit_their_own_call_and_nothing_else(interval: float) -> None:
-    """No stray, no early one, no deadline and no lock left behind, whatever the bodies do and the threads compete."""
+    """No interruption outside its call or too early, no deadline and no lock left behind, under any body and load."""
     seen = work_at_once(interval)
 
     assert seen["timed out"] > 50

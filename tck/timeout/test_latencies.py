@@ -1,4 +1,4 @@
-"""Latencies of a method: rule X5, and the quantile said again naively."""
+"""Latencies of a method: rule X5, and a naive model of the quantile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUANTILES = (0.5, 0.95, 0.99, 0.999)
 
 
 class Naive:
-    """Every sample is kept, and all are sorted each time."""
+    """A model that keeps every sample and sorts all of them each time."""
 
     def __init__(self) -> None:
         self.samples: list[float] = []
@@ -29,7 +29,7 @@ class Naive:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 200), st.floats(1e-6, 1e3)), max_size=12), st.integers(0, 99))
 def test_every_quantile_is_that_of_the_newest_512_after_each_64th(runs: list[tuple[int, float]], seed: int) -> None:
-    """By rule X5: nothing before the first 64, and what is between two looks does not count yet."""
+    """By rule X5: nothing before the first 64, and samples between two sortings do not count yet."""
     latencies, naive, chance = Latencies(), Naive(), random.Random(seed)
 
     for number, scale in runs:
@@ -45,15 +45,15 @@ def test_every_quantile_is_that_of_the_newest_512_after_each_64th(runs: list[tup
 
 @pytest.mark.outside
 def test_a_sample_is_added_without_a_function_of_python() -> None:
-    """By rule X5: the smooth path is one append, whoever reads."""
+    """By rule X5: the smooth path is one append, also while another thread reads."""
     latencies = Latencies()
 
     assert latencies.add.__self__ is latencies.fresh
     assert type(latencies.fresh) is list
 
 
-def test_what_many_threads_add_is_lost_nowhere() -> None:
-    """By rule X5: 64 threads add and read at once; the newest 512 are as many, and the quantile is one of them."""
+def test_no_sample_of_many_threads_is_lost() -> None:
+    """By rule X5: 64 threads add and read at once; 512 newest samples are kept, and the quantile is one of them."""
     latencies, before = Latencies(), sys.getswitchinterval()
     begun = threading.Barrier(64)
 
@@ -78,7 +78,7 @@ def test_what_many_threads_add_is_lost_nowhere() -> None:
 
 
 def test_a_handler_that_reads_while_its_thread_sorts_does_not_wait_for_itself() -> None:
-    """By rule X5: the lock is reentrant; what is read there is right as well."""
+    """By rule X5: the lock is reentrant, and the handler reads a right value."""
     latencies, read = Latencies(), []
 
     class Sample(float):
@@ -96,7 +96,7 @@ def test_a_handler_that_reads_while_its_thread_sorts_does_not_wait_for_itself() 
 
 
 def test_a_child_keeps_the_samples_though_another_thread_was_sorting() -> None:
-    """By rule X5: a fork keeps what was learnt, and nobody waits for a thread that is not there."""
+    """By rule X5: a fork keeps the samples, and no thread waits for one that is not there."""
     latencies = Latencies()
     for number in range(64):
         latencies.add(float(number))

@@ -1,4 +1,4 @@
-"""Which attempts listeners to latencies are told of, and with which latency (rule X4)."""
+"""Listeners to latencies: the attempts that they are told of, and the latency (rule X4)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from faulttolerance.testing import virtual_time
 
 
 class Heard(list[tuple[float, End]]):
-    """What a listener was told."""
+    """The calls of a listener."""
 
     def record(self, elapsed: float, end: End) -> None:
         self.append((round(elapsed, 6), end))
 
 
 def takes(seconds: float, failure: BaseException | None = None) -> Callable[[], None]:
-    """Make a body."""
+    """Return a body that takes *seconds*."""
 
     def body() -> None:
         sleep(seconds)
@@ -83,7 +83,7 @@ def test_no_refusal_is_told() -> None:
 
 
 def test_each_attempt_of_a_call_is_told_by_itself() -> None:
-    """By rule X4: what is measured is the attempt; neither the call nor its delays are."""
+    """By rule X4: the latency is that of the attempt; neither the call nor its delays are measured."""
     heard, outcomes = Heard(), [OSError(), OSError(), None]
     retry = Retry(3, 0.0, fixed(0.5), 0.0, (OSError,), ())
 

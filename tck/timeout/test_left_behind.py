@@ -1,4 +1,4 @@
-"""How many bodies go on after their time-out (rule O2)."""
+"""The number of bodies that are left behind after their time-out (rule O2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = 20.0
 
 
 def abandoned(method: str) -> float | None:
-    """The gauge of the one whose name ends so; ``None`` where it has none yet."""
+    """Return the gauge of the method whose name ends so; ``None`` where it has none yet."""
     counts = ledger.read().counts
     return next(
         (values.get(("ft.timeout.abandoned", ())) for name, values in counts.items() if name.endswith(method)), None
@@ -30,14 +30,14 @@ def abandoned(method: str) -> float | None:
 
 @pytest.fixture
 def release() -> Iterator[threading.Event]:
-    """Ends every body."""
+    """Yield an event that ends every body."""
     event = threading.Event()
     yield event
     event.set()
 
 
 def stubborn(event: threading.Event) -> None:
-    """Stand where nothing interrupts."""
+    """Run through all interruptions, until the event is set."""
     while not event.is_set():
         with contextlib.suppress(BaseException):
             time.sleep(0.005)
@@ -64,7 +64,7 @@ def test_bodies_on_threads_are_counted_until_they_end(release: threading.Event) 
 
 
 def test_tasks_that_ignore_their_cancellation_are_counted_until_they_end() -> None:
-    """O2: those of ``@asynchronous async def``; one that was cancelled in time is none."""
+    """O2: tasks of ``@asynchronous async def``; a task that was cancelled in time does not count."""
     ends: list[asyncio.Event] = []
 
     @asynchronous
@@ -94,7 +94,7 @@ def test_tasks_that_ignore_their_cancellation_are_counted_until_they_end() -> No
     assert asyncio.run(main()) in ([0, 1, 2, 0], [None, 1, 2, 0])
 
 
-def test_a_guard_counts_what_it_offloads(release: threading.Event) -> None:
+def test_a_guard_counts_its_calls_on_threads(release: threading.Event) -> None:
     """O2: ``Guard.call_async`` of a plain function."""
     guard = Guard(name="left-behind-guard", timeout=Timeout(30))
 
@@ -109,7 +109,7 @@ def test_a_guard_counts_what_it_offloads(release: threading.Event) -> None:
     wait_until(lambda: abandoned("left-behind-guard") == 0)
 
 
-def test_who_waits_for_a_late_body_leaves_none_behind() -> None:
+def test_a_caller_that_waits_for_a_late_body_leaves_none_behind() -> None:
     """O2: a synchronous call ends with its body."""
 
     @timeout(10, interrupt=False)

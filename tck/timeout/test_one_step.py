@@ -1,4 +1,4 @@
-"""Steps of C code between which nobody else runs: what stands on the stacks of other threads is looked at in these."""
+"""Steps of C code between which no other thread runs: the stacks of other threads are read in these steps."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ os._exit(0)  # the others run on
 @pytest.mark.outside
 @few_and_many("seconds", 0.6, 1.5)
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_frames_of_other_threads_are_followed_while_nobody_runs(look: str, seconds: float) -> None:
-    """A collection amidst a look lets the threads go on, and the interpreter follows frames that are gone: a crash."""
+def test_frames_of_other_threads_are_followed_while_no_thread_runs(look: str, seconds: float) -> None:
+    """A collection during a look lets the threads go on, and the interpreter follows frames that are gone: a crash."""
     program = LOOKED_AT.replace("LOOK\n", look + "\n")
 
     done = python(program, arguments=(str(seconds),))
@@ -79,7 +79,7 @@ def test_frames_of_other_threads_are_followed_while_nobody_runs(look: str, secon
 
 @contextmanager
 def others_counting() -> Iterator[Callable[[], int]]:
-    """Threads that run whenever they are let; gives how far they have come, by a call of C code."""
+    """Run other threads whenever possible; yield a function in C that returns how far they have come."""
     steps = count()
     is_over = threading.Event()
 
@@ -105,7 +105,7 @@ def others_counting() -> Iterator[Callable[[], int]]:
 
 
 def test_no_thread_runs_between_two_steps() -> None:
-    """What sends an exception, or a signal, relies on it."""
+    """The code that sends an exception, or a signal, relies on it."""
     with others_counting() as come:
         moved = 0
         for _ in repeat(None, ROUNDS):
@@ -135,7 +135,7 @@ def test_threads_do_run_between_two_calls() -> None:
 
 
 def test_a_collector_that_is_off_stays_off_and_one_that_is_on_stays_on() -> None:
-    """How the application collects its garbage is its own business, also where the step fails."""
+    """The application decides when its garbage is collected, also where the step fails."""
     was_collecting = gc.isenabled()
     try:
         for wanted in (gc.enable, gc.disable):
@@ -164,7 +164,7 @@ def test_a_stack_is_what_a_walk_from_frame_to_frame_meets() -> None:
 
 
 def test_the_thread_that_looks_is_not_looked_at() -> None:
-    """Its frame would keep the mapping of all, and with it what they had on their stacks."""
+    """Its frame would keep the mapping of all frames, and with it the objects on their stacks."""
     waiting = threading.Event()
     thread = threading.Thread(target=waiting.wait, daemon=True)
     thread.start()

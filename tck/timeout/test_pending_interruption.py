@@ -20,14 +20,14 @@ GUARDS: list[dict[str, Any]] = [{}, {"timeout": Timeout(60_000)}, {"timeout": Ti
 
 
 def fail_meanwhile() -> None:
-    """Fail in C code, during which an interruption came: it is raised where Python code next calls something."""
+    """Fail in C code, during which an interruption came; Python code raises it at its next call."""
     come = partial(pythonapi.PyThreadState_SetAsyncExc, c_ulong(threading.get_ident()), py_object(Interrupted))
     list(map(operator.call, [come, partial(int, "no number")]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("more", GUARDS)
 def test_waiter_of_the_bulkhead_gets_the_permit(more: dict[str, Any]) -> None:
-    """The call that was interrupted leaves, and who waits behind it comes in."""
+    """The interrupted call leaves, and the call that waits behind it starts."""
     guard = Guard(bulkhead=Bulkhead(1, 1), **more)
     inside, go_on = threading.Event(), threading.Event()
 
@@ -55,7 +55,7 @@ def test_waiter_of_the_bulkhead_gets_the_permit(more: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("more", GUARDS)
 def test_place_of_the_probe_is_given_back(more: dict[str, Any]) -> None:
-    """The interrupted probe says nothing of the callee, and the next call probes."""
+    """An interrupted probe is no verdict on the callee, and the next call is a probe."""
     guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1, failure_ratio=1.0, delay=0), **more)
     with pytest.raises(ZeroDivisionError):
         guard.call(lambda: 1 / 0)
@@ -67,7 +67,7 @@ def test_place_of_the_probe_is_given_back(more: dict[str, Any]) -> None:
 
 
 def test_attempt_is_counted_as_ended_by_control_flow() -> None:
-    """R0: not retried; what its policies saw is counted, and no result of the circuit."""
+    """R0: it is not retried; its policies count it, and the circuit has no result of it."""
 
     @retry(max_retries=3, jitter=0)
     @circuit_breaker
@@ -109,7 +109,7 @@ IN_C = "it was in C code"
     ],
 )
 def test_reason_that_says_most_of_the_body_is_given(seen: list[str | None], said: str | None) -> None:
-    """R2: that a call was about to end, or could have been interrupted by then, hides no cause."""
+    """R2: an end of the call, or a chance to interrupt it by then, hides no cause."""
     pending = PendingInterrupt(ENTRY)
 
     for why in seen:

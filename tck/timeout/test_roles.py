@@ -1,4 +1,4 @@
-"""Code says itself what it has to do with interruptions: no name of a file, a function or a variable tells it."""
+"""Code declares its part in interruptions itself; no name of a file, a function or a variable matters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Seen = tuple[bool, int, int, str | None]
 
 
 def look() -> Seen:
-    """What a stack tells: whether it is known who calls the body, the deadlines found there, and those there are."""
+    """Return what a stack shows: whether the caller of the body is known, the deadlines there, and those that exist."""
     frame = sys._getframe(1)
     stack = stack_of(frame)
     caller = next(step for step in stack if roles.is_ours(step))
@@ -110,7 +110,7 @@ WAYS: dict[str, tuple[int, Callable[[], Seen]]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_a_body_says_what_it_is(way: str) -> None:
-    """Each deadline of the thread is known by its frame, and who calls the body is known to do that."""
+    """Each deadline of the thread is known by its frame, and the caller of the body is known as such."""
     deadlines, call = WAYS[way]
 
     assert call() == (True, deadlines, deadlines, None)
@@ -118,7 +118,7 @@ def test_every_way_to_a_body_says_what_it_is(way: str) -> None:
 
 @pytest.mark.parametrize("way", ["a deadline", "a coroutine"])
 def test_names_tell_nothing(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file, a function and all its variables may be renamed, and nothing changes about who is interrupted."""
+    """A file, a function and all its variables may be renamed, and the same code is interrupted."""
     deadlines, call = WAYS[way]
 
     def under_other_names(register: Callable[[int], Callable[[Any], Any]], role: int) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""Where an interruption may be raised, and where not."""
+"""Places at which an interruption may be raised, and others at which it may not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(function: Callable[[], object], on_main: bool) -> None:
 
 
 def test_a_callback_of_the_collector_is_no_safe_point() -> None:
-    """What such a callback raises is lost, and the collector may have come amidst a call that holds a lock."""
+    """The exception of such a callback is lost, and the collector may run in a call that holds a lock."""
     heard: list[str | None] = []
 
     def callback(phase: str, info: dict[str, int]) -> None:
@@ -66,12 +66,12 @@ def test_a_callback_of_the_collector_is_no_safe_point() -> None:
 
 
 def here(found: list[str | None], late_by: float, **options: Any) -> None:
-    """Put into *found* what speaks against an interruption in the caller, which uses no result of this call."""
+    """Add to *found* the objection to an interruption of the caller, which uses no result of this call."""
     found.append(reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, stuck=True, **options))
 
 
 class Rites:
-    """Takes and gives back by way of helpers, which look around."""
+    """A context manager that takes and gives back by helpers, in which it looks around."""
 
     def __init__(self, look: Callable[[], object]) -> None:
         self.look = look
@@ -149,8 +149,8 @@ def by_names_of_others(rites: Rites) -> None:
     [by_with, by_async_with, by_exit_stack, by_generator, by_names, by_names_of_others],
     ids=lambda one: one.__name__,
 )
-def test_helpers_of_what_takes_and_gives_back_are_left_in_peace_for_a_second(use: Callable[[Rites], None]) -> None:
-    """R2a: however deep the thread stands in them."""
+def test_helpers_of_a_context_manager_are_left_in_peace_for_a_second(use: Callable[[Rites], None]) -> None:
+    """R2a: at any depth of the thread in them."""
     at_first: list[str | None] = []
     later: list[str | None] = []
 
@@ -179,7 +179,7 @@ def test_call_that_only_looks_like_the_end_of_a_block_is_none() -> None:
     assert seen == [None]
 
 
-def test_only_what_stands_inside_the_call_that_is_interrupted_is_left_in_peace() -> None:
+def test_only_code_inside_the_call_that_is_interrupted_is_left_in_peace() -> None:
     """A guard inside ``__enter__`` ends its own call; the guard around it waits until ``__enter__`` is over."""
     seen: list[str | None] = []
 
@@ -199,7 +199,7 @@ def test_only_what_stands_inside_the_call_that_is_interrupted_is_left_in_peace()
 
 
 def test_thread_that_waits_for_others_is_interrupted_at_once_but_not_amidst_helpers() -> None:
-    """Code that is made for waiting has taken nothing as long as it waits; what called it may have."""
+    """Code that is made for waiting has taken nothing while it waits; its caller may have."""
     variables: dict[str, Any] = {
         "__name__": "threading",
         "look": lambda: reason_unsafe(stack_of(sys._getframe(1)), 0.0, exact=True, blocked=True),
@@ -279,7 +279,7 @@ def test_nothing_is_taken_and_not_given_back(on_main: bool, times: int) -> None:
 
 
 def ended_late(body: Callable[[], object], limit: float = 50) -> str:
-    """Run *body* on another thread until it ends by itself; the notes of its time-out."""
+    """Run *body* on another thread until it ends by itself, and return the notes of its time-out."""
     notes: list[str] = []
 
     def call() -> None:
@@ -296,7 +296,7 @@ def ended_late(body: Callable[[], object], limit: float = 50) -> str:
 
 @pytest.mark.parametrize("way", ["acquire", "with"])
 def test_thread_that_waits_for_a_lock_is_never_interrupted_behind_it(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R2a: what it takes then would be lost; so it ends late, however long it waited."""
+    """R2a: the lock that it takes then would be lost; so it ends late, however long it waited."""
     monkeypatch.setattr(safe_point, "_PATIENCE", 0.02)
     monkeypatch.setattr(safe_point, "_LONG_PATIENCE", 0.02)
     lock = threading.Lock()
@@ -338,7 +338,7 @@ def test_interruption_that_comes_late_says_what_held_it_back() -> None:
 
 
 def test_thread_that_waits_in_an_instruction_that_is_no_call_is_not_interrupted_behind_the_next_acquisition() -> None:
-    """R2a: a loop over what a pipe says waits in one that is not looked behind; the next place is behind the call."""
+    """R2a: a loop over a pipe waits in such an instruction; the next place is behind the call."""
     reading, writing = os.pipe()
     lock = threading.Lock()
 
@@ -361,7 +361,7 @@ def test_thread_that_waits_in_an_instruction_that_is_no_call_is_not_interrupted_
 
 @WHERE
 def test_block_around_a_loop_is_left_in_order_wherever_the_loop_is_interrupted(on_main: bool) -> None:
-    """R2a: where a loop jumps back, 3.13 raises an exception as if it came from outside the block."""
+    """R2a: at the jump of a loop, 3.13 raises an exception as if it came from outside the block."""
     held = []
 
     for _ in range(5):
@@ -399,7 +399,7 @@ def test_loop_inside_a_block_is_interrupted_where_it_calls_something() -> None:
 
 
 def test_body_that_is_about_to_return_may_be_interrupted_however_it_was_called() -> None:
-    """R2a: an exception that comes one check later may come in the code that called the body, which expects it."""
+    """R2a: an exception that comes one check later may reach the caller of the body, which expects it."""
     seen: list[str | None] = []
 
     def look() -> None:
@@ -424,8 +424,8 @@ class SlowThread(threading.Thread):
 
 
 @WHERE
-def test_who_waits_for_a_thread_to_begin_is_left_in_peace(on_main: bool) -> None:
-    """R2a: nobody would know of that thread; on 3.11 the exception might even have hit it."""
+def test_a_call_that_waits_for_a_thread_to_begin_is_not_interrupted(on_main: bool) -> None:
+    """R2a: nothing would know of that thread; on 3.11 the exception might even have hit it."""
     ran = threading.Event()
     notes: list[str] = []
 

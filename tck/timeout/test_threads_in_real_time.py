@@ -1,4 +1,4 @@
-"""Rules R2, R2a, R2b and R11 as an application sees them, on the main thread and on another one, in real time."""
+"""Rules R2, R2a, R2b and R11 from the view of an application, on the main thread and on another one, in real time."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Run: TypeAlias = Callable[[Callable[[], Any]], Any]
 
 @pytest.fixture(params=["main thread", "another thread"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Runs a function where the test is about."""
+    """Yield a function that runs another one on the thread of the test."""
     with runner(request.param) as found:
         yield found
 
 
 @pytest.fixture(params=["main thread", "another thread"])
 def run_interruptibly(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """The same, wherever Python code is interrupted."""
+    """Yield such a function for each thread on which Python code is interrupted."""
     with runner(request.param) as found:
         yield found
 
@@ -175,7 +175,7 @@ def test_uninterruptible_block_is_finished_and_the_deadline_raised_at_its_end(ru
 
 
 def test_remaining_is_that_of_the_innermost_deadline(run: Run) -> None:
-    """R2b: seconds, never more than an enclosing one has left."""
+    """R2b: in seconds, and never more than an enclosing one has left."""
     seen: list[float | None] = []
 
     @timeout(100_000)
@@ -228,7 +228,7 @@ def test_outer_deadline_ends_inner_retries_and_everything_is_given_back(run: Run
 
 @few_and_many("times", 12, 60)
 def test_tiny_outer_deadlines_lose_no_permit(run_interruptibly: Run, held: Held, times: int) -> None:
-    """R11: some here; the stress test makes thousands."""
+    """R11: this test makes some of them; the stress test makes thousands."""
 
     class Client:
         @circuit_breaker(request_volume_threshold=1_000_000)
@@ -262,7 +262,7 @@ def test_tiny_outer_deadlines_lose_no_permit(run_interruptibly: Run, held: Held,
 def test_a_guarded_function_in_c_that_returns_as_it_is_interrupted_loses_nothing(
     held: Held, whose: str, step: int
 ) -> None:
-    """R11: the signal may come in the call of the driver, and be felt once that has returned."""
+    """R11: the signal may come in the call of the driver, and take effect once that has returned."""
     inner = timeout(5 if whose == "inner" else 60_000)(time.sleep)
     guarded = circuit_breaker(request_volume_threshold=1_000_000)(bulkhead(1)(inner))
     outer = timeout(5 if whose == "outer" else 60_000)(lambda seconds: guarded(seconds))

@@ -1,4 +1,4 @@
-"""Whether an attempt ended too late, decided from numbers; and that each way of calling asks the same."""
+"""Whether an attempt ended too late, decided from numbers; each environment asks the same function."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Halt(BaseException):
 
 
 def concluded(error: BaseException | None, ended: float, **facts: bool) -> BaseException | None:
-    """What an attempt comes to whose deadline is at 10.0."""
+    """Return the outcome of an attempt whose deadline is at 10.0."""
     return deadline_outcome(error, ended, 10.0, lambda: "too late", lambda: "it slept", **facts)
 
 
 @pytest.mark.parametrize("error", [None, ValueError(), Halt()])
-def test_what_ends_before_the_deadline_is_left_as_it_is(error: BaseException | None) -> None:
+def test_an_attempt_that_ends_before_the_deadline_keeps_its_outcome(error: BaseException | None) -> None:
     """R2: also a moment before."""
     assert concluded(error, 9.999) is error
 
 
 @pytest.mark.parametrize("error", [None, ValueError()])
 @pytest.mark.parametrize("ended", [10.0, 11.0])
-def test_what_ends_at_the_deadline_or_later_has_timed_out(error: BaseException | None, ended: float) -> None:
+def test_an_attempt_that_ends_at_the_deadline_or_later_has_timed_out(error: BaseException | None, ended: float) -> None:
     """R2: the result is discarded, a failure is the cause; the note says how late, and why."""
     late = concluded(error, ended)
 
@@ -39,7 +39,7 @@ def test_what_ends_at_the_deadline_or_later_has_timed_out(error: BaseException |
 
 
 def test_control_flow_passes_however_late() -> None:
-    """R0: somebody means to end more than this call."""
+    """R0: it is meant to end more than this call."""
     halt = Halt()
 
     assert concluded(halt, 99.0) is halt
@@ -58,8 +58,8 @@ def test_interruption_by_the_deadline_itself_is_a_time_out_whatever_the_clock_sa
 
 
 @pytest.mark.parametrize("error", [None, ValueError()])
-def test_who_was_interrupted_and_went_on_has_timed_out(error: BaseException | None) -> None:
-    """R2: swallowing the interruption does not buy time."""
+def test_an_attempt_that_was_interrupted_and_went_on_has_timed_out(error: BaseException | None) -> None:
+    """R2: an attempt that swallows the interruption gains no time."""
     late = concluded(error, 9.999, was_interrupted=True)
 
     assert isinstance(late, TimeoutException)
@@ -72,10 +72,10 @@ class _Never:
 
 
 @pytest.mark.parametrize("kind", [Halt, ConnectionError, None])
-def test_offloaded_attempt_whose_end_is_seen_before_its_timer_rings_is_judged_alike(
+def test_attempt_on_a_thread_whose_end_is_seen_before_its_timer_rings_is_judged_alike(
     kind: type[BaseException] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R0: control flow that comes late is not retried there either, where nobody went on without the body."""
+    """R0: control flow that comes late is not retried there, either, where no caller went on without the body."""
     monkeypatch.setattr(clock, "call_at", lambda when, callback: _Never())
     attempts: list[int] = []
 

@@ -1,4 +1,4 @@
-"""The thread that looks at deadlines, where whoever wakes it is struck by a signal's handler."""
+"""The thread that looks at deadlines, where a signal's handler raises in a caller that wakes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ by_tracing = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 o
 
 
 class Watched:
-    """A watchdog of its own, whose looks are seen."""
+    """A watchdog of its own, with a record of its looks."""
 
     def __init__(self, is_running: bool) -> None:
         self.has_looked = threading.Event()
@@ -52,7 +52,7 @@ class Watched:
 
 @by_tracing
 @pytest.mark.parametrize("is_running", [False, True], ids=["cold", "running"])
-def test_wherever_a_handler_raises_in_a_caller_the_next_one_is_seen_to(is_running: bool) -> None:
+def test_the_next_caller_is_served_wherever_a_handler_raises_in_a_caller(is_running: bool) -> None:
     """R0, R11: time-outs and timers of the process go on, whether the thread was there already or not."""
     wrong = []
     for makes_timer in (False, True):
@@ -74,8 +74,8 @@ def test_wherever_a_handler_raises_in_a_caller_the_next_one_is_seen_to(is_runnin
 
 
 @by_tracing
-def test_wherever_a_handler_raises_around_a_fork_the_next_caller_is_seen_to() -> None:
-    """R0, L5: what stops before a fork and goes on after it leaves nothing stopped."""
+def test_the_next_caller_is_served_wherever_a_handler_raises_around_a_fork() -> None:
+    """R0, L5: the watchdog, which stops before a fork and goes on after it, is not left stopped."""
     wrong = []
     for strike in strikes(*OURS):
         watched = Watched(is_running=True)
@@ -115,8 +115,8 @@ def test_a_look_that_fails_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) 
     watched.end()
 
 
-def test_one_thread_watches_however_many_are_started_at_once() -> None:
-    """Callers that find none all start one; those that come second end."""
+def test_a_single_thread_watches_however_many_are_started_at_once() -> None:
+    """Callers that find no thread all start one; the second and further ones end."""
     watched = Watched(is_running=False)
     looking: set[int] = set()
     watched.watchdog.look = lambda: looking.add(threading.get_ident()) or inf  # type: ignore[func-returns-value]
