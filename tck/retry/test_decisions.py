@@ -170,7 +170,7 @@ def test_a_custom_back_off_has_no_jitter() -> None:
 
 
 def test_a_custom_back_off_remembers_within_one_call() -> None:
-    """What ``begin`` gave is asked at each failure of that call, with the failure."""
+    """Each failure of a call is passed to the function that ``begin`` returned for that call."""
     failures = [OSError(1), OSError(2)]
     seen = []
 
