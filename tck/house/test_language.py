@@ -31,7 +31,7 @@ _ROW = re.compile(r"^\| \*\*(?P<word>[^|*]+)\*\* \|(?P<cells>.*)\|$", re.MULTILI
 
 
 def docstrings(*kinds: type[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Each docstring of the package on a node of *kinds*: its place and its first word."""
+    """Yield the place and the first word of each docstring of the package on a node of *kinds*."""
     for file in FILES:
         for node in nodes_of(file):
             if isinstance(node, kinds) and (text := ast.get_docstring(node)):  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def test_each_word_of_the_glossary_has_exactly_one_meaning() -> None:
 
 
 def identifiers() -> Iterator[tuple[str, str]]:
-    """Each name of the package's code, with its file."""
+    """Yield each name of the package's code, with its file."""
     for file in FILES:
         for node in nodes_of(file):
             for field in ("name", "id", "attr", "arg"):
@@ -74,7 +74,7 @@ def identifiers() -> Iterator[tuple[str, str]]:
 
 
 def test_names_use_no_word_that_the_glossary_replaces() -> None:
-    """Whoever looks a name up finds its meaning under one word."""
+    """A reader finds the meaning of a name under one word."""
     rows = _REPLACED.findall(GLOSSARY.read_text(encoding="utf-8"))
     replaced = {word for row in rows for word in re.findall(r"\*(\w+)\*", row)} - IN_OTHER_MEANINGS
 
