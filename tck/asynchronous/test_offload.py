@@ -737,7 +737,7 @@ def test_cancelling_comes_too_late_for_a_call_that_has_ended() -> None:
     assert future.result() == 3
 
 
-# What the body returns
+# Results of the body
 
 
 def test_a_future_that_the_body_returns_becomes_the_outcome() -> None:

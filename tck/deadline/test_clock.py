@@ -51,7 +51,7 @@ def still() -> Iterator[StillClock]:
     clock.use_system()
 
 
-# Whose time it is
+# The clock in use
 
 
 def test_clock_is_the_system_s() -> None:

@@ -27,7 +27,7 @@ from faulttolerance import (
 from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, RateLimit, Retry
 from kit import Clock, Invoke, Service, key
 
-# What ended the retries
+# The end of the retries
 
 
 def failing_client(invoke: Invoke, **values: Any) -> Any:
@@ -190,7 +190,7 @@ def test_the_failures_of_a_call_are_freed_with_its_outcome(ends: str) -> None:
         gc.enable()
 
 
-# Who refused
+# The refusing policy
 
 
 def test_refusals_have_one_base_that_tells_when_to_come_back(clock: Clock) -> None:

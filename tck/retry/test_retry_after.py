@@ -76,7 +76,7 @@ def attempts_of(
     return [round(later - sooner, 3) for sooner, later in pairwise(began)], raised.value
 
 
-# What is read
+# Sources of the delay
 
 
 def metadata(entry: str, value: bytes) -> Callable[[], Any]:
@@ -229,7 +229,7 @@ def test_a_failure_that_cannot_be_read_says_nothing(
     assert len([one for one in caplog.records if one.exc_info]) in (0, 2)  # once for each of two functions
 
 
-# How long is too long
+# Delays that are too long
 
 
 def test_more_than_max_delay_ends_the_retries(invoke: Invoke, clock: Clock) -> None:

@@ -526,7 +526,7 @@ def test_counts_of_a_guard_show_every_series() -> None:
 
 
 def test_collector_registry_of_another_kind_is_taken() -> None:
-    """A subclass may collect in its own way."""
+    """A subclass of ``CollectorRegistry`` is a registry."""
 
     class Registry(CollectorRegistry):
         pass

@@ -36,7 +36,7 @@ def shown(registry: CollectorRegistry) -> str:
 
 
 def emptied(registry: CollectorRegistry) -> None:
-    """Take all collectors out of *registry*, as suites of tests do between two tests."""
+    """Unregister all collectors of *registry*, as suites of tests do between two tests."""
     for collector in list(registry._collector_to_names):
         registry.unregister(collector)
 
