@@ -60,7 +60,7 @@ async def failed() -> int:
 
 @pytest.mark.parametrize("kind", ["offloaded", "task"])
 def test_call_raises_nothing_but_wrong_arguments(clock: Clock, kind: str) -> None:
-    """R7: refusals of every policy come out of what it returns."""
+    """R7: refusals of every policy come out of the returned object."""
     policies = stacked(
         asynchronous,
         rate_limit(3, window=60),
@@ -591,7 +591,7 @@ def test_rejected_coroutine_is_never_created(clock: Clock) -> None:
     assert [type(one[0]).__name__ for one in results] == ["Failed", *["CircuitBreakerOpenException"] * 2]
 
 
-def test_closing_a_guarded_coroutine_gives_back_what_it_held(held: Held) -> None:
+def test_closing_a_guarded_coroutine_releases_its_permits(held: Held) -> None:
     """R0: ``GeneratorExit`` may come at an await in a body, in the queue and in a delay."""
 
     @retry(delay=1000)
@@ -693,7 +693,7 @@ def test_an_offloaded_call_is_under_the_deadline_of_the_thread_that_made_it() ->
 
 
 @pytest.mark.parametrize("interrupt", [True, False])
-def test_no_further_attempt_is_made_for_a_caller_who_timed_out(interrupt: bool) -> None:
+def test_no_further_attempt_is_made_for_a_caller_that_timed_out(interrupt: bool) -> None:
     """The attempts end with the call that waits for them, as those of a coroutine do."""
     attempts: list[Future[None]] = []
 

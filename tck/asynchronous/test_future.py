@@ -52,7 +52,7 @@ def test_cancelling_is_done_at_once_even_while_running() -> None:
 
 
 def test_cancelling_again_says_that_it_is_cancelled() -> None:
-    """A second caller who gives up gets the same answer."""
+    """A second caller that cancels gets the same answer."""
     future: Future[int] = Future()
 
     assert future.cancel()
@@ -84,7 +84,7 @@ def test_cancelling_stops_the_work_before_anybody_hears_of_it() -> None:
     assert asked == [(False, False)]
 
 
-def test_cancelling_tells_waiters_and_callbacks() -> None:
+def test_cancelling_reaches_waiters_and_callbacks() -> None:
     """``wait``, ``as_completed`` and callbacks see a cancelled future as done, once."""
     future: Future[int] = Future()
     seen: list[object] = []
@@ -191,7 +191,7 @@ def test_a_future_follows_another(make: Callable[[], concurrent.futures.Future[i
 
 
 @pytest.mark.parametrize("may_interrupt", [True, False])
-def test_cancelling_a_follower_cancels_what_it_follows(may_interrupt: bool) -> None:
+def test_cancelling_a_follower_cancels_the_followed_future(may_interrupt: bool) -> None:
     """The two are one future to the holder of the outer one."""
     future, other, plain = Future[int](), Future[int](), concurrent.futures.Future[int]()
     asked: list[bool] = []
@@ -207,7 +207,7 @@ def test_cancelling_a_follower_cancels_what_it_follows(may_interrupt: bool) -> N
     assert asked == [may_interrupt]
 
 
-def test_a_future_that_was_cancelled_first_cancels_what_it_is_to_follow() -> None:
+def test_a_future_that_was_cancelled_first_cancels_the_future_to_follow() -> None:
     """The order of the two does not matter."""
     future, other = Future[int](), Future[int]()
     future.cancel()

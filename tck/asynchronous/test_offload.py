@@ -69,7 +69,7 @@ class StillClock:
         return self.timers[-1]
 
     def advance(self, seconds: float = LONG) -> None:
-        """Move time on, and call what has become due."""
+        """Move time on, and call the timers that are due."""
         self.now += seconds
         for timer in self.timers.copy():
             if timer.when <= self.now and timer.callback is not None:
@@ -353,7 +353,7 @@ def test_a_queued_call_holds_no_thread() -> None:
     assert [future.result(PATIENCE) for future in futures] == ["done"] * 5
 
 
-def test_waiting_and_running_are_told_apart() -> None:
+def test_waiting_and_running_are_distinguished() -> None:
     """The record of a call has the times that the metrics need."""
     body = Body()
     call = Call(body, bulkhead=Bulkhead(1, 1))
@@ -1026,7 +1026,7 @@ def test_a_callback_that_raises_an_exit_leaves_no_call_behind(is_cancelled: bool
     assert shutdown(5)
 
 
-def test_shutdown_refuses_calls_and_waits_for_those_under_way(time_stands_still: StillClock) -> None:
+def test_shutdown_refuses_calls_and_waits_for_calls_under_way(time_stands_still: StillClock) -> None:
     """It waits also for a call between two attempts, and for a body whose caller has timed out."""
     body = Body()
     attempts: list[int] = []

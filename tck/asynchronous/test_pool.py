@@ -134,7 +134,7 @@ def test_an_urgent_job_does_not_wait_for_a_thread(make: Callable[..., Pool]) -> 
     wait_until(lambda: not pool.is_crowded)
 
 
-def test_a_raised_limit_starts_what_waits(make: Callable[..., Pool]) -> None:
+def test_a_raised_limit_starts_waiting_jobs(make: Callable[..., Pool]) -> None:
     """A new limit holds at once."""
     pool = make(1)
     first, second, third = Gate(), Gate(), Gate()

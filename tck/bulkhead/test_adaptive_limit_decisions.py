@@ -136,7 +136,7 @@ def test_a_burst_of_late_answers_is_one_decrease() -> None:
     assert limit.limit == 25
 
 
-def test_a_decrease_begins_from_what_was_used() -> None:
+def test_a_decrease_begins_from_the_permits_in_use() -> None:
     """An unused limit comes down at once, also while less than half of it is in use (trap 12)."""
     limit = AdaptiveLimit(200, TARGET)
 

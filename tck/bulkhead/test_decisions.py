@@ -174,7 +174,7 @@ def test_a_permit_is_promised_to_the_next_waiter() -> None:
     assert waiter.admitted
 
 
-def test_a_later_caller_steps_behind_those_that_wait() -> None:
+def test_a_later_caller_steps_behind_the_waiters() -> None:
     """An arrival that may wait follows the same rule."""
     bulkhead = make(limit=1)
     arrive(bulkhead, "a")
@@ -346,7 +346,7 @@ def test_a_smaller_bulkhead_drains() -> None:
     assert (bulkhead.running, is_refused(bulkhead)) == (0, False)
 
 
-def test_a_larger_bulkhead_admits_those_that_wait() -> None:
+def test_a_larger_bulkhead_admits_waiters() -> None:
     """It admits as many as there is room for, in their order."""
     bulkhead = make(limit=1)
     woken: list[str] = []
@@ -968,7 +968,7 @@ class NaiveQueue:
 @pytest.mark.parametrize("tiers", [1, 4])
 @pytest.mark.parametrize("max_wait", [0.0, 0.2])
 @few_and_many("seeds", 30, 150)
-def test_the_queue_does_what_the_rules_say(max_wait: float, tiers: int, seeds: int) -> None:
+def test_the_queue_obeys_its_rules(max_wait: float, tiers: int, seeds: int) -> None:
     """By rules Q1 to Q5 and K1, written naively: the admitted calls, the reasons of refusals, and the order."""
     for seed in range(seeds):
         follows_the_rules(seed, max_wait, tiers)

@@ -418,7 +418,7 @@ def test_another_level_is_refused(wrong: Any) -> None:
         criticality(wrong)
 
 
-def test_a_throttle_asks_how_important_a_call_is() -> None:
+def test_a_throttle_asks_for_the_criticality_of_a_call() -> None:
     """By rule K2: while the throttle refuses a part of the calls, the important ones pass."""
     with virtual_time() as clock:
         guard = Guard(adaptive_throttle=AdaptiveThrottle(), name="throttled by tier")
@@ -480,7 +480,7 @@ def test_waiters_that_left_count_as_rejected_and_their_wait_as_waiting(way: str)
 
 
 def test_a_synchronous_guard_without_a_longest_wait_has_no_metrics_of_waiting() -> None:
-    """By rule Q1: as the specification says."""
+    """By rule Q1: the specification has none for it."""
     names = {
         max_wait: {name for name, _ in next(one for one in guards() if one.name == f"waits{max_wait}").counts}
         for max_wait in (0, 50)

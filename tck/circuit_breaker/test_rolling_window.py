@@ -76,7 +76,7 @@ def test_a_shorter_window_keeps_the_newest_results() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2**31])
-def test_any_length_costs_only_what_was_recorded(size: int) -> None:
+def test_any_length_costs_only_the_recorded_results(size: int) -> None:
     """A huge request_volume_threshold takes no memory before calls are made."""
     window = RollingWindow(size)
     window.record(True)

@@ -179,7 +179,7 @@ def test_old_failures_leave_a_window_of_time(invoke: Invoke, clock: Clock) -> No
     assert circuit_breakers.state(name) == "open"
 
 
-def test_a_snapshot_forgets_what_is_old_also_when_nobody_calls(invoke: Invoke, clock: Clock) -> None:
+def test_a_snapshot_forgets_old_results_also_without_calls(invoke: Invoke, clock: Clock) -> None:
     """Rule C7: its figures are those of the moment."""
     client, name = client_of(invoke, circuit_breaker(window=10_000, **BREAKER))
     invoke(client.service)

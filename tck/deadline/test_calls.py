@@ -204,7 +204,7 @@ def test_nobody_is_asked_where_no_time_is_left(gate: Decorate) -> None:
 )
 @pytest.mark.parametrize("is_awaited", [False, True], ids=["blocking", "asyncio"])
 def test_no_guard_begins_a_call_in_a_block_without_time_left(policy: Decorate, is_awaited: bool) -> None:
-    """By rule D2: nor a guard that has no deadline of its own, and was called before there was any."""
+    """By rule D2: a guard that has no deadline of its own, and was called before there was any, begins none either."""
     from faulttolerance.testing import virtual_time
 
     ran = []
@@ -325,7 +325,7 @@ def test_a_time_out_around_it_is_no_deadline_of_the_next_call() -> None:
 
 @pytest.mark.outside
 def test_no_block_of_a_guard_begins_without_time_left() -> None:
-    """By rule D2: the block's body is not run, and the breaker does not hear of it."""
+    """By rule D2: the block's body is not run, and the breaker is not asked."""
     from faulttolerance.testing import virtual_time
 
     guard, ran = Guard(circuit_breaker=CircuitBreaker(), name="late-block"), []
@@ -456,7 +456,7 @@ async def _awaited(call: Any) -> Any:
 
 
 def test_the_same_policy_as_a_value() -> None:
-    """By rule G1: a ``Guard`` takes it for calls, and says what to do for blocks."""
+    """By rule G1: a ``Guard`` takes it for calls, and advises the right form for blocks."""
     guard = Guard(deadline=Deadline("20ms"), retry=Retry(retry_on=ConnectionError))
 
     with pytest.raises(TimeoutException, match=r"test_calls:\d+: deadline of 0.02 s passed"):
@@ -468,7 +468,7 @@ def test_the_same_policy_as_a_value() -> None:
 
 
 def test_it_is_configured_like_every_policy(invoke: Invoke, clock: Clock) -> None:
-    """By rules C2, X1: by ``Deadline/value``, with a unit; 0 is none; what was declared holds again afterwards."""
+    """By rules C2, X1: by ``Deadline/value``, with a unit; 0 is none; later the declared value holds again."""
     client, _ = client_of(invoke, clock, deadline(1000), retry(max_retries=1, delay=0, jitter=0))
     value = key(type(client), "service", "Deadline", "value")
 

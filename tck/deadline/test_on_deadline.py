@@ -752,7 +752,7 @@ def test_a_late_end_says_where_it_stood_in_its_note_and_in_one_line_of_the_log(
 
 
 def test_a_late_end_in_the_standard_library_names_module_and_function(caplog: pytest.LogCaptureFixture) -> None:
-    """S2: and the line of the application that led there."""
+    """S2: the note has the line of the application that led there, too."""
     here, there = socket.socketpair()
     here.settimeout(0.2)
 

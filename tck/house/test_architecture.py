@@ -240,7 +240,7 @@ def test_threads_are_started_in_the_runtime_only() -> None:
 
 
 def test_the_environment_is_read_by_the_configuration_only() -> None:
-    """A value has one way in, so that its source can be told."""
+    """A value has one way in, so that its source can be shown."""
     others = [file for file in FILES if not file.startswith("_config/")]
     taken = {(file, name) for file in others for name in attributes_of(file, "os")}
 

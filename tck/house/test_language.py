@@ -38,7 +38,7 @@ def docstrings(*kinds: type[ast.AST]) -> Iterator[tuple[str, str]]:
                 yield f"{file}:{getattr(node, 'lineno', 1)}", text.split(None, 1)[0].strip("`*.,:;")
 
 
-def test_functions_are_described_by_the_verb_of_what_they_do() -> None:
+def test_docstrings_of_functions_open_with_a_plain_verb() -> None:
     """A reader whose first language is another one understands *Return* and *Record* at once."""
     openings = dict(docstrings(*FUNCTIONS))
     private = [place for place, word in openings.items() if word in PRIVATE_VERBS]

@@ -102,7 +102,7 @@ print({set(FORMER)!r} & {{*dir(faulttolerance), *faulttolerance.__all__}})
 
 
 def test_every_name_is_there_and_documented() -> None:
-    """`help(faulttolerance.name)` tells what it is for."""
+    """`help(faulttolerance.name)` tells its purpose."""
     lengths = {name: len((inspect.getdoc(getattr(faulttolerance, name)) or "").split()) for name in NAMES}
 
     assert {name: words for name, words in lengths.items() if words < 4} == {}

@@ -136,7 +136,7 @@ def test_no_variable_is_named_where_it_would_change_nothing() -> None:
     assert f"{VARIABLE}_RETRY_DELAY" not in shown
 
 
-def test_the_variables_of_a_guard_without_a_name_are_those_for_all() -> None:
+def test_the_variables_of_a_guard_without_a_name_are_the_global_ones() -> None:
     """Rule M3: such a guard has no other variables."""
     assert "variable FAULTTOLERANCE_RETRY_MAXRETRIES" in ft.explain(ft.Guard(retry=ft.policies.Retry(max_retries=1)))
 

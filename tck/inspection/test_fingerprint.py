@@ -215,7 +215,7 @@ def test_a_guard_that_replaces_another_changes_the_gauge(scrape: Callable[[], tu
     assert after == fingerprint() != before
 
 
-def test_the_scrape_after_a_reload_or_a_new_guard_costs_what_any_other_does(
+def test_the_scrape_after_a_reload_or_a_new_guard_costs_as_much_as_any_other(
     scrape: Callable[[], tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reload reads the configuration of every guard, a new guard only its own."""

@@ -29,7 +29,7 @@ from kit import Invoke
 
 
 class Halt(BaseException):
-    """Somebody's control flow."""
+    """Control flow of an application."""
 
 
 class Wrapped(Exception):
@@ -109,7 +109,7 @@ def attempts_of(invoke: Invoke, failure: BaseException, **parameters: Any) -> in
         (lambda: chained(ValueError(), cause=ExceptionGroup("", [ConnectionError()])), True),
     ],
 )
-def test_a_failure_is_meant_by_what_its_traceback_shows(
+def test_a_failure_is_meant_by_the_chain_that_its_traceback_shows(
     failure: Callable[[], BaseException], is_meant: bool, invoke: Invoke
 ) -> None:
     """Rule T2: a set looks at the failure, its causes, shown contexts, one member of a group; circles end (B18)."""
@@ -152,7 +152,7 @@ def test_a_set_without_classes_means_no_group() -> None:
 
 
 @pytest.mark.parametrize("kind", [Halt, KeyboardInterrupt, SystemExit])
-def test_control_flow_is_not_meant_by_what_stands_behind_it(kind: type[BaseException], invoke: Invoke) -> None:
+def test_control_flow_is_not_meant_by_its_causes_or_members(kind: type[BaseException], invoke: Invoke) -> None:
     """Rules T2 and R0: a cause or a member makes no failure of control flow; only its own name in a set does."""
     causes = caused_by(ConnectionError, BaseException)
 
@@ -289,8 +289,8 @@ def test_it_is_a_value() -> None:
     assert pickle.loads(pickle.dumps(CircuitBreaker(fail_on=causes))) == CircuitBreaker(fail_on=causes)
 
 
-def test_explain_shows_it_and_formatting_writes_what_can_be_read_back() -> None:
-    """Rule T2: with the classes' names."""
+def test_explain_shows_it_and_formatting_writes_a_text_that_can_be_read_back() -> None:
+    """Rule T2: both have the classes' names."""
 
     @retry(retry_on=(OSError, caused_by(ft.TimeoutException, KeyError)))
     def service() -> None: ...
@@ -302,7 +302,7 @@ def test_explain_shows_it_and_formatting_writes_what_can_be_read_back() -> None:
         assert "retryOn = OSError, caused_by(TimeoutException, KeyError)" in explain(service)
 
 
-def test_check_knows_what_it_names() -> None:
+def test_check_knows_the_classes_that_it_names() -> None:
     """Rule T2: the classes of a set are those that are named inside."""
     assert issubclass(ft.BulkheadException, caused_by(ft.RefusedException))  # type: ignore[arg-type]
     assert not issubclass(OSError, caused_by(ConnectionError))  # type: ignore[arg-type]

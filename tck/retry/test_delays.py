@@ -55,7 +55,7 @@ def test_no_delay_is_shorter_than_min_delay(invoke: Invoke, clock: Clock, delay:
 
 
 def test_jitter_stays_between_min_delay_and_max_delay(invoke: Invoke, clock: Clock) -> None:
-    """Rule T5: both limits hold for what is really waited."""
+    """Rule T5: both limits hold for the real delay."""
     delays = delays_of(
         invoke,
         clock,
@@ -110,7 +110,7 @@ def test_decorrelated_jitter_has_a_ceiling_without_a_back_off(
     assert max(delays) > longest / 2
 
 
-def test_calls_do_not_share_what_they_drew() -> None:
+def test_calls_do_not_share_their_random_delays() -> None:
     """Rule T5: a decorrelated delay begins anew in each call."""
     with virtual_time() as clock:
         first_delays = []

@@ -72,7 +72,7 @@ def test_failure_that_comes_out_is_that_of_the_last_attempt(invoke: Invoke) -> N
         ({"max_retries": 5, "jitter": 0, "delay": 100, "abort_on": KeyError}, ["2 attempts in 0.100 s", "not to be"]),
     ],
 )
-def test_note_says_how_many_attempts_over_how_long_and_why_no_more(
+def test_note_has_the_number_of_attempts_their_duration_and_the_reason_of_the_end(
     invoke: Invoke, parameters: dict[str, Any], words: list[str]
 ) -> None:
     """R1: PEP 678, one note of ours."""

@@ -65,7 +65,7 @@ async def fails_later(subject: Any) -> NoReturn:
 
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_coroutine_function_is_refused_where_nothing_awaits_it(name: str) -> None:
-    """Rule T3: when decorating what is known to be synchronous, with the parameter and the function."""
+    """Rule T3: a decorator of a synchronous function names the parameter and the hook."""
     with pytest.raises(FaultToleranceDefinitionException) as refused:
         HOOKS[name](later)(retry(plain))
 

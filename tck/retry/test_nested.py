@@ -188,7 +188,7 @@ def test_callers_that_share_a_failure_leave_one_note(caplog: pytest.LogCaptureFi
     assert warnings(caplog) == []
 
 
-def test_names_that_end_alike_are_told_in_full(clock: Clock) -> None:
+def test_names_that_end_alike_are_shown_in_full(clock: Clock) -> None:
     """Rule T6: the last part of ``Client.send`` and ``Server.send`` tells a reader nothing."""
 
     class Server:
@@ -208,7 +208,7 @@ def test_names_that_end_alike_are_told_in_full(clock: Clock) -> None:
     assert "Client.send, each up to 2 of " in notes_of(raised.value)[1]
 
 
-def test_without_a_limit_the_attempts_are_told_that_there_were(clock: Clock) -> None:
+def test_without_a_limit_the_note_has_the_attempts_that_were_made(clock: Clock) -> None:
     """Rule T6: the note tells the number that was reached, without "up to"."""
     inner = retry(max_retries=-1, delay=400, max_duration=1000, jitter=0)(nothing_but_failures)
 

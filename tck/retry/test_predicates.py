@@ -1,4 +1,4 @@
-"""Rule R10 for what a retry asks: predicates and back-offs with mistakes of their own."""
+"""Rule R10 for the functions of a retry: predicates and back-offs with mistakes of their own."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Slow:
     ],
 )
 def test_coroutine_function_that_nothing_awaits_is_a_definition_error(decorator: Any, place: str) -> None:
-    """R9: a coroutine counts as true, whatever it would say: good results would be retried, and fatal errors."""
+    """R9: a coroutine counts as true, whatever its result: good results would be retried, and fatal errors."""
 
     def plain() -> None: ...
 
@@ -156,7 +156,7 @@ def test_back_off_may_be_awaited_where_calls_are(back_off: Any, invoke: Invoke, 
     assert [later - sooner for sooner, later in pairwise(began)] == pytest.approx([2, 2])
 
 
-def test_coroutine_function_as_the_predicate_of_what_turns_out_synchronous_is_refused_at_the_first_call() -> None:
+def test_coroutine_function_as_the_predicate_of_a_synchronous_function_is_refused_at_the_first_call() -> None:
     """R9: until then ``@asynchronous`` might follow; the function does not run."""
     calls = []
 

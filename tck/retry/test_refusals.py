@@ -59,7 +59,7 @@ def test_refusal_that_ends_the_retries_is_caused_by_the_last_failure(invoke: Inv
     assert repr(failure.__cause__) == "ConnectionError('attempt 2')"
 
 
-def test_note_lists_what_each_attempt_failed_with(invoke: Invoke) -> None:
+def test_note_lists_the_failure_of_each_attempt(invoke: Invoke) -> None:
     """R1: where the failures differ."""
     failure = failure_of(invoke, failing_client(invoke)().charge)
 
@@ -193,8 +193,8 @@ def test_the_failures_of_a_call_are_freed_with_its_outcome(ends: str) -> None:
 # The refusing policy
 
 
-def test_refusals_have_one_base_that_tells_when_to_come_back(clock: Clock) -> None:
-    """P5: ``retry_after`` in seconds, ``None`` where nobody knows; it survives pickling."""
+def test_refusals_have_one_base_with_the_time_to_come_back(clock: Clock) -> None:
+    """P5: ``retry_after`` in seconds, ``None`` where it is unknown; it survives pickling."""
     guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1, failure_ratio=1.0), name="refusing")
     with pytest.raises(ZeroDivisionError):
         guard.call(lambda: 1 / 0)

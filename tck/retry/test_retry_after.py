@@ -151,7 +151,7 @@ def test_a_date_is_compared_with_the_time_on_the_wall() -> None:
         assert 1495 < began[1] - began[0] < 1505
 
 
-def test_a_refused_result_says_how_long_to_wait(invoke: Invoke, clock: Clock) -> None:
+def test_a_refused_result_may_have_the_time_to_wait(invoke: Invoke, clock: Clock) -> None:
     """Rule T1: a response of 429 that was returned and not raised does so."""
     if invoke.convention == "offloaded":
         pytest.skip("the result of its policies is a future")
@@ -184,7 +184,7 @@ def test_a_rate_limit_of_our_own_is_waited_for(clock: Clock) -> None:
 
 
 def test_jitter_never_goes_below_the_delay_of_a_failure(invoke: Invoke, clock: Clock) -> None:
-    """Rule T1: callers that were told the same moment spread behind it."""
+    """Rule T1: callers with the same moment spread behind it."""
     delays, _ = attempts_of(invoke, clock, lambda: Busy("2"), delay=0, jitter=500, max_retries=20)
 
     assert min(delays) >= 2

@@ -77,7 +77,7 @@ def test_the_failure_comes_out_at_once_and_says_why(invoke: Invoke, veto: Veto) 
 
 
 def test_blocks_are_not_repeated(veto: Veto) -> None:
-    """Nor in a loop of a coroutine."""
+    """A loop of a coroutine does not repeat them either."""
     veto(lambda failure: REASON)
     guard, attempts = Guard(retry=THREE), []
 

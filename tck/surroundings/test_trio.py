@@ -235,7 +235,7 @@ trio.run(several)
     assert lines == [f"FaultToleranceException: {refusal}", "loaded"]
 
 
-def test_a_coroutine_that_no_loop_runs_is_told_that_it_needs_asyncio() -> None:
+def test_the_error_of_a_coroutine_that_no_loop_runs_says_that_it_needs_asyncio() -> None:
     """By rule O3: other libraries step coroutines themselves; a coroutine that never waits works there as well."""
     lines = surroundings.run(
         """

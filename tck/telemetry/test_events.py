@@ -88,7 +88,7 @@ class Flaky:
         return "done"
 
 
-def test_retries_and_the_recovery_are_told(events: list[Event]) -> None:
+def test_retries_and_the_recovery_are_events(events: list[Event]) -> None:
     """Each event names the attempt that failed, the delay and the failure."""
     call = retry(max_retries=3, delay=10, jitter=0)(Flaky(2))
     with virtual_time():
@@ -114,7 +114,7 @@ def test_giving_up_says_why(events: list[Event]) -> None:
     assert last.failure is caught.value
 
 
-def test_time_out_is_told(events: list[Event]) -> None:
+def test_time_out_is_an_event(events: list[Event]) -> None:
     """The event has the limit that passed."""
 
     @timeout(100)
@@ -157,7 +157,7 @@ def test_rejections_say_by_which_policy(events: list[Event]) -> None:
     assert [event.policy for event in rejected] == ["Bulkhead", "Bulkhead", "RateLimit", "CircuitBreaker"]
 
 
-def test_state_changes_and_fallbacks_are_told(events: list[Event]) -> None:
+def test_state_changes_and_fallbacks_are_events(events: list[Event]) -> None:
     """The states are those of ``circuit_breakers.state``."""
 
     @fallback(lambda context: "instead")

@@ -91,7 +91,7 @@ sys.meta_path.append(Asking())
 
 @pytest.mark.parametrize("module", SHOW)
 @pytest.mark.parametrize("asking", ASKING)
-def test_an_exporter_is_found_whatever_was_asked_of_it_before(module: str, asking: str) -> None:
+def test_an_exporter_is_found_after_any_question_about_it(module: str, asking: str) -> None:
     """Libraries ask ``find_spec`` for installed packages: that is no import, and changes nothing."""
     program = f"NAME = {module!r}\n" + GUARDED + ASKING[asking] + SHOW[module]
 
@@ -112,7 +112,7 @@ def test_an_exporter_is_found_that_waited_to_be_used_before_the_first_call(modul
 
 @pytest.mark.parametrize("module", SHOW)
 def test_an_exporter_is_found_whose_import_was_under_way_at_the_first_call(module: str, tmp_path: Path) -> None:
-    """Another thread may be importing it, or it may itself import what makes the first guarded call.
+    """Another thread may be importing it, or it may itself import the module of the first guarded call.
 
     The next first call finds it.
     """
@@ -157,7 +157,7 @@ retry(lambda: 1)()
 
 
 def test_a_module_keeps_the_loader_that_it_would_have(tmp_path: Path) -> None:
-    """Watching leaves no trace on what was imported, nor on a loader that loads others, too."""
+    """The watch leaves no trace on the imported module, nor on a loader that loads others, too."""
     program = (
         GUARDED
         + """

@@ -155,7 +155,7 @@ def soon(condition: Callable[[], Any]) -> None:
     wait_until(holds)
 
 
-def test_the_page_shows_what_is_wrong_first(page: Browser) -> None:
+def test_the_page_shows_guards_in_trouble_first(page: Browser) -> None:
     """The status, the reason, and the guards with their states."""
     assert page.driver.title == "Shop"
     assert page.text("h1").lower().endswith("down")

@@ -256,7 +256,7 @@ def test_the_bar_of_outcomes_is_that_of_the_last_minute(calls: Guard, get: Calla
     assert re.fullmatch(r"all succeeded in \d+ s", last)
 
 
-def test_a_guard_tells_its_values_with_their_sources_and_its_counts(
+def test_the_page_of_a_guard_has_its_values_with_their_sources_and_its_counts(
     payments: Guard, get: Callable[..., Answer]
 ) -> None:
     configure(properties={"watched.payments/Retry/delay": "3ms"})
