@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 from kit.source import FILES, nodes_of
 
-GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "glossary.md"
+TCK = Path(__file__).resolve().parents[1]
+GLOSSARY = TCK.parent / "docs" / "explanation" / "glossary.md"
 
 PRIVATE_VERBS = {"Give", "Tell", "Let", "Say", "Take", "Note", "Hear", "Know", "Have", "Be", "See", "Go", "Come"}
 """Verbs that leave open what a function does, where *Return*, *Record* or *Send* would say it."""
@@ -18,9 +22,25 @@ QUESTION_WORDS = {"What", "Who", "Whose", "How", "Which", "Whoever", "Whatever"}
 """Words that replace the noun of which a docstring speaks."""
 
 MOST_PRIVATE = 0.02
-"""The share of functions whose docstrings may open with a private verb."""
+"""The share of functions of the package whose docstrings may open with a private verb."""
+
+PRONOUNS = {"what", "who", "whose", "whoever", "whatever", "whichever", "one", "those", "how"}
+"""Words that replace the noun with which the name of a test begins."""
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+Openings = Callable[..., Iterator[tuple[str, str]]]
+
+_DEFINITION = re.compile(
+    r'''
+    ^(?P<indent>[ ]*)(?P<kind>class|(?:async[ ])?def)[ ](?P<name>\w+)
+    (?:.*|.*\((?:\n(?P=indent)[ ]+.*)+\n(?P=indent)\).*):  # parameters on the same line, or on lines of their own
+    (?:[ ]*\#.*)?\n
+    (?:\s*r?"""(?P<word>\S+))?
+    ''',
+    re.MULTILINE | re.VERBOSE,
+)
+"""A definition, and the first word of its docstring: 0.1 s for all tests, whose syntax trees take 2 s."""
 
 _REPLACED = re.compile(r"^\| (\*[^*|][^|]*) \|", re.MULTILINE)
 _PART = re.compile(r"[A-Z]?[a-z]+")
@@ -38,19 +58,52 @@ def docstrings(*kinds: type[ast.AST]) -> Iterator[tuple[str, str]]:
                 yield f"{file}:{getattr(node, 'lineno', 1)}", text.split(None, 1)[0].strip("`*.,:;")
 
 
-def test_docstrings_of_functions_open_with_a_plain_verb() -> None:
+@cache
+def definitions() -> tuple[tuple[str, type[ast.AST], str, str], ...]:
+    """Return the place, the kind, the name and the first word of each module, class and function of the tests."""
+    found: list[tuple[str, type[ast.AST], str, str]] = []
+    for path in sorted(TCK.rglob("*.py")):
+        text, file = path.read_text(encoding="utf-8"), path.relative_to(TCK).as_posix()
+        if text.startswith('"""'):
+            found.append((file, ast.Module, path.stem, text[3:].split(None, 1)[0]))
+        for one in _DEFINITION.finditer(text):
+            kind = ast.ClassDef if one["kind"] == "class" else ast.FunctionDef
+            found.append((f"{file} {one['name']}", kind, one["name"], one["word"] or ""))
+    return tuple(found)
+
+
+def docstrings_of_tests(*kinds: type[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the first word of each docstring of the tests on a node of *kinds*."""
+    for place, kind, _, word in definitions():
+        if kind in kinds and word:
+            yield place, word.strip('`*.,:;"')
+
+
+@pytest.mark.parametrize(("openings", "most"), [(docstrings, MOST_PRIVATE), (docstrings_of_tests, 0.0)])
+def test_docstrings_of_functions_open_with_a_plain_verb(openings: Openings, most: float) -> None:
     """A reader whose first language is another one understands *Return* and *Record* at once."""
-    openings = dict(docstrings(*FUNCTIONS))
-    private = [place for place, word in openings.items() if word in PRIVATE_VERBS]
+    found = list(openings(*FUNCTIONS))
+    private = [place for place, word in found if word in PRIVATE_VERBS]
 
-    assert len(private) <= MOST_PRIVATE * len(openings), private
+    assert found
+    assert len(private) <= most * len(found), private
 
 
-def test_no_docstring_opens_with_a_question_word() -> None:
+@pytest.mark.parametrize("openings", [docstrings, docstrings_of_tests])
+def test_no_docstring_opens_with_a_question_word(openings: Openings) -> None:
     """A docstring names its subject by a noun, which the reader can look up."""
-    openings = docstrings(ast.Module, ast.ClassDef, *FUNCTIONS)
+    found = list(openings(ast.Module, ast.ClassDef, *FUNCTIONS))
 
-    assert [place for place, word in openings if word in QUESTION_WORDS] == []
+    assert found
+    assert [place for place, word in found if word in QUESTION_WORDS] == []
+
+
+def test_no_name_of_a_test_begins_with_a_pronoun() -> None:
+    """The name of a test is a sentence with a noun as its subject."""
+    names = [(place, name.split("_")) for place, _, name, _ in definitions() if name.startswith("test_")]
+
+    assert names
+    assert [place for place, (_, subject, *_) in names if subject in PRONOUNS] == []
 
 
 def test_each_word_of_the_glossary_has_exactly_one_meaning() -> None:
