@@ -67,7 +67,7 @@ class uninterruptible:  # noqa: N801
         is_due = False
         for deadline in block.held:
             deadline.release(block)
-            if deadline.state == DEFERRED and not deadline.is_held:
+            if deadline.state == DEFERRED and not deadline.is_held and deadline.effective is deadline:
                 is_due = _deliver(deadline, now=error is None) or is_due
         if block in self._blocks:
             self._blocks.remove(block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import os
@@ -430,3 +431,81 @@ def test_a_block_that_a_closed_loop_leaves_behind_ends_quietly() -> None:
     gc.collect()
 
     assert len(attempts) == 1
+
+
+@pytest.mark.parametrize("convention", ["async def", "task"])
+def test_a_cancellation_after_a_deadline_that_a_block_held_back_comes_out(convention: str) -> None:
+    """Rule R0: the caller cancels while the attempt cleans up; the call ends, and nothing is retried."""
+    attempts: list[None] = []
+
+    @retry(max_retries=2, delay=0, jitter=0)
+    @timeout(100)
+    async def service() -> None:
+        attempts.append(None)
+        try:
+            with uninterruptible():
+                await asyncio.sleep(0.2)
+        finally:
+            await asyncio.sleep(0.1)
+
+    call: Any = service if convention == "async def" else asynchronous(service)
+
+    async def caller() -> None:
+        await call()
+
+    async def main() -> None:
+        task = asyncio.create_task(caller())
+        await asyncio.sleep(0.25)
+        begun = len(attempts)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert len(attempts) == begun
+
+    with virtual_time() as clock:
+        clock.run(main())
+
+
+@pytest.mark.parametrize("seconds", [0, 60], ids=["without", "timeout"])
+def test_a_deadline_around_a_detached_call_whose_body_holds_it_back_is_a_time_out(seconds: int) -> None:
+    """Rule D1: nobody has cancelled the task of the caller, so no cancellation comes out of it."""
+
+    async def write() -> None:
+        with uninterruptible():
+            await asyncio.sleep(0.3)
+
+    service: Any = asynchronous(timeout(seconds, unit=ChronoUnit.SECONDS)(write) if seconds else write)
+
+    @deadline(100)
+    async def guarded() -> None:
+        await service()
+
+    async def main() -> None:
+        with pytest.raises(TimeoutException):
+            async with deadline(100):
+                await service()
+        with pytest.raises(TimeoutException):
+            await guarded()
+
+    with virtual_time() as clock:
+        clock.run(main())
+
+
+def test_a_block_that_outlives_the_call_of_the_deadline_that_it_held_back_ends_quietly() -> None:
+    """An exit stack of the caller may hold the block."""
+    stack = contextlib.ExitStack()
+
+    @timeout(100)
+    async def opener() -> None:
+        stack.enter_context(uninterruptible())
+        await asyncio.sleep(0.15)
+
+    async def main() -> str:
+        with pytest.raises(TimeoutException):
+            await opener()
+        stack.close()
+        await asyncio.sleep(0)
+        return "closed"
+
+    with virtual_time() as clock:
+        assert clock.run(main()) == "closed"
