@@ -17,7 +17,7 @@ class _Struck(BaseException):
 
 def test_an_exception_reaches_the_thread_to_which_it_is_sent() -> None:
     """By rule R2: a thread that it has just started must not get it, and died of it before Python 3.12."""
-    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    send = ctypes.pythonapi["PyThreadState_SetAsyncExc"]  # the attribute is shared with the rest of the process
     send.argtypes = [ctypes.c_ulong, ctypes.py_object]
     ran: list[int] = []
 

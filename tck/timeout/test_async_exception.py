@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import _thread
+import ctypes
+import errno
+import sys
 import threading
 import time
 from math import inf
 
-from faulttolerance._deadline.threads.async_exception import Interrupted, find_sender, send
+import pytest
+
+from faulttolerance._deadline.threads import async_exception
+from faulttolerance._deadline.threads.async_exception import Interrupted, can_send, find_sender, send
 from faulttolerance._deadline.threads.chain import ThreadDeadlines, this_thread
 from faulttolerance._deadline.threads.pending_interrupt import PendingInterrupt
 from faulttolerance._platform.atomic import frames_of_threads
@@ -52,3 +58,32 @@ def test_it_is_sent_to_the_place_that_was_looked_at_and_to_no_other() -> None:
     assert was_sent
     assert isinstance(ended_by[0], Interrupted)
     assert ended_by[0].owner is entry
+
+
+def test_the_function_that_sends_it_stays_as_other_libraries_know_it() -> None:
+    """Time limits of dramatiq, RQ and others call the same function, and pass other types."""
+    find_sender()
+
+    function = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+    assert (function.argtypes, function.restype) == (None, ctypes.c_int)
+
+
+def test_a_shortage_of_files_at_the_first_deadline_is_no_end_of_interruptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module that sends them is imported at that moment; later deadlines find it."""
+
+    class Short:
+        @property
+        def pythonapi(self) -> object:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(async_exception, "_sender", None)
+    monkeypatch.setattr(async_exception, "_seek_at", -inf)
+    monkeypatch.setattr(async_exception, "_SEEK_AGAIN", 0.0)
+    with monkeypatch.context() as shortage:
+        shortage.setitem(sys.modules, "ctypes", Short())  # type: ignore[arg-type]
+        find_sender()
+        could_send = can_send()
+    find_sender()
+
+    assert (could_send, can_send()) == (False, True)

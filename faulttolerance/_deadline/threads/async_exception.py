@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from math import inf
 from types import FrameType
 from typing import Any
 
@@ -69,7 +70,10 @@ def withdraw(deadlines: ThreadDeadlines) -> None:
 
 _sender: Callable[[Any, Any], int] | None = None
 """``PyThreadState_SetAsyncExc``; ``None`` if it does not exist, and before its first use."""
-_was_sought = False
+_SEEK_AGAIN = 1.0
+"""Seconds until the function is sought again."""
+_seek_at = -inf
+"""The moment from which on it is sought; again after a failure, which a shortage of file descriptors may cause."""
 _nothing: Any = None
 _interrupted: Any = None
 
@@ -77,15 +81,15 @@ _interrupted: Any = None
 def find_sender() -> None:
     """Load the function that ``send`` needs, if it is available."""
     # Not at import: it takes about 10 ms, which are better spent while the first deadline runs.
-    global _sender, _nothing, _interrupted, _was_sought
-    if _was_sought or sys.implementation.name != "cpython":
+    global _sender, _nothing, _interrupted, _seek_at
+    if _sender is not None or native.monotonic() < _seek_at or sys.implementation.name != "cpython":
         return
-    _was_sought = True
+    _seek_at = native.monotonic() + _SEEK_AGAIN
     try:
         import ctypes
 
-        sender = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    except (ImportError, AttributeError):
+        sender: Any = ctypes.pythonapi["PyThreadState_SetAsyncExc"]  # the attribute is shared with other libraries
+    except (ImportError, AttributeError, OSError):
         return
     sender.argtypes = [ctypes.c_ulong, ctypes.py_object]
     sender.restype = ctypes.c_int
