@@ -81,8 +81,11 @@ def wall_time() -> float:
 
 
 def threads_are_real() -> bool:
-    """Return whether ``threading`` starts real threads, and not greenlets."""
-    return _thread.start_new_thread is native.start_thread
+    """Return whether ``threading`` starts real threads, and not greenlets; a debugger replaces the function, too."""
+    if _thread.start_new_thread is native.start_thread:
+        return True
+    patcher = sys.modules.get("gevent.monkey")
+    return patcher is None or not patcher.is_object_patched("_thread", "start_new_thread")
 
 
 def start_and_await(function: Callable[[], object]) -> None:

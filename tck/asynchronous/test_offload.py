@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextvars
 import gc
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import asynchronous, deadline
+from faulttolerance import asynchronous, deadline, timeout
 from faulttolerance._deadline.attempt_record import AttemptRecord
 from faulttolerance._deadline.clock import clock
 from faulttolerance._deadline.interruption import remaining, sleep
@@ -250,6 +251,19 @@ def test_an_exception_with_a_meaning_for_python_comes_out_as_it_is(error: BaseEx
     future = Call(fail)()
 
     assert future.exception(PATIENCE) is error
+
+
+def test_a_debugger_may_replace_the_function_that_starts_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It traces each thread from its beginning; the threads are real all the same."""
+    original = _thread.start_new_thread
+    monkeypatch.setattr(_thread, "start_new_thread", lambda *arguments: original(*arguments))
+
+    @asynchronous
+    @timeout(60_000)
+    def fetch() -> Future[int]:
+        return completed_future(1)
+
+    assert fetch().result(PATIENCE) == 1
 
 
 def test_a_call_costs_one_thread() -> None:
