@@ -26,7 +26,7 @@ from .task import current
 from .threads.async_exception import Interrupted, withdraw
 from .threads.chain import BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread
 from .threads.main_thread import main_thread
-from .threads.pending_interrupt import OTHER_GREENLETS
+from .threads.pending_interrupt import NOT_PYTHON, OTHER_GREENLETS
 from .threads.watchdog import watchdog
 
 if TYPE_CHECKING:
@@ -145,11 +145,14 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
     if clock.is_virtual:
         return "under virtual time only the library's own sleeps are interrupted"
     if deadlines.withdrawn is entry:
-        return "it was in a call of code that is not Python, which is interrupted only if it waits on the main thread"
+        return NOT_PYTHON
     if deadlines.is_greenlet:
         return "it ran in a greenlet"
     if not allows_watching:
         return "it ran in an isolated sub-interpreter"
+    if not watchdog.is_running:
+        _warn_of_missing_thread()
+        return "no thread could be started to interrupt it"
     pending = deadlines.pending_interrupt
     if pending is not None and pending.entry is entry and pending.why is not None:
         if pending.why == OTHER_GREENLETS:
@@ -166,6 +169,12 @@ def _warn_of_greenlets() -> None:
         "deadlines do not interrupt a call that runs in a greenlet without a hub of gevent, or in a thread where other"
         " greenlets run meanwhile: such a call ends late, by itself; set a time-out on each operation it waits for",
     )
+
+
+@cache
+def _warn_of_missing_thread() -> None:
+    """Log once that deadlines do not interrupt calls, because the thread that does it could not be started."""
+    log(WARNING, "deadlines interrupt no call of a thread: no further thread could be started to watch them")
 
 
 def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:

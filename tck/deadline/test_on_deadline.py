@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
+    Guard,
     Interrupted,
     TimeoutException,
     asynchronous,
@@ -26,6 +27,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
+from faulttolerance._deadline import interruption
 from faulttolerance._deadline.threads.callbacks import DeadlineCallback
 from faulttolerance._deadline.threads.chain import this_thread
 from faulttolerance._deadline.threads.watchdog import watchdog
@@ -770,6 +772,33 @@ def test_a_late_end_in_the_standard_library_names_module_and_function(caplog: py
     assert len([record for record in caplog.records if "socket.recv_into" in record.getMessage()]) == 1
 
 
+@pytest.mark.parametrize("function", [time.sleep, partial(time.sleep)], ids=["function", "partial"])
+def test_a_late_end_of_a_function_in_c_names_the_line_that_called_its_guard(
+    function: Callable[[float], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """S2: such a function has no frame of its own."""
+    failure = on_thread(lambda: Guard(timeout(30), name="resting").call(function, 0.2))
+
+    (note,) = failure.__notes__
+    assert "; it was not interrupted: it was in a call of code that is not Python" in note
+    assert "; at its deadline it ran in code that is not Python, from test_on_deadline.py:" in note
+    assert len([record for record in caplog.records if "resting: timed out" in record.getMessage()]) == 1
+
+
+def test_a_late_end_where_no_thread_could_be_started_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S2: in a container that allows no further thread, all calls end late."""
+    interruption._warn_of_missing_thread.cache_clear()
+    monkeypatch.setattr(type(watchdog), "is_running", False)
+    monkeypatch.setattr(watchdog, "rouse", lambda *before: None)
+
+    for _ in range(2):
+        failure = on_thread(lambda: timeout(10)(time.sleep)(0.03))
+        assert failure.__notes__[0].endswith("; it was not interrupted: no thread could be started to interrupt it")
+    assert [record.levelno for record in caplog.records if "no further thread" in record.getMessage()] == [30]
+
+
 def test_an_end_in_time_says_nothing_of_places(caplog: pytest.LogCaptureFixture) -> None:
     """S2: an interruption that arrived, or the call by ``on_deadline``, is explanation enough."""
     with pytest.raises(TimeoutException) as caught:
@@ -781,8 +810,6 @@ def test_an_end_in_time_says_nothing_of_places(caplog: pytest.LogCaptureFixture)
 
 def test_a_guard_that_only_ends_late_calls_it_too() -> None:
     """S1: ``Timeout(interrupt=False)`` of a ``Guard`` calls it."""
-    from faulttolerance import Guard
-
     leave = threading.Event()
 
     def work() -> None:

@@ -20,6 +20,8 @@ _NEXT_TO_NOTHING = 0.0002
 
 OURS = "it was in code of this library"
 """A reason that reveals nothing about the body: the call was about to start or to end."""
+NOT_PYTHON = "it was in a call of code that is not Python, which is interrupted only if it waits on the main thread"
+"""The reason why a guarded function without a frame is not interrupted."""
 OTHER_GREENLETS = "other greenlets ran in its thread"
 """The reason why a call is not interrupted while the stack of another greenlet runs on the thread."""
 

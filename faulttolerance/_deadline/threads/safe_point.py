@@ -38,7 +38,7 @@ from .instructions import (
     may_call,
     uses_result_at,
 )
-from .pending_interrupt import OURS
+from .pending_interrupt import NOT_PYTHON, OURS
 from .roles import calls_guarded_function, examines_threads, has_deadline, is_attempt, is_ours, is_timed_attempt
 from .sleeper import is_in_condition_wait, sleeps_in_condition_wait
 
@@ -94,8 +94,10 @@ def reason_unsafe(
     waits = blocked
     if is_ours(frame):
         # If the guarded function is written in C, the innermost frame is the frame that calls it.
-        if not (blocked and calls_guarded_function(frame)):
+        if not calls_guarded_function(frame):
             return OURS
+        if not blocked:
+            return NOT_PYTHON
     elif is_in_condition_wait(frame):
         # The thread sleeps where a ``finally`` restores everything; the ``finally`` itself must not be interrupted.
         waits = asleep or blocked

@@ -106,6 +106,11 @@ class Watchdog:
         """Return whether *ident* is its thread, for virtual time, which asks at each step."""
         return self._running and self._ident == ident
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread runs; otherwise none is needed yet, or none could be started."""
+        return self._running
+
     # Methods of the watchdog's thread
 
     def _start(self) -> bool:
