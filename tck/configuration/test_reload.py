@@ -1,7 +1,7 @@
-"""C3: one configuration holds for every guard, whatever comes in the way of `configure`, `reload` and first calls.
+"""C3: one configuration holds for every guard, through any interruption of `configure`, `reload` and first calls.
 
-A model says what holds: the number that was configured last. Every guard tells by what it does which number it follows;
-`explain` and `guards()` say which; all have to agree.
+A model keeps the number that was configured last. The behaviour of every guard shows the number that it follows;
+`explain` and `guards()` report it, too; all have to agree.
 """
 
 from __future__ import annotations

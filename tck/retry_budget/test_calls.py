@@ -64,7 +64,7 @@ def left(guard: Guard) -> str:
 
 
 def counts(guard: Guard, metric: str) -> dict[tuple[str, ...], float]:
-    """The counts of a metric that are not 0, by the values of its tags."""
+    """Return the counts of a metric that are not 0, by the values of its tags."""
     (found,) = [one.counts for one in guards() if one.method is guard]
     return {
         tuple(value for _, value in tags): count for (name, tags), count in found.items() if name == metric and count
@@ -262,7 +262,7 @@ def test_a_retry_that_control_flow_prevents_is_given_back() -> None:
 
 
 def test_a_call_that_is_cancelled_during_the_delay_has_paid_nothing() -> None:
-    """By rule B3 and rule X6; once the retry runs, it is paid, whatever ends it."""
+    """By rule B3 and rule X6: once the retry runs, it is paid, also where it is cancelled."""
 
     async def main() -> None:
         attempts = 0
@@ -427,7 +427,7 @@ def test_a_budget_goes_with_the_last_guard_that_has_it() -> None:
     assert (tokens, spend()[1]) == ("1 of 4", "1 of 4")
 
 
-def test_a_reset_forgets_what_was_spent() -> None:
+def test_a_reset_forgets_the_spent_tokens() -> None:
     """The name begins anew also where something still refers to a guard that had it."""
     guard, callee = guarded(budget=RetryBudget(name="tests", burst=4)), Callee()
     callee.failures = 100
@@ -543,7 +543,7 @@ def test_observed_it_counts_and_grants() -> None:
     guard.close()
 
 
-def test_it_shows_how_it_stands() -> None:
+def test_its_tokens_are_shown() -> None:
     """By rule X10: in tenths of tokens; ``health()`` says where no retry can be paid."""
     guard, callee = guarded("acme.shown", RetryBudget(burst=3)), Callee()
     callee.failures = 4

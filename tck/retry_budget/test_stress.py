@@ -50,7 +50,7 @@ class Spending:
 
     @property
     def budget(self) -> Any:
-        """Their budget."""
+        """Return the budget of the two guards."""
         (budget,) = {
             strategy
             for state in registry.every_state()

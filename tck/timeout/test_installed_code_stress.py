@@ -129,7 +129,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """A client that was interrupted has closed its connection."""
+        """Ignore a connection that an interrupted client has closed."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Listeners to latencies: the attempts that they are told of, and the latency (rule X4)."""
+"""Listeners to latencies: the attempts that they learn of, and the latency (rule X4)."""
 
 from __future__ import annotations
 

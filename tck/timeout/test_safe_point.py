@@ -322,7 +322,7 @@ def test_thread_that_waits_for_a_lock_is_never_interrupted_behind_it(way: str, m
     assert not lock.locked()
 
 
-def test_interruption_that_comes_late_says_what_held_it_back() -> None:
+def test_interruption_that_comes_late_names_its_obstacle() -> None:
     lock = threading.Lock()
 
     def wait_and_work() -> None:
