@@ -103,7 +103,7 @@ class World:
         configure(sources=[self.source])
         assert self.followed() == {self.number}
 
-    # What is followed
+    # The number that is followed
 
     def followed(self) -> set[object]:
         """Return every number that any guard follows or is said to follow."""
@@ -558,7 +558,7 @@ def test_all_guards_follow_one_of_many_threads_that_configure_at_once(world: Wor
     assert "value = 109ms " in explain(Guard(timeout=Timeout(5000)))
 
 
-# Nobody waits for somebody who waits for him
+# No two threads wait for each other
 
 DEADLOCKS = {
     "a module that a value names calls, while another thread's first call needs the module": """

@@ -131,13 +131,13 @@ BASE: dict[str, Policy] = {
     "BeforeRetry": BeforeRetry(handler),
     "RateLimit": RateLimit(type="smooth"),
 }
-"""What is declared where an annotation has no defaults."""
+"""The declared values where an annotation has no defaults."""
 
 OTHERS: dict[tuple[str, str], str] = {
     ("Fallback", "value"): "fallback_method",
     ("BeforeRetry", "method_name"): "value",
 }
-"""What must be emptied beside, since one of two is wanted."""
+"""The parameter that must be emptied beside, since one of two is wanted."""
 
 
 def test_the_table_names_every_parameter() -> None:

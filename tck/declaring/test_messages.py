@@ -167,7 +167,7 @@ def test_contradiction_is_refused_when_the_second_decorator_is_applied(contradic
         contradiction(function)
 
 
-# What belongs to a policy that is not there
+# Decorators without the policy that they belong to
 
 numbers = itertools.count()
 

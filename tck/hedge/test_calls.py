@@ -373,7 +373,7 @@ def test_attempts_have_a_copy_of_the_context_each(way: Way) -> None:
     assert run.outcomes == [("returned", "attempt 2")]
 
 
-# Who wins
+# The winner
 
 
 @ways
@@ -501,7 +501,7 @@ def test_an_enclosing_deadline_ends_all_attempts(way: Way) -> None:
     assert race.lost(0.25) == [0, 1]
 
 
-# What cannot be hedged
+# Targets that cannot be hedged
 
 
 async def fetch(order: str) -> str:

@@ -79,7 +79,7 @@ def call(guard: Guard, callee: Callable[..., object], *args: object) -> str:
         return str(error)
 
 
-# B1: what costs, and what pays
+# B1: the calls that cost a token, and those that pay
 
 
 def test_an_outage_spends_the_burst_and_then_each_call_is_one_attempt() -> None:
@@ -100,7 +100,7 @@ def test_an_outage_spends_the_burst_and_then_each_call_is_one_attempt() -> None:
 @pytest.mark.parametrize(
     ("calls", "tokens"),
     [
-        # how often each of several calls fails, and what is left of 10 tokens, of which 5 are gone
+        # the failures of each of several calls, and the tokens that are left of 10, of which 5 are gone
         ([0], "5.2 of 10"),
         ([0] * 5, "6 of 10"),
         ([0] * 100, "10 of 10"),
@@ -288,7 +288,7 @@ def test_a_call_that_is_cancelled_during_the_delay_has_paid_nothing() -> None:
         clock.run(main())
 
 
-# B4: what comes out
+# B4: the failure that comes out
 
 
 def test_the_failure_is_the_callees_and_hooks_hear_why() -> None:
@@ -325,7 +325,7 @@ def test_it_is_counted() -> None:
     assert "budgetExhausted" not in names[plain]
 
 
-# Who shares one
+# Guards that share a budget
 
 
 def test_a_name_is_one_budget_for_all_that_give_it() -> None:

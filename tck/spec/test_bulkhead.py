@@ -18,7 +18,7 @@ synchronous = pytest.mark.parametrize("invoke", ["blocking"], indirect=True)
 queueing = pytest.mark.parametrize("invoke", ["asyncio", "offloaded", "task"], indirect=True)
 """Calls beyond the limit queue, whether or not a coroutine function is @asynchronous."""
 apart = pytest.mark.parametrize("invoke", ["offloaded", "task"], indirect=True)
-"""What @asynchronous is about."""
+"""The environments that @asynchronous concerns."""
 
 Decorator = Callable[[Any], Any]
 

@@ -415,7 +415,7 @@ def test_deadline_around_an_event_loop_ends_the_call_and_not_one_task_only(
 
     assert time.monotonic() - began < PATIENCE / 2
     assert inner.cleaned_up == 1
-    gc.collect()  # asyncio tells of a task that failed here, and not while another test parses what it imports
+    gc.collect()  # asyncio reports a failed task here, and not while another test parses its imports
 
 
 def test_loop_whose_call_was_ended_goes_on_with_the_next_one(interruptible: Where) -> None:
