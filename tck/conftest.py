@@ -1,4 +1,4 @@
-"""Rules for every test: nothing that one leaves behind reaches the next."""
+"""Rules for every test: no state of a test reaches the next one."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Leave what is imported and collected out of garbage collections: there are thousands, explicit ones too."""
+    """Leave imported and collected objects out of garbage collections, of which there are thousands."""
     with uncollected():
         return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Collect guards that earlier tests left in cycles, refused ones too: ``validate`` tells of all that live."""
+    """Collect guards that earlier tests left in cycles, refused ones too: ``validate`` reports all that live."""
     code = getattr(getattr(item, "function", None), "__code__", None)
     programs = (text for text in getattr(code, "co_consts", ()) if isinstance(text, str) and "validate(" in text)
     if code is None or "validate" in code.co_names or any(programs) or "page" in getattr(item, "fixturenames", ()):
@@ -103,7 +103,7 @@ def refuse_threads_but(before: set[threading.Thread]) -> None:
 
 
 def forget_runtime_state(named: Collection[str], living: Collection[object]) -> None:
-    """Forget what guards have come to, and close those whose names are not among *named*."""
+    """Forget the state of guards, and close those whose names are not among *named*."""
     for name in named_guards.keys() - named:
         named_guards[name].close()
     testing.reset()
@@ -113,12 +113,12 @@ def forget_runtime_state(named: Collection[str], living: Collection[object]) -> 
 
 @pytest.fixture(params=CONVENTIONS)
 def invoke(request: pytest.FixtureRequest, clock: Clock) -> Invoke:
-    """The ways to call: the test runs once for each, unless it chooses among them by ``@conventions``."""
+    """Return the way to call: the test runs once for each, unless it chooses among them by ``@conventions``."""
     return Invoke(request.param, clock)
 
 
 @pytest.fixture
 def eager_switching() -> Iterator[None]:
-    """Let threads take turns every few steps."""
+    """Switch threads every few steps within the test."""
     with switching_every(1e-6):
         yield

@@ -51,7 +51,7 @@ def meter() -> PrometheusMeter:
 
 
 def outcome(call: Callable[[], Any]) -> str:
-    """What comes out of a call, in a letter: its own failure, a refusal, or nothing wrong."""
+    """Return the outcome of a call as a letter: its own failure, a refusal, or a result."""
     try:
         call()
     except ThrottleException:
@@ -61,7 +61,7 @@ def outcome(call: Callable[[], Any]) -> str:
     return "."
 
 
-def test_what_fails_is_spared(invoke: Invoke, meter: PrometheusMeter) -> None:
+def test_a_failing_callee_is_spared(invoke: Invoke, meter: PrometheusMeter) -> None:
     """AT1, AT3: in every convention the same calls are refused, none below min_requests; a probe passes each second."""
 
     class Client(Service):
@@ -84,8 +84,8 @@ def test_what_fails_is_spared(invoke: Invoke, meter: PrometheusMeter) -> None:
     assert meter.values()["ft_throttle_probability", method] == pytest.approx(40 / 41)
 
 
-def test_what_goes_well_is_let_through(invoke: Invoke, meter: PrometheusMeter) -> None:
-    """AT5: and counted as accepted, the first time and ever after."""
+def test_successful_calls_are_let_through(invoke: Invoke, meter: PrometheusMeter) -> None:
+    """AT5: each of them is counted as accepted, the first one too."""
 
     class Client(Service):
         @adaptive_throttle(min_requests=1)
@@ -109,8 +109,8 @@ GUARDS: dict[str, Callable[[Guard, Callable[[], None], VirtualClock], Callable[[
 
 
 @pytest.mark.parametrize("way", GUARDS)
-def test_a_guard_has_one_of_its_own(way: str) -> None:
-    """Whatever is called through it, and however."""
+def test_a_guard_has_a_throttle_of_its_own(way: str) -> None:
+    """Calls through the guard are counted in every way of calling."""
     fails = True
 
     def body() -> None:
@@ -149,8 +149,8 @@ def test_a_class_is_covered() -> None:
     assert written == "fff"
 
 
-def test_a_seed_repeats_what_is_refused() -> None:
-    """The chance is the clock's."""
+def test_a_seed_repeats_the_refusals() -> None:
+    """The throttle draws its chance from the clock."""
 
     def outcomes(seed: int) -> str:
         chance = random.Random(7)
@@ -172,7 +172,7 @@ def test_a_seed_repeats_what_is_refused() -> None:
 
 
 def test_the_window_passes_with_virtual_time() -> None:
-    """An idle hour is over at once, and nobody is judged by the minute before it."""
+    """After an idle hour the failures before it refuse no call."""
 
     @adaptive_throttle
     def work() -> None:
@@ -190,8 +190,8 @@ def test_the_window_passes_with_virtual_time() -> None:
 # What counts
 
 
-def test_a_refusal_of_ours_inside_is_neither() -> None:
-    """AT1: the callee has not even heard of the call; a circuit breaker in the same place would count it."""
+def test_a_refusal_of_the_same_guard_counts_as_neither() -> None:
+    """AT1: the callee did not receive the call; a circuit breaker in the same place would count it."""
     guard = Guard(
         adaptive_throttle=AdaptiveThrottle(min_requests=1), rate_limit=RateLimit(1, 60_000), bulkhead=Bulkhead(1)
     )
@@ -203,7 +203,7 @@ def test_a_refusal_of_ours_inside_is_neither() -> None:
 
 
 def test_the_refusal_of_a_guard_further_inside_counts() -> None:
-    """AT1: it is part of what is called, and no policy of this guard."""
+    """AT1: the guard inside is part of the callee, and no policy of this guard."""
     inside = Guard(rate_limit=RateLimit(1, 60_000))
     guard = Guard(adaptive_throttle=AdaptiveThrottle(min_requests=1))
     kinds = []
@@ -217,8 +217,8 @@ def test_the_refusal_of_a_guard_further_inside_counts() -> None:
     assert ThrottleException in kinds
 
 
-def test_its_own_time_out_is_a_failure() -> None:
-    """And so a callee that hangs is spared."""
+def test_a_time_out_of_the_same_guard_is_a_failure() -> None:
+    """A callee that hangs is spared, too."""
     guard = Guard(adaptive_throttle=AdaptiveThrottle(min_requests=2), timeout=Timeout(100))
     kinds: list[type[BaseException]] = []
 
@@ -237,7 +237,7 @@ def test_its_own_time_out_is_a_failure() -> None:
 
 
 def test_cancelled_attempts_count_as_neither() -> None:
-    """Whoever cancels says nothing about the callee."""
+    """A cancellation says nothing about the callee."""
 
     @adaptive_throttle(min_requests=1)
     async def work(well: bool) -> str:
@@ -257,7 +257,7 @@ def test_cancelled_attempts_count_as_neither() -> None:
     assert asyncio.run(main()) == ["well"] * 20
 
 
-def test_only_what_fail_on_names_fails() -> None:
+def test_only_exceptions_in_fail_on_are_failures() -> None:
     """The verdicts are the circuit breaker's: skip_on goes first, any other exception is accepted."""
 
     def fails_with(error: type[Exception], **sets: Any) -> str:
@@ -285,7 +285,7 @@ def test_only_what_fail_on_names_fails() -> None:
 
 
 def test_refusals_are_retried_replaced_and_told() -> None:
-    """AT4: by their class, as those of any policy; the note says how often, in words."""
+    """AT4: their class selects them, as for any policy; the note says in words how often they occurred."""
 
     def broken() -> None:
         raise OSError
@@ -312,7 +312,7 @@ def test_refusals_are_retried_replaced_and_told() -> None:
 
 
 def test_a_refusal_names_the_guarded_method() -> None:
-    """AT4: when another one would be let in, nobody knows."""
+    """AT4: it gives no time of a retry, since nobody knows when an attempt would be let in."""
 
     @adaptive_throttle(min_requests=1)
     def work() -> None:
@@ -336,7 +336,7 @@ def test_a_refusal_names_the_guarded_method() -> None:
 
 
 def test_both_gates_on_one_method_are_refused() -> None:
-    """The error names the second one; in whichever order, on a class, and in a Guard."""
+    """The error names the second gate, in either order of the decorators and in a Guard."""
     with refused("work @AdaptiveThrottle is combined with @CircuitBreaker"):
 
         @adaptive_throttle
@@ -353,8 +353,8 @@ def test_both_gates_on_one_method_are_refused() -> None:
         Guard(circuit_breaker=CircuitBreaker(), adaptive_throttle=AdaptiveThrottle())
 
 
-def test_a_method_of_a_class_with_the_other_one_is_refused() -> None:
-    """When the class is decorated; and both on a class are as wrong."""
+def test_a_gate_on_a_method_excludes_the_other_gate_on_its_class() -> None:
+    """The error comes when the class is decorated; both gates on one class are refused, too."""
     with refused("Client.work @AdaptiveThrottle is combined with @CircuitBreaker"):
 
         @circuit_breaker
@@ -371,7 +371,7 @@ def test_a_method_of_a_class_with_the_other_one_is_refused() -> None:
 
 
 def test_a_method_may_be_asynchronous_in_another_way_than_its_class() -> None:
-    """Only two gates would both be there; of these two the method's holds."""
+    """Only gates exclude each other; of the two ways to be asynchronous, that of the method holds."""
 
     @asynchronous
     class Client:
@@ -386,8 +386,8 @@ def test_a_method_may_be_asynchronous_in_another_way_than_its_class() -> None:
 
 
 @pytest.mark.outside
-def test_check_finds_both_and_what_is_out_of_range(tmp_path: Path) -> None:
-    """On the command line, before anything runs."""
+def test_check_finds_two_gates_and_values_out_of_range(tmp_path: Path) -> None:
+    """The command line reports both before any call."""
     (tmp_path / "fine.py").write_text("import faulttolerance\n@faulttolerance.adaptive_throttle\ndef work(): ...\n")
     (tmp_path / "both.py").write_text(
         "import faulttolerance\n@faulttolerance.adaptive_throttle\n@faulttolerance.circuit_breaker\ndef work(): ...\n"
@@ -410,7 +410,7 @@ def test_check_finds_both_and_what_is_out_of_range(tmp_path: Path) -> None:
 
 
 def test_ranges_hold_for_configured_values() -> None:
-    """What the configuration says is refused where it says it."""
+    """A configured value out of range is refused with its key."""
 
     @adaptive_throttle
     def work() -> None: ...
@@ -422,7 +422,7 @@ def test_ranges_hold_for_configured_values() -> None:
 
 
 def test_the_configuration_has_the_last_word() -> None:
-    """C3: new values at once, the counts stay; switched off, it refuses nothing."""
+    """C3: new values apply at once and the counts stay; a throttle that is switched off refuses nothing."""
 
     @adaptive_throttle(min_requests=1000)
     def work() -> None:
@@ -450,8 +450,8 @@ def test_the_configuration_has_the_last_word() -> None:
     assert "window = 20s" in shown
 
 
-def test_explain_shows_it_in_the_breakers_place() -> None:
-    """Inside retry, outside what limits."""
+def test_explain_shows_the_throttle_in_the_place_of_the_circuit_breaker() -> None:
+    """The throttle stands inside the retry and outside the limits."""
 
     @bulkhead
     @adaptive_throttle(multiplier=1.5)
@@ -466,8 +466,8 @@ def test_explain_shows_it_in_the_breakers_place() -> None:
     validate()
 
 
-def test_who_is_not_throttled_draws_no_chance() -> None:
-    """A healthy throttle leaves the jitter of others as it was."""
+def test_a_healthy_throttle_draws_no_chance() -> None:
+    """The jitter of other policies stays as it was."""
 
     def delays(*decorators: Callable[[Any], Any]) -> float:
         failures = iter([OSError(), OSError(), None])
@@ -487,7 +487,7 @@ def test_who_is_not_throttled_draws_no_chance() -> None:
 
 
 def test_asynchronous_methods_share_one_throttle() -> None:
-    """Whoever calls, and on whichever thread."""
+    """All their calls are counted together, on any thread."""
 
     @asynchronous
     @adaptive_throttle(min_requests=5, window=FOR_EVER)
@@ -505,8 +505,8 @@ def test_asynchronous_methods_share_one_throttle() -> None:
 
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_child_process_keeps_what_was_counted() -> None:
-    """L5: and has a lock of its own."""
+def test_a_child_process_keeps_the_counts() -> None:
+    """L5: the child has a lock of its own."""
     program = """
         import os
         from faulttolerance import Guard

@@ -1,4 +1,4 @@
-"""The adaptive throttle: its rules AT1 to AT5, and the formula said again naively."""
+"""The adaptive throttle: its rules AT1 to AT5, and a naive model of the formula."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kit.tiers import few_and_many, seeds
 
 
 class Throttle(AdaptiveThrottle):
-    """One whose chance is set, and that is asked as an attempt asks."""
+    """A throttle whose draws are set, and which is asked as by an attempt."""
 
     def __init__(self, multiplier: float = 2.0, window: float = 10.0, min_requests: int = 10) -> None:
         super().__init__("shop.Cart.pay", multiplier, window, min_requests, lambda: self.draw)
         self.draw = 0.0
 
     def lets_in(self, now: float, draw: float = 0.0) -> bool:
-        """Whether an attempt that draws this is let in."""
+        """Return whether an attempt that draws this is let in."""
         self.draw = draw
         if self.state.is_closed:
             return True
@@ -36,13 +36,13 @@ class Throttle(AdaptiveThrottle):
         return True
 
     def end(self, now: float, verdict: Verdict, times: int = 1) -> None:
-        """Settle so many attempts that were let in."""
+        """Settle a number of attempts that were let in."""
         for _ in range(times):
             self.settle(self.state, None, verdict, now)
 
 
 class Naive:
-    """The formula, said again: every request is kept, and counted anew each time."""
+    """A naive model of the formula: it keeps every request, and counts all of them each time."""
 
     def __init__(self, multiplier: float, window: float, min_requests: int) -> None:
         self.multiplier, self.window, self.min_requests = multiplier, window, min_requests
@@ -51,12 +51,12 @@ class Naive:
         self.failed = self.passed = -1e9
 
     def add(self, now: float, accepted: bool) -> None:
-        """A request was refused, or is over."""
+        """Record a request that was refused or has ended."""
         self.latest = max(self.latest, now)
         self.happened.append((now, accepted))
 
     def counted(self, now: float) -> tuple[int, int]:
-        """R and A."""
+        """R Return R and A: the requests, and how many of them were accepted."""
         self.latest = max(self.latest, now)
         width = self.window / 10
         oldest = self.latest // width - 9
@@ -64,7 +64,7 @@ class Naive:
         return len(inside), sum(inside)
 
     def probability(self, now: float) -> float:
-        """AT1 and the trust of AT3."""
+        """Return the probability of AT1, reduced by the trust of AT3."""
         requests, accepted = self.counted(now)
         if requests < self.min_requests:
             return 0.0
@@ -72,7 +72,7 @@ class Naive:
         return probability * min(1.0, max(0.0, 1.0 - (now - self.failed) / self.window)) if accepted else probability
 
     def lets_in(self, now: float, draw: float) -> bool:
-        """AT1, AT2 and the probe of AT3."""
+        """Decide by AT1, AT2 and the probe of AT3."""
         if draw >= self.probability(now) or now - self.passed >= 1.0:
             self.passed = max(self.passed, now)
             return True
@@ -98,10 +98,10 @@ MOVES = st.one_of(
     st.sampled_from([1.0, 3.3, 10.0, 60.0]),
     st.sampled_from([1, 2, 10, 30]),
 )
-def test_it_decides_as_the_formula_does(
+def test_the_throttle_decides_as_the_formula(
     moves: list[tuple[str, float, Any]], multiplier: float, window: float, min_requests: int
 ) -> None:
-    """AT1 to AT3: exactly, after any sequence of calls and ends, whatever of it waited to be counted."""
+    """AT1 to AT3: the decisions are equal after any sequence of calls and ends, also while ends wait to be counted."""
     throttle, naive = Throttle(multiplier, window, min_requests), Naive(multiplier, window, min_requests)
     now = 100.0
     for move, step, given_ in moves:
@@ -128,8 +128,8 @@ def test_it_decides_as_the_formula_does(
 
 
 @seeds(1, 6)
-def test_it_decides_as_the_formula_does_under_load(seed: int) -> None:
-    """The same over minutes of calls, with a callee that comes and goes."""
+def test_the_throttle_decides_as_the_formula_under_load(seed: int) -> None:
+    """AT1 to AT3: the decisions are equal over minutes of calls, while the callee fails and recovers."""
     chance = random.Random(seed)
     throttle, naive = Throttle(), Naive(2.0, 10.0, 10)
     now, share = 100.0, 0.0
@@ -155,7 +155,7 @@ def test_it_decides_as_the_formula_does_under_load(seed: int) -> None:
 # AT1
 
 
-def test_the_probability_is_what_the_book_says() -> None:
+def test_the_probability_is_that_of_the_book() -> None:
     """AT1: 30 of 100 accepted, at least 60 are let through."""
     throttle = Throttle()
     throttle.end(5.0, SUCCESS, 30)
@@ -175,7 +175,7 @@ def test_a_draw_of_the_very_probability_is_let_in() -> None:
 
 
 def test_nothing_is_refused_below_min_requests() -> None:
-    """AT1: nine of nine failed, and the tenth request changes it; also when that one succeeds."""
+    """AT1: after nine failures the tenth request changes that, even when it succeeds."""
     throttle = Throttle()
     throttle.end(5.0, FAILURE, 9)
     before = throttle.probability(5.0), throttle.lets_in(5.0)
@@ -197,7 +197,7 @@ def test_neutral_ends_count_as_neither() -> None:
 
 
 def test_requests_are_counted_at_their_end() -> None:
-    """A thousand long calls are under way, and no healthy callee is shed for it (trap 22)."""
+    """A thousand long calls under way do not make a healthy callee shed (trap 22)."""
     throttle = Throttle()
     throttle.end(0.5, FAILURE)
 
@@ -252,7 +252,7 @@ def test_a_probe_passes_each_second() -> None:
 
 
 def test_a_probe_that_hangs_keeps_none_from_passing() -> None:
-    """AT5: a probe is held nowhere; the next one passes a second later, whatever became of it."""
+    """AT5: the throttle waits for no probe; the next one passes a second later."""
     throttle = Throttle()
     throttle.end(0.0, FAILURE, 100)
 
@@ -279,7 +279,7 @@ def test_without_a_success_nothing_is_believed() -> None:
 
 
 def test_the_window_slides_by_tenths() -> None:
-    """It never turns over as a whole, which would let a herd through (trap 21)."""
+    """A window that turned over as a whole would let a herd through (trap 21)."""
     throttle = Throttle()
     for second in range(10):
         throttle.end(second + 0.5, FAILURE, 10)
@@ -289,7 +289,7 @@ def test_the_window_slides_by_tenths() -> None:
 
 
 def test_the_window_expires_on_reading_too() -> None:
-    """After an idle hour nobody is judged by the last bad minute (trap 20)."""
+    """After an idle hour the last bad minute refuses no call (trap 20)."""
     throttle = Throttle()
     throttle.end(5.0, FAILURE, 100)
 
@@ -301,7 +301,7 @@ def test_the_window_expires_on_reading_too() -> None:
 
 
 def test_successes_that_leave_the_window_leave_the_failures_behind() -> None:
-    """AT1: the probability rises by time alone, at once, and nobody has to end for it."""
+    """AT1: the probability rises by time alone, at once; no attempt has to end for it."""
     throttle = Throttle()
     throttle.end(0.5, SUCCESS, 100)
     throttle.end(5.5, FAILURE, 60)
@@ -313,8 +313,8 @@ def test_successes_that_leave_the_window_leave_the_failures_behind() -> None:
 # AT4, AT5
 
 
-def test_a_refusal_says_whose_and_not_when() -> None:
-    """AT4: when another call would be let in, nobody knows."""
+def test_a_refusal_names_its_method_and_no_time() -> None:
+    """AT4: nobody knows when another call would be let in."""
     throttle = Throttle()
     throttle.end(5.0, FAILURE, 100)
     with pytest.raises(ThrottleException, match=r"^shop\.Cart\.pay: throttled") as raised:
@@ -339,7 +339,7 @@ class Counted:
 
 @pytest.mark.parametrize("failures", [0, 20])
 def test_a_call_that_goes_well_takes_no_lock(failures: int) -> None:
-    """AT5: neither on its way in nor on its way out; 128 share one."""
+    """AT5: neither its admission nor its end takes one; 128 successes are counted under one lock."""
     throttle = Throttle()
     throttle.end(5.0, FAILURE, failures)
     throttle.end(5.0, SUCCESS, 128)
@@ -353,7 +353,7 @@ def test_a_call_that_goes_well_takes_no_lock(failures: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_successes_that_are_counted_together_count_where_they_ended(seed: int) -> None:
-    """AT5: also where they span several buckets, and not all came in their order."""
+    """AT5: this holds also where they span several buckets, and where some end out of order."""
     chance, now = random.Random(seed), 1000.0
     together, alone = Throttle(1.0, window=1.0), Throttle(1.0, window=1.0)
     for _ in range(1000):
@@ -370,7 +370,7 @@ def test_successes_that_are_counted_together_count_where_they_ended(seed: int) -
 
 
 def test_no_chance_is_drawn_while_nothing_can_be_refused() -> None:
-    """AT5: what others draw of the shared chance is not changed by a throttle that does nothing."""
+    """AT5: a throttle that does nothing does not change the draws of others from the shared chance."""
     throttle = Throttle()
     throttle._chance = pytest.fail  # type: ignore[assignment]
     throttle.end(5.0, FAILURE, 9)
@@ -383,7 +383,7 @@ def test_no_chance_is_drawn_while_nothing_can_be_refused() -> None:
 
 
 def test_new_values_keep_the_counts() -> None:
-    """C3: a smaller window forgets what it does not reach, a larger one nothing (trap 33)."""
+    """C3: a smaller window forgets the requests beyond it, a larger one forgets nothing (trap 33)."""
     throttle = Throttle(window=60.0)
     throttle.end(5.0, FAILURE, 10)
     throttle.end(57.0, FAILURE, 20)
@@ -412,7 +412,7 @@ def test_a_child_keeps_the_counts() -> None:
 
 
 def in_threads(count: int, act: Callable[[], None]) -> None:
-    """Run *act* in so many threads at once."""
+    """Run *act* on *count* threads at once."""
     barrier = threading.Barrier(count)
 
     def run() -> None:
@@ -427,7 +427,7 @@ def in_threads(count: int, act: Callable[[], None]) -> None:
 
 
 def test_threads_lose_no_count() -> None:
-    """What eight threads append and fold is all counted."""
+    """All ends that eight threads append and fold are counted."""
     throttle = Throttle(min_requests=1)
 
     def act() -> None:
@@ -442,7 +442,7 @@ def test_threads_lose_no_count() -> None:
 
 
 def test_a_handler_may_call_while_its_thread_is_inside() -> None:
-    """The lock is reentrant, and what waits is counted once."""
+    """The lock is reentrant, and each end that waits is counted once."""
     throttle = Throttle(min_requests=1)
     buckets = throttle._buckets
 

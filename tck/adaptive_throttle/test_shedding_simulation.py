@@ -1,4 +1,4 @@
-"""Whose calls the adaptive throttle sheds, by simulation of the strategy that is shipped.
+"""The tiers that the adaptive throttle sheds, by simulation of the strategy that is shipped.
 
 A hundred calls a second, a quarter of each tier, to a callee that takes a part of them and turns the others down.
 """
@@ -21,7 +21,7 @@ RATE, WARM, SECONDS = 100.0, 40.0, 160.0
 
 
 class Callee:
-    """Takes so many calls a second, and turns the others down after 10 ms."""
+    """A callee that takes *capacity* calls a second, and turns the others down after 10 ms."""
 
     def __init__(self, capacity: float, seed: int) -> None:
         self.simulation = Simulation(seed)
@@ -56,7 +56,7 @@ class Callee:
             self.ends[tier, end] += 1
 
     def part_shed(self, tier: Criticality) -> float:
-        """The part of the calls of *tier* that were not sent."""
+        """Return the part of the calls of *tier* that were not sent."""
         return self.ends[tier, "shed"] / sum(count for (one, _), count in self.ends.items() if one is tier)
 
     @property
@@ -79,7 +79,7 @@ BEST_EFFORT, DEGRADED, NORMAL, CRITICAL = Criticality
 def test_lower_tiers_are_shed_entirely_before_a_higher_one_loses_a_call(
     capacity: float, entirely: list[Criticality], in_part: Criticality, accepted: float
 ) -> None:
-    """By rule K2 (trap 23): and the callee gets as many calls as it would without tiers."""
+    """By rule K2 (trap 23): the callee gets as many calls as it would without tiers."""
     seen = Callee(capacity, 3)
 
     assert all(seen.part_shed(tier) >= 0.99 for tier in entirely)

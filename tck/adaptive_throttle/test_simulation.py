@@ -1,4 +1,4 @@
-"""What the throttle reaches in simulated overloads."""
+"""The goals that the throttle reaches in simulated overloads."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class TestAdaptiveThrottle:
 
     @pytest.mark.parametrize(("seed", "seconds"), [(1, 200), (1, 900), (2, 900)])
     def test_a_recovery_is_believed_within_a_window(self, seed: int, seconds: int) -> None:
-        """By rule AT3: where the window of the book takes ten minutes after an outage of two."""
+        """By rule AT3: the window of the book takes ten minutes after an outage of two."""
         assert max(throttles.recovery(throttles.OURS, seed, seconds)) <= 10

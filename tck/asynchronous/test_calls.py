@@ -1,4 +1,4 @@
-"""Rules R3, R7 and R8: what an asynchronous call returns, and who may do what with it."""
+"""Rules R3, R7 and R8: the object that an asynchronous call returns, and its uses by callers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Held = Callable[[], list[str]]
 
 
 class Failed(Exception):
-    """What bodies raise."""
+    """The failure of bodies."""
 
 
 @asynchronous
@@ -60,7 +60,7 @@ async def failed() -> int:
 
 @pytest.mark.parametrize("kind", ["offloaded", "task"])
 def test_call_raises_nothing_but_wrong_arguments(clock: Clock, kind: str) -> None:
-    """R7: refusals of every policy come out of what it returns."""
+    """R7: refusals of every policy come out of the returned object."""
     policies = stacked(
         asynchronous,
         rate_limit(3, window=60),
@@ -91,7 +91,7 @@ def test_call_raises_nothing_but_wrong_arguments(clock: Clock, kind: str) -> Non
 
 
 def test_call_is_a_coroutine_to_everybody() -> None:
-    """R7a, P3: to ``inspect``, ``collections.abc`` and ``asyncio``."""
+    """R7a, P3: ``inspect``, ``collections.abc`` and ``asyncio`` take it for one."""
     call = served()
     try:
         assert inspect.iscoroutinefunction(served)
@@ -103,7 +103,7 @@ def test_call_is_a_coroutine_to_everybody() -> None:
 
 
 def test_all_of_asyncio_takes_it(clock: Clock) -> None:
-    """R7a: ``run``, ``create_task``, ``TaskGroup``, ``gather``, ``wait_for``, ``shield``, ``timeout``."""
+    """R7a: ``run``, ``create_task``, ``TaskGroup``, ``gather``, ``wait_for``, ``shield``, ``timeout`` take a call."""
 
     async def main() -> list[int]:
         async with asyncio.TaskGroup() as group:
@@ -122,14 +122,14 @@ def test_all_of_asyncio_takes_it(clock: Clock) -> None:
 
 
 def test_asyncio_run_takes_it() -> None:
-    """R7a: a call that was made where no loop runs."""
+    """R7a: also a call that was made where no loop runs."""
     assert asyncio.run(served(9)) == 9
     with pytest.raises(Failed):
         asyncio.run(failed())
 
 
 def test_group_of_tasks_ends_with_the_failure_of_one(clock: Clock, held: Held) -> None:
-    """R7a, R0: the others are cancelled, and give back what they held."""
+    """R7a, R0: the other tasks are cancelled, and release their permits."""
 
     @asynchronous
     @bulkhead(2)
@@ -150,7 +150,7 @@ def test_group_of_tasks_ends_with_the_failure_of_one(clock: Clock, held: Held) -
 
 
 def test_call_starts_at_once_where_a_loop_runs(clock: Clock) -> None:
-    """R7a: nobody has to await it; elsewhere it starts when it is awaited."""
+    """R7a: no caller has to await it; elsewhere it starts when it is awaited."""
     started: list[str] = []
 
     @asynchronous
@@ -193,7 +193,7 @@ def test_call_may_be_awaited_more_than_once(clock: Clock) -> None:
 
 
 def test_call_is_a_handle(clock: Clock) -> None:
-    """R7a: ``cancel``, ``done``, ``result`` and ``cancelled`` tell what is."""
+    """R7a: ``cancel``, ``done``, ``result`` and ``cancelled`` tell its state."""
 
     @asynchronous
     async def slow() -> int:
@@ -214,7 +214,7 @@ def test_call_is_a_handle(clock: Clock) -> None:
 
 
 def test_call_is_kept_alive_until_it_is_done(clock: Clock) -> None:
-    """R7a: loops hold their tasks weakly; a call that nobody keeps, and that waits for nobody, is not collected."""
+    """R7a: loops hold their tasks weakly; a call without a reference to it is not collected."""
     ended = []
     turns: list[weakref.ref[asyncio.Future[None]]] = []
 
@@ -240,7 +240,7 @@ def test_call_is_kept_alive_until_it_is_done(clock: Clock) -> None:
 
 
 def test_call_that_is_over_is_freed(clock: Clock) -> None:
-    """R7a, L4: nothing keeps it, nor what it returned."""
+    """R7a, L4: no reference to it, nor to its result, remains."""
 
     class Result:
         pass
@@ -259,7 +259,7 @@ def test_call_that_is_over_is_freed(clock: Clock) -> None:
 
 
 def test_call_that_is_never_awaited_without_a_loop_makes_no_coroutine() -> None:
-    """R7a, R10: nothing was begun, so nothing complains."""
+    """R7a, R10: nothing was begun, so Python reports nothing."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         served()
@@ -323,7 +323,7 @@ def test_attempt_of_a_coroutine_without_asynchronous_is_waited_for(clock: Clock)
 
 @pytest.mark.parametrize("kind", ["asyncio", "task"])
 def test_cancellation_at_the_tick_of_the_deadline_is_not_lost(clock: Clock, kind: str) -> None:
-    """R3, B26: a cancellation from outside stays one, also in the turn of the loop in which the deadline passes."""
+    """R3, B26: a cancellation from outside stays one, even in the turn of the loop in which the deadline passes."""
 
     @timeout(1000)
     async def body() -> None:
@@ -380,7 +380,7 @@ def test_cancelled_task_under_asyncio_timeout_keeps_its_count(clock: Clock, kind
 
 
 def test_offloaded_call_returns_a_future_of_both_worlds(clock: Clock) -> None:
-    """R7b: ``concurrent.futures`` takes it, so does a loop; the body has the caller's context on a daemon thread."""
+    """R7b: ``concurrent.futures`` and loops take it; the body has the caller's context on a daemon thread."""
     request: contextvars.ContextVar[str] = contextvars.ContextVar("request")
 
     @asynchronous
@@ -414,7 +414,7 @@ def test_offloaded_call_returns_a_future_of_both_worlds(clock: Clock) -> None:
 def test_policies_know_a_body_that_raises_stop_iteration(
     policies: list[Any], attempts: int, outcome: type[Exception] | None
 ) -> None:
-    """R7b: a failure like others, though no coroutine could raise it; it comes out as it is, with its note."""
+    """R7b: it is a failure like others, though no coroutine could raise it; it comes out as it is, with its note."""
     raised: list[StopIteration] = []
 
     def body() -> Future[Any]:
@@ -434,8 +434,8 @@ def test_policies_know_a_body_that_raises_stop_iteration(
         assert type(call().exception(10)) is outcome
 
 
-def test_what_a_body_sets_in_its_context_does_not_reach_the_next_attempt(invoke: Invoke) -> None:
-    """R7b: each attempt of an offloaded call, and its fallback, sees the caller's context, whatever came before."""
+def test_a_context_variable_that_a_body_sets_does_not_reach_the_next_attempt(invoke: Invoke) -> None:
+    """R7b: each attempt of a call on a thread, and its fallback, sees the caller's context of that moment."""
     if invoke.convention != "offloaded":
         pytest.skip("about threads")
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
@@ -485,8 +485,8 @@ def test_several_loops_share_one_limit(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("kind", ["asyncio", "task"])
-def test_one_guard_serves_loops_one_after_another(kind: str) -> None:
-    """L6, B34: nothing is bound to a loop that was closed, contended or not."""
+def test_a_guard_serves_loops_one_after_another(kind: str) -> None:
+    """L6, B34: no state of the guard belongs to a loop that was closed, contended or not."""
 
     @retry(max_retries=1, jitter=0)
     @circuit_breaker()
@@ -505,7 +505,7 @@ def test_one_guard_serves_loops_one_after_another(kind: str) -> None:
 
 
 def test_waiter_of_a_loop_that_was_closed_does_not_keep_the_permit(held: Held) -> None:
-    """L6: a permit that nobody can take goes to the next."""
+    """L6: the permit of a waiter that cannot run goes to the next one."""
 
     @bulkhead(1, waiting_task_queue=10)
     async def service(entered: Callable[[], None] | None = None) -> str:
@@ -536,7 +536,7 @@ def test_waiter_of_a_loop_that_was_closed_does_not_keep_the_permit(held: Held) -
 
 
 def test_plain_function_that_returns_a_coroutine_is_reported_once() -> None:
-    """R8: its failure is not seen by a synchronous guard, which says so."""
+    """R8: a synchronous guard does not see the failure of the coroutine, and says so."""
 
     async def inner() -> int:
         return 7
@@ -591,8 +591,8 @@ def test_rejected_coroutine_is_never_created(clock: Clock) -> None:
     assert [type(one[0]).__name__ for one in results] == ["Failed", *["CircuitBreakerOpenException"] * 2]
 
 
-def test_closing_a_guarded_coroutine_gives_back_what_it_held(held: Held) -> None:
-    """R0: ``GeneratorExit`` at an await, in a body, in the queue and in a delay."""
+def test_closing_a_guarded_coroutine_releases_its_permits(held: Held) -> None:
+    """R0: ``GeneratorExit`` may come at an await in a body, in the queue and in a delay."""
 
     @retry(delay=1000)
     @timeout(60_000)
@@ -643,7 +643,7 @@ def test_interruption_is_known_to_bodies_on_the_pool(clock: Clock) -> None:
 
 
 def test_a_call_is_of_the_class_that_its_type_names() -> None:
-    """R7a: what annotations say is so at run time, for calls of both kinds."""
+    """R7a: annotations are true at run time, for calls of both kinds."""
 
     @asynchronous
     async def coroutine() -> int:
@@ -662,7 +662,7 @@ def test_a_call_is_of_the_class_that_its_type_names() -> None:
 
 
 def test_an_offloaded_call_is_under_the_deadline_of_the_thread_that_made_it() -> None:
-    """It counts while the enclosing call lasts; in bodies of its body, too, and not afterwards."""
+    """The deadline rules while the enclosing call lasts, also in nested bodies, and not afterwards."""
     go_on = threading.Event()
 
     @asynchronous
@@ -693,8 +693,8 @@ def test_an_offloaded_call_is_under_the_deadline_of_the_thread_that_made_it() ->
 
 
 @pytest.mark.parametrize("interrupt", [True, False])
-def test_no_further_attempt_is_made_for_a_caller_who_timed_out(interrupt: bool) -> None:
-    """The attempts end with the call that waits for them; as with a coroutine that waits."""
+def test_no_further_attempt_is_made_for_a_caller_that_timed_out(interrupt: bool) -> None:
+    """The attempts end with the call that waits for them, as those of a coroutine do."""
     attempts: list[Future[None]] = []
 
     @asynchronous
@@ -720,7 +720,7 @@ def test_no_further_attempt_is_made_for_a_caller_who_timed_out(interrupt: bool) 
 
 
 def test_an_offloaded_call_is_tried_again_after_the_call_that_made_it_has_ended() -> None:
-    """Who did not time out has left nothing behind that could stop it, whatever the time is."""
+    """A call that did not time out leaves nothing behind that could stop it, whatever the time is."""
     over = threading.Event()
     count: list[None] = []
 

@@ -29,12 +29,12 @@ def test_completed_future_has_its_result() -> None:
 
 
 def test_future_is_generic() -> None:
-    """Annotations may say what a future gives."""
+    """Annotations may name the class of its result."""
     assert Future[int].__origin__ is Future  # type: ignore[attr-defined]
 
 
 def test_cancelling_is_done_at_once_even_while_running() -> None:
-    """As in Java: cancelled and done, the result is refused, and what comes later is dropped."""
+    """As in Java: it is cancelled and done, refuses its result, and drops a later one."""
     future: Future[int] = Future()
     future.set_running_or_notify_cancel()
 
@@ -52,7 +52,7 @@ def test_cancelling_is_done_at_once_even_while_running() -> None:
 
 
 def test_cancelling_again_says_that_it_is_cancelled() -> None:
-    """A second caller who gives up gets the same answer."""
+    """A second caller that cancels gets the same answer."""
     future: Future[int] = Future()
 
     assert future.cancel()
@@ -73,7 +73,7 @@ def test_cancelling_comes_too_late_for_a_future_with_an_outcome(finish: Callable
 
 
 def test_cancelling_stops_the_work_before_anybody_hears_of_it() -> None:
-    """What the call held is given back, and counted, by the time that the future is done."""
+    """By the time that the future is done, the call has released its permits, and is counted."""
     future: Future[int] = Future()
     asked: list[tuple[bool, bool]] = []
     future._stop = lambda may_interrupt: asked.append((may_interrupt, future.done()))
@@ -84,7 +84,7 @@ def test_cancelling_stops_the_work_before_anybody_hears_of_it() -> None:
     assert asked == [(False, False)]
 
 
-def test_cancelling_tells_waiters_and_callbacks() -> None:
+def test_cancelling_reaches_waiters_and_callbacks() -> None:
     """``wait``, ``as_completed`` and callbacks see a cancelled future as done, once."""
     future: Future[int] = Future()
     seen: list[object] = []
@@ -131,7 +131,7 @@ def test_a_cancelled_future_is_not_run_by_an_executor() -> None:
         future.set_result(1)
 
 
-def test_one_of_many_who_finish_wins() -> None:
+def test_ends_at_the_same_time_leave_a_single_outcome() -> None:
     """Completing, failing and cancelling at once leave one outcome, and callbacks run once."""
     for _ in range(200):
         race = Race()
@@ -191,8 +191,8 @@ def test_a_future_follows_another(make: Callable[[], concurrent.futures.Future[i
 
 
 @pytest.mark.parametrize("may_interrupt", [True, False])
-def test_cancelling_a_follower_cancels_what_it_follows(may_interrupt: bool) -> None:
-    """The two are one future to whoever holds the outer one."""
+def test_cancelling_a_follower_cancels_the_followed_future(may_interrupt: bool) -> None:
+    """The two are one future to the holder of the outer one."""
     future, other, plain = Future[int](), Future[int](), concurrent.futures.Future[int]()
     asked: list[bool] = []
     other._stop = asked.append
@@ -207,8 +207,8 @@ def test_cancelling_a_follower_cancels_what_it_follows(may_interrupt: bool) -> N
     assert asked == [may_interrupt]
 
 
-def test_a_future_that_was_cancelled_first_cancels_what_it_is_to_follow() -> None:
-    """It makes no difference which came first."""
+def test_a_future_that_was_cancelled_first_cancels_the_future_to_follow() -> None:
+    """The order of the two does not matter."""
     future, other = Future[int](), Future[int]()
     future.cancel()
 
@@ -236,7 +236,7 @@ def test_a_loop_awaits_the_outcome() -> None:
 
 
 def test_several_loops_await_one_future() -> None:
-    """It belongs to no loop; one after another and at once (rule L6)."""
+    """It belongs to no loop, whether they await it one after another or at once (rule L6)."""
     future: Future[int] = Future()
     waiting = threading.Barrier(4)
     results: list[int] = []
@@ -260,7 +260,7 @@ def test_several_loops_await_one_future() -> None:
 
 
 def test_gather_and_wait_for_take_it() -> None:
-    """Asyncio's own tools take anything that can be awaited."""
+    """Asyncio's own tools take any awaitable."""
     first, second = completed_future(1), Future[int]()
     threading.Timer(0.0, second.complete, (2,)).start()
 
@@ -272,7 +272,7 @@ def test_gather_and_wait_for_take_it() -> None:
 
 
 def test_cancelling_the_task_that_awaits_cancels_the_future() -> None:
-    """As with a future of asyncio."""
+    """A future of asyncio is cancelled so, too."""
     future: Future[int] = Future()
 
     async def main() -> None:
@@ -287,7 +287,7 @@ def test_cancelling_the_task_that_awaits_cancels_the_future() -> None:
 
 
 def test_shield_keeps_the_future_from_being_cancelled() -> None:
-    """Who only wants to stop waiting says so."""
+    """A caller that only wants to stop waiting uses it."""
     future: Future[int] = Future()
 
     async def main() -> None:
@@ -304,7 +304,7 @@ def test_shield_keeps_the_future_from_being_cancelled() -> None:
 
 
 def test_awaiting_a_cancelled_future_raises_the_cancellation_of_asyncio() -> None:
-    """``except Exception`` in a coroutine must not take a cancellation for a failure, before or after it came."""
+    """``except Exception`` in a coroutine must not catch the cancellation, before or after it came."""
     before, while_awaited = Future[int](), Future[int]()
     before.cancel()
     threading.Timer(0.0, while_awaited.cancel).start()

@@ -1,4 +1,4 @@
-"""What a definition error says of the kind of a function."""
+"""Definition errors about the kind of a function."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def fault_of(decorated: Callable[[], object]) -> Fault:
     return fault
 
 
-def test_a_result_that_does_not_come_later_is_refused_with_what_to_write() -> None:
-    """Rule R7: a definition error that says what to write."""
+def test_a_result_that_does_not_come_later_is_refused_with_the_remedy() -> None:
+    """Rule R7: the definition error names the annotations to write."""
 
     def name() -> str:
         return ""
@@ -40,7 +40,7 @@ def test_a_result_that_does_not_come_later_is_refused_with_what_to_write() -> No
 
 
 def test_a_class_level_fault_says_how_to_exempt_the_method() -> None:
-    """Rule L7."""
+    """Rule L7: the error names the decorator."""
     fault = fault_of(lambda: asynchronous(type("Cart", (), {"total": returning("int | None")})))
 
     assert "@unguarded" in fault.allowed
@@ -48,6 +48,6 @@ def test_a_class_level_fault_says_how_to_exempt_the_method() -> None:
 
 
 @pytest.mark.parametrize("annotation", ["Future[int]", "Awaitable[int]", "Any", "Reply", "T"])
-def test_what_may_be_asynchronous_is_not_refused(annotation: str) -> None:
-    """Only what is known to be another type is wrong."""
+def test_an_annotation_that_may_be_asynchronous_is_not_refused(annotation: str) -> None:
+    """Only an annotation of another type is wrong."""
     asynchronous(returning(annotation))

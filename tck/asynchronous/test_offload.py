@@ -42,7 +42,7 @@ LONG = 1000.0
 
 @pytest.fixture(autouse=True)
 def nothing_left_under_way() -> Iterator[None]:
-    """Every call of a test has ended when the test has."""
+    """Assert that every call of a test has ended when the test has."""
     yield
     pool.configure(max_threads=None)
     assert shutdown(PATIENCE)
@@ -69,7 +69,7 @@ class StillClock:
         return self.timers[-1]
 
     def advance(self, seconds: float = LONG) -> None:
-        """Move time on, and call what has become due."""
+        """Move time on, and call the timers that are due."""
         self.now += seconds
         for timer in self.timers.copy():
             if timer.when <= self.now and timer.callback is not None:
@@ -171,7 +171,7 @@ class Call:
 
 
 class Body:
-    """A function that tells when it has begun, how often, and what ended it; it returns when it may."""
+    """A function that tells when it has begun, how often, and the reason of its end; it returns when it may."""
 
     def __init__(self, result: object = "done", *, interruptible: bool = False) -> None:
         self.result = result
@@ -223,7 +223,7 @@ def test_the_body_runs_on_a_thread_of_the_pool() -> None:
 
 
 def test_arguments_reach_the_body() -> None:
-    """By position and by name."""
+    """Arguments are passed by position and by name."""
     assert Call(add)(1, two=2).result(PATIENCE) == 3
 
 
@@ -242,7 +242,7 @@ def test_a_failure_comes_out_as_it_is() -> None:
 
 @pytest.mark.parametrize("error", [StopIteration("no"), KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=repr)
 def test_an_exception_with_a_meaning_for_python_comes_out_as_it_is(error: BaseException) -> None:
-    """Neither the coroutine nor the thread takes it for its own."""
+    """Neither the coroutine nor the thread treats it as an exception of its own."""
 
     def fail() -> None:
         raise error
@@ -268,7 +268,7 @@ def test_a_call_costs_one_thread() -> None:
 
 
 def test_the_call_is_counted_before_its_future_is_done() -> None:
-    """Whoever reads a metric after a result finds the call in it."""
+    """A reader of a metric finds the call in it after its result."""
     body = Body()
     call = Call(body)
     seen: list[list[type[BaseException] | None]] = []
@@ -288,7 +288,7 @@ variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", defau
 
 
 def test_every_attempt_and_the_fallback_see_the_context_of_the_caller() -> None:
-    """A trace or a request is known wherever the call goes on, and no attempt sees what another one set."""
+    """A trace or a request is known wherever the call goes on, and no attempt sees a variable that another one set."""
     seen: list[str] = []
 
     def look(*_: object) -> None:
@@ -325,7 +325,7 @@ def test_a_refusal_is_there_when_the_call_returns() -> None:
 
 
 def test_calls_get_their_permits_in_the_order_in_which_they_were_made() -> None:
-    """First in, first out, although each runs on a thread of its own."""
+    """They are admitted in that order, although each runs on a thread of its own."""
     ran: list[int] = []
     body = Body()
     bulkhead = Bulkhead(1, 100)
@@ -353,8 +353,8 @@ def test_a_queued_call_holds_no_thread() -> None:
     assert [future.result(PATIENCE) for future in futures] == ["done"] * 5
 
 
-def test_waiting_and_running_are_told_apart() -> None:
-    """What the metrics need stands on the record."""
+def test_waiting_and_running_are_distinguished() -> None:
+    """The record of a call has the times that the metrics need."""
     body = Body()
     call = Call(body, bulkhead=Bulkhead(1, 1))
     futures = [call(), call()]
@@ -373,7 +373,7 @@ def test_waiting_and_running_are_told_apart() -> None:
 
 
 def test_the_fallback_of_a_refused_call_does_not_run_on_the_caller() -> None:
-    """A caller is never held up by code of the application."""
+    """No code of the application holds a caller up."""
     body = Body()
     bulkhead = Bulkhead(1, 1)
     others = [Call(body, bulkhead=bulkhead)() for _ in range(2)]
@@ -387,7 +387,7 @@ def test_the_fallback_of_a_refused_call_does_not_run_on_the_caller() -> None:
 
 
 def test_a_refused_call_that_is_retried_at_once_does_not_hold_its_caller() -> None:
-    """However many attempts without a delay are refused, the call returns."""
+    """The call returns, however many attempts without a delay are refused."""
     body = Body()
     bulkhead = Bulkhead(1, 1)
     others = [Call(body, bulkhead=bulkhead)() for _ in range(2)]
@@ -401,7 +401,7 @@ def test_a_refused_call_that_is_retried_at_once_does_not_hold_its_caller() -> No
 
 
 def test_a_retry_leaves_the_bulkhead_before_its_delay() -> None:
-    """Who waits for a permit gets it while the other waits for its next attempt."""
+    """A waiting call gets the permit while the other call waits for its next attempt."""
     ran: list[int] = []
 
     def fail(number: int) -> None:
@@ -443,7 +443,7 @@ def test_no_thread_is_held_between_two_attempts() -> None:
 
 
 def test_the_caller_is_free_at_the_deadline_while_the_body_goes_on(time_stands_still: StillClock) -> None:
-    """A body that cannot be interrupted keeps its permit until it really ends, and is not looked at any more."""
+    """A body that cannot be interrupted keeps its permit until its end, and its result is dropped."""
     body = Body()
     bulkhead = Bulkhead(1, 1)
     call = Call(body, seconds=LONG, bulkhead=bulkhead)
@@ -460,7 +460,7 @@ def test_the_caller_is_free_at_the_deadline_while_the_body_goes_on(time_stands_s
 
 
 def test_a_queued_call_whose_deadline_passes_never_begins(time_stands_still: StillClock) -> None:
-    """The time in the queue counts, and whoever has given up leaves it."""
+    """The time in the queue counts, and a call that has timed out leaves the queue."""
     body, second = Body(), Body()
     bulkhead = Bulkhead(1, 1)
     first, queued = Call(body, bulkhead=bulkhead)(), Call(second, bulkhead=bulkhead, seconds=LONG)()
@@ -476,7 +476,7 @@ def test_a_queued_call_whose_deadline_passes_never_begins(time_stands_still: Sti
 
 
 def test_a_deadline_passes_while_all_threads_are_taken(time_stands_still: StillClock) -> None:
-    """What needs a thread never begins, what hangs on one frees its caller: timers need no thread of the pool."""
+    """Timers need no thread of the pool: a waiting call never begins, and the caller of a hung one is free."""
     pool.configure(max_threads=1)
     hung, queued = Body(), Body()
     first, second = Call(hung, seconds=LONG)(), Call(queued, seconds=LONG)()
@@ -492,7 +492,7 @@ def test_a_deadline_passes_while_all_threads_are_taken(time_stands_still: StillC
 
 
 def test_a_late_result_is_discarded(time_stands_still: StillClock) -> None:
-    """Also where the timer has not come to its turn yet when the body returns."""
+    """Also where the timer has not run yet when the body returns."""
     call = Call(lambda: setattr(time_stands_still, "now", time_stands_still.now + LONG), seconds=LONG)
 
     assert isinstance(call().exception(PATIENCE), TimeoutException)
@@ -552,7 +552,7 @@ def test_the_fallback_runs_at_the_deadline(time_stands_still: StillClock) -> Non
 
 
 def test_a_body_knows_its_remaining_time() -> None:
-    """``remaining`` gives the seconds to its deadline, interrupted or not."""
+    """``remaining`` returns the seconds to its deadline, interrupted or not."""
     for interrupt in (True, False):
         left = Call(remaining, seconds=LONG, interrupt=interrupt)().result(PATIENCE)
 
@@ -560,12 +560,12 @@ def test_a_body_knows_its_remaining_time() -> None:
 
 
 def test_a_body_without_a_deadline_has_none() -> None:
-    """What makes cancelling work is not a deadline."""
+    """A way to cancel a call is no deadline."""
     assert Call(remaining)().result(PATIENCE) is None
 
 
 def test_a_call_inherits_the_deadlines_that_its_caller_had_when_it_called(time_stands_still: StillClock) -> None:
-    """Not those that the caller begins later, while the body runs."""
+    """Deadlines that the caller begins later, while the body runs, do not rule it."""
     go_on = threading.Event()
     first, second = TaskDeadline(), TaskDeadline()
     first.start(time_stands_still.now + LONG, None)
@@ -590,7 +590,7 @@ def test_a_call_inherits_the_deadlines_that_its_caller_had_when_it_called(time_s
 def test_a_failure_after_the_caller_left_is_dropped(
     time_stands_still: StillClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is written down for whoever looks for it."""
+    """The log has it at DEBUG."""
     caplog.set_level(logging.DEBUG, "faulttolerance")
     body = Body()
 
@@ -606,7 +606,7 @@ def test_a_failure_after_the_caller_left_is_dropped(
     body.open.set()
 
     def ours() -> list[logging.LogRecord]:
-        """Leave out what asyncio writes of garbage that other tests have left, at any moment."""
+        """Return the records of the library, without those of asyncio about garbage of other tests."""
         return [record for record in caplog.records if record.name == "faulttolerance"]
 
     wait_until(ours)
@@ -619,7 +619,7 @@ def test_a_failure_after_the_caller_left_is_dropped(
 
 
 def test_cancelling_interrupts_the_body_and_ends_the_call() -> None:
-    """Cancelled and done at once, as in Java; nothing is retried, and nothing takes the place of a result."""
+    """As in Java, it is cancelled and done at once; nothing is retried, and no fallback replaces the result."""
     body = Body(interruptible=True)
     call = Call(body, attempts=5, fallback=lambda _: "fallback")
     future = call()
@@ -638,7 +638,7 @@ def test_cancelling_interrupts_the_body_and_ends_the_call() -> None:
 
 
 def test_cancelling_can_leave_the_body_alone() -> None:
-    """Its permit is taken until it ends, and what it returns is dropped."""
+    """The body keeps its permit until it ends, and its result is dropped."""
     body, second = Body(), Body()
     bulkhead = Bulkhead(1, 1)
     future, queued = Call(body, bulkhead=bulkhead)(), Call(second, bulkhead=bulkhead)()
@@ -657,7 +657,7 @@ def test_cancelling_can_leave_the_body_alone() -> None:
 
 @pytest.mark.parametrize("may_interrupt", [True, False])
 def test_a_call_cancelled_while_it_waits_for_a_permit_never_begins(may_interrupt: bool) -> None:
-    """It leaves the queue, and whoever stood behind it comes next."""
+    """It leaves the queue, and the next call in the queue moves up."""
     body, second = Body(), Body()
     bulkhead = Bulkhead(1, 2)
     first, queued, last = (
@@ -692,7 +692,7 @@ def test_a_call_cancelled_while_it_waits_for_a_thread_never_begins() -> None:
 
 
 def test_a_call_cancelled_between_two_attempts_ends_before_cancel_returns() -> None:
-    """What its driver has to give back and to count is done then."""
+    """By then, its driver has released its permits, and has counted it."""
     pool.configure(max_threads=1)
     failed = threading.Event()
 
@@ -712,7 +712,7 @@ def test_a_call_cancelled_between_two_attempts_ends_before_cancel_returns() -> N
 
 
 def test_a_fallback_is_cancelled_like_a_body() -> None:
-    """It is code of the application all the same."""
+    """A fallback is code of the application, too."""
     body = Body(interruptible=True)
 
     def fail() -> None:
@@ -737,11 +737,11 @@ def test_cancelling_comes_too_late_for_a_call_that_has_ended() -> None:
     assert future.result() == 3
 
 
-# What the body returns
+# Results of the body
 
 
 def test_a_future_that_the_body_returns_becomes_the_outcome() -> None:
-    """The policies see the method's own outcome only: its permit is free, and no thread waits."""
+    """The policies see only the method's own outcome: its permit is free, and no thread waits."""
     inner: Future[str] = Future()
     bulkhead = Bulkhead(1, 1)
     call = Call(lambda: inner, bulkhead=bulkhead, attempts=2, awaits=False)
@@ -757,7 +757,7 @@ def test_a_future_that_the_body_returns_becomes_the_outcome() -> None:
 
 
 def test_cancelling_a_call_cancels_the_future_that_its_body_returned() -> None:
-    """The two are one to the caller; and the other way round."""
+    """The two are one future to the caller, in both directions."""
     first, second = Future[str](), Future[str]()
     call = Call(lambda inner: inner, awaits=False)
     outer, other = call(first), call(second)
@@ -771,7 +771,7 @@ def test_cancelling_a_call_cancels_the_future_that_its_body_returned() -> None:
 
 
 def test_a_finished_future_is_unwrapped() -> None:
-    """The usual way to return a value from a method that is annotated with a future; of a fallback too."""
+    """A method that is annotated with a future usually returns its value so, and a fallback too."""
 
     def fail() -> None:
         raise ValueError
@@ -804,7 +804,7 @@ def test_where_the_object_decides_a_future_is_not_awaited() -> None:
 
 
 def test_a_coroutine_is_awaited_on_the_loop_of_the_caller() -> None:
-    """What belongs to that loop can be used."""
+    """It can use the objects of that loop."""
 
     async def coroutine() -> tuple[object, object, str]:
         await asyncio.sleep(0)
@@ -819,7 +819,7 @@ def test_a_coroutine_is_awaited_on_the_loop_of_the_caller() -> None:
 
 
 def test_a_coroutine_is_awaited_on_a_loop_of_the_library_where_the_caller_has_none() -> None:
-    """One thread serves them all."""
+    """One thread of the library serves all such coroutines."""
 
     async def coroutine() -> str:
         await asyncio.sleep(0)
@@ -831,7 +831,7 @@ def test_a_coroutine_is_awaited_on_a_loop_of_the_library_where_the_caller_has_no
 
 
 def test_a_future_of_asyncio_is_awaited_where_it_belongs() -> None:
-    """The loop of the caller does not matter then."""
+    """The loop of the caller does not matter for it."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -844,7 +844,7 @@ def test_a_future_of_asyncio_is_awaited_where_it_belongs() -> None:
 
 
 def test_a_failed_coroutine_is_a_failed_attempt() -> None:
-    """Its outcome counts, and what follows runs on a thread of the pool again."""
+    """Its outcome counts, and the call continues on a thread of the pool."""
     threads: list[str] = []
 
     async def fail() -> None:
@@ -859,7 +859,7 @@ def test_a_failed_coroutine_is_a_failed_attempt() -> None:
 
 
 def test_the_permit_is_kept_until_the_awaitable_has_ended() -> None:
-    """The bulkhead counts the call for as long as it really works."""
+    """The bulkhead counts the call for as long as it works."""
     pool.configure(max_threads=1)
     bulkhead = Bulkhead(1, 1)
 
@@ -882,7 +882,7 @@ def test_the_permit_is_kept_until_the_awaitable_has_ended() -> None:
 
 
 def test_an_awaitable_is_cancelled_at_the_deadline(time_stands_still: StillClock) -> None:
-    """Its caller does not wait for it to end; the bulkhead does."""
+    """Its caller does not wait for its end; the bulkhead does."""
     begun, cancelled, go_on = threading.Event(), threading.Event(), threading.Event()
     bulkhead = Bulkhead(1, 1)
     left: list[float | None] = []
@@ -911,8 +911,8 @@ def test_an_awaitable_is_cancelled_at_the_deadline(time_stands_still: StillClock
 
 
 @pytest.mark.parametrize("may_interrupt", [True, False])
-def test_cancelling_the_call_cancels_the_awaitable_if_it_may(may_interrupt: bool) -> None:
-    """The call is over at once either way."""
+def test_cancelling_the_call_cancels_the_awaitable_if_that_is_allowed(may_interrupt: bool) -> None:
+    """The call is over at once in either case."""
     begun = threading.Event()
     ended: list[str] = []
 
@@ -943,7 +943,7 @@ def test_cancelling_the_call_cancels_the_awaitable_if_it_may(may_interrupt: bool
 
 
 def test_a_cancelled_awaitable_cancels_the_call() -> None:
-    """Cancellation is control flow: it is no failure, and nothing is retried."""
+    """Cancellation is control flow, and no failure; nothing is retried."""
 
     async def cancel() -> None:
         raise asyncio.CancelledError
@@ -958,7 +958,7 @@ def test_a_cancelled_awaitable_cancels_the_call() -> None:
 
 
 def test_an_awaitable_of_a_loop_that_was_closed_is_a_failed_attempt() -> None:
-    """Nobody waits for ever; and no coroutine is left unawaited."""
+    """No caller waits for ever, and no coroutine is left unawaited."""
     body = Body()
 
     async def coroutine() -> None:
@@ -1002,8 +1002,8 @@ def test_a_coroutine_that_comes_too_late_is_closed(time_stands_still: StillClock
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_a_callback_that_raises_what_ends_programs_leaves_no_call_behind(is_cancelled: bool) -> None:
-    """The call is over all the same: a shutdown waits for nothing."""
+def test_a_callback_that_raises_an_exit_leaves_no_call_behind(is_cancelled: bool) -> None:
+    """The call is over all the same, and a shutdown does not wait for it."""
     free = threading.Event()
 
     @asynchronous
@@ -1026,8 +1026,8 @@ def test_a_callback_that_raises_what_ends_programs_leaves_no_call_behind(is_canc
     assert shutdown(5)
 
 
-def test_shutdown_refuses_calls_and_waits_for_those_under_way(time_stands_still: StillClock) -> None:
-    """Also for one that waits between two attempts, and for a body that its caller gave up on."""
+def test_shutdown_refuses_calls_and_waits_for_calls_under_way(time_stands_still: StillClock) -> None:
+    """It waits also for a call between two attempts, and for a body whose caller has timed out."""
     body = Body()
     attempts: list[int] = []
 
@@ -1059,7 +1059,7 @@ def test_shutdown_refuses_calls_and_waits_for_those_under_way(time_stands_still:
 
 
 def test_a_call_that_a_shutdown_refuses_leaves_nothing_with_its_caller() -> None:
-    """A thread that lives on under a deadline does not collect what refused calls inherited of it."""
+    """A thread that lives on under a deadline does not collect the deadlines that refused calls inherited."""
     body = Body()
     under_way = Call(body)()
     assert body.begun.wait(PATIENCE)
@@ -1101,7 +1101,7 @@ def test_nothing_is_left_of_a_call_that_has_ended() -> None:
 
 
 def test_a_hung_call_does_not_hold_the_interpreter() -> None:
-    """Neither a body, nor one that waits for a permit, between attempts, or for an awaitable."""
+    """Neither a body does, nor a call that waits for a permit, between attempts, or for an awaitable."""
     ended = python(
         """
 import asyncio, threading
@@ -1140,7 +1140,7 @@ print("last line")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform does not fork")
 def test_a_forked_child_does_not_wait_for_calls_of_its_parent() -> None:
-    """A future that nobody would ever complete there fails; in the parent nothing has changed."""
+    """Its future fails there, since nothing would complete it; in the parent nothing has changed."""
     ended = python(
         """
 import os, threading, warnings
@@ -1195,7 +1195,7 @@ assert os.waitstatus_to_exitcode(inner.result(10)) == 7
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform does not fork")
 def test_a_fork_finds_no_idle_loop_and_the_child_has_its_own() -> None:
-    """No warning about threads, and awaiting works in parent and child."""
+    """Python does not warn about threads, and awaiting works in parent and child."""
     ended = python(
         """
 import os, time
@@ -1234,8 +1234,8 @@ assert call() == os.getpid()
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_a_call_at_exit_ends_one_way_or_the_other() -> None:
-    """While the interpreter ends there may be no thread to be had; the future says so."""
+def test_a_call_at_exit_ends_with_a_result_or_an_error() -> None:
+    """The interpreter may start no thread at its end; the future says so."""
     ended = python(
         """
 import atexit

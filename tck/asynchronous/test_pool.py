@@ -1,4 +1,4 @@
-"""Threads that offloaded calls share."""
+"""Threads that run calls apart from their callers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Gate:
 
 
 def run(pool: Pool) -> threading.Thread:
-    """Let a job run to its end, and its thread be parked again; give the thread."""
+    """Run a job to its end, until its thread is parked again, and return the thread."""
     gate = Gate()
     pool.submit(gate)
     assert gate.begun.wait(PATIENCE)
@@ -57,13 +57,13 @@ def run(pool: Pool) -> threading.Thread:
 
 
 def rests(pool: Pool, gate: Gate) -> bool:
-    """Whether the thread of *gate* has nothing to do any more: it is parked, or has left the pool."""
+    """Return whether the thread of *gate* is parked, or has left the pool."""
     workers = {worker.thread: worker for worker in pool._workers.copy()}
     return gate.thread not in workers or workers[gate.thread] in pool._parked
 
 
 def test_threads_are_named_daemons(make: Callable[..., Pool]) -> None:
-    """A thread of the pool is recognised in a dump, and never holds the interpreter's exit."""
+    """A thread of the pool is recognised in a dump, and never delays the interpreter's exit."""
     thread = run(make())
 
     assert thread.name.startswith("faulttolerance-")
@@ -71,14 +71,14 @@ def test_threads_are_named_daemons(make: Callable[..., Pool]) -> None:
 
 
 def test_a_parked_thread_is_used_again(make: Callable[..., Pool]) -> None:
-    """Work that comes one after the other needs one thread."""
+    """A sequence of jobs needs one thread."""
     pool = make()
 
     assert run(pool) is run(pool)
 
 
 def test_the_last_thread_parked_is_used_first(make: Callable[..., Pool]) -> None:
-    """Threads that are not needed any more come to their end, because the others are preferred."""
+    """Superfluous threads come to their end, because the others are preferred."""
     pool = make()
     first, second = Gate(), Gate()
     for gate in (first, second):
@@ -122,7 +122,7 @@ def test_jobs_beyond_the_limit_wait_first_in_first_out(make: Callable[..., Pool]
 
 
 def test_an_urgent_job_does_not_wait_for_a_thread(make: Callable[..., Pool]) -> None:
-    """What frees a caller at its deadline must not stand behind the body that is late."""
+    """A job that frees a caller at its deadline must not stand behind the late body."""
     pool = make(1)
     gate, freed = Gate(), threading.Event()
     pool.submit(gate)
@@ -134,7 +134,7 @@ def test_an_urgent_job_does_not_wait_for_a_thread(make: Callable[..., Pool]) -> 
     wait_until(lambda: not pool.is_crowded)
 
 
-def test_a_raised_limit_starts_what_waits(make: Callable[..., Pool]) -> None:
+def test_a_raised_limit_starts_waiting_jobs(make: Callable[..., Pool]) -> None:
     """A new limit holds at once."""
     pool = make(1)
     first, second, third = Gate(), Gate(), Gate()
@@ -151,7 +151,7 @@ def test_a_raised_limit_starts_what_waits(make: Callable[..., Pool]) -> None:
 
 
 def test_a_lowered_limit_ends_threads(make: Callable[..., Pool]) -> None:
-    """Threads beyond a new limit end when they have nothing to do."""
+    """Threads beyond a new limit end when they have no job."""
     pool = make()
     gates = [Gate() for _ in range(4)]
     for gate in gates:
@@ -181,7 +181,7 @@ def test_a_thread_ends_after_having_nothing_to_do(make: Callable[..., Pool], mon
 def test_a_job_that_raises_is_reported_and_costs_no_thread(
     make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mistake in one piece of work does not reach the next."""
+    """A mistake in one job does not reach the next one."""
     pool = make()
     reported: list[type[BaseException]] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
@@ -198,7 +198,7 @@ def test_a_job_that_raises_is_reported_and_costs_no_thread(
 def test_work_waits_for_other_threads_where_none_can_be_started(
     make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the system refuses another thread, those that are there do the work."""
+    """The existing threads run the jobs where the system refuses another thread."""
 
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -219,7 +219,7 @@ def test_work_waits_for_other_threads_where_none_can_be_started(
 def test_submitting_fails_where_no_thread_can_be_started_at_all(
     make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody would ever do the work; whoever submits it hears of that."""
+    """The job would never run, and its submitter learns that."""
 
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -235,7 +235,7 @@ def test_submitting_fails_where_no_thread_can_be_started_at_all(
 
 
 def test_shutdown_waits_for_work_and_ends_the_threads(make: Callable[..., Pool]) -> None:
-    """Whether everything has ended is said in time, and again when it has."""
+    """The result tells in time whether all threads have ended."""
     pool = make()
     gate = Gate()
     idle = run(pool)
@@ -253,7 +253,7 @@ def test_shutdown_waits_for_work_and_ends_the_threads(make: Callable[..., Pool])
 
 
 def test_shutdown_waits_for_calls_that_hold_no_thread(make: Callable[..., Pool]) -> None:
-    """A call between two attempts is under way; the work that it still has is done."""
+    """A call between two attempts is under way, and its remaining work is done."""
     pool = make()
     ran = threading.Event()
     assert pool.register("call")
@@ -267,7 +267,7 @@ def test_shutdown_waits_for_calls_that_hold_no_thread(make: Callable[..., Pool])
 
 
 def test_a_pool_refuses_calls_while_it_is_shut_down_and_is_open_afterwards(make: Callable[..., Pool]) -> None:
-    """No call is taken that a shutdown would not wait for; each of several at once waits for all that are under way."""
+    """It takes no call for which a shutdown would not wait; each of several at once waits for all calls under way."""
     pool = make()
     assert pool.register("under way")
     ended: list[bool] = []
@@ -291,7 +291,7 @@ def test_a_pool_refuses_calls_while_it_is_shut_down_and_is_open_afterwards(make:
 
 
 def test_shutdown_refuses_to_wait_for_its_own_thread(make: Callable[..., Pool]) -> None:
-    """It would wait for ever."""
+    """The wait would never end."""
     pool = make()
     raised: list[str] = []
     done = threading.Event()
@@ -327,7 +327,7 @@ print("last line")
 
 
 def test_work_at_exit_runs_or_is_refused() -> None:
-    """While the interpreter ends, work is either done by a thread that is there, or refused, never lost."""
+    """At the end of the interpreter, an existing thread runs a job, or it is refused; no job is lost."""
     ended = python(
         """
 import atexit, threading
@@ -352,7 +352,7 @@ atexit.register(at_exit)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform does not fork")
 def test_a_fork_finds_no_idle_thread_and_the_child_begins_anew() -> None:
-    """No warning about threads, and a child in which work is done as anywhere."""
+    """Python does not warn about threads, and the child runs jobs as any process does."""
     ended = python(
         """
 import os, threading, time
@@ -386,7 +386,7 @@ work()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform does not fork")
 def test_a_child_forked_by_a_job_keeps_that_thread_and_no_queue() -> None:
-    """What waited for threads of the parent is not done twice."""
+    """Jobs that wait for threads of the parent run once."""
     ended = python(
         """
 import os, threading, warnings
@@ -452,7 +452,7 @@ def test_no_job_is_lost_or_done_twice(
 
 
 def test_a_job_does_not_wait_for_an_urgent_one_that_was_submitted_just_before(make: Callable[..., Pool]) -> None:
-    """A retry that is due has nothing to do with the call for which a thread was woken last."""
+    """A retry that is due is independent of the call for which a thread was woken last."""
     for _ in range(20):
         pool = make()
         run(pool)

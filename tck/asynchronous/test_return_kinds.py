@@ -1,4 +1,4 @@
-"""What calling a function gives: a future, something to await, or neither."""
+"""The kind of object that calling a function returns: a future, an awaitable, or neither."""
 # ruff: noqa: F401  # many names are used in the text of annotations only
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def returning(annotation: object) -> Callable[..., Any]:
         ("type[Future[int]]", ReturnKind.PLAIN),
     ],
 )
-def test_the_return_annotation_tells_what_comes_of_a_call(
+def test_the_return_annotation_tells_the_kind_of_the_result(
     annotation: str, expected: ReturnKind, written: Callable[[str], object]
 ) -> None:
     """Rule R7, whether annotations are text (`from __future__ import annotations`) or objects."""
@@ -192,7 +192,7 @@ class AwaitableClient(Client[T]):
 
 
 def test_annotations_behind_partials_wrappers_and_methods_are_found() -> None:
-    """The function that runs in the end is the one whose annotation counts."""
+    """The annotation of the innermost function counts."""
 
     def submit(number: int) -> Future[int]:
         raise AssertionError
@@ -212,7 +212,7 @@ def test_annotations_behind_partials_wrappers_and_methods_are_found() -> None:
 
 
 def test_a_name_of_an_enclosing_function_is_seen_where_the_function_uses_it() -> None:
-    """Python keeps such names only for functions that use them; for others the head name decides."""
+    """Python keeps such a name only for functions that use it; for others the head name decides."""
     kept = Future
 
     class Local:
@@ -268,7 +268,7 @@ def meant(annotation: object, scope: Scope | None = None) -> Type:
     return resolve(annotation, scope or Scope.of(returning(None)))
 
 
-# What comes of a future
+# Types of awaited results
 
 
 @pytest.mark.parametrize(
@@ -286,13 +286,13 @@ def meant(annotation: object, scope: Scope | None = None) -> Type:
         ("Union[Future[int], Awaitable[int]]", "int"),
     ],
 )
-def test_what_comes_of_waiting_for_a_result(annotation: str, expected: str) -> None:
+def test_the_type_of_an_awaited_result_is_compared(annotation: str, expected: str) -> None:
     """Rule R6: `async def -> T`, `Awaitable[T]`, `Future[T]` compare by T."""
     assert is_equivalent(awaited_type(meant(annotation)), meant(expected))
     assert not is_equivalent(awaited_type(meant(annotation)), meant("bytes"))
 
 
 @pytest.mark.parametrize("annotation", ["Future", "Awaitable", "elsewhere.Future", "Ticket", "DuckFuture"])
-def test_a_bare_future_comes_to_anything(annotation: str) -> None:
+def test_a_bare_future_is_compared_as_any_future(annotation: str) -> None:
     """A bare generic matches any of its parametrisations."""
     assert awaited_type(meant(annotation)) == ANYTHING

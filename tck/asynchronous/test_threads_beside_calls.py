@@ -12,11 +12,11 @@ from faulttolerance._platform.unpatched import start_and_await
 
 
 class _Struck(BaseException):
-    """What is sent to a thread."""
+    """The exception that is sent to a thread."""
 
 
 def test_an_exception_reaches_the_thread_to_which_it_is_sent() -> None:
-    """By rule R2: not the one that it has just started, which died of it before Python 3.12, whoever waited for it."""
+    """By rule R2: a thread that it has just started must not get it, and died of it before Python 3.12."""
     send = ctypes.pythonapi.PyThreadState_SetAsyncExc
     send.argtypes = [ctypes.c_ulong, ctypes.py_object]
     ran: list[int] = []

@@ -1,4 +1,4 @@
-"""R8: a synchronous guard that lets pass what is to be awaited says so, since it does not see how that ends."""
+"""R8: a synchronous guard reports a result that has to be awaited, since it does not see how that ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Awaitable:
 
 
 class Service:
-    """Gives one thing after another."""
+    """A function that returns one result after another."""
 
     def __init__(self, *results: object) -> None:
         self.results: Iterator[object] = iter(results)
@@ -71,7 +71,7 @@ GUARDS: dict[str, Callable[[Any], Callable[[], Any]]] = {
 
 
 async def ended(result: Any) -> None:
-    """Leave nothing behind that was never awaited."""
+    """Await or cancel a result, so that none is left unawaited."""
     if isinstance(result, concurrent.futures.Future) or asyncio.isfuture(result):
         result.cancel()
     else:
@@ -83,7 +83,7 @@ async def ended(result: Any) -> None:
 def test_the_first_result_that_is_to_be_awaited_is_reported_whenever_it_comes(
     make: Callable[[], object], guard: Callable[[Any], Callable[[], Any]]
 ) -> None:
-    """Once for each guard, and at the line that calls it."""
+    """The warning is given once for each guard, at the line that calls it."""
 
     async def main() -> None:
         guarded = guard(Service(1, None, "a", make(), 2, make()))
@@ -101,8 +101,8 @@ def test_the_first_result_that_is_to_be_awaited_is_reported_whenever_it_comes(
 
 
 @pytest.mark.parametrize("kind", COMING)
-def test_what_is_to_be_awaited_is_an_error_of_guard_call(kind: str) -> None:
-    """Each time; nothing is tried again, nor replaced, and it is no failure of what was called.
+def test_an_awaitable_result_is_an_error_of_guard_call(kind: str) -> None:
+    """Each call raises it; nothing is retried or replaced, and it is no failure of the callee.
 
     A future of an executor cannot be awaited, and is warned of.
     """
@@ -136,7 +136,7 @@ def test_what_is_to_be_awaited_is_an_error_of_guard_call(kind: str) -> None:
 
 
 def test_where_warnings_are_errors_the_call_is_not_made_again() -> None:
-    """The warning is no failure of what was called, and is counted once."""
+    """The warning is no failure of the callee, and is counted once."""
     service = Service(Future(), Future())
     guarded = Guard(retry=Retry(jitter=0), fallback=Fallback(lambda context: "instead"), name="strict")
 
@@ -151,8 +151,8 @@ def test_where_warnings_are_errors_the_call_is_not_made_again() -> None:
     guarded.close()
 
 
-def test_a_fallback_that_gives_what_is_to_be_awaited_is_reported_too() -> None:
-    """It is as little waited for."""
+def test_a_fallback_that_returns_an_awaitable_is_reported_too() -> None:
+    """No caller awaits it either."""
 
     @fallback(Service(Future()))
     def service() -> Any:
@@ -163,7 +163,7 @@ def test_a_fallback_that_gives_what_is_to_be_awaited_is_reported_too() -> None:
 
 
 def test_an_asynchronous_function_that_was_switched_off_is_not_reported() -> None:
-    """It is declared as it ought to be; who switches that off knows."""
+    """It is declared as it ought to be, and was switched off on purpose."""
     configure(properties={"Asynchronous/enabled": "false"})
 
     @asynchronous
@@ -175,12 +175,12 @@ def test_an_asynchronous_function_that_was_switched_off_is_not_reported() -> Non
 
 
 def test_a_future_that_has_its_result_is_not_reported() -> None:
-    """Nothing can fail any more."""
+    """Such a future cannot fail any more."""
     assert retry(lambda: completed_future(1))().result() == 1
 
 
 def test_classes_of_results_are_not_kept() -> None:
-    """A guard lives longer than classes that are made while it does, as those that inherit a guarded method (L4)."""
+    """A guard outlives classes that are made while it lives, as those that inherit a guarded method (L4)."""
 
     class Base:
         @retry

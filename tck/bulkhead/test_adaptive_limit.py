@@ -43,14 +43,14 @@ ADAPTIVE = bulkhead(10, latency=250)
 
 
 class Takes(Service):
-    """What a body is to do, and how long that takes."""
+    """A service with the instructions for its body."""
 
     seconds = 0.0
     failure: BaseException | None = None
 
 
 class Client:
-    """An object whose service is guarded, and what is seen of its limit."""
+    """An object with a guarded service, and a view of its limit."""
 
     def __init__(self, invoke: Invoke, *decorators: Callable[[Any], Any]) -> None:
         async def service(self: Takes) -> str:
@@ -71,7 +71,7 @@ class Client:
         self._invoke = invoke
 
     def call(self, *seconds: float, failure: BaseException | None = None) -> list[Any]:
-        """Call once for each duration, one after the other; the outcomes."""
+        """Call once for each duration, one after the other, and return the outcomes."""
         self.served.failure = failure
         ends = []
         for self.served.seconds in seconds:
@@ -79,12 +79,12 @@ class Client:
         return ends
 
     def key(self, *parts: str) -> str:
-        """A configuration key."""
+        """Return a configuration key."""
         return key(type(self.served), "service", *parts)
 
     @property
     def limit(self) -> int:
-        """The limit, as the gauge has it and as people are told."""
+        """Return the limit, of the gauge and of the text."""
         return limit_of(self.name)
 
 
@@ -97,7 +97,7 @@ def limit_of(name: str) -> int:
 
 @contextmanager
 def told() -> Iterator[list[LimitChanged]]:
-    """The events of limits within the block."""
+    """Yield the events of limits within the block."""
     events: list[LimitChanged] = []
     before = get_event_sinks()
     set_event_sinks([lambda event: events.append(event) if isinstance(event, LimitChanged) else None])
@@ -108,7 +108,7 @@ def told() -> Iterator[list[LimitChanged]]:
 
 
 def test_it_falls_when_calls_are_late_and_rises_when_they_are_in_time(invoke: Invoke) -> None:
-    """By rule A1: to a part of what was in use, and one by one up to its ceiling; each fall is an event."""
+    """By rule A1: to a part of the permits in use, and one by one up to its ceiling; each fall is an event."""
     client = Client(invoke, bulkhead(4, latency=250))
     with told() as events:
         assert client.call(LATE, LATE) == ["served"] * 2
@@ -127,7 +127,7 @@ def test_it_falls_when_calls_are_late_and_rises_when_they_are_in_time(invoke: In
 
 
 def test_it_rises_to_its_ceiling_while_it_is_in_use(invoke: Invoke) -> None:
-    """By rule A1: and no further, however many calls go well."""
+    """By rule A1: not beyond the ceiling, however many calls succeed."""
     client = Client(invoke, bulkhead(2, latency=250))
     client.call(LATE, LATE, LATE)
     assert client.limit == 1
@@ -138,7 +138,7 @@ def test_it_rises_to_its_ceiling_while_it_is_in_use(invoke: Invoke) -> None:
 
 
 def test_time_outs_count_with_the_time_that_they_took(invoke: Invoke) -> None:
-    """By rule A1, and rule X4: where nothing is answered any more the limit falls too (traps 15 and 24)."""
+    """By rule A1, and rule X4: where the callee answers no call any more the limit falls too (traps 15 and 24)."""
     client = Client(invoke, timeout(1000), ADAPTIVE)
 
     assert client.call(2.0, 2.0, 2.0) == [TimeoutException] * 3
@@ -158,8 +158,8 @@ def test_a_time_out_may_adapt_beside_it(invoke: Invoke) -> None:
     assert client.limit == 1
 
 
-def test_what_goes_on_after_its_time_out_runs_once() -> None:
-    """By rule A1: four that time out while their bodies go on are four that run, and the limit falls from there."""
+def test_a_body_that_goes_on_after_its_time_out_counts_once() -> None:
+    """By rule A1: four calls that time out while their bodies go on count as four; the limit falls from there."""
     with virtual_time() as clock:
 
         @asynchronous
@@ -181,7 +181,7 @@ def test_what_goes_on_after_its_time_out_runs_once() -> None:
 
 
 def test_failures_in_time_leave_it_as_it_is(invoke: Invoke) -> None:
-    """By rule A3: they neither raise nor lower it; a late failure is late."""
+    """By rule A3: they neither raise nor lower it; a late failure counts as late."""
     client = Client(invoke, bulkhead(2, latency=250))
     client.call(LATE, LATE, LATE)
     assert client.call(*[IN_TIME] * 30, failure=OSError()) == [OSError] * 30
@@ -202,7 +202,7 @@ def test_failures_in_time_leave_it_as_it_is(invoke: Invoke) -> None:
 
 
 def test_control_flow_counts_only_where_it_was_late(invoke: Invoke, give_up: Any) -> None:
-    """By rule A1: who gives up before the target says nothing, who gives up after it has waited too long."""
+    """By rule A1: a caller that gives up before the target tells nothing; after it, it has waited too long."""
     client = Client(invoke, ADAPTIVE)
     client.served.seconds = 5.0
     for _ in range(5):
@@ -216,7 +216,7 @@ def test_control_flow_counts_only_where_it_was_late(invoke: Invoke, give_up: Any
 
 
 def test_each_attempt_of_a_call_counts_for_itself(invoke: Invoke) -> None:
-    """By rule A1: three in time are no late call, and a delay between two is nobody's time."""
+    """By rule A1: three attempts in time make no late call, and the delay between two counts for none."""
     client = Client(invoke, retry(max_retries=2, delay=300, jitter=0), ADAPTIVE)
     client.call(*[0.2] * 3, failure=OSError())
     assert client.served.executions == 9
@@ -228,7 +228,7 @@ def test_each_attempt_of_a_call_counts_for_itself(invoke: Invoke) -> None:
 
 
 def test_a_call_that_is_judged_is_measured_as_any(invoke: Invoke) -> None:
-    """By rule A1: also where the application says what a failure is."""
+    """By rule A1: a judgement of the application does not change the measured time."""
     judged = fail_when(result=lambda result: True)
     client = Client(invoke, circuit_breaker(request_volume_threshold=99), judged, ADAPTIVE)
 
@@ -239,7 +239,7 @@ def test_a_call_that_is_judged_is_measured_as_any(invoke: Invoke) -> None:
 
 @pytest.mark.parametrize("way", ["asyncio", "blocking"])
 def test_waiting_for_a_permit_is_no_latency(way: str) -> None:
-    """By rule A1: the time counts from the permit on; and a refusal of our own counts not at all."""
+    """By rule A1: the time counts from the permit on, and a refusal of ours does not count."""
     guard = Guard(bulkhead=Bulkhead(2, 2, max_wait=900, latency=250), name="waits")
     with virtual_time() as clock:
 
@@ -276,7 +276,7 @@ def test_an_observed_limit_moves_and_lets_all_run(invoke: Invoke) -> None:
 
 
 def test_many_run_beyond_an_observed_limit() -> None:
-    """By rule X7: what is beyond it counts as what would have been refused, against the limit of the moment."""
+    """By rule X7: a call beyond the limit of the moment counts as a refusal that would have been made."""
     guard = Guard(bulkhead=Bulkhead(10, 1, latency=250), name="seen")
     with configured({"seen/Bulkhead/mode": "observe"}), virtual_time() as clock:
 
@@ -295,7 +295,7 @@ def test_many_run_beyond_an_observed_limit() -> None:
 
 
 def test_a_limit_that_falls_ends_nothing() -> None:
-    """By rule A1: those that run go on, and who comes is refused until enough of them have left."""
+    """By rule A1: running calls go on, and further calls are refused until enough of them have left."""
     guard = Guard(bulkhead=Bulkhead(8, 1, latency=250, max_wait="10m"), name="falls")
     with virtual_time() as clock:
 
@@ -318,8 +318,8 @@ def test_a_limit_that_falls_ends_nothing() -> None:
     guard.close()
 
 
-def test_what_was_learned_in_virtual_time_holds_nothing_up_afterwards() -> None:
-    """By rule A1: an epoch that began in a time that is over is over, too."""
+def test_a_limit_that_fell_in_virtual_time_rises_again_afterwards() -> None:
+    """By rule A1: an epoch ends with the virtual time in which it began."""
     guard = Guard(bulkhead=Bulkhead(4, latency="10s"), name="clocks")
     with virtual_time() as clock:
         for _ in range(3):
@@ -357,8 +357,8 @@ def test_a_target_that_no_attempt_can_miss_is_a_definition_error() -> None:
 @pytest.mark.parametrize(
     ("what", "value"), [("Bulkhead/latency", "1s"), ("Timeout/value", "250"), ("Bulkhead/latency", "1000")]
 )
-def test_a_configured_target_that_no_attempt_can_miss_is_one_too(what: str, value: str) -> None:
-    """By rule A3: of effective values, and it says which key is to blame; a reload leaves all as it was."""
+def test_a_configured_target_that_no_attempt_can_miss_is_an_error_too(what: str, value: str) -> None:
+    """By rule A3: the error of effective values names their key; a reload leaves all values as they were."""
 
     @timeout(1000)
     @bulkhead(latency=250)
@@ -377,17 +377,17 @@ def test_a_configured_target_that_no_attempt_can_miss_is_one_too(what: str, valu
 
 @pytest.mark.parametrize("wrong", [-1, "soon", True, None, float("nan"), float("inf")])
 def test_a_target_is_a_duration(wrong: Any) -> None:
-    """By rule A1: 0 is none, and nothing below it is one."""
+    """By rule A1: 0 is no target, and a negative duration is an error."""
     with refused("@Bulkhead(latency)"):
         bulkhead(latency=wrong)(lambda: None)
     with refused("@Bulkhead(latency)"):
         Bulkhead(latency=wrong)
 
 
-# What is seen
+# The limit in `explain()` and in metrics
 
 
-def test_the_limit_of_now_is_shown_beside_the_target(invoke: Invoke) -> None:
+def test_the_current_limit_is_shown_beside_the_target(invoke: Invoke) -> None:
     """By rule X10: in ``explain()``, as text and for programs, and in ``guards()``."""
     client = Client(invoke, bulkhead(50, latency=250))
     client.call(LATE, LATE, LATE)
@@ -401,7 +401,7 @@ def test_the_limit_of_now_is_shown_beside_the_target(invoke: Invoke) -> None:
 
 
 def test_the_gauge_is_there_where_a_limit_adapts_and_from_its_first_call_on(invoke: Invoke) -> None:
-    """By rule A1: at its ceiling before anything was late, and not at all for a limit that stays (trap 34)."""
+    """By rule A1: it starts at its ceiling; a limit that does not adapt has none (trap 34)."""
     client, other = Client(invoke, ADAPTIVE), Client(invoke, bulkhead(10))
     before = [dict(one.counts) for one in guards() if one.name in (client.name, other.name)]
     assert not any(("ft.bulkhead.limit", ()) in counts for counts in before)
@@ -414,8 +414,8 @@ def test_the_gauge_is_there_where_a_limit_adapts_and_from_its_first_call_on(invo
     assert ("ft.bulkhead.limit", ()) not in counts[other.name]
 
 
-def test_a_target_that_is_wrong_is_said_once(invoke: Invoke, caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
-    """By rule A4: after a minute at 1 in which calls alone were late, and never again for this guard."""
+def test_a_wrong_target_is_reported_once(invoke: Invoke, caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+    """By rule A4: after a minute at 1 in which calls that ran alone were late, and never again for this guard."""
     client = Client(invoke, ADAPTIVE)
     with caplog.at_level(logging.WARNING, "faulttolerance"):
         client.call(LATE, LATE, LATE)
@@ -432,8 +432,8 @@ def test_a_target_that_is_wrong_is_said_once(invoke: Invoke, caplog: pytest.LogC
     assert "0.25 s" in words
 
 
-def test_a_queue_hides_no_target_that_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
-    """By rule A4: a call alone is one that ran alone, also where its permit goes to a waiter when it ends."""
+def test_a_queue_hides_no_wrong_target(caplog: pytest.LogCaptureFixture) -> None:
+    """By rule A4: a call ran alone, even where its permit goes to a waiter when it ends."""
     guard = Guard(bulkhead=Bulkhead(4, latency=250, max_wait="10m"), name=f"acme.limited{next(_numbers)}")
 
     async def client(clock: Any) -> None:
@@ -454,7 +454,7 @@ def test_a_queue_hides_no_target_that_is_wrong(caplog: pytest.LogCaptureFixture)
 # Reload, keys, forks
 
 
-def test_new_values_keep_what_was_learned(invoke: Invoke) -> None:
+def test_new_values_keep_the_lowered_limit(invoke: Invoke) -> None:
     """A lower ceiling clamps the limit, a higher one leaves it, and a target can come and go (trap 33)."""
     client = Client(invoke, bulkhead(8, latency=250))
     client.call(LATE, LATE, LATE)
@@ -478,7 +478,7 @@ def test_new_values_keep_what_was_learned(invoke: Invoke) -> None:
 
 
 def test_a_key_has_a_limit_of_its_own_and_is_kept_while_that_is_low() -> None:
-    """By rule A1, and rule N2: a lowered limit is no idle one, and the gauge is the sum of all."""
+    """By rule A1, and rule N2: a guard with a lowered limit is not idle, and the gauge is the sum of all."""
     with virtual_time() as clock:
 
         @partition_by("host", max_partitions=2)

@@ -1,4 +1,4 @@
-"""The adaptive limit: the formula of rule A1 said again naively, and what other limits got wrong."""
+"""The adaptive limit: the formula of rule A1 written naively, and the mistakes of other limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Naive:
         self.n = self.over = self.late = self.most = 0.0
 
     def end(self, began: float, ended: float, running: int, kind: str) -> None:
-        """Look at an attempt: a success, an own time-out, or any other end."""
+        """Count an attempt: a success, an own time-out, or any other end."""
         elapsed = ended - began
         over = elapsed > self.latency
         if began < self.since or (kind == "other" and not over):
@@ -49,12 +49,12 @@ class Naive:
 
 
 def tell(limit: AdaptiveLimit, began: float, ended: float, running: int, kind: str = "success") -> bool:
-    """Let *limit* look at an attempt."""
+    """Report an attempt to *limit*."""
     return limit.end(began, ended, running, is_success=kind == "success", is_sample=kind != "other")
 
 
 def lower(limit: AdaptiveLimit, now: float, elapsed: float = 2 * TARGET, running: int | None = None) -> float:
-    """Let just as many attempts be late as lower it, all at one moment; give the next one."""
+    """Report just as many late attempts as lower the limit, all at one moment; return the moment of the next one."""
     while not tell(limit, now, now + elapsed, limit.limit if running is None else running):
         pass
     return now + elapsed
@@ -71,7 +71,7 @@ ENDS = st.tuples(
 
 @holds(60, 250, st.lists(ENDS, max_size=60), st.sampled_from([1, 2, 3, 10, 50, 200]))
 def test_it_moves_as_the_formula_does(ends: list[tuple[Any, ...]], value: int) -> None:
-    """Exactly, after any sequence of ends (rule A1)."""
+    """The two are equal after any sequence of ends (rule A1)."""
     limit, naive, now = AdaptiveLimit(value, TARGET), Naive(value, TARGET), 100.0
     for step, elapsed, running, kind, times in ends:
         now += step
@@ -87,7 +87,7 @@ def test_it_moves_as_the_formula_does(ends: list[tuple[Any, ...]], value: int) -
 
 @pytest.mark.parametrize("seed", range(4))
 def test_it_moves_as_the_formula_does_under_load(seed: int) -> None:
-    """Exactly, over minutes of calls to a callee that is fast and slow by turns (rule A1)."""
+    """The two are equal over minutes of calls to a callee that is fast and slow by turns (rule A1)."""
     chance = random.Random(seed)
     limit, naive, now, slowness, moves = AdaptiveLimit(50, TARGET), Naive(50, TARGET), 100.0, 1.0, set()
     for number in range(6000):
@@ -106,8 +106,8 @@ def test_it_moves_as_the_formula_does_under_load(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_moves_nothing_may_be_told_later(seed: int) -> None:
-    """Successes that neither raise nor lower the limit leave it as it is, one by one or many at once."""
+def test_successes_that_change_no_limit_may_be_counted_later(seed: int) -> None:
+    """They leave the limit as it is, one by one or many at once."""
     chance = random.Random(seed)
     limit, eager, now, later = AdaptiveLimit(20, TARGET), AdaptiveLimit(20, TARGET), 100.0, 0
     for _ in range(5000):
@@ -136,7 +136,7 @@ def test_a_burst_of_late_answers_is_one_decrease() -> None:
     assert limit.limit == 25
 
 
-def test_a_decrease_begins_from_what_was_used() -> None:
+def test_a_decrease_begins_from_the_permits_in_use() -> None:
     """An unused limit comes down at once, also while less than half of it is in use (trap 12)."""
     limit = AdaptiveLimit(200, TARGET)
 
@@ -146,7 +146,7 @@ def test_a_decrease_begins_from_what_was_used() -> None:
 
 
 def test_a_ceiling_may_be_any_number() -> None:
-    """One that no float can stand for, too."""
+    """The ceiling may exceed every float."""
     limit = AdaptiveLimit(10**400, TARGET)
     assert limit.limit == 10**400
     lower(limit, 10.0, running=8)
@@ -158,7 +158,7 @@ def test_a_ceiling_may_be_any_number() -> None:
 
 
 def test_an_unused_limit_does_not_rise() -> None:
-    """Successes while less than half of the limit is in use say nothing about more (trap 12)."""
+    """Successes while less than half of the limit is in use are no reason to raise it (trap 12)."""
     limit = AdaptiveLimit(40, TARGET)
     now = lower(limit, 10.0)
     for _ in range(1000):
@@ -171,7 +171,7 @@ def test_an_unused_limit_does_not_rise() -> None:
 
 
 def test_a_limit_has_just_fallen_for_ten_seconds() -> None:
-    """By rule H2: not at its beginning, and not by a clock that is over."""
+    """By rule H2: not at its beginning, and not by a clock that is no longer in use."""
     limit = AdaptiveLimit(40, TARGET)
     assert not limit.has_just_fallen(0.0)
 
@@ -182,7 +182,7 @@ def test_a_limit_has_just_fallen_for_ten_seconds() -> None:
 
 
 def test_a_slow_method_learns_too() -> None:
-    """Three late calls lower the limit, however much time is between them (trap 13)."""
+    """Three late calls lower the limit, however long the time between them (trap 13)."""
     limit = AdaptiveLimit(10, TARGET)
 
     lowered = [tell(limit, 3600.0 * hour, 3600.0 * hour + 1, 1) for hour in range(3)]
@@ -201,7 +201,7 @@ def test_a_long_incident_is_no_baseline() -> None:
 
 
 def test_time_outs_lower_it() -> None:
-    """Where nothing but time-outs is left, the limit goes down; so it does for calls that others ended (trap 15)."""
+    """Time-outs alone lower the limit; so do calls that others ended (trap 15)."""
     for kind in ("time-out", "other"):
         limit = AdaptiveLimit(10, TARGET)
         for _ in range(3):
@@ -228,7 +228,7 @@ def test_healthy_traffic_is_never_refused_to_measure() -> None:
 
 
 def test_it_comes_back_from_the_bottom() -> None:
-    """It never falls below 1, and one call in time after the other opens it to its ceiling (trap 17)."""
+    """It never falls below 1, and a series of calls in time opens it to its ceiling (trap 17)."""
     limit, now = AdaptiveLimit(10, TARGET), 0.0
     for _ in range(30):
         now = lower(limit, now, 100 * TARGET)
@@ -240,7 +240,7 @@ def test_it_comes_back_from_the_bottom() -> None:
     assert limit.limit == 10
 
 
-def test_new_values_keep_what_was_learned() -> None:
+def test_new_values_keep_the_lowered_limit() -> None:
     """A higher ceiling leaves the limit where it is, a lower one clamps it (trap 33)."""
     limit = AdaptiveLimit(50, TARGET)
     lower(limit, 10.0)
@@ -253,7 +253,7 @@ def test_new_values_keep_what_was_learned() -> None:
 
 
 def test_a_wrong_target_is_found_out() -> None:
-    """After a minute at 1 a late call that ran alone says so; one in time makes the minute begin anew (rule A4)."""
+    """A late call that ran alone reports it after a minute at 1; a call in time starts that minute anew (rule A4)."""
     limit, now = AdaptiveLimit(4, TARGET), 0.0
     while limit.limit > 1:
         now = lower(limit, now)

@@ -1,4 +1,4 @@
-"""What a limit that adapts reaches in simulated overloads (targets G1 and G2)."""
+"""The effect of an adaptive limit in simulated overloads (targets G1 and G2)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TestAdaptiveLimit:
     @pytest.mark.parametrize("seed", [1, 2])
     @pytest.mark.parametrize("load", [0.5, 0.9])
     def test_hardly_a_call_is_refused_below_the_capacity(self, load: float, seed: int) -> None:
-        """By rule A1 (trap 16): and nothing probes for a baseline."""
+        """By rule A1 (trap 16): no probe measures a baseline."""
         assert overload.loaded(overload.OURS, load, seed).refused <= 0.002
 
     @pytest.mark.parametrize("times", [2.0, 4.0])
@@ -49,8 +49,8 @@ class TestAdaptiveLimit:
         assert worst.p90 <= (1.65 if is_tiny else 1.2)
         assert worst.refused <= (0.036 if is_tiny else 0.001)
 
-    def test_fifty_replicas_agree_without_a_word(self) -> None:
-        """By rule A2 (trap 12): what is cut is what was used, so that limits far above it come down at once."""
+    def test_fifty_replicas_agree_without_messages(self) -> None:
+        """By rule A2 (trap 12): a fall begins from the permits in use, so limits far above it come down at once."""
         first, later = overload.fleet(overload.OURS)
 
         assert first.goodput >= 0.90
@@ -60,15 +60,15 @@ class TestAdaptiveLimit:
         assert overload.slower(overload.OURS).refused <= 0.02
 
     def test_a_hang_is_forgotten_soon(self) -> None:
-        """By rule A1 (trap 15): a time-out is a sample, and a few of them suffice; so do a few successes later."""
+        """By rule A1 (trap 15): a time-out is a sample; a few of them suffice, and so do a few successes later."""
         assert overload.hang(overload.OURS) <= 5.0
 
     @pytest.mark.parametrize("kind", ["none", "60 per replica"])
     def test_without_it_the_same_overload_leaves_nothing(self, kind: str) -> None:
         assert overload.loaded(kind, 2.0, 1).goodput <= 0.02
 
-    def test_what_was_learned_from_the_past_alone_fails_a_fleet(self) -> None:
-        """Why the target is a number that a user gives (trap 14), and why no controller sheds at random (trap 17)."""
+    def test_a_limit_that_learns_from_the_past_alone_fails_a_fleet(self) -> None:
+        """A user gives the target as a number for this reason (trap 14); no controller sheds at random (trap 17)."""
         first, later = overload.fleet("Gradient2 of Netflix, from 1 on")
 
         assert max(first.goodput, later.goodput) <= 0.05

@@ -1,6 +1,6 @@
-"""Threads and tasks under a limit that moves all the time: never passed, no permit lost, each waiter told once.
+"""Threads and tasks under a moving limit: it is never passed, no permit is lost, each waiter is woken once.
 
-Would have caught: a limit that is read twice where it counts; one that rises and leaves somebody asleep; a permit that
+Would have caught: a limit that is read twice where it counts; a rise that leaves a waiter asleep; a permit that
 is lost where a limit falls below what runs.
 """
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 100)]
 
 
 class History:
-    """Every limit there was, and since when; one that rises is noted before, one that falls after."""
+    """Each limit with the moment of its beginning; a rise is recorded before it, a fall after it."""
 
     def __init__(self, limit: int) -> None:
         self.moments, self.limits = [0.0], [limit]

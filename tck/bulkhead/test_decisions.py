@@ -1,4 +1,4 @@
-"""Who runs and who waits: examples, a naive bulkhead, every interleaving of a few calls, and many threads."""
+"""The calls that run and that wait: examples, a naive bulkhead, every interleaving of a few calls, many threads."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ THERE = HERE + 1
 
 
 def make(limit: int = 1, queue: int = 10) -> Bulkhead:
-    """Make a bulkhead with a name."""
+    """Return a bulkhead with a name."""
     return Bulkhead(limit, queue, "shop.Cart.pay")
 
 
 def arrive(bulkhead: Bulkhead, me: Any, ident: int = HERE) -> Any:
-    """Come in as a synchronous driver does."""
+    """Acquire a permit as a synchronous driver does."""
     held = bulkhead.held
     held[me] = ident
     if len(held) > bulkhead.limit or bulkhead.waiting:
@@ -34,7 +34,7 @@ def arrive(bulkhead: Bulkhead, me: Any, ident: int = HERE) -> Any:
 
 
 def queue(bulkhead: Bulkhead, me: Any, wake: Callable[[], object] = lambda: None, ident: int = HERE) -> Waiter | None:
-    """Come in as an asynchronous driver does."""
+    """Acquire a permit or queue as an asynchronous driver does."""
     held = bulkhead.held
     held[me] = ident
     if len(held) > bulkhead.limit or bulkhead.waiting:
@@ -43,14 +43,14 @@ def queue(bulkhead: Bulkhead, me: Any, wake: Callable[[], object] = lambda: None
 
 
 def leave(bulkhead: Bulkhead, me: Any) -> None:
-    """Go as any driver does."""
+    """Release a permit as any driver does."""
     bulkhead.held.pop(me, None)
     if bulkhead.waiting:
         bulkhead.admit_waiters()
 
 
 def is_refused(bulkhead: Bulkhead, me: Any = "refused") -> bool:
-    """Whether a call that does not wait is turned away; leaves no trace."""
+    """Return whether a call that does not wait is refused; it leaves no trace."""
     try:
         arrive(bulkhead, me)
     except BulkheadException:
@@ -62,7 +62,7 @@ def is_refused(bulkhead: Bulkhead, me: Any = "refused") -> bool:
 # calls that do not wait
 
 
-def test_as_many_run_as_the_limit_says() -> None:
+def test_the_limit_is_the_number_of_calls_that_run() -> None:
     """Specification, semaphore style: the call beyond the limit is refused, and leaves no trace."""
     bulkhead = make(limit=2)
     arrive(bulkhead, "a")
@@ -74,8 +74,8 @@ def test_as_many_run_as_the_limit_says() -> None:
     assert (bulkhead.running, list(bulkhead.held)) == (2, ["a", "b"])
 
 
-def test_a_permit_that_was_given_back_is_free() -> None:
-    """Whoever of those inside leaves makes room for one."""
+def test_a_released_permit_is_free() -> None:
+    """A call that leaves makes room for one."""
     bulkhead = make(limit=2)
     arrive(bulkhead, "a")
     arrive(bulkhead, "b")
@@ -88,7 +88,7 @@ def test_a_permit_that_was_given_back_is_free() -> None:
 
 
 def test_leaving_twice_frees_one_permit() -> None:
-    """A driver may give back what it is not sure to have."""
+    """A driver may release a permit that it is not sure to have."""
     bulkhead = make(limit=2)
     arrive(bulkhead, "a")
     arrive(bulkhead, "b")
@@ -104,7 +104,7 @@ def test_leaving_twice_frees_one_permit() -> None:
 
 
 def test_waiters_are_admitted_first_in_first_out() -> None:
-    """Specification, queue style: who came first starts first, and is woken once."""
+    """Specification, queue style: the first to come starts first, and is woken once."""
     bulkhead = make(limit=1)
     woken: list[str] = []
     arrive(bulkhead, "a")
@@ -120,7 +120,7 @@ def test_waiters_are_admitted_first_in_first_out() -> None:
 
 
 def test_a_call_that_may_wait_runs_at_once_where_there_is_room() -> None:
-    """No waiter, no wake-up."""
+    """It needs no waiter and no wake-up."""
     bulkhead = make(limit=2)
 
     assert queue(bulkhead, "a") is None
@@ -130,7 +130,7 @@ def test_a_call_that_may_wait_runs_at_once_where_there_is_room() -> None:
 
 
 def test_as_many_wait_as_the_queue_says() -> None:
-    """Specification: what cannot be added to the waiting queue is refused."""
+    """Specification: a call beyond the waiting queue is refused."""
     bulkhead = make(limit=1, queue=2)
     for name in "abc":
         queue(bulkhead, name)
@@ -162,7 +162,7 @@ def test_calls_of_both_kinds_share_one_limit() -> None:
     assert queue(bulkhead, "c") is not None
 
 
-def test_a_permit_is_promised_to_who_waits() -> None:
+def test_a_permit_is_promised_to_the_next_waiter() -> None:
     """Between the leaving of one call and the admission of the next waiter, an arrival does not slip in."""
     bulkhead = make(limit=1)
     arrive(bulkhead, "a")
@@ -174,8 +174,8 @@ def test_a_permit_is_promised_to_who_waits() -> None:
     assert waiter.admitted
 
 
-def test_a_later_caller_steps_behind_those_that_wait() -> None:
-    """The same for an arrival that may wait itself."""
+def test_a_later_caller_steps_behind_the_waiters() -> None:
+    """An arrival that may wait follows the same rule."""
     bulkhead = make(limit=1)
     arrive(bulkhead, "a")
     first = queue(bulkhead, "b")
@@ -189,7 +189,7 @@ def test_a_later_caller_steps_behind_those_that_wait() -> None:
 
 
 def test_an_arrival_passes_with_the_last_waiter_where_there_is_room_for_both() -> None:
-    """Stepping behind those that wait is no reason to be refused."""
+    """An arrival behind waiters is not refused for that."""
     bulkhead = make(limit=2)
     arrive(bulkhead, "a")
     arrive(bulkhead, "b")
@@ -203,8 +203,8 @@ def test_an_arrival_passes_with_the_last_waiter_where_there_is_room_for_both() -
     assert list(bulkhead.held) == ["c", "d"]
 
 
-def test_a_waiter_does_not_take_the_permit_of_who_came_before_it() -> None:
-    """A call that was refused because of a slower one was refused with reason: the slower one does run."""
+def test_a_waiter_does_not_take_the_permit_of_an_earlier_caller() -> None:
+    """The slower call, for which another one was refused, does run."""
     bulkhead = make(limit=1)
     bulkhead.held["slow"] = HERE  # it has found room, but not yet looked
     refused = is_refused(bulkhead)
@@ -219,7 +219,7 @@ def test_a_waiter_does_not_take_the_permit_of_who_came_before_it() -> None:
 
 
 def test_a_waiter_that_withdraws_never_starts() -> None:
-    """Timed out or cancelled: it leaves the queue, and the one behind it is next (B31)."""
+    """A waiter that timed out or was cancelled leaves the queue, and the next one moves up (B31)."""
     bulkhead = make(limit=1)
     arrive(bulkhead, "a")
     first, second = queue(bulkhead, "b"), queue(bulkhead, "c")
@@ -233,7 +233,7 @@ def test_a_waiter_that_withdraws_never_starts() -> None:
 
 
 def test_a_waiter_that_withdraws_after_its_admission_passes_the_permit_on() -> None:
-    """Cancelled between being admitted and noticing it: the permit is not lost (B31, trap 19)."""
+    """A cancellation between the admission and its notice does not lose the permit (B31, trap 19)."""
     bulkhead = make(limit=1)
     arrive(bulkhead, "a")
     first, second = queue(bulkhead, "b"), queue(bulkhead, "c")
@@ -248,7 +248,7 @@ def test_a_waiter_that_withdraws_after_its_admission_passes_the_permit_on() -> N
 
 
 def test_a_permit_whose_owner_cannot_be_woken_goes_to_the_next() -> None:
-    """The loop of a waiter was closed: its wake-up fails, and who left does not hear of it (B34)."""
+    """The loop of a waiter was closed: its wake-up fails, and the leaving call does not notice (B34)."""
     bulkhead = make(limit=1)
     woken: list[str] = []
 
@@ -268,7 +268,7 @@ def test_a_permit_whose_owner_cannot_be_woken_goes_to_the_next() -> None:
 
 
 def test_an_interruption_while_waking_loses_no_wake_up() -> None:
-    """Ctrl-C on the thread that hands over: everybody who was admitted hears of it all the same."""
+    """Ctrl-C on the thread that admits: every admitted waiter is woken all the same."""
     bulkhead = make(limit=2)
     woken: list[str] = []
     strikes = [KeyboardInterrupt()]
@@ -291,7 +291,7 @@ def test_an_interruption_while_waking_loses_no_wake_up() -> None:
 
 
 def test_wake_ups_are_called_without_the_lock() -> None:
-    """A wake-up may take as long as it likes, and use the bulkhead from another thread (rule R10)."""
+    """A wake-up may take a long time, and use the bulkhead from another thread (rule R10)."""
     bulkhead = make(limit=1)
     counted = []
 
@@ -308,8 +308,8 @@ def test_wake_ups_are_called_without_the_lock() -> None:
 
 
 @pytest.mark.parametrize("place", ["nothing", "permit", "queue", "admitted"])
-def test_release_gives_back_whatever_the_call_has(place: str) -> None:
-    """For a driver that was interrupted before it got the answer (rule R11)."""
+def test_release_returns_a_permit_or_a_place_in_the_queue(place: str) -> None:
+    """A driver uses it that was interrupted before it got the answer (rule R11)."""
     bulkhead = make(limit=1)
     me = object()
     if place == "permit":
@@ -331,7 +331,7 @@ def test_release_gives_back_whatever_the_call_has(place: str) -> None:
 
 
 def test_a_smaller_bulkhead_drains() -> None:
-    """Those inside go on and are counted; nobody comes in until fewer than the new limit run (rule C3)."""
+    """Running calls go on and are counted; no call is admitted until fewer than the new limit run (rule C3)."""
     bulkhead = make(limit=3)
     for name in "abc":
         arrive(bulkhead, name)
@@ -346,8 +346,8 @@ def test_a_smaller_bulkhead_drains() -> None:
     assert (bulkhead.running, is_refused(bulkhead)) == (0, False)
 
 
-def test_a_larger_bulkhead_admits_those_that_wait() -> None:
-    """As many as there is room for now, in their order."""
+def test_a_larger_bulkhead_admits_waiters() -> None:
+    """It admits as many as there is room for, in their order."""
     bulkhead = make(limit=1)
     woken: list[str] = []
     for name in "abcd":
@@ -359,7 +359,7 @@ def test_a_larger_bulkhead_admits_those_that_wait() -> None:
 
 
 def test_a_shorter_queue_sends_nobody_away() -> None:
-    """Who waits, waits; the next one is refused."""
+    """Waiters stay; the next call is refused."""
     bulkhead = make(limit=1, queue=3)
     for name in "abcd":
         queue(bulkhead, name)
@@ -371,8 +371,8 @@ def test_a_shorter_queue_sends_nobody_away() -> None:
         queue(bulkhead, "e")
 
 
-def test_what_threads_held_that_a_fork_left_behind_is_given_back() -> None:
-    """In the child permits and places in the queue of other threads are free, the forking thread keeps its own."""
+def test_permits_of_threads_that_a_fork_left_behind_are_released() -> None:
+    """In the child, permits and places of other threads are free; the forking thread keeps its own."""
     bulkhead = make(limit=2)
     woken: list[str] = []
     arrive(bulkhead, "mine")
@@ -432,7 +432,7 @@ operations = st.one_of(
 
 @holds(75, 300, st.integers(1, 4), st.integers(0, 4), st.lists(operations, max_size=60))
 def test_it_agrees_with_the_naive_bulkhead(limit: int, length: int, steps: list[Any]) -> None:
-    """Whatever calls come, go, give up, and whatever the values become: the same run and the same wait."""
+    """After any arrivals, ends, withdrawals and new values, the same calls run and the same calls wait."""
     bulkhead, naive = Bulkhead(limit, length), NaiveBulkhead(limit, length)
     waiters: dict[int, Waiter] = {}
     woken: list[int] = []
@@ -486,7 +486,7 @@ def test_it_agrees_with_the_naive_bulkhead(limit: int, length: int, steps: list[
 
 
 class Baton:
-    """Lets one thread run at a time, and decides by chance who is next at each step that others can see."""
+    """A turn that one thread has at a time; chance decides at each visible step which thread is next."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -520,7 +520,7 @@ class Baton:
                 thread.join(10)
 
     def step(self) -> None:
-        """A step that other threads can see: perhaps another one goes first."""
+        """End a step that other threads can see: perhaps another thread goes first."""
         number = getattr(self.local, "number", None)
         if number is None:
             return
@@ -529,7 +529,7 @@ class Baton:
         mine.acquire()
 
     def sleep(self) -> None:
-        """Be passed over until ``wake`` is called for this thread."""
+        """Wait until ``wake`` is called for this thread."""
         self.asleep.add(self.local.number)
         self.step()
 
@@ -546,7 +546,7 @@ class Baton:
 
 
 class StepwiseLock:
-    """A reentrant lock under which others go on, as far as they do not want it."""
+    """A reentrant lock under which other threads go on, unless they need it."""
 
     def __init__(self, baton: Baton) -> None:
         self.baton = baton
@@ -666,7 +666,7 @@ WAYS = [
 @pytest.mark.parametrize(("limit", "length"), [(1, 1), (1, 3), (2, 2)])
 @few_and_many("seeds", 8, 60)
 def test_every_interleaving_keeps_the_promises(ways: list[list[str]], limit: int, length: int, seeds: int) -> None:
-    """Steps of several calls in any order: never too many inside, nothing lost, no refusal while there is room, fair.
+    """No order of steps exceeds the limit, loses a permit, refuses a call where there is room, or is unfair.
 
     Would catch: a look at ``waiting`` before the key is stored, a hand-over that trusts a count, a waiter that does not
     look again, a refusal because of a call that is refused itself.
@@ -693,12 +693,12 @@ def test_every_interleaving_keeps_the_promises(ways: list[list[str]], limit: int
 
 
 class MovingScene(Scene):
-    """The same, while a thread moves the limit."""
+    """A scene in which a thread moves the limit."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, 2, 3)
         self.limits = [(0, 2)]
-        """Since which moment the limit is what."""
+        """Each limit, after the moment of its beginning."""
         self.beyond: list[Any] = []
 
     def body(self, me: Any) -> None:
@@ -708,7 +708,7 @@ class MovingScene(Scene):
         super().body(me)
 
     def move(self, limit: int) -> None:
-        """Others go on in the middle of it: one that rises may be seen earlier, one that falls later."""
+        """Resize in steps: other threads may see a rise earlier, and a fall later."""
         self.baton.step()
         with self.bulkhead._lock:
             is_higher = limit > self.bulkhead.limit
@@ -730,9 +730,9 @@ class MovingScene(Scene):
 @pytest.mark.parametrize("ways", WAYS, ids=lambda ways: " ".join("/".join(one) for one in ways))
 @few_and_many("seeds", 8, 60)
 def test_every_interleaving_with_a_moving_limit_keeps_the_promises(ways: list[list[str]], seeds: int) -> None:
-    """Never more inside than the highest limit since a call came, nothing lost, nobody overtaken (rule A1).
+    """No call exceeds the highest limit since its arrival, no permit is lost, no waiter is overtaken (rule A1).
 
-    Would catch: a limit that rises and lets nobody in, and one that is read twice where it counts.
+    Would catch: a limit that rises and admits no waiter, and a limit that is read twice where it counts.
     """
     for seed in range(seeds):
         scene = MovingScene(seed)
@@ -754,7 +754,7 @@ def adaptive(limit: int, queue_length: int = 10) -> tuple[Bulkhead, list[float]]
 
 
 def test_a_limit_that_rises_wakes_as_many_as_there_is_room_for() -> None:
-    """Not one of them: when one leaves, its permit and the new one are given away (trap 18)."""
+    """More than one: when a call leaves, its permit and the new one are granted (trap 18)."""
     bulkhead, now = adaptive(4)
     for _ in range(3):
         now[0] += 1
@@ -777,7 +777,7 @@ def test_a_limit_that_rises_wakes_as_many_as_there_is_room_for() -> None:
 
 
 def test_a_limit_that_falls_ends_nothing_and_admits_nobody_until_there_is_room() -> None:
-    """By rule A1: those that run go on, and are counted."""
+    """By rule A1: running calls go on, and are counted."""
     bulkhead, now = adaptive(4)
     for name in "abcd":
         arrive(bulkhead, name)
@@ -795,7 +795,7 @@ def test_a_limit_that_falls_ends_nothing_and_admits_nobody_until_there_is_room()
 
 
 def test_a_fork_keeps_the_limit_and_drops_the_permits_of_others() -> None:
-    """By rule L5: what was learned of a callee holds for the child too."""
+    """By rule L5: the learned limit of a callee holds for the child too."""
     bulkhead, now = adaptive(4)
     for name, ident in (("a", HERE), ("b", THERE), ("c", THERE), ("d", THERE)):
         arrive(bulkhead, name, ident)
@@ -812,12 +812,12 @@ def test_a_fork_keeps_the_limit_and_drops_the_permits_of_others() -> None:
 
 @pytest.mark.parametrize("moment", range(12))
 def test_calls_of_a_signal_handler_disturb_no_decision(moment: int) -> None:
-    """By rule R11: late calls that end in the middle of the look at another one may begin an epoch there."""
+    """By rule R11: late calls that end while another one is counted may begin an epoch there."""
     bulkhead, now = adaptive(8)
     strikes = [moment]
 
     class Strikes(list[int]):
-        """Pending attempts, at whose count a signal arrives."""
+        """A set of pending attempts; a signal arrives when it is counted."""
 
         def __getitem__(self, index: Any) -> Any:
             strikes[0] -= 1
@@ -842,7 +842,7 @@ def test_calls_of_a_signal_handler_disturb_no_decision(moment: int) -> None:
 @pytest.mark.usefixtures("eager_switching")
 @pytest.mark.parametrize("limit", [1, 3])
 def test_threads_never_exceed_the_limit_and_lose_nothing(limit: int) -> None:
-    """Eight threads that come, wait, give up and change the limit; at the end everything is as at the beginning."""
+    """Eight threads arrive, wait, withdraw and change the limit; at the end the bulkhead is as at the beginning."""
     bulkhead = make(limit=limit, queue=4)
     inside: dict[object, None] = {}
     most: list[int] = []
@@ -893,7 +893,7 @@ def test_threads_never_exceed_the_limit_and_lose_nothing(limit: int) -> None:
 
 
 def test_ten_thousand_waiters_come_and_go_in_any_order() -> None:
-    """Neither admission nor withdrawal looks at all the others (B33)."""
+    """Neither admission nor withdrawal looks at all other waiters (B33)."""
     bulkhead = make(limit=100, queue=20_000)
     waiters = [queue(bulkhead, number) for number in range(10_000)]
 
@@ -911,7 +911,7 @@ def test_ten_thousand_waiters_come_and_go_in_any_order() -> None:
 
 
 class NaiveQueue:
-    """The yardstick: a list of those that wait, in the order of arrival, and rules Q3, Q4 and K1 as they are worded."""
+    """The yardstick: a list of the waiters, in the order of arrival, and rules Q3, Q4 and K1 as they are worded."""
 
     def __init__(self, limit: int, queue: int, max_wait: float) -> None:
         self.limit, self.queue, self.max_wait = limit, queue, max_wait
@@ -968,8 +968,8 @@ class NaiveQueue:
 @pytest.mark.parametrize("tiers", [1, 4])
 @pytest.mark.parametrize("max_wait", [0.0, 0.2])
 @few_and_many("seeds", 30, 150)
-def test_the_queue_does_what_the_rules_say(max_wait: float, tiers: int, seeds: int) -> None:
-    """By rule Q1 to rule Q5 and rule K1, said again naively: who runs, who is told what, in which order."""
+def test_the_queue_obeys_its_rules(max_wait: float, tiers: int, seeds: int) -> None:
+    """By rules Q1 to Q5 and K1, written naively: the admitted calls, the reasons of refusals, and the order."""
     for seed in range(seeds):
         follows_the_rules(seed, max_wait, tiers)
 
@@ -1003,7 +1003,7 @@ def follows_the_rules(seed: int, max_wait: float, tiers: int) -> None:
 
 
 def test_a_waiter_that_cannot_look_at_the_clock_is_refused_in_its_time() -> None:
-    """By rule Q2: by whoever comes next; a loop that was closed holds up nobody (B34)."""
+    """By rule Q2: the next caller refuses it; a loop that was closed delays no other call (B34)."""
     now, told = [0.0], list[str]()
     bulkhead = Bulkhead(1, 1, max_wait=0.2, now=lambda: now[0])
     arrive(bulkhead, "runs")
@@ -1015,7 +1015,7 @@ def test_a_waiter_that_cannot_look_at_the_clock_is_refused_in_its_time() -> None
     assert list(bulkhead.waiting) == ["next"]
 
 
-def test_a_waiter_whose_time_is_over_is_told_once() -> None:
+def test_a_waiter_whose_time_is_over_is_woken_once() -> None:
     """By rule Q2, rule Q5: a timer that comes late, or twice, changes nothing."""
     told: list[str] = []
     bulkhead = Bulkhead(1, 5, max_wait=0.2)

@@ -1,4 +1,4 @@
-"""Who holds a permit and who waits: deadlines in the queue, order of arrival, permits during delays (rule R5)."""
+"""Permits and waiters: deadlines in the queue, order of arrival, permits during delays (rule R5)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_waiter_whose_deadline_passes_leaves_the_queue(clock: Clock, invoke: Inv
 
 @few_and_many("waiters", 2_000, 10_000)
 def test_thousands_of_waiters_are_served_first_come_first_served(waiters: int, clock: Clock) -> None:
-    """R5, B33: one is woken for one that leaves."""
+    """R5, B33: each call that leaves wakes one waiter."""
     order = []
 
     @bulkhead(1, waiting_task_queue=10_000)

@@ -1,4 +1,4 @@
-"""Waiting for a permit through public names: how long, in which order, and what becomes of those that leave."""
+"""Waiting for a permit through public names: the time, the order, and the outcome of waiters that leave."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def come(at: float, name: str, seconds: float = 1.0, level: Criticality = NORMAL
 
 
 class Scene:
-    """Calls of one bulkhead that come one after the other, in one of the ways of calling."""
+    """Calls of one bulkhead one after the other, in one of the ways of calling."""
 
     def __init__(self, way: str, decorate: Callable[[Any], Any], happen: dict[float, Callable[[], object]]) -> None:
         self.way = way
@@ -148,7 +148,7 @@ def play(way: str, decorate: Callable[[Any], Any], *calls: Call, **happen: Any) 
     return scene
 
 
-# how long
+# duration
 
 
 @every_way
@@ -174,7 +174,7 @@ def test_a_call_waits_until_a_permit_is_free(way: str) -> None:
 
 @every_way
 def test_no_call_waits_longer_than_it_may_even_if_the_body_hangs(way: str) -> None:
-    """By rule Q2: it has a timer of its own; nobody has to come or leave."""
+    """By rule Q2: the wait has a timer of its own; no other call has to arrive or leave."""
     scene = play(way, bulkhead(1, max_wait=300), come(0, "hangs", 50), come(0.1, "b"), come(0.2, "c"))
 
     assert scene.ends == {"hangs": ("served", 50), "b": ("waited", 0.4), "c": ("waited", 0.5)}
@@ -182,15 +182,15 @@ def test_no_call_waits_longer_than_it_may_even_if_the_body_hangs(way: str) -> No
 
 
 @every_way
-def test_no_call_waits_longer_than_calls_are_to_take(way: str) -> None:
-    """By rule Q1: where the limit adapts and no longest wait is named; a synchronous call does not wait at all."""
+def test_no_call_waits_longer_than_the_target_latency(way: str) -> None:
+    """By rule Q1: where the limit adapts and no longest wait is declared; a synchronous call does not wait at all."""
     scene = play(way, bulkhead(1, latency=300), come(0, "hangs", 50), come(0.1, "b"))
 
     assert scene.ends["b"] == (("full", 0.1) if way == "blocking" else ("waited", 0.4))
 
 
 def test_synchronous_calls_of_a_guard_do_not_wait_where_others_do(clock: VirtualClock) -> None:
-    """By rule Q1: a guard has one bulkhead for both, and a latency lets no synchronous call wait."""
+    """By rule Q1: a guard has one bulkhead for both, and a latency makes no synchronous call wait."""
     guard = Guard(bulkhead=Bulkhead(1, latency=300))
     running = clock.start(guard.call, faulttolerance.sleep, 2)
     clock.sleep(0.1)
@@ -209,8 +209,8 @@ def test_synchronous_calls_of_a_guard_do_not_wait_where_others_do(clock: Virtual
 
 
 @pytest.mark.parametrize("way", ["asyncio", "offloaded", "task"])
-def test_a_longest_wait_that_is_named_counts_beside_a_latency(way: str) -> None:
-    """By rule Q1: be it longer or shorter."""
+def test_a_declared_longest_wait_counts_beside_a_latency(way: str) -> None:
+    """By rule Q1: the declared wait counts, longer or shorter."""
     for max_wait in 100, 900:
         limited = bulkhead(1, latency=300, max_wait=max_wait)
         scene = play(way, limited, come(0, "hangs", 50), come(0.1, "b"))
@@ -228,7 +228,7 @@ def test_as_many_wait_as_the_queue_says(way: str) -> None:
 
 @every_way
 def test_a_deadline_ends_the_wait(way: str) -> None:
-    """By rule Q2: what times out in the queue never starts, and leaves its place to others."""
+    """By rule Q2: a call that times out in the queue never starts, and leaves its place to others."""
     limited = lambda function: timeout(400)(bulkhead(1, 1, max_wait=900)(function))  # noqa: E731
     scene = play(way, limited, come(0, "a", 0.39), come(0, "b", 0.39), come(0.395, "c", 0), come(0.41, "d", 0))
 
@@ -239,7 +239,7 @@ def test_a_deadline_ends_the_wait(way: str) -> None:
 
 @every_way
 def test_a_limit_that_grows_wakes_as_many_as_there_is_room_for(way: str) -> None:
-    """A raised limit does not wait for somebody to leave, and does not wake only one (trap 18)."""
+    """A raised limit does not wait for a call to leave, and wakes more than one waiter (trap 18)."""
     with virtual_time() as clock, ExitStack() as stack, configured({"Bulkhead/value": "1"}):
         grow = lambda: stack.enter_context(configured({"Bulkhead/value": "3"})) and None  # noqa: E731
         scene = Scene(way, bulkhead(9, max_wait=5000), {0.5: grow})
@@ -287,7 +287,7 @@ def test_threads_tasks_and_offloaded_calls_share_one_queue() -> None:
 
 @every_way
 def test_a_queue_that_empties_in_time_is_served_in_the_order_of_arrival(way: str) -> None:
-    """By rule Q3: newest first is for overload only."""
+    """By rule Q3: the newest is first only in overload."""
     scene = play(way, bulkhead(1, max_wait=900), *(come(0.01 * number, str(number), 0.2) for number in range(4)))
 
     assert scene.order == ["0", "1", "2", "3"]
@@ -303,8 +303,8 @@ def test_a_congested_queue_is_served_from_the_newest_on(way: str) -> None:
 
 
 @every_way
-def test_who_comes_to_a_full_and_congested_queue_displaces_the_oldest(way: str) -> None:
-    """By rule Q3, rule Q5: the oldest hears of it at once."""
+def test_a_call_that_comes_to_a_full_and_congested_queue_displaces_the_oldest(way: str) -> None:
+    """By rule Q3, rule Q5: the oldest is refused at once."""
     calls = [come(0, "0", 9), *(come(0.1 * number, str(number)) for number in (1, 2, 3, 4.1, 4.5))]
     scene = play(way, bulkhead(1, 2, max_wait=300), *calls)
 
@@ -324,7 +324,7 @@ def test_without_a_longest_wait_the_order_stays_first_in_first_out(way: str) -> 
 
 @every_way
 def test_more_important_calls_displace_others_from_a_full_queue(way: str) -> None:
-    """By rule K1, rule Q5: the lowest tier first; who finds none that is lower is refused."""
+    """By rule K1, rule Q5: the lowest tier first; a call that finds no lower one is refused."""
     level = Criticality
     calls = [
         come(0, "runs", 0.5),
@@ -371,7 +371,7 @@ def test_criticality_lets_nobody_pass_a_limit() -> None:
 
 
 def test_the_level_is_normal_until_a_block_says_otherwise() -> None:
-    """By rule K3: blocks nest, may be entered again, and tell the level; names stand for levels."""
+    """By rule K3: blocks nest, may be entered again, and set the level; names stand for levels."""
     block = criticality("best_effort")
     seen = [Criticality.current()]
     with block as level, criticality(Criticality.CRITICAL):
@@ -413,13 +413,13 @@ def test_the_level_follows_tasks_pool_threads_and_retries() -> None:
 
 @pytest.mark.parametrize("wrong", ["urgent", "", None, 3, 2.0, b"normal"])
 def test_another_level_is_refused(wrong: Any) -> None:
-    """With the levels that there are; a number is not one."""
+    """The error names the levels that exist; a number is no level."""
     with pytest.raises(ValueError, match=r"criticality\(level\) is .*'best_effort', 'degraded', 'normal', 'critical'"):
         criticality(wrong)
 
 
-def test_a_throttle_asks_how_important_a_call_is() -> None:
-    """By rule K2: while it refuses a part of the calls, the important ones get through."""
+def test_a_throttle_asks_for_the_criticality_of_a_call() -> None:
+    """By rule K2: while the throttle refuses a part of the calls, the important ones pass."""
     with virtual_time() as clock:
         guard = Guard(adaptive_throttle=AdaptiveThrottle(), name="throttled by tier")
         passed = dict.fromkeys(Criticality, 0)
@@ -442,11 +442,11 @@ def test_a_throttle_asks_how_important_a_call_is() -> None:
     assert passed[Criticality.BEST_EFFORT] < 100
 
 
-# what comes out
+# outcomes
 
 
 def test_the_reason_of_a_refusal_survives_pickling() -> None:
-    """By rule Q5, rule P5: and one that somebody else made says that the bulkhead was full."""
+    """By rule Q5, rule P5: a refusal that an application made says that the bulkhead was full."""
     with virtual_time() as clock:
         guard = Guard(bulkhead=Bulkhead(1, max_wait=100), name="slow")
         running = clock.start(guard.call, faulttolerance.sleep, 1)
@@ -463,7 +463,7 @@ def test_the_reason_of_a_refusal_survives_pickling() -> None:
 
 
 @every_way
-def test_those_that_left_count_as_rejected_and_their_wait_as_waiting(way: str) -> None:
+def test_waiters_that_left_count_as_rejected_and_their_wait_as_waiting(way: str) -> None:
     """By rule Q5: synchronous guards with a longest wait have the metrics of waiting, too."""
     meter = PrometheusMeter()
     scene = play(way, bulkhead(1, 2, max_wait=300), come(0, "a", 0.2), come(0.1, "b", 0.5), come(0.25, "c", 0))
@@ -480,7 +480,7 @@ def test_those_that_left_count_as_rejected_and_their_wait_as_waiting(way: str) -
 
 
 def test_a_synchronous_guard_without_a_longest_wait_has_no_metrics_of_waiting() -> None:
-    """By rule Q1: as the specification says."""
+    """By rule Q1: the specification has none for it."""
     names = {
         max_wait: {name for name, _ in next(one for one in guards() if one.name == f"waits{max_wait}").counts}
         for max_wait in (0, 50)
@@ -496,13 +496,13 @@ def test_a_synchronous_guard_without_a_longest_wait_has_no_metrics_of_waiting() 
 
 @pytest.mark.parametrize("wrong", [-1, "soon", None, True, float("inf"), "-1s"])
 def test_a_wrong_longest_wait_is_refused(wrong: Any) -> None:
-    """With what is allowed, where it is declared."""
+    """The error at the declaration names the allowed values."""
     with refused("@Bulkhead(max_wait)", "a duration >= 0"):
         bulkhead(max_wait=wrong)(lambda: None)
 
 
-def test_a_configured_longest_wait_holds_and_a_wrong_one_is_told() -> None:
-    """By its key, and in ``explain``."""
+def test_a_configured_longest_wait_holds_and_a_wrong_one_is_reported() -> None:
+    """The key and ``explain`` show it."""
 
     @bulkhead(2)
     def service() -> None: ...
@@ -515,7 +515,7 @@ def test_a_configured_longest_wait_holds_and_a_wrong_one_is_told() -> None:
 
 
 def test_an_interruption_ends_the_wait_and_gives_the_place_back() -> None:
-    """By rule Q2, rule R0: that of an enclosing deadline, on its own thread."""
+    """By rule Q2, rule R0: the interruption is that of an enclosing deadline, on its own thread."""
     with virtual_time() as clock:
         outer, guard = Guard(timeout=Timeout(200)), Guard(bulkhead=Bulkhead(1, 1, max_wait=5000))
         running = clock.start(guard.call, faulttolerance.sleep, 1)

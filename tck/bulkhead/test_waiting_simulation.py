@@ -1,4 +1,4 @@
-"""How the queue of a bulkhead serves an overload (target G3), by simulation of the strategy that is shipped."""
+"""The service of a bulkhead's queue in an overload (target G3), by simulation of the shipped strategy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEDS = (3, 5, 8)
 
 
 @pytest.mark.parametrize("load", [1.2, 2.0, 3.0])
-def test_an_overloaded_queue_serves_those_that_still_listen(load: float) -> None:
+def test_an_overloaded_queue_serves_callers_that_still_listen(load: float) -> None:
     """By rule Q3: nearly all of the capacity goes to calls that are served in time, and quickly."""
     seen = [queued(OURS, load, seed) for seed in SEEDS]
     served = [seconds for one in seen for seconds in one.served]
@@ -32,8 +32,8 @@ def test_an_overloaded_queue_serves_those_that_still_listen(load: float) -> None
     assert quantile(served, 0.99) <= 0.230
 
 
-def test_a_long_queue_in_order_of_arrival_serves_those_that_are_about_to_give_up() -> None:
-    """Why there is rule Q3: the same overload with a queue of 1000, first in, first out."""
+def test_a_long_queue_in_order_of_arrival_serves_callers_that_are_about_to_give_up() -> None:
+    """Rule Q3 has this reason: the same overload with a queue of 1000, first in, first out."""
     seen = queued(LONG, 3.0, 3)
 
     assert seen.goodput <= 0.4
@@ -53,7 +53,7 @@ def test_the_calls_that_matter_most_are_served_in_an_overload(seed: int) -> None
 
 @pytest.mark.parametrize("tiers", [False, True])
 def test_no_call_waits_longer_than_it_may_and_each_is_woken_once(tiers: bool) -> None:
-    """By rule Q1, rule Q2: whatever becomes of it, a waiter hears of it once, and in time."""
+    """By rule Q1, rule Q2: each waiter is woken in time, whatever its end."""
     seen = queued(OURS, 3.0, 3, tiers)
     ends = {end.end for end in seen.counted}
 

@@ -1,4 +1,4 @@
-"""Threads and tasks that wait, in one queue, for permits: each is told once, none is lost, no limit is passed.
+"""Threads and tasks that wait for permits in one queue: each is woken once, none is lost, no limit is passed.
 
 Would have caught: a wake-up that is lost between the look at the queue and the sleep; a permit that stays with a waiter
 that has left; a waiter that is woken twice; a queue that a closed loop keeps filled.
@@ -29,7 +29,7 @@ LIMIT = 8
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 100)]
 
 
-def test_threads_and_tasks_that_wait_are_each_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_and_tasks_that_wait_are_each_woken_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """By rule Q1, rule Q2, rule Q3, rule K1: 64 threads and 10,000 tasks, ended at random."""
     wakes = Wakes(monkeypatch)
     guard = Guard(bulkhead=Bulkhead(LIMIT, 200, max_wait=40), name="stress")
@@ -86,7 +86,7 @@ def test_threads_and_tasks_that_wait_are_each_told_once(monkeypatch: pytest.Monk
 
 
 def test_a_loop_that_was_closed_holds_up_nobody() -> None:
-    """By rule Q2, rule Q3: tasks that wait in it are refused in their time by whoever comes or leaves (B34)."""
+    """By rule Q2, rule Q3: tasks that wait in it are refused in their time by arriving or leaving calls (B34)."""
     guard = Guard(bulkhead=Bulkhead(1, 5, max_wait=200), name="closed")
     started, go = threading.Event(), threading.Event()
 

@@ -45,7 +45,7 @@ CANCELLATION = (asyncio.CancelledError, concurrent.futures.CancelledError)
 
 
 def raised_by(invoke: Invoke, method: Callable[..., Any], *args: Any) -> type[BaseException]:
-    """The class of what a call raised; the future of a cancelled call has an exception of its own for that."""
+    """Return the class of the exception of a call; the future of a cancelled call raises a class of its own."""
     try:
         result = invoke(method, *args)
     except concurrent.futures.CancelledError:
@@ -56,7 +56,7 @@ def raised_by(invoke: Invoke, method: Callable[..., Any], *args: Any) -> type[Ba
 
 
 def counts_of(method: Any) -> dict[Any, int]:
-    """The counts of a guarded method of one class, zeros left out."""
+    """Return the counts of a guarded method of one class, without zeros."""
     (found,) = [guard for guard in guards() if guard.method is method]
     return {series: count for series, count in found.counts.items() if count}
 
@@ -91,7 +91,9 @@ def test_control_flow_is_not_retried_not_replaced_and_not_judged(
 
 
 @pytest.mark.parametrize("kind", CONTROL_FLOW)
-def test_control_flow_is_counted_as_what_it_is(invoke: Invoke, kind: type[BaseException]) -> None:
+def test_metrics_count_control_flow_as_an_exception_without_a_retry_or_a_verdict(
+    invoke: Invoke, kind: type[BaseException]
+) -> None:
     """R0: ``exceptionThrown``, ``exceptionNotRetryable``, ``timedOut=false``, and no result of the breaker."""
 
     class Client(Service):
@@ -168,7 +170,7 @@ def test_probe_that_ends_by_control_flow_gives_its_place_back(
 def test_control_flow_of_the_application_around_an_attempt_comes_out(
     invoke: Invoke, kind: type[BaseException], held: Held
 ) -> None:
-    """R0: so it is where a fallback, a hook before a retry or a predicate raises it."""
+    """R0: the same holds where a fallback, a hook before a retry or a predicate raises it."""
 
     def give_in(context: ExecutionContext) -> Any:
         raise kind
@@ -200,7 +202,7 @@ def test_control_flow_of_the_application_around_an_attempt_comes_out(
 
 
 def test_call_that_is_ended_while_its_body_runs(invoke: Invoke, clock: Clock, give_up: GiveUp, held: Held) -> None:
-    """R0: the body hears of it once; there is neither a retry nor a fallback, and the permit is free."""
+    """R0: the body receives one exception; no retry or fallback follows, and the permit is free."""
     heard = []
 
     class Client(Service):
@@ -230,7 +232,7 @@ def test_call_that_is_ended_while_its_body_runs(invoke: Invoke, clock: Clock, gi
 
 
 def test_call_that_is_ended_while_it_waits_for_a_permit(invoke: Invoke, clock: Clock, held: Held) -> None:
-    """R0, R5: it leaves the queue and never starts; the call that runs keeps its permit."""
+    """R0, R5: the call leaves the queue and never starts; the running call keeps its permit."""
     if invoke.convention == "blocking":
         pytest.skip("a synchronous call does not wait for a permit")
 
@@ -306,7 +308,7 @@ async def _cancelled(task: asyncio.Future[Any]) -> bool:
 
 
 def test_call_that_is_ended_in_a_delay(invoke: Invoke, clock: Clock, give_up: GiveUp, held: Held) -> None:
-    """R0: there is no further attempt."""
+    """R0: no further attempt follows."""
     if invoke.convention == "blocking":
         pytest.skip("rule R12: a delay that would reach an enclosing deadline is not begun; see the test with a signal")
 
@@ -332,7 +334,7 @@ def test_call_that_is_ended_in_a_delay(invoke: Invoke, clock: Clock, give_up: Gi
 def test_call_that_is_ended_beside_its_attempts(
     invoke: Invoke, give_up: GiveUp, place: str, held: Held, clock: Clock
 ) -> None:
-    """R0: a fallback, and a hook before a retry, hear of it and end; nothing comes after them."""
+    """R0: a fallback or a hook before a retry receives the exception and ends; no further code of the call runs."""
     heard = []
     guarded_by = fallback(fallback_method="beside") if place == "fallback" else before_retry(method_name="beside")
 
@@ -399,7 +401,7 @@ def test_probe_that_is_ended_from_outside_gives_its_place_back(
 
 
 def test_attempt_that_an_outer_deadline_ended_is_neutral(invoke: Invoke, held: Held) -> None:
-    """R0: the breaker of the inner call does not hear of it, and the inner call is not retried."""
+    """R0: the breaker of the inner call does not count it, and the inner call is not retried."""
     if invoke.convention == "offloaded":
         pytest.skip("its caller does not wait in it")
 
@@ -471,7 +473,7 @@ def test_ctrl_c_ends_a_call_wherever_it_is(place: str, held: Held) -> None:
 
 
 def test_a_refused_waiter_of_a_guard_leaves_nothing(clock: Clock, held: Held) -> None:
-    """R0: what a rejected call held is nothing, in ``Guard.call`` and ``Guard.call_async`` alike."""
+    """R0: a rejected call holds nothing, in ``Guard.call`` and ``Guard.call_async`` alike."""
     from faulttolerance.policies import Bulkhead
 
     guard = Guard(bulkhead=Bulkhead(1, 1), retry=Retry(max_retries=0))
@@ -493,7 +495,7 @@ def test_a_refused_waiter_of_a_guard_leaves_nothing(clock: Clock, held: Held) ->
 
 
 def test_failure_that_is_thrown_into_a_waiting_coroutine_gives_its_place_back(held: Held) -> None:
-    """Who drives a coroutine by hand may throw anything into it: the next one waits where that one did."""
+    """Code that drives a coroutine by hand may throw any exception into it; the next call waits in its place."""
 
     class Client(Service):
         @bulkhead(1, waiting_task_queue=1)

@@ -24,7 +24,7 @@ RUNS: Final = [
     ("shared", 0, 2000, LINES),
     ("spending", 0, 1400, LINES),
     ("threads", 0, 1500, LINES),
-    ("tasks", 0, 1000, ()),  # of one loop: there is nobody between whose lines they could be switched
+    ("tasks", 0, 1000, ()),  # of one loop: there is no other thread to switch to between their lines
     ("offloaded", 0, 900, ()),
     ("offloaded", 900, 1100, LINES),
 ]
@@ -51,7 +51,7 @@ def test_guards_keep_their_promises_in_every_order(
 
 
 def test_ten_thousand_seeds_are_run() -> None:
-    """Whoever makes room for a scenario takes it from another one."""
+    """A new scenario takes its seeds from the others."""
     assert sum(end - first for _, first, end, _ in PARTS) == SEEDS
 
 

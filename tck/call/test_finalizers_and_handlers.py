@@ -1,4 +1,4 @@
-"""Guards are called where nobody expects it: from finalizers, signal handlers, and by modules that run again."""
+"""Guards are called in unexpected places: from finalizers, signal handlers, and by modules that run again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faulttolerance.policies import Retry
 
 
 def test_a_finalizer_may_make_the_first_call_of_a_guard_that_goes_with_it() -> None:
-    """An object in a reference cycle says goodbye through a guarded function of the same cycle."""
+    """An object in a reference cycle calls a guarded function of the same cycle when it is finalized."""
     said = []
 
     class Connection:
@@ -40,7 +40,7 @@ def test_a_finalizer_may_make_the_first_call_of_a_guard_that_goes_with_it() -> N
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
 def test_a_signal_handler_may_call_the_guard_that_it_interrupts() -> None:
-    """Whatever a handler lands in, it neither waits for its own thread nor loses a permit (rules L6, R10)."""
+    """A handler neither waits for its own thread nor loses a permit, wherever it runs (rules L6, R10)."""
 
     @retry(max_retries=1, jitter=0)
     @circuit_breaker(request_volume_threshold=10**9)
@@ -74,7 +74,7 @@ def test_a_signal_handler_may_call_the_guard_that_it_interrupts() -> None:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A module with a named guard."""
+    """Return a module with a named guard."""
     (tmp_path / "guarded_and_reloaded.py").write_text(
         "from faulttolerance import Guard, retry\nguard = Guard(retry(max_retries=1), name='reloaded')\n"
     )
@@ -86,7 +86,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_module_that_is_run_again_replaces_its_named_guard(module: ModuleType) -> None:
-    """Reloading a module, or running a cell of a notebook again, is no second guard of the same name."""
+    """A reloaded module, or a cell of a notebook that runs again, makes no second guard of the same name."""
     first = module.guard
 
     importlib.reload(module)
@@ -97,7 +97,7 @@ def test_a_module_that_is_run_again_replaces_its_named_guard(module: ModuleType)
 
 
 def test_another_module_does_not_take_a_name_over(module: ModuleType) -> None:
-    """Two guards of one name stay a definition error where they are no two versions of the same."""
+    """Two guards of one name stay a definition error unless they are two versions of the same guard."""
     with pytest.raises(FaultToleranceDefinitionException, match="name of another guard"):
         Guard(retry=Retry(), name="reloaded")
 

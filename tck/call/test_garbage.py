@@ -17,12 +17,12 @@ from kit import Clock
 
 
 class Order:
-    """What a call is about; weakly referred to, to see when it goes."""
+    """The subject of a call; weak references show when it is freed."""
 
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """No garbage collection within the test."""
+    """Disable garbage collection within the test."""
     gc.collect()
     gc.disable()
     yield
@@ -31,7 +31,7 @@ def uncollected() -> Iterator[None]:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_an_asynchronous_call_leaves_no_reference_cycle(uncollected: None, fails: bool) -> None:
-    """What a task of ours, its deadline or its failure refers to goes when the caller lets go of it."""
+    """Objects that our task, its deadline or its failure refers to are freed when the caller drops the call."""
 
     @asynchronous
     @retry(max_retries=1, jitter=0)
@@ -60,7 +60,7 @@ def test_an_asynchronous_call_leaves_no_reference_cycle(uncollected: None, fails
 
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_function_that_a_guard_decorated_goes_when_it_is_dropped(uncollected: None, is_named: bool) -> None:
-    """A guard may decorate a closure per request: it does not keep them (rule L8)."""
+    """A guard may decorate a closure per request: it keeps none of them (rule L8)."""
     guard = Guard(retry=Retry(max_retries=1), timeout=Timeout(30_000), name="requests-of-the-memory-test")
     decorate: Any = apply_guard(guard.name) if is_named else guard
     seen = []
@@ -80,7 +80,7 @@ def test_a_function_that_a_guard_decorated_goes_when_it_is_dropped(uncollected: 
 
 
 def test_a_function_goes_with_its_guard_though_the_guard_leads_back_to_it() -> None:
-    """A fallback may refer to what it stands in for."""
+    """A fallback may refer to the function that it replaces."""
 
     def request() -> weakref.ref[Order]:
         order = Order()
@@ -103,7 +103,7 @@ def test_a_function_goes_with_its_guard_though_the_guard_leads_back_to_it() -> N
 
 @pytest.mark.parametrize("toggled", ["Retry/enabled", "Timeout/enabled"])
 def test_changes_of_the_configuration_leave_nothing_behind(alone: None, uncollected: None, toggled: str) -> None:
-    """Each has values that were never there before; objects are counted, once what is kept of the last 128 is full."""
+    """Each change has new values; objects are counted once the cache of the last 128 is full."""
     guard = Guard(
         retry=Retry(max_retries=2), circuit_breaker=CircuitBreaker(), timeout=Timeout(30_000), name="often configured"
     )
@@ -119,7 +119,7 @@ def test_changes_of_the_configuration_leave_nothing_behind(alone: None, uncollec
         )
         guard.call(int)
         fingerprint()
-        ledger.read()  # durations that nobody reads wait by the thousand
+        ledger.read()  # unread durations wait by the thousand
 
     def objects_after(numbers: range) -> int:
         for number in numbers:
@@ -134,7 +134,7 @@ def test_changes_of_the_configuration_leave_nothing_behind(alone: None, uncollec
         configure(properties={})
         guard.close()
 
-    assert many - few < 60 / 3  # what each third change leaves; threads of the test runner keep a few objects, too
+    assert many - few < 60 / 3  # the rest of each third change; threads of the test runner keep a few objects, too
 
 
 async def _pause() -> None:
@@ -153,7 +153,7 @@ async def _pause() -> None:
     ids=["queue", "queue for ever", "turn", "shared call", "hedge"],
 )
 def test_a_task_that_nothing_refers_to_is_not_collected_while_it_waits(policy: Any, clock: Clock) -> None:
-    """A loop refers to its tasks weakly; so what a task waits for must be kept, as by the locks of asyncio."""
+    """A loop refers to its tasks weakly, so the object that a task waits for must be kept, as locks of asyncio are."""
     guard, ended = Guard(policy), []
 
     async def serve() -> None:

@@ -20,7 +20,7 @@ GUARD_PARAMETERS = [name for name in inspect.signature(Guard).parameters if name
 
 
 def test_every_policy_has_one_row() -> None:
-    """What has none would be configured, and never nested."""
+    """A policy without a row would be configured, and never nested."""
     assert sorted(kind.__name__ for kind in ROWS) == sorted(policy.__name__ for policy in Policy.__subclasses__())
 
 
@@ -31,19 +31,19 @@ def test_policies_nest_as_the_specification_says() -> None:
     assert sorted(nested, key=RANK.__getitem__) == nested
 
 
-def test_what_modifies_another_policy_stands_behind_it() -> None:
+def test_a_policy_that_modifies_another_policy_stands_behind_it() -> None:
     """A reader finds it there, and `explain` lists it there."""
     assert all(RANK[row.modifies] < RANK[kind] for kind, row in ROWS.items() if row.modifies)
 
 
 @pytest.mark.parametrize("name", GUARD_PARAMETERS)
 def test_a_guard_takes_policies_under_the_names_of_their_decorators(name: str) -> None:
-    """Who knows one way to write a policy knows the other."""
+    """A reader who knows one way to write a policy knows the other."""
     assert hasattr(policies, name)
 
 
 def test_a_guard_takes_every_policy_that_has_a_row() -> None:
-    """What a decorator does, a guard does; only how it is called, its callers say (rule G1)."""
+    """A guard has all the policies of decorators; only the way of a call is up to its callers (rule G1)."""
     rows = [decorator_name(kind) for kind in ROWS]
 
     assert [name for name in rows if not name.startswith("asynchronous")] == GUARD_PARAMETERS
@@ -57,7 +57,7 @@ def test_type_checkers_know_every_policy_that_a_guard_takes() -> None:
 
 
 def test_the_signature_of_a_class_with_a_constructor_of_its_own_is_that_of_the_constructor() -> None:
-    """Nor has a guard the signature of its class: it is called with a function."""
+    """A guard does not have the signature of its class either: it is called with a function."""
 
     class Limited(Guard):
         def __init__(self, limit: int) -> None:
@@ -67,15 +67,15 @@ def test_the_signature_of_a_class_with_a_constructor_of_its_own_is_that_of_the_c
     assert list(inspect.signature(Limited(1)).parameters) == ["function"]
 
 
-def test_a_guard_refuses_what_is_no_policy_of_a_guard() -> None:
-    """As any function refuses a keyword that it does not have."""
+def test_a_guard_refuses_a_keyword_that_is_no_policy_of_a_guard() -> None:
+    """A guard refuses an unknown keyword, as any function does."""
     unknown: dict[str, Any] = {"timeuot": Timeout(1)}
 
     with pytest.raises(TypeError, match="unexpected keyword argument 'timeuot'"):
         Guard(**unknown)
 
 
-def test_a_draft_makes_what_its_policies_remember_and_keeps_what_there_is() -> None:
+def test_a_draft_makes_the_state_of_its_policies_and_keeps_existing_state() -> None:
     """A circuit outlives a reload that adds a bulkhead."""
     state = State("acme.call")
     state.strategies = StateDraft(state, {CircuitBreaker: CircuitBreaker()}, Ledger()).strategies
@@ -87,7 +87,7 @@ def test_a_draft_makes_what_its_policies_remember_and_keeps_what_there_is() -> N
     assert strategies.get(RateLimit) is None
 
 
-def test_a_time_out_remembers_something_only_where_it_may_leave_a_body_behind_or_adapts() -> None:
+def test_a_time_out_has_state_only_where_it_may_leave_a_body_behind_or_adapts() -> None:
     """Most time-outs do neither."""
 
     def remembered(policy: Timeout, *, detached: bool) -> object:
@@ -98,8 +98,8 @@ def test_a_time_out_remembers_something_only_where_it_may_leave_a_body_behind_or
     assert remembered(Timeout(10, adaptive=True), detached=False) is not None
 
 
-def test_new_values_reach_each_strategy_that_remembers_something() -> None:
-    """At a reload, by the row alone."""
+def test_new_values_reach_each_strategy_that_has_state() -> None:
+    """A reload passes new values by the row alone."""
     old: dict[type[Policy], Policy] = {CircuitBreaker: CircuitBreaker(), RateLimit: RateLimit(3), Bulkhead: Bulkhead(3)}
     state = State("acme.call")
     state.strategies = StateDraft(state, old, Ledger()).strategies

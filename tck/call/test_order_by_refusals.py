@@ -1,4 +1,4 @@
-"""The order of the policies, where only what a refusal costs, or when it comes, tells one order from another."""
+"""The order of the policies, where only the cost or the moment of a refusal tells one order from another."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ F = TypeVar("F")
 
 
 def as_it_is(function: F) -> F:
-    """Stand where a decorator may stand."""
+    """Return the *function* as it is, where a decorator may stand."""
     return function
 
 
-def test_circuit_breaker_sees_what_the_rate_limit_refuses(invoke: Invoke) -> None:
+def test_circuit_breaker_sees_the_refusals_of_the_rate_limit(invoke: Invoke) -> None:
     """The rate limit is inside: too many calls are failures, and open the circuit."""
 
     class Client(Service):
@@ -56,7 +56,7 @@ def test_circuit_breaker_sees_what_the_rate_limit_refuses(invoke: Invoke) -> Non
 
 
 def test_open_circuit_uses_up_no_rate(invoke: Invoke, clock: Clock) -> None:
-    """The circuit breaker is outside: what it refuses has not reached the rate limit, also where retries follow."""
+    """The circuit breaker is outside: a call that it refuses has not reached the rate limit, also with retries."""
 
     class Client(Service):
         @rate_limit(3, window=60)
@@ -79,7 +79,7 @@ def test_open_circuit_uses_up_no_rate(invoke: Invoke, clock: Clock) -> None:
 
 
 def test_call_that_the_bulkhead_refuses_has_used_up_a_rate(clock: Clock) -> None:
-    """The bulkhead is inside the rate limit: whoever is refused for lack of room was let through before."""
+    """The bulkhead is inside the rate limit: a call that is refused for lack of room was let through before."""
 
     class Client(Service):
         @bulkhead(1)
@@ -98,7 +98,7 @@ def test_call_that_the_bulkhead_refuses_has_used_up_a_rate(clock: Clock) -> None
 
 
 def test_coroutine_times_out_while_it_waits_for_a_permit(clock: Clock) -> None:
-    """The bulkhead is inside the time-out: waiting takes from the same time, and ends with it."""
+    """The bulkhead is inside the time-out: the wait counts towards the time-out, and ends with it."""
 
     class Client(Service):
         @bulkhead(1, waiting_task_queue=1)
@@ -144,7 +144,7 @@ def before_permits_are_handed_over(monkeypatch: pytest.MonkeyPatch, act: Callabl
 
 
 def test_arrival_does_not_overtake_while_a_permit_changes_hands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A permit was given back, and not handed over yet: whoever comes in this moment steps behind those that wait."""
+    """A call that comes while a released permit is not yet handed over steps behind the waiting calls."""
     entered: list[str] = []
     came_in_between: list[Future[None]] = []
     moments = ["the first of them"]
@@ -177,8 +177,10 @@ def test_arrival_does_not_overtake_while_a_permit_changes_hands(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("detached", [False, True], ids=["coroutine", "task"])
-def test_coroutine_does_not_overtake_those_of_another_loop(monkeypatch: pytest.MonkeyPatch, detached: bool) -> None:
-    """The same on event loops: the moment is there for whoever comes on another thread's loop."""
+def test_coroutine_does_not_overtake_waiting_coroutines_of_another_loop(
+    monkeypatch: pytest.MonkeyPatch, detached: bool
+) -> None:
+    """The same holds on event loops, for a call on the loop of another thread."""
     entered: list[str] = []
     threads: list[threading.Thread] = []
 
@@ -210,7 +212,7 @@ def test_coroutine_does_not_overtake_those_of_another_loop(monkeypatch: pytest.M
 
 
 def test_body_that_was_left_behind_hands_its_permit_over(clock: Clock) -> None:
-    """Nobody waits for a cancelled call any more; who waits for its permit gets it when the body has ended."""
+    """The call is cancelled and no caller waits for it; the next call gets the permit when the body has ended."""
 
     class Client(Service):
         @asynchronous
@@ -240,7 +242,7 @@ def test_body_that_was_left_behind_hands_its_permit_over(clock: Clock) -> None:
 
 @pytest.mark.parametrize("detached", [False, True], ids=["coroutine", "task"])
 def test_body_that_never_let_go_is_late_all_the_same(clock: Clock, detached: bool) -> None:
-    """What ends after its deadline has timed out, also where the loop had no moment to tell it."""
+    """A body that ends after its deadline has timed out, even if the loop had no moment to interrupt it."""
 
     class Client(Service):
         @(asynchronous if detached else as_it_is)

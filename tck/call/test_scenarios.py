@@ -1,4 +1,4 @@
-"""Every way of calling comes to the same, in each scenario of the table."""
+"""All ways of calling have the same results, in each scenario of the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kit.ways import WAYS, Policies, Run, Way
 
 
 class Seen(NamedTuple):
-    """What can be seen of a scenario; see ``Run``."""
+    """The visible results of a scenario; see ``Run``."""
 
     outcomes: list[Any]
     attempts: int
@@ -26,7 +26,7 @@ class Seen(NamedTuple):
 
 
 def seen(name: str, way: Way) -> Seen:
-    """What the scenario comes to in *way*."""
+    """Run the scenario in *way*, and return its results."""
     scenario = SCENARIOS[name]
     testing.reset()
     with virtual_time() as virtual:
@@ -35,20 +35,20 @@ def seen(name: str, way: Way) -> Seen:
 
 
 def policies_of(name: str) -> Policies:
-    """What guards the body in *name*."""
+    """Return the policies that guard the body in *name*."""
     scenario = SCENARIOS[name]
     return scenario.policies(Run(WAYS[0], None, lambda _: {}, scenario.body))  # type: ignore[arg-type]
 
 
 def brief(outcome: Any) -> Any:
-    """An outcome as the table writes it."""
+    """Return an outcome as the table writes it."""
     if not isinstance(outcome, tuple):
         return outcome
     return outcome[1] if outcome[0] == "returned" else outcome[0]
 
 
 def unexpected(name: str, way: Way, run: Seen, other: Seen) -> dict[str, tuple[Any, Any]]:
-    """What *run* came to instead of what the table says and what the *other* way came to, by aspect."""
+    """Return each aspect in which *run* differs from the table or the *other* way, with both values."""
     scenario = SCENARIOS[name]
     differs = scenario.difference(way) or Differs("")
     compared: list[tuple[str, Any, Any]] = [
@@ -63,7 +63,7 @@ def unexpected(name: str, way: Way, run: Seen, other: Seen) -> dict[str, tuple[A
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_outcome_is_the_same_in_every_way_of_calling(name: str) -> None:
-    """Outcome, attempts, counts, ``remaining()``, the breaker's state and the log, but for what a rule varies."""
+    """Outcome, attempts, counts, ``remaining()``, state of the breaker and log are equal, unless a rule varies them."""
     ways = [way for way in WAYS if way.takes(policies_of(name))]
     runs = {way: seen(name, way) for way in ways}
     model = next(way for way in ways if SCENARIOS[name].difference(way) is None)

@@ -1,4 +1,4 @@
-"""Cutting ``attempt.path`` down to what a guard has changes what a call costs, never what it does."""
+"""Cutting ``attempt.path`` down to the policies of a guard changes the cost of a call, and never its result."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def combinations() -> Iterator[tuple[str, ...]]:
 
 
 def outcomes(names: tuple[str, ...], asynchronous: bool) -> list[str]:
-    """What seven calls come to whose method fails now and then."""
+    """Return the outcomes of seven calls of a method that fails now and then."""
     moods = iter([None, OSError("1"), None, OSError("2"), OSError("3"), OSError("4"), OSError("5"), *[None] * 20])
 
     def body(argument: int, *, keyword: int = 0) -> str:
@@ -65,7 +65,7 @@ def outcomes(names: tuple[str, ...], asynchronous: bool) -> list[str]:
             try:
                 result = guarded(number, keyword=number)
                 seen.append(await result if asynchronous else result)
-            except Exception as error:  # the outcome is what is compared
+            except Exception as error:  # outcomes are compared
                 seen.append(f"{type(error).__name__}: {error}")
         return seen
 
@@ -74,7 +74,7 @@ def outcomes(names: tuple[str, ...], asynchronous: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["def", "async def"])
-def test_a_cut_path_does_what_the_whole_one_does(asynchronous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_path_has_the_same_results_as_the_whole_one(asynchronous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """For every combination of policies the same calls have the same results, cut or uncut."""
     cut = {names: outcomes(names, asynchronous) for names in combinations()}
     reset()
@@ -100,7 +100,7 @@ def test_without_the_text_of_the_program_calls_take_the_whole_path(monkeypatch: 
 
 
 def run_from(program: Path, lines: list[str]) -> str:
-    """What *lines* print where the package is the one in *program*; from a file, so that tracebacks show the text."""
+    """Run *lines* with the package in *program*, from a file, so that tracebacks show the text; return the output."""
     script = program / "script.py"
     script.write_text("\n".join(lines), encoding="utf-8")
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=60)
@@ -109,7 +109,7 @@ def run_from(program: Path, lines: list[str]) -> str:
 
 
 def copied(program: Path) -> Path:
-    """A copy of the package in *program*; where its ``attempt.py`` lies."""
+    """Copy the package into *program*; return the path of its ``attempt.py``."""
     shutil.copytree(
         Path(attempt.__file__).parents[1], program / "faulttolerance", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -133,7 +133,7 @@ CALLS = [
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Give a folder with compiled files only, and the text of ``attempt.py`` where they were compiled."""
+    """Return a folder with compiled files only, and the path of the ``attempt.py`` from which they were compiled."""
     program = tmp_path_factory.mktemp("program")
     source = copied(program / "build")
     compileall.compile_dir(program / "build", quiet=1, legacy=True)
@@ -149,7 +149,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_compiled_files_run_as_they_are_beside_the_text_of_another_version(
     deployed: tuple[Path, Path], other: str
 ) -> None:
-    """What lies where the files were compiled is no concern of theirs, even where it could be compiled, too."""
+    """Compiled files ignore a file at the place of their source, even if it could be compiled, too."""
     compiled, source = deployed
     source.write_text(other, encoding="latin-1")
 
@@ -157,8 +157,8 @@ def test_compiled_files_run_as_they_are_beside_the_text_of_another_version(
 
 
 @pytest.mark.outside
-def test_compiled_files_that_nobody_compares_with_their_text_run_as_they_are(tmp_path: Path) -> None:
-    """With unchecked hashes an interpreter takes the compiled file, whatever stands in the text beside it."""
+def test_compiled_files_with_unchecked_hashes_run_as_they_are(tmp_path: Path) -> None:
+    """An interpreter takes the compiled file, and ignores the text beside it."""
     source = copied(tmp_path)
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     compileall.compile_dir(tmp_path, quiet=1, invalidation_mode=mode)
@@ -182,7 +182,7 @@ def test_garbage_is_collected_in_no_first_call_at_the_wrong_moment(tmp_path: Pat
         "        try: raise ValueError(str(1) + str(2))",
         "        except ValueError: traceback.format_exc()",
         "        if is_running: Noisy()",
-        # What the first decorator imports is imported before: imports inside of imports are another matter.
+        # The imports of the first decorator run before: imports inside of imports are another matter.
         "policies = retry, timeout(9000), bulkhead(2), rate_limit(9), circuit_breaker",
         "guarded = [policy(lambda: True) for policy in policies]",
         "is_running = True",
@@ -200,7 +200,7 @@ def test_garbage_is_collected_in_no_first_call_at_the_wrong_moment(tmp_path: Pat
 def test_a_guard_that_cannot_be_cut_now_works_and_the_next_one_is_cut(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A first call at the end of the stack, or of the memory, has the outcome that it has anywhere else."""
+    """A first call at the end of the stack, or of the memory, has the same outcome as anywhere else."""
 
     def fail(*_: object) -> ast.Module:
         raise error
@@ -215,7 +215,7 @@ def test_a_guard_that_cannot_be_cut_now_works_and_the_next_one_is_cut(
     assert (kept, specialize._specialized.cache_info().currsize) == (0, 2)
 
 
-def test_what_a_guard_has_not_is_not_in_its_path() -> None:
+def test_the_path_of_a_guard_leaves_out_the_policies_that_it_does_not_have() -> None:
     """A guard pays for its own policies only."""
 
     @retry
@@ -230,7 +230,7 @@ def test_what_a_guard_has_not_is_not_in_its_path() -> None:
 
 
 def test_only_a_coroutine_that_may_have_to_wait_looks_for_trio() -> None:
-    """Under a rate limit or a closed circuit it awaits nothing but its method, which may be of any loop."""
+    """Under a rate limit or a closed circuit the coroutine awaits only its method, which may be of any loop."""
 
     async def function() -> None: ...
 
@@ -241,8 +241,8 @@ def test_only_a_coroutine_that_may_have_to_wait_looks_for_trio() -> None:
     assert [one for one, text in texts.items() if "'trio' in modules" in text] == ["retry", "bulkhead"]
 
 
-def test_what_tells_type_checkers_more_is_in_no_path_that_runs() -> None:
-    """Annotations and assertions cost a guarded call nothing."""
+def test_annotations_and_assertions_for_type_checkers_are_in_no_path_that_runs() -> None:
+    """Help for type checkers costs a guarded call nothing."""
 
     @circuit_breaker
     @timeout(1000)
@@ -290,7 +290,7 @@ def test_a_program_that_is_exchanged_on_disk_goes_on_as_it_was_loaded(tmp_path: 
 
 
 def test_a_call_that_is_cancelled_before_it_began_is_cancelled() -> None:
-    """Whoever awaits the handle afterwards sees a cancellation, as for a task."""
+    """A later ``await`` of the handle raises a cancellation, as for a task."""
 
     @asynchronous
     async def function() -> None: ...

@@ -55,15 +55,15 @@ pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 5 + 100)]
 
 
 class BodyFailed(Exception):
-    """What a body raises by itself."""
+    """The failure of a body by itself."""
 
 
 class NotForTheCircuit(Exception):
-    """What a body raises and the circuit skips: to it, a success."""
+    """An exception of a body that the circuit skips, and counts as a success."""
 
 
 class CallsEnd(Exception):
-    """What the fallback lets through."""
+    """An exception that the fallback lets through."""
 
 
 # The circuit, watched and done again
@@ -83,7 +83,7 @@ class Step(NamedTuple):
 
 
 class Watched:
-    """Writes down every operation on every circuit that takes its lock, in the order in which they happen."""
+    """Records every operation on every circuit that takes its lock, in the order in which they happen."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: dict[int, list[Step]] = {}
@@ -190,7 +190,7 @@ class NaiveCircuit:
 
 
 def first_difference(steps: list[Step], circuit: NaiveCircuit) -> str:
-    """Do all *steps* again with the naive circuit; what it makes of them otherwise, if anything."""
+    """Repeat all *steps* with the naive circuit; return the first difference, empty if there is none."""
     for number, step in enumerate(steps):
         admitted = True
         if step.name == "admit":
@@ -205,7 +205,7 @@ def first_difference(steps: list[Step], circuit: NaiveCircuit) -> str:
 
 
 def still_held(state: State) -> dict[str, Any]:
-    """What the method holds, where it holds anything."""
+    """Return all that the method still holds, by kind."""
     found: dict[str, Any] = {}
     permits = state.strategies.get(Bulkhead)
     if permits is not None:
@@ -218,7 +218,7 @@ def still_held(state: State) -> dict[str, Any]:
 
 
 def soon(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
-    """Whether *condition* comes true within *seconds*."""
+    """Return whether *condition* becomes true within *seconds*."""
     until = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= until:
@@ -375,7 +375,7 @@ def _instead(context: Any) -> Any:
 
 
 class Service:
-    """The same for the two kinds of ``@asynchronous``."""
+    """The guarded methods of the test below, for the two kinds of ``@asynchronous``."""
 
     crowd = Crowd()
 

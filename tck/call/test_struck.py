@@ -1,4 +1,4 @@
-"""R0, R11: whatever a signal's handler raises, and wherever in the library it lands, what a call holds goes back."""
+"""R0, R11: a call gives back all that it holds, wherever in the library the handler of a signal raises."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ POLICIES: dict[str, Any] = {
 
 
 def under_all(function: Callable[..., Any]) -> Any:
-    """*function* under what can hold something for a call."""
+    """Return *function* under the policies that hold something for a call."""
     for decorate in (
         ft.retry(max_retries=0),
         ft.circuit_breaker(request_volume_threshold=1, delay=0),
@@ -82,7 +82,7 @@ class Subject:
         return lambda: guard.call_async(self.answer_async)
 
     def outcome(self, strike: Strike | None = None) -> object:
-        """What one call comes to, at which *strike* is aimed."""
+        """Return the outcome of one call, at which *strike* is aimed."""
         try:
             if self.is_on_loop:
                 return asyncio.run(aimed_at(strike, self.call()))
@@ -95,7 +95,7 @@ class Subject:
 
 
 async def aimed_at(strike: Strike | None, call: Any) -> object:
-    """What *call* comes to in a task of its own, while *strike* is on."""
+    """Return the outcome of *call* in a task of its own, under *strike*."""
 
     async def main() -> object:
         return await call
@@ -110,8 +110,8 @@ async def aimed_at(strike: Strike | None, call: Any) -> object:
 @pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
 @pytest.mark.parametrize("convention", ["def", "async def", "Guard.call", "Guard.call_async"])
 @sampled(13)
-def test_what_a_handler_raises_in_the_library_loses_nothing(convention: str, fails: bool, step: int) -> None:
-    """Wherever it lands, it comes out; and the next call gets the permit and the place of the probe, and is served."""
+def test_an_exception_of_a_handler_in_the_library_loses_nothing(convention: str, fails: bool, step: int) -> None:
+    """The exception comes out; the next call gets the permit and the place of the probe, and is served."""
     wrong = []
     for strike in strikes(step=step):
         subject = Subject(convention)
@@ -127,7 +127,7 @@ def test_what_a_handler_raises_in_the_library_loses_nothing(convention: str, fai
 
 @sampled(13)
 def test_a_block_ends_wherever_a_handler_raises(step: int) -> None:
-    """Afterwards nothing is held back: the call that went on beyond its deadline is interrupted, and so is a task."""
+    """Interruptions arrive again afterwards: a call that passes its deadline is interrupted, and so is a task."""
 
     @ft.timeout(1)
     def block(strike: Strike) -> None:
@@ -165,8 +165,8 @@ def test_a_block_ends_wherever_a_handler_raises(step: int) -> None:
 
 
 @sampled(13)
-def test_what_a_handler_raises_in_a_call_that_is_a_task_loses_nothing(step: int) -> None:
-    """It comes out of the call, which is made anew and served next."""
+def test_an_exception_of_a_handler_in_a_call_that_is_a_task_loses_nothing(step: int) -> None:
+    """The exception comes out of the call, and the next call is served."""
     wrong = []
     for strike in strikes(step=step):
         failures: list[type[Exception]] = [ConnectionError]
@@ -200,8 +200,8 @@ def test_what_a_handler_raises_in_a_call_that_is_a_task_loses_nothing(step: int)
     assert not wrong
 
 
-async def how(call: Callable[[], Any]) -> object:
-    """How *call* ends, in a task of its own; soon, or never."""
+async def ending_of(call: Callable[[], Any]) -> object:
+    """Return the outcome of *call* in a task of its own; a ``TimeoutError`` if it takes too long."""
     try:
         return await asyncio.wait_for(aimed_at(None, call()), 10)
     except (Exception, Struck) as error:
@@ -214,12 +214,12 @@ async def linger() -> None:
 
 
 def awaited_on_the_loop() -> asyncio.Future[str]:
-    """What a body returns that is awaited on the loop of its caller."""
+    """Return an awaitable result of a body, for the loop of its caller."""
     return asyncio.sleep(0.001, FINE)  # type: ignore[return-value]
 
 
 def awaited_as_a_future() -> ft.Future[str]:
-    """What a body returns while the loop of its caller waits for the future of the call."""
+    """Return the result of a body while the loop of its caller waits for the future of the call."""
     time.sleep(0.001)
     return ft.completed_future(FINE)
 
@@ -234,15 +234,15 @@ CALLED_BACK = {
 
 @pytest.mark.parametrize("how_called", CALLED_BACK)
 @sampled(13)
-def test_what_a_handler_raises_in_a_callback_of_a_loop_keeps_nobody_waiting(how_called: str, step: int) -> None:
-    """The loop only writes it down: whoever was to be called back is, and so is whoever comes next."""
+def test_an_exception_of_a_handler_in_a_callback_of_a_loop_keeps_no_caller_waiting(how_called: str, step: int) -> None:
+    """The loop only records the exception; the waiting caller is called back, and so is the next caller."""
     call, usual = CALLED_BACK[how_called]
 
     async def scene(strike: Strike | None) -> list[object]:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         with strike if strike is not None else nullcontext():
-            found = [await how(call)]
-        return [*found, await how(call)]
+            found = [await ending_of(call)]
+        return [*found, await ending_of(call)]
 
     asyncio.run(scene(None))
     wrong = []
@@ -269,7 +269,7 @@ def test_what_a_handler_raises_in_a_callback_of_a_loop_keeps_nobody_waiting(how_
 
 
 class Queue:
-    """One permit, held by somebody else; and what comes of those who ask for it meanwhile."""
+    """A queue for one permit, which another call holds."""
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
@@ -288,7 +288,7 @@ class Queue:
 
 
 async def struck_in_the_queue(strike: Strike) -> tuple[object, ...]:
-    """Strike those that wait for their turn, while they get it too."""
+    """Strike calls while they wait for their turn, and while they get it."""
     queue = Queue()
     holder = asyncio.create_task(queue.call(queue.hold))
     await asyncio.sleep(0)
@@ -335,8 +335,8 @@ async def struck_at_the_admission(strike: Strike) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("scene", [struck_in_the_queue, struck_at_the_admission])
 @sampled(13)
-def test_what_a_handler_raises_loses_no_turn_in_the_queue(scene: Any, step: int) -> None:
-    """Only the call that was struck ends so; whoever waits behind it gets the permit in time."""
+def test_an_exception_of_a_handler_loses_no_turn_in_the_queue(scene: Any, step: int) -> None:
+    """Only the struck call ends by the exception; the call behind it gets the permit in time."""
     wrong = []
     for strike in strikes(step=step):
         found = asyncio.run(scene(strike))
@@ -347,7 +347,7 @@ def test_what_a_handler_raises_loses_no_turn_in_the_queue(scene: Any, step: int)
 
 
 class Offloaded:
-    """An offloaded function, made anew for each strike, whose circuit lets one probe pass."""
+    """A function on threads of the pool, made anew for each strike, whose circuit lets one probe pass."""
 
     def __init__(self) -> None:
         self.fails = True
@@ -367,7 +367,7 @@ class Offloaded:
 
 
 def made_under(strike: Strike, call: Callable[[], Any]) -> Any:
-    """The future that *call* gives while *strike* is on; ``None`` where that struck."""
+    """Return the future that *call* makes under *strike*; ``None`` if the strike hits."""
     try:
         with strike:
             return call()
@@ -377,8 +377,8 @@ def made_under(strike: Strike, call: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
 @sampled(13)
-def test_what_a_handler_raises_while_a_call_is_offloaded_loses_nothing(fails: bool, step: int) -> None:
-    """It comes out, the next call is served, and no thread is lost: all of them can be shut down."""
+def test_an_exception_of_a_handler_while_a_call_is_sent_to_a_thread_loses_nothing(fails: bool, step: int) -> None:
+    """The exception comes out, the next call is served, and all threads can be shut down."""
     wrong = []
     for strike in strikes(step=step):
         subject = Offloaded()
@@ -397,8 +397,8 @@ def test_what_a_handler_raises_while_a_call_is_offloaded_loses_nothing(fails: bo
 
 
 @sampled(3)
-def test_what_a_handler_raises_while_a_thread_is_made_for_a_call_loses_nothing(step: int) -> None:
-    """Where none is parked the call starts one: the next call is served all the same, and all can be shut down."""
+def test_an_exception_of_a_handler_while_a_thread_is_made_for_a_call_loses_nothing(step: int) -> None:
+    """A call starts a thread if none is parked; the next call is served, and all threads can be shut down."""
     wrong = []
 
     @ft.asynchronous
@@ -418,7 +418,7 @@ def test_what_a_handler_raises_while_a_thread_is_made_for_a_call_loses_nothing(s
 
 
 def outcome(call: Callable[[], Any]) -> object:
-    """What an offloaded call comes to; a refusal is waited out, where a body that was struck has yet to end."""
+    """Return the outcome of a call on a thread; wait after a refusal, as a struck body may have yet to end."""
     try:
         return call().result(10)
     except (ft.BulkheadException, ft.CircuitBreakerOpenException) as error:
@@ -429,7 +429,7 @@ def outcome(call: Callable[[], Any]) -> object:
 @pytest.mark.parametrize("is_full", [False, True], ids=["next", "queued"])
 @sampled(13)
 def test_a_call_that_its_caller_never_got_is_never_begun(is_full: bool, step: int) -> None:
-    """A handler raises in the making of a call while no thread is free: its body does not run later."""
+    """A handler raises while a call is made and no thread is free: the body does not run later."""
     wrong = []
     for strike in strikes(step=step):
         ft.configure(max_threads=1)

@@ -1,4 +1,4 @@
-"""Exceptions as applications make them come out as they are, whatever they allow to be done to them."""
+"""Exceptions of applications come out as they are, whatever operations they allow."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_failure_that_takes_no_note_is_replaced_by_the_fallback() -> None:
 
 
 def test_a_frozen_failure_gets_its_note() -> None:
-    """An immutable exception says how often it was tried like any other (rule R1)."""
+    """An immutable exception has the number of its attempts in a note, like any other (rule R1)."""
 
     @retry(max_retries=1, jitter=0)
     def charge() -> NoReturn:
@@ -71,7 +71,7 @@ def test_a_frozen_failure_gets_its_note() -> None:
 
 @pytest.mark.parametrize("delay", [None, "1", object(), 1j])
 def test_a_back_off_that_gives_no_number_is_named_in_the_log(delay: object, caplog: pytest.LogCaptureFixture) -> None:
-    """What is no delay is no reason to lose the call's own failure: the delay of ``@retry`` counts (rule R10)."""
+    """A value that is no delay does not replace the call's own failure: the delay of ``@retry`` counts (rule R10)."""
     attempts: list[int] = []
 
     @custom_backoff(lambda: lambda failure: delay)  # type: ignore[arg-type, return-value]
@@ -89,7 +89,7 @@ def test_a_back_off_that_gives_no_number_is_named_in_the_log(delay: object, capl
 
 
 def test_a_back_off_beyond_every_clock_ends_the_retrying() -> None:
-    """A delay that no clock could count is as one that never ends: the failure comes out at once."""
+    """A delay that no clock can count never ends, so the failure comes out at once."""
 
     @custom_backoff(lambda: lambda failure: 10**400)
     @retry(max_retries=1, jitter=0)

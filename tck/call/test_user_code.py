@@ -1,4 +1,4 @@
-"""Rule R10: no lock is held while code of the application runs, and what listens changes nothing."""
+"""Rule R10: no lock is held while code of the application runs, and listeners change nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kit.definition import refused
 
 
 def test_two_slow_calls_overlap() -> None:
-    """R10, B5: with all policies, on threads."""
+    """R10, B5: this holds with all policies, on threads."""
     both = threading.Barrier(2)
 
     class Client:
@@ -61,7 +61,7 @@ PLACES = ["body", "fallback", "before_retry", "retry_when", "custom_backoff", "l
 
 @pytest.mark.parametrize("place", PLACES)
 def test_code_of_the_application_may_use_the_same_guard_on_another_thread(place: str) -> None:
-    """R10: while it runs, every other operation on the guard goes on; a lock that were held would stop it."""
+    """R10: every other operation on the guard goes on meanwhile; a held lock would stop it."""
     blocked: list[str] = []
     reached: list[str] = []
 
@@ -123,7 +123,7 @@ def test_code_of_the_application_may_use_the_same_guard_on_another_thread(place:
 
 
 def test_listener_that_raises_is_logged_and_changes_nothing(invoke: Invoke, caplog: pytest.LogCaptureFixture) -> None:
-    """R10: nor does it keep other listeners from hearing."""
+    """R10: the other listeners still hear the event."""
     heard = []
 
     class Client(Service):
@@ -166,8 +166,8 @@ def test_predicate_that_raises_leaves_nothing_held(invoke: Invoke, held: Callabl
     assert held() == []
 
 
-def test_one_bulkhead_serves_synchronous_and_asynchronous_callers_with_one_limit(clock: Clock) -> None:
-    """R10, B35: and one circuit."""
+def test_a_bulkhead_serves_synchronous_and_asynchronous_callers_with_one_limit(clock: Clock) -> None:
+    """R10, B35: they also share one circuit."""
     guard = Guard(bulkhead=Bulkhead(2, 1), circuit_breaker=CircuitBreaker(request_volume_threshold=5))
 
     async def body() -> str:
@@ -206,8 +206,8 @@ def test_reentrant_call_from_a_body_is_a_call_like_any_other(invoke: Invoke) -> 
 async def told_later(*what: object) -> None: ...
 
 
-def test_what_is_told_and_not_awaited_cannot_be_a_coroutine_function() -> None:
-    """It would never run; who sets it is told so."""
+def test_a_listener_that_is_not_awaited_cannot_be_a_coroutine_function() -> None:
+    """It would never run, so the caller who sets it gets an error."""
     with refused("circuit_breakers.on_state_change(callback) is told_later, a coroutine function"):
         circuit_breakers.on_state_change("anything", told_later)
     with refused("set_event_sinks(sinks) is told_later, a coroutine function"):
@@ -215,8 +215,8 @@ def test_what_is_told_and_not_awaited_cannot_be_a_coroutine_function() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "print"])
-def test_what_is_told_can_be_called(wrong: Any) -> None:
-    """Rule O4: what cannot be is refused when it is given, and not logged at each event."""
+def test_a_listener_that_cannot_be_called_is_refused(wrong: Any) -> None:
+    """Rule O4: it is refused when it is given, and not logged at each event."""
     with refused(f"circuit_breakers.on_state_change(callback) is {wrong!r}", "allowed: a synchronous function"):
         circuit_breakers.on_state_change("anything", wrong)
     with refused(f"set_event_sinks(sinks) is {wrong!r}", "allowed: a synchronous function"):
@@ -240,8 +240,10 @@ def test_what_is_told_can_be_called(wrong: Any) -> None:
     ids=["sink", "listener", "predicate", "back-off", "before_retry", "fallback", "on_deadline"],
 )
 @pytest.mark.parametrize("kind", ["function", "object"])
-def test_what_nobody_would_await_is_refused_when_it_is_given(give: Callable[[Any], Any], kind: str) -> None:
-    """See rule O4: a coroutine function would never run; before the first call, and by an error that says so."""
+def test_a_coroutine_function_that_no_code_would_await_is_refused_when_it_is_given(
+    give: Callable[[Any], Any], kind: str
+) -> None:
+    """By rule O4: it would never run; an error before the first call says so."""
 
     async def never_awaited(*_: object) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Which errors a set of classes means, and what an attempt that raised one counts as."""
+"""The errors that a set of classes means, and the verdict on an attempt that raised one."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from faulttolerance._strategy.verdict import (
 
 
 class Halt(BaseException):
-    """Somebody else's control flow."""
+    """Control flow of another library."""
 
 
 class HardHalt(Halt):
-    """A sort of it."""
+    """A subclass of that control flow."""
 
 
 class Mixed(Halt, Exception):
-    """Both at once."""
+    """Control flow and an ``Exception`` at once."""
 
 
 CONTROL_FLOW = [KeyboardInterrupt(), SystemExit(1), GeneratorExit()]
@@ -55,13 +55,13 @@ def test_a_named_error_outside_exception_is_contained() -> None:
 
 
 def test_an_error_that_is_an_exception_too_is_an_ordinary_one() -> None:
-    """What derives from ``Exception`` on any way is matched as ``isinstance`` does."""
+    """An error that derives from ``Exception`` in any way is matched as ``isinstance`` does."""
     assert contains((Exception,), Mixed())
     assert contains((BaseException,), Mixed())
 
 
 def test_a_class_declared_as_control_flow_is_never_contained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library's own interruption and asyncio's cancellation are declared where they are first known."""
+    """The library's own interruption and asyncio's cancellation are declared as control flow."""
     monkeypatch.setattr(verdict, "_control_flow", verdict._control_flow)
 
     never_match(Halt)
@@ -87,8 +87,8 @@ def test_exclusion_goes_before_inclusion(
     assert matches(ConnectionResetError(), include, exclude) is expected
 
 
-def test_what_is_excluded_counts_outside_exception_too() -> None:
-    """Naming a base class as one to retry and a subclass as one to abort on is possible for control flow as well."""
+def test_an_exclusion_counts_outside_exception_too() -> None:
+    """For control flow, too, a base class may be one to retry and a subclass one to abort on."""
     assert matches(Halt(), (Halt,), (HardHalt,))
     assert not matches(HardHalt(), (Halt,), (HardHalt,))
     assert not matches(HardHalt(), (HardHalt,), (Halt,))

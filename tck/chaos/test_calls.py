@@ -96,7 +96,7 @@ def counted(name: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("way", ["call", "call_async", "call_offloaded"])
-def test_policies_see_chaos_as_the_bodys(way: str) -> None:
+def test_policies_treat_chaos_as_faults_of_the_body(way: str) -> None:
     """Errors are retried, latency is timed out, and each of them is counted by its kind."""
     call, name = getattr(Service(), way), f"{HERE}.Service.{way}"
     configure(properties={f"{HERE}.Service/{way}/Chaos/error": f"{HERE}.Outage"})
@@ -140,7 +140,7 @@ def test_keys_reach_methods_classes_guards_and_everything(key: str, befallen: se
 
 
 def test_a_circuit_opens_by_chaos() -> None:
-    """As by failures of the body."""
+    """Failures by chaos count as those of the body."""
 
     @circuit_breaker(request_volume_threshold=2)
     def query() -> str:
@@ -150,8 +150,8 @@ def test_a_circuit_opens_by_chaos() -> None:
     assert [outcome(query) for _ in range(3)] == [OSError, OSError, CircuitBreakerOpenException]
 
 
-def test_a_part_of_the_attempts_is_befallen_by_one_of_the_errors() -> None:
-    """By chance, which the clock of a test gives."""
+def test_a_part_of_the_attempts_fails_with_one_of_the_errors() -> None:
+    """The clock of a test gives the chance."""
     configure(properties={"Chaos/rate": "0.5", "Chaos/error": f"{HERE}.Outage, OSError", "Retry/enabled": False})
 
     def results() -> list[Any]:
@@ -170,8 +170,8 @@ def test_a_part_of_the_attempts_is_befallen_by_one_of_the_errors() -> None:
     assert min(found.count(Outage), found.count(OSError)) > 20
 
 
-def test_blocks_are_befallen() -> None:
-    """Before they are entered; a retry enters the next one."""
+def test_blocks_fail_by_chaos() -> None:
+    """A block fails before it is entered; a retry enters the next one."""
     guard = Guard(name="of blocks", retry=Retry(max_retries=2, delay=0, jitter=0))
     configure(properties={"of blocks/Chaos/error": "OSError"})
 
@@ -187,8 +187,8 @@ def test_blocks_are_befallen() -> None:
     assert counted("of blocks") == {"error": 4, "latency": 0}
 
 
-def test_it_is_refused_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Why, and how it is allowed; from every source; and what was in force stays so."""
+def test_chaos_is_refused_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """For every source the error says why, and how to allow it; the values in force stay."""
     file = tmp_path / "chaos.toml"
     file.write_text('["Chaos"]\nrate = 0.5\n', encoding="utf-8")
     words = ("Chaos/rate", "0.5", "FAULTTOLERANCE_CHAOS_ALLOWED", "calls would fail on purpose")
@@ -213,7 +213,7 @@ def test_it_is_refused_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_variable_is_ignored_unless_it_is_allowed(
     variable: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is set for all processes of a machine ends no call of one that allows no chaos; one ERROR says so."""
+    """A variable of the whole machine fails no call of a process that allows no chaos; one ERROR says so."""
     monkeypatch.delenv("FAULTTOLERANCE_CHAOS_ALLOWED")
     monkeypatch.setenv("ELSEWHERE_CHAOS_RATE", "somebody else's")
     monkeypatch.setenv(variable, "1")
@@ -229,7 +229,7 @@ def test_a_variable_is_ignored_unless_it_is_allowed(
 
 
 def test_a_rate_of_nothing_is_no_chaos(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that switches chaos off is refused nowhere."""
+    """A file that switches chaos off is accepted in every environment."""
     monkeypatch.delenv("FAULTTOLERANCE_CHAOS_ALLOWED")
     for value in (0, "0", "0.0"):
         configure(properties={"Chaos/rate": value})
@@ -248,15 +248,15 @@ def test_a_rate_of_nothing_is_no_chaos(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_wrong_values_are_refused(key: str, value: object, words: tuple[str, ...]) -> None:
-    """With the key, its source, and what is allowed."""
+    """The error gives the key, its source, and the allowed values."""
     alone()
     with refused(*words, "configure(properties=...)"):
         configure(properties={f"Chaos/{key}": value})
     assert alone() == "fresh"
 
 
-def test_a_guard_that_carries_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """Once at WARNING, in ``explain()``, ``guards()``, ``fingerprint()`` and the changes; no key is unused."""
+def test_a_guard_with_chaos_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """It is shown at WARNING, in ``explain()``, ``guards()``, ``fingerprint()`` and the changes; no key is unused."""
     alone()
     before = fingerprint()
     with caplog.at_level(logging.WARNING, logger="faulttolerance"):
@@ -283,8 +283,8 @@ def test_a_guard_that_carries_it_says_so(caplog: pytest.LogCaptureFixture) -> No
     assert [one.key for one in validate()] == ["nobody/Chaos/latency"]
 
 
-def test_tests_switch_it_off_and_stand_outside() -> None:
-    """``disabled()`` takes it away with the policies; what is injected is asked before it."""
+def test_tests_switch_chaos_off_and_inject_results_before_it() -> None:
+    """``disabled()`` removes it with the policies; an injected result is asked for first."""
     configure(properties={"Chaos/rate": 1})
     for off in (disabled(), disabled("Chaos", alone)):
         with off:
@@ -293,7 +293,7 @@ def test_tests_switch_it_off_and_stand_outside() -> None:
         assert alone() == "stale"
 
 
-def test_no_guard_takes_it() -> None:
-    """It is no policy that could be declared."""
+def test_no_guard_takes_chaos_as_a_policy() -> None:
+    """Chaos comes from the configuration alone."""
     with pytest.raises(TypeError, match="chaos"):
         Guard(chaos=1)  # type: ignore[call-arg]

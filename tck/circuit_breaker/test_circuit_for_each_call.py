@@ -15,7 +15,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_line_that_makes_a_guard_for_each_call_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Beyond a hundred, dead ones included (rule C8)."""
+    """The warning comes beyond a hundred guards, dead ones included (rule C8)."""
 
     def charge() -> int:
         return Guard(circuit_breaker=CircuitBreaker()).call(int)
@@ -33,7 +33,7 @@ def test_a_line_that_makes_a_guard_for_each_call_is_logged_once(caplog: pytest.L
 
 
 def test_living_ones_count_as_well(caplog: pytest.LogCaptureFixture) -> None:
-    """As those that a cache without keys keeps (rule C8)."""
+    """A cache without keys keeps such guards (rule C8)."""
     kept = [Guard(circuit_breaker=CircuitBreaker()) for _ in range(101)]
 
     assert len(warnings(caplog)) == 1
@@ -41,7 +41,7 @@ def test_living_ones_count_as_well(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_guards_without_a_circuit_and_named_ones_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:
-    """They lose nothing, or are meant (rule C8)."""
+    """They lose no state, or are meant so (rule C8)."""
     for number in range(150):
         Guard(retry=Retry())
         Guard(circuit_breaker=CircuitBreaker(), name=f"meant {number}").close()
@@ -50,7 +50,7 @@ def test_guards_without_a_circuit_and_named_ones_are_not_counted(caplog: pytest.
 
 
 def test_the_top_level_of_a_module_may_make_as_many_as_it_wants(caplog: pytest.LogCaptureFixture) -> None:
-    """One for each host, in a dictionary (rule C8)."""
+    """A dictionary may have one for each host (rule C8)."""
     text = """
 from faulttolerance import Guard
 from faulttolerance.policies import CircuitBreaker
@@ -65,8 +65,8 @@ for _ in range(150):
     assert warnings(caplog) == []
 
 
-def test_many_threads_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """However many get there at once (rules C8, L6)."""
+def test_many_threads_cause_a_single_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """However many threads reach the limit at once (rules C8, L6)."""
 
     def make() -> None:
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""The circuit's states: example by example, against a naive circuit, and under many threads."""
+"""The states of a circuit: by examples, against a naive circuit, and under many threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THERE = HERE + 1
 
 
 class Call:
-    """One attempt, driven as the drivers do it."""
+    """An attempt, in the steps of a driver."""
 
     def __init__(self, circuit: CircuitBreaker, now: float, ident: int = HERE) -> None:
         self.circuit = circuit
@@ -61,7 +61,7 @@ def make(
 
 
 def run(circuit: CircuitBreaker, verdicts: str, now: float = 0.0) -> str:
-    """Make calls with the given verdicts: s, f or n; give what came out: o where the circuit was open."""
+    """Make calls with the verdicts s, f or n, and return the outcomes: o where the circuit was open."""
     outcome = ""
     for letter in verdicts:
         try:
@@ -75,14 +75,14 @@ def run(circuit: CircuitBreaker, verdicts: str, now: float = 0.0) -> str:
 
 
 def told_by(circuit: CircuitBreaker) -> list[Transition]:
-    """What a listener hears that was not told yet."""
+    """Return the transitions that no listener received yet."""
     told: list[Transition] = []
     circuit.deliver(lambda *transition: told.append(Transition(*transition)))
     return told
 
 
 def opened(**parameters: Any) -> CircuitBreaker:
-    """A circuit that opened at 0."""
+    """Return a circuit that opened at 0."""
     circuit = make(**parameters)
     run(circuit, "f" * circuit.values.request_volume_threshold)
     told_by(circuit)
@@ -129,7 +129,7 @@ def test_the_ratio_is_compared_without_rounding_errors(volume: int, ratio: float
 
 
 def test_a_failure_ratio_of_0_opens_at_the_first_failure_of_a_full_window() -> None:
-    """No failure at all is no reason to open."""
+    """A window without a failure is no reason to open."""
     circuit = make(ratio=0.0)
 
     assert run(circuit, "ssssss" + "fs") == "ssssss" + "fo"
@@ -148,7 +148,7 @@ def test_control_flow_leaves_no_trace_in_the_window() -> None:
 
 
 def test_a_healthy_circuit_needs_no_writes() -> None:
-    """Once the window is full of successes, one more changes nothing, and the era says so."""
+    """Once the window is full of successes, one more changes nothing, and the state of the circuit says so."""
     circuit = make(volume=2)
     run(circuit, "s")
     half_full = circuit.state.is_clean
@@ -158,7 +158,7 @@ def test_a_healthy_circuit_needs_no_writes() -> None:
     assert (half_full, full) == (False, True)
 
 
-def test_the_era_is_clean_again_when_the_failures_have_left() -> None:
+def test_the_state_is_clean_again_when_the_failures_have_left() -> None:
     """A failure costs writes only as long as the window remembers it."""
     circuit = make(volume=3, ratio=0.9)
     run(circuit, "sss" + "f")
@@ -184,7 +184,7 @@ def test_an_open_circuit_says_when_to_come_back() -> None:
 
 
 def test_a_refusal_while_open_waits_for_no_lock() -> None:
-    """However many callers an open circuit turns away, they do not hinder one another."""
+    """Callers that an open circuit refuses do not hinder one another."""
     circuit = opened(delay=10.0)
     refused = []
 
@@ -200,7 +200,7 @@ def test_a_refusal_while_open_waits_for_no_lock() -> None:
 
 
 def test_it_is_half_open_exactly_when_the_delay_is_over() -> None:
-    """Also when nobody calls; the first call after it is a probe."""
+    """It is so even without a call; the next call is a probe."""
     circuit = opened(delay=10.0)
 
     assert [circuit.state_name(now) for now in (9.999, 10.0)] == [OPEN, HALF_OPEN]
@@ -210,7 +210,7 @@ def test_it_is_half_open_exactly_when_the_delay_is_over() -> None:
 
 
 def test_a_delay_of_0_lets_the_next_call_probe() -> None:
-    """delay=0 is legal: no call is ever refused but for the number of probes."""
+    """delay=0 is legal: the number of probes alone refuses calls."""
     circuit = opened(delay=0.0)
 
     assert run(circuit, "fffs") == "fffs"
@@ -230,7 +230,7 @@ def test_a_probe_without_a_lease_keeps_its_place_however_long_it_takes() -> None
 # half-open
 
 
-def test_one_failed_probe_opens_for_another_delay() -> None:
+def test_a_failed_probe_opens_for_another_delay() -> None:
     """The delay counts from the new opening."""
     circuit = opened(delay=10.0, successes=3)
 
@@ -271,7 +271,7 @@ def test_a_neutral_probe_gives_its_place_back() -> None:
 
 
 def test_a_neutral_probe_proves_nothing() -> None:
-    """What ended by control flow says neither that the callee is well nor that it is not (rule R4)."""
+    """An end by control flow says nothing of the callee (rule R4)."""
     circuit = opened(successes=2)
 
     assert run(circuit, "nsn", 10.0) == "nsn"
@@ -308,7 +308,7 @@ def test_a_verdict_that_comes_late_counts_in_the_same_half_open_period(
 
 
 def test_a_callee_slower_than_the_delay_closes_the_circuit() -> None:
-    """Each answer takes two delays, and each delay another call takes the place: the first answer is proof."""
+    """Each answer takes two delays, and after each delay another call takes the place: the first answer is proof."""
     circuit = opened(delay=10.0)
     probes = [Call(circuit, at) for at in (10.0, 20.1, 30.2)]
 
@@ -318,7 +318,7 @@ def test_a_callee_slower_than_the_delay_closes_the_circuit() -> None:
 
 
 def test_a_late_verdict_counts_once() -> None:
-    """Settling a probe again that gave its place up changes nothing."""
+    """A probe that gave its place up changes nothing when it is settled again."""
     circuit = opened(delay=10.0, successes=3)
     slow = Call(circuit, 10.0)
     others = [Call(circuit, 10.0), Call(circuit, 10.0), Call(circuit, 20.1)]
@@ -343,8 +343,8 @@ def test_a_failure_while_successes_come_is_assessed_at_once() -> None:
     assert circuit.state_name(0.0) == OPEN
 
 
-def test_it_says_why_it_opened() -> None:
-    """The log names the failures and the next probe, a refusal the class of the last failure."""
+def test_it_tells_the_reason_of_its_opening() -> None:
+    """The log names the failures and the next probe; a refusal names the class of the last failure."""
     circuit = make(delay=5.0, volume=2, ratio=1.0)
     for _ in range(2):
         call = Call(circuit, 0.0)
@@ -364,8 +364,8 @@ def test_it_says_why_it_opened() -> None:
         Call(circuit, 7.0)
 
 
-def test_a_refusal_names_what_opened_the_circuit() -> None:
-    """By its class: the object, and what its traceback refers to, is not kept."""
+def test_a_refusal_names_the_failure_that_opened_the_circuit() -> None:
+    """It keeps the class of the failure, and not the object with its traceback."""
     circuit = make(delay=5.0, volume=1, ratio=1.0)
     call = Call(circuit, 0.0)
     circuit.settle(call.era, call, FAILURE, 0.0, "ConnectionError")
@@ -406,7 +406,7 @@ def test_a_call_of_the_closed_period_does_not_settle_as_a_probe(verdict: Verdict
 
 
 def test_a_call_of_an_earlier_closed_period_does_not_enter_the_new_window() -> None:
-    """Each admission belongs to one era (B4)."""
+    """Each admission belongs to one state of the circuit (B4)."""
     circuit = make(volume=1, ratio=1.0, delay=10.0)
     late = Call(circuit, 0.0)
     run(circuit, "f")
@@ -433,7 +433,7 @@ def test_a_probe_of_an_earlier_half_open_period_does_not_count() -> None:
 
 
 def test_reset_closes_and_forgets() -> None:
-    """Nothing of the past is left, nor of the calls that were under way (B9)."""
+    """No result of the past is left, nor a call that was under way (B9)."""
     circuit = make(volume=2, ratio=1.0)
     late = Call(circuit, 0.0)
     run(circuit, "f")
@@ -445,7 +445,7 @@ def test_reset_closes_and_forgets() -> None:
 
 
 def test_force_open_lasts_until_reset() -> None:
-    """No delay ends it, no configuration does, and nobody is told to come back."""
+    """No delay and no configuration ends it, and refusals do not tell a time to come back."""
     circuit = make(delay=10.0)
     circuit.force_open(0.0)
     circuit.reconfigure(CircuitValues(0.0, 4, 0.5, 1), now=1.0)
@@ -481,7 +481,7 @@ def test_a_longer_window_is_not_full() -> None:
 
 
 def test_successes_that_need_no_write_are_needed_again_for_a_longer_window() -> None:
-    """What was clean is not clean any more: the new places are filled by the successes that follow."""
+    """The window is not clean any more: the following successes fill its new places."""
     circuit = make(volume=2, ratio=0.25)
     run(circuit, "ss")
 
@@ -491,7 +491,7 @@ def test_successes_that_need_no_write_are_needed_again_for_a_longer_window() -> 
 
 
 def test_a_new_delay_counts_from_the_opening() -> None:
-    """Shorter or longer: measured from when the circuit opened (rule C3)."""
+    """A shorter or longer delay is measured from the opening (rule C3)."""
     circuit = opened(delay=10.0)
 
     circuit.reconfigure(CircuitValues(5.0, 4, 0.5, 1), now=3.0)
@@ -499,8 +499,8 @@ def test_a_new_delay_counts_from_the_opening() -> None:
     assert [circuit.state_name(now) for now in (4.9, 5.0)] == [OPEN, HALF_OPEN]
 
 
-def test_a_new_delay_does_not_undo_what_time_has_done() -> None:
-    """A circuit that is half-open for want of calls does not become open again."""
+def test_a_new_delay_does_not_undo_the_end_of_the_old_one() -> None:
+    """A circuit that is half-open without a call does not become open again."""
     circuit = opened(delay=10.0)
 
     circuit.reconfigure(CircuitValues(100.0, 4, 0.5, 1), now=11.0)
@@ -509,7 +509,7 @@ def test_a_new_delay_does_not_undo_what_time_has_done() -> None:
 
 
 def test_a_lower_success_threshold_that_is_reached_closes() -> None:
-    """Otherwise no place for another probe would be left, and the circuit stayed half-open for ever."""
+    """Otherwise no place for another probe would be left, and the circuit would stay half-open for ever."""
     circuit = opened(successes=5)
     run(circuit, "sss", 10.0)
 
@@ -535,7 +535,7 @@ def test_probes_of_threads_that_a_fork_left_behind_give_their_places_back() -> N
 
 
 def test_a_window_that_a_fork_caught_between_two_steps_is_counted_again() -> None:
-    """Another thread was recording when the process forked; the child's count is right all the same."""
+    """Another thread recorded a result when the process forked; the child's count is right all the same."""
     circuit = make(volume=3, ratio=1.0)
     run(circuit, "sss")
     circuit.state.window.failures += 2  # type: ignore[attr-defined]
@@ -552,7 +552,7 @@ def test_a_window_that_a_fork_caught_between_two_steps_is_counted_again() -> Non
 
 @pytest.mark.parametrize(("age", "state"), [(3.0, OPEN), (3.001, CLOSED)])
 def test_a_result_that_is_older_than_the_window_has_left_it(age: float, state: str) -> None:
-    """At exactly its age it still counts (rule C5)."""
+    """A result of exactly that age still counts (rule C5)."""
     circuit = make(volume=3, ratio=0.6, window=3.0)
     run(circuit, "f")
 
@@ -562,7 +562,7 @@ def test_a_result_that_is_older_than_the_window_has_left_it(age: float, state: s
 
 
 def test_a_window_of_time_holds_any_number_of_results() -> None:
-    """A hundred successes are not forgotten because the threshold is four: four failures after them are few (C5)."""
+    """The threshold is four and forgets none of a hundred successes: four failures after them are few (C5)."""
     circuit = make(volume=4, ratio=0.5, window=10.0)
 
     assert run(circuit, "s" * 100 + "f" * 99 + "s") == "s" * 100 + "f" * 99 + "s"
@@ -570,7 +570,7 @@ def test_a_window_of_time_holds_any_number_of_results() -> None:
 
 
 def test_a_window_of_time_takes_bounded_memory() -> None:
-    """However many calls there are, it holds about a thousand moments."""
+    """The window holds about a thousand moments, however many calls there are."""
     circuit = make(volume=4, ratio=1.0, window=10.0)
     for call in range(100_000):
         circuit.settle(circuit.state, call, SUCCESS, call / 5000)
@@ -580,7 +580,7 @@ def test_a_window_of_time_takes_bounded_memory() -> None:
 
 
 def test_each_opening_by_a_probe_doubles_the_delay() -> None:
-    """Up to the maximum; closing sets it back (rule C5)."""
+    """It doubles up to the maximum; closing restores it (rule C5)."""
     circuit = opened(delay=10.0, max_delay=35.0)
     now, lengths = 0.0, [circuit.state.until]
     for _ in range(4):
@@ -596,7 +596,7 @@ def test_each_opening_by_a_probe_doubles_the_delay() -> None:
 
 @pytest.mark.parametrize(("chance", "length"), [(0.0, 18.0), (0.5, 20.0), (0.999_999, 22.0)])
 def test_a_doubled_delay_varies_by_a_tenth(chance: float, length: float) -> None:
-    """So that the circuits of a fleet do not probe all at once."""
+    """The circuits of a fleet do not probe all at once."""
     circuit = opened(delay=10.0, max_delay=100.0, chance=chance)
 
     run(circuit, "f", 10.0)
@@ -604,7 +604,7 @@ def test_a_doubled_delay_varies_by_a_tenth(chance: float, length: float) -> None
     assert circuit.state.until - 10.0 == pytest.approx(length, rel=1e-5)
 
 
-def test_chance_is_asked_under_no_lock() -> None:
+def test_the_random_number_is_drawn_under_no_lock() -> None:
     """The application may have chosen its source (rule R10)."""
     held: list[bool] = []
 
@@ -626,7 +626,7 @@ def test_chance_is_asked_under_no_lock() -> None:
 
 
 def test_a_maximum_that_is_configured_counts_from_the_opening() -> None:
-    """And one that is taken away makes the delay what it was (rule C3)."""
+    """Without the maximum the delay is the former one again (rule C3)."""
     circuit = opened(delay=10.0, max_delay=100.0)
     run(circuit, "f", 10.0)
 
@@ -637,8 +637,8 @@ def test_a_maximum_that_is_configured_counts_from_the_opening() -> None:
     assert (shorter, circuit.state.until) == (20.0, pytest.approx(24.25))
 
 
-def test_a_longer_window_of_time_keeps_what_is_there() -> None:
-    """So does a change from one kind to the other (rule C3)."""
+def test_a_longer_window_of_time_keeps_the_results() -> None:
+    """A change from one kind of window to the other keeps them, too (rule C3)."""
     circuit = make(volume=4, ratio=0.75, window=3.0)
     run(circuit, "sff")
 
@@ -654,7 +654,7 @@ def test_a_longer_window_of_time_keeps_what_is_there() -> None:
 
 
 def test_force_closed_lasts_until_reset() -> None:
-    """Results are counted, and open nothing (rule C7)."""
+    """Results are counted, and do not open the circuit (rule C7)."""
     circuit = opened()
     circuit.force_closed(1.0)
 
@@ -664,8 +664,8 @@ def test_force_closed_lasts_until_reset() -> None:
     assert run(circuit, "fffff", 3.0) == "ffffo"
 
 
-def test_a_snapshot_says_what_the_circuit_is() -> None:
-    """Also when the delay is over and nobody calls (rule C7)."""
+def test_a_snapshot_tells_the_state_of_the_circuit() -> None:
+    """It does so even without a call after the delay (rule C7)."""
     circuit = make(delay=10.0, volume=2, ratio=1.0, now=1.0)
     for now in (2.0, 3.0):
         call = Call(circuit, now)
@@ -683,8 +683,8 @@ def test_a_snapshot_says_what_the_circuit_is() -> None:
 # transitions and time
 
 
-def test_transitions_are_told_in_order() -> None:
-    """Also those that happened on the way to a refusal, and none twice."""
+def test_transitions_are_delivered_in_order() -> None:
+    """Also transitions on the way to a refusal, and none twice."""
     circuit = make(delay=10.0, volume=1, ratio=1.0)
     run(circuit, "f")
     Call(circuit, 10.0)
@@ -700,7 +700,7 @@ def test_transitions_are_told_in_order() -> None:
 
 
 def test_an_operation_on_a_circuit_whose_delay_is_over_starts_from_half_open() -> None:
-    """Listeners hear what ``state_name`` said."""
+    """Listeners receive the state that ``state_name`` returned."""
     circuit = opened(delay=10.0)
 
     circuit.reset(11.0)
@@ -709,7 +709,7 @@ def test_an_operation_on_a_circuit_whose_delay_is_over_starts_from_half_open() -
 
 
 def test_a_listener_may_use_the_circuit() -> None:
-    """What it causes is delivered after what it is being told, by the same delivery (rule R10)."""
+    """A transition that a listener causes is delivered after its own, by the same delivery (rule R10)."""
     circuit = make(volume=1, ratio=1.0)
     heard = []
 
@@ -725,7 +725,7 @@ def test_a_listener_may_use_the_circuit() -> None:
     assert heard == [(CLOSED, OPEN), (OPEN, CLOSED)]
 
 
-def test_a_listener_that_raises_loses_only_what_it_was_told() -> None:
+def test_a_listener_that_raises_loses_only_its_transition() -> None:
     """The following transitions are kept for the next delivery."""
     circuit = make(volume=1, ratio=1.0)
     run(circuit, "f")
@@ -740,7 +740,7 @@ def test_a_listener_that_raises_loses_only_what_it_was_told() -> None:
 
 
 def test_a_transition_at_the_very_end_of_a_delivery_is_delivered() -> None:
-    """Its thread saw that another one was delivering and left; that one looks again before it leaves itself."""
+    """Another thread saw the delivery and left; the delivering thread looks again before it leaves."""
     circuit = make(volume=1, ratio=1.0)
     heard = []
 
@@ -757,8 +757,8 @@ def test_a_transition_at_the_very_end_of_a_delivery_is_delivered() -> None:
     assert heard == [(CLOSED, OPEN), (OPEN, CLOSED)]
 
 
-def test_a_delivery_that_could_not_be_ended_silences_nobody() -> None:
-    """A signal's handler raises in its last step; later transitions are delivered, on other threads, too."""
+def test_a_delivery_without_an_end_silences_no_listener() -> None:
+    """A signal's handler raises in its last step; later transitions are delivered, also on other threads."""
     circuit = make(volume=1, ratio=1.0)
     heard: list[tuple[str, str]] = []
     pending = [KeyboardInterrupt]
@@ -794,8 +794,8 @@ def test_opened_total_counts_openings_of_a_closed_circuit() -> None:
     assert circuit.opened_total == 2
 
 
-def test_every_second_is_spent_in_one_state() -> None:
-    """Half-open begins when the delay is over, whether somebody calls or not."""
+def test_each_second_counts_for_a_single_state() -> None:
+    """Half-open begins when the delay is over, even without a call."""
     circuit = make(delay=10.0, volume=1, ratio=1.0, now=100.0)
     run(circuit, "f", 103.0)
 
@@ -831,7 +831,7 @@ def test_counting_can_start_anew() -> None:
 
 
 class NaiveCircuit:
-    """The yardstick: plain lists, every rule as a sentence of the specification or of a rule."""
+    """The yardstick: plain lists, and each sentence of the specification and the rules in code."""
 
     def __init__(self, *values: Any) -> None:
         self.delay, self.volume, self.ratio, self.threshold, self.window, self.max_delay = values
@@ -881,7 +881,7 @@ class NaiveCircuit:
         return self.delay > 0 and now - at > self.delay
 
     def held(self, now: int) -> list[bool]:
-        """The results that count."""
+        """Return the results that count."""
         if self.window:
             self.results = [(at, failed) for at, failed in self.results if now - at <= self.window]
         else:
@@ -957,7 +957,7 @@ operations = st.one_of(
     (6, 2, 0.5, 1, 3, 0), [("begin",), ("end", 0, FAILURE), ("wait", 4), ("begin",), ("end", 0, SUCCESS), ("begin",)]
 )
 def test_it_agrees_with_the_naive_circuit(first: Any, steps: list[Any]) -> None:
-    """Whatever happens in whatever order: same state, same admissions, never too many probes (rule C5)."""
+    """After any steps in any order, states and admissions are the same, with never too many probes (rule C5)."""
     delay, volume, ratio, successes, window, max_delay = first
     circuit = make(delay, volume, ratio, successes, 0.0, window, max_delay, chance=0.5)
     naive = NaiveCircuit(*first)
@@ -1014,7 +1014,7 @@ def test_it_agrees_with_the_naive_circuit(first: Any, steps: list[Any]) -> None:
 @pytest.mark.usefixtures("eager_switching")
 @pytest.mark.parametrize("wanted", [1, 3])
 def test_a_half_open_circuit_admits_no_more_probes_under_threads(wanted: int) -> None:
-    """Eight threads that arrive at the moment the delay is over: exactly as many pass as may probe (B1)."""
+    """Eight threads arrive at the end of the delay: exactly as many pass as may probe (B1)."""
     for _ in range(50):
         circuit = opened(delay=1.0, successes=wanted)
         barrier = threading.Barrier(8)
@@ -1043,7 +1043,7 @@ def test_a_half_open_circuit_admits_no_more_probes_under_threads(wanted: int) ->
 
 @pytest.mark.usefixtures("eager_switching")
 def test_nothing_is_lost_under_threads() -> None:
-    """Transitions form one chain, and are delivered in order though every thread delivers."""
+    """Transitions form one chain, and are delivered in order, though every thread delivers."""
     circuit = make(delay=0.0, volume=3, ratio=0.5, successes=2)
     heard: list[tuple[str, str]] = []
     inside: list[int] = []

@@ -1,4 +1,4 @@
-"""Rule C6: predicates that say what is a failure of the circuit, or of the throttle in its place."""
+"""Rule C6: predicates that decide which outcomes are failures of the circuit, or of the throttle instead."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def breaks(_: Any) -> NoReturn:
 
 
 def is_bad(result: Any) -> bool:
-    """Judge a result; of a method that gives a future, that is the future (rule R7)."""
+    """Judge a result, or the result of a future (rule R7)."""
     return bool((result.result() if isinstance(result, Future) else result) == "bad")
 
 
@@ -63,7 +63,7 @@ async def is_bad_later(result: Any) -> bool:
 
 
 def test_a_result_that_is_a_failure_of_the_circuit_is_returned_all_the_same(invoke: Invoke) -> None:
-    """C6: neither retried nor replaced; the circuit opens."""
+    """C6: it is neither retried nor replaced, and opens the circuit."""
 
     class Client(Answers):
         @fallback(lambda context: "replaced")
@@ -84,7 +84,7 @@ def test_a_result_that_is_a_failure_of_the_circuit_is_returned_all_the_same(invo
 
 
 def test_a_predicate_decides_about_exceptions_where_fail_on_names_all_of_them(invoke: Invoke) -> None:
-    """C6: a 404 is an answer, a 503 is none."""
+    """C6: a status of 404 is an answer, one of 503 is a failure."""
 
     class Client(Answers):
         @fail_when(exception=lambda failure: getattr(failure, "code", 0) >= 500)
@@ -114,7 +114,7 @@ def test_a_predicate_decides_about_exceptions_where_fail_on_names_all_of_them(in
     ],
 )
 def test_a_predicate_stands_beside_the_sets(invoke: Invoke, failure: Exception, third: type[Exception]) -> None:
-    """C6: ``skip_on`` first, then what either ``fail_on`` or the predicate names."""
+    """C6: ``skip_on`` decides first, then either ``fail_on`` or the predicate."""
 
     class Client(Answers):
         @fail_when(exception=lambda failure: bool(failure.args) and failure.args[0] == 503)
@@ -129,7 +129,7 @@ def test_a_predicate_stands_beside_the_sets(invoke: Invoke, failure: Exception, 
     assert [invoke.outcome(client.service) for _ in range(3)] == [type(failure)] * 2 + [third]
 
 
-def test_what_the_guard_itself_raises_is_asked_about_too(invoke: Invoke) -> None:
+def test_an_exception_of_the_guard_itself_is_asked_about_too(invoke: Invoke) -> None:
     """C6: a time-out is an exception as any other."""
     asked: list[type[BaseException]] = []
 
@@ -148,7 +148,7 @@ def test_what_the_guard_itself_raises_is_asked_about_too(invoke: Invoke) -> None
 
 
 def test_control_flow_is_not_asked_about() -> None:
-    """Rule R0: it is neither success nor failure."""
+    """Rule R0: control flow is neither success nor failure."""
     asked: list[BaseException] = []
 
     @fail_when(exception=lambda failure: bool(asked.append(failure)), result=bool)
@@ -206,7 +206,7 @@ def test_a_predicate_that_is_awaited_decides(invoke: Invoke) -> None:
 
 
 def is_awaited(invoke: Invoke) -> Any:
-    """A coroutine function that waits where a loop runs."""
+    """Return a coroutine function that waits where a loop runs."""
 
     async def at_once(result: Any) -> bool:
         return is_bad(result)
@@ -215,7 +215,7 @@ def is_awaited(invoke: Invoke) -> Any:
 
 
 def test_a_coroutine_function_on_a_synchronous_method_is_refused() -> None:
-    """C6: nothing would await it."""
+    """C6: the coroutine would never be awaited."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"@FailWhen\(result\) is is_bad_later, a corou"):
 
         @fail_when(result=is_bad_later)
@@ -229,7 +229,7 @@ def test_a_coroutine_function_on_a_synchronous_method_is_refused() -> None:
 
 @pytest.mark.parametrize("cancel_at", [1, 2])
 def test_a_probe_that_is_cancelled_while_it_is_judged_gives_its_place_back(cancel_at: int) -> None:
-    """Rule R4: the predicate is awaited, and its caller goes."""
+    """Rule R4: the caller is cancelled while the predicate is awaited."""
 
     async def is_bad_slowly(result: Any) -> bool:
         await asyncio.sleep(30)
@@ -267,7 +267,7 @@ def test_a_probe_that_is_cancelled_while_it_is_judged_gives_its_place_back(cance
 
 
 def test_the_throttle_asks_too(invoke: Invoke, clock: Clock) -> None:
-    """C6: in the place of the breaker."""
+    """C6: it replaces the breaker."""
 
     class Client(Answers):
         @fail_when(result=is_bad, exception=lambda failure: False)
@@ -288,7 +288,7 @@ def test_the_throttle_asks_too(invoke: Invoke, clock: Clock) -> None:
 
 
 def test_a_guard_takes_it_as_a_value() -> None:
-    """C6: with a breaker or a throttle, and nothing else."""
+    """C6: with a breaker or a throttle, and no other policy."""
     guard = Guard(circuit_breaker=CircuitBreaker(**BREAKER), fail_when=FailWhen(result=lambda found: found is None))
 
     assert [guard.call(lambda: None) for _ in range(2)] == [None, None]
@@ -298,7 +298,7 @@ def test_a_guard_takes_it_as_a_value() -> None:
 
 
 def test_without_a_breaker_or_a_throttle_it_is_refused() -> None:
-    """Rule R9: it would do nothing."""
+    """Rule R9: the predicate would have no effect."""
 
     @fail_when(result=bool)
     @retry
@@ -311,7 +311,7 @@ def test_without_a_breaker_or_a_throttle_it_is_refused() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"exception": 3}, {"result": "no"}])
 def test_wrong_predicates_are_refused(given: dict[str, Any]) -> None:
-    """Rule R9: what, where, the value got and what is allowed."""
+    """Rule R9: the error has the policy, the parameter, the value got and the allowed values."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"@FailWhen\((exception|result)\) is .*allowed: "):
         fail_when(**given)(circuit_breaker(lambda: None))
 

@@ -1,4 +1,4 @@
-"""What circuits are called where several are alike: guards of one line, modules that are loaded again."""
+"""Names of similar circuits: guards of one line, and modules that are loaded again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def opened(guard: Guard) -> Guard:
 
 
 def states() -> dict[str, str]:
-    """What is shown of the circuits of this file, by the end of their names."""
+    """Return the states of the circuits of this file, by the end of their names."""
     return {
         name.rpartition(":")[2]: circuit_breakers.state(name)
         for name in circuit_breakers.names()
@@ -56,7 +56,7 @@ def states() -> dict[str, str]:
 
 
 def test_each_guard_that_one_line_makes_is_shown_and_steered_by_itself() -> None:
-    """One per host, in a dictionary."""
+    """A dictionary may have one per host."""
     hosts = {host: Guard(circuit_breaker=BREAKER) for host in ("one", "two", "three")}
     line = hosts["one"].name.rpartition(":")[2]
 
@@ -73,7 +73,7 @@ def test_each_guard_that_one_line_makes_is_shown_and_steered_by_itself() -> None
 
 
 def test_explain_and_guards_call_each_by_its_name() -> None:
-    """As messages and the log do."""
+    """Messages and the log use the same names."""
     one, two = make(), make()
 
     assert explain(two).startswith(two.name)
@@ -81,8 +81,8 @@ def test_explain_and_guards_call_each_by_its_name() -> None:
     assert repr(two).endswith(f"name={two.name!r})")
 
 
-def test_a_number_is_given_back_when_the_guard_is_gone() -> None:
-    """One guard per request is always called the same, and leaves nothing behind."""
+def test_a_number_is_free_again_when_the_guard_is_gone() -> None:
+    """One guard per request always has the same name, and leaves nothing behind."""
     first = make().name
     gc.collect()
     names = set()
@@ -98,7 +98,7 @@ def test_a_number_is_given_back_when_the_guard_is_gone() -> None:
 
 
 def test_the_lowest_number_is_given_first() -> None:
-    """So that names do not wander while guards come and go."""
+    """Names do not change while guards come and go."""
     kept = [make() for _ in range(4)]
     names = [guard.name for guard in kept]
     del kept[1:3]
@@ -112,7 +112,7 @@ def test_the_lowest_number_is_given_first() -> None:
 
 
 def test_threads_that_make_guards_at_once_get_different_names() -> None:
-    """And what they give back is given to one of them."""
+    """A number that becomes free goes to one of them."""
 
     def work(_: int) -> list[Guard]:
         found = []
@@ -140,12 +140,12 @@ def test_metrics_of_guards_of_one_line_add_up() -> None:
     assert sum(count for (name, _), count in counted[line].items() if name == "ft.invocations.total") == 3
 
 
-# What is loaded again
+# Modules that are loaded again
 
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    """Write a module, and load it, again where it was loaded before."""
+    """Write a module, and load it, or load it again."""
     monkeypatch.syspath_prepend(str(tmp_path))
     name = "loaded_again"
 
@@ -173,7 +173,7 @@ MODULES = {
 
 @pytest.mark.parametrize("kind", MODULES)
 def test_a_name_reaches_the_circuit_of_the_module_that_was_loaded_last(kind: str, load: Any) -> None:
-    """Also before its first call, and where somebody keeps the old function; which is reached as well."""
+    """Also before its first call, and beside the old function in use, whose circuit is reached as well."""
     text, name = MODULES[kind]
     above = "@circuit_breaker_name('charging')\n" if kind == "named" else ""
     if kind in ("function", "named"):
@@ -204,7 +204,7 @@ def test_a_name_reaches_the_circuit_of_the_module_that_was_loaded_last(kind: str
 
 
 def test_circuits_of_a_function_that_is_made_more_than_once_are_all_steered() -> None:
-    """A factory's functions have one name."""
+    """The functions of a factory share a name."""
 
     def factory() -> Callable[[], None]:
         @circuit_breaker(request_volume_threshold=1)
@@ -292,7 +292,7 @@ def test_two_names_of_one_circuit_are_refused(declare: Callable[[], None]) -> No
         declare()
 
 
-def test_one_name_of_two_circuits_is_refused_by_the_second() -> None:
+def test_a_name_that_a_circuit_has_is_refused_by_the_next() -> None:
     first, second = named_by_the_policy("given twice"), Guard(circuit_breaker(name="given twice"))
     with pytest.raises(OSError):
         first()

@@ -1,4 +1,4 @@
-"""A half-open circuit: how many probes, late results, probes that hang, and how failures are judged (rule R4)."""
+"""A half-open circuit: the number of probes, late results, probes that hang, the verdict on failures (rule R4)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Held = Callable[[], list[str]]
 
 @pytest.fixture
 def calls(invoke: Invoke, clock: Clock) -> Iterator[Calls]:
-    """Many calls at once, which all end with the test."""
+    """Yield many calls at once, which all end with the test."""
     started = Calls(invoke, clock)
     yield started
     started.end()
 
 
 class Wanted(Service):
-    """What a body is to do next."""
+    """A service with an instruction for its body."""
 
     failure: BaseException | None = None
 
@@ -30,7 +30,7 @@ class Wanted(Service):
 
 
 def test_no_more_probes_than_the_threshold_run_at_once(invoke: Invoke, clock: Clock, calls: Calls, held: Held) -> None:
-    """R4, B1: of many calls at the tick of the delay's end, as many pass as successes are needed."""
+    """R4, B1: of many calls at the end of the delay, as many pass as successes are needed."""
 
     class Client(Wanted):
         @circuit_breaker(request_volume_threshold=1, delay=1000, success_threshold=3)
@@ -94,7 +94,7 @@ def test_late_result_of_the_closed_period_does_not_touch_a_half_open_circuit(
 def test_probe_that_hangs_gives_its_place_up_after_the_delay(
     invoke: Invoke, clock: Clock, calls: Calls, held: Held
 ) -> None:
-    """R4, B2: and its verdict does not count any more."""
+    """R4, B2: its verdict does not count any more."""
 
     class Client(Service):
         @circuit_breaker(request_volume_threshold=1, delay=1000)
@@ -132,7 +132,7 @@ def test_probe_that_hangs_gives_its_place_up_after_the_delay(
 def test_skipped_and_other_failures_are_judged_in_half_open_as_in_closed(
     invoke: Invoke, clock: Clock, kind: type[Exception], state: str
 ) -> None:
-    """R4, B3: ``skip_on`` and what ``fail_on`` does not name are successes of a probe too."""
+    """R4, B3: ``skip_on`` and failures outside ``fail_on`` are successes of a probe too."""
 
     class Client(Service):
         @circuit_breaker(fail_on=(KeyError, OSError), skip_on=OSError, request_volume_threshold=1, delay=1000)

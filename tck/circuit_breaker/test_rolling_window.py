@@ -1,4 +1,4 @@
-"""The rolling window against one that is too simple to be wrong."""
+"""The rolling window against a naive one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from faulttolerance._strategy.rolling_window import RollingWindow
 
 
 class NaiveWindow:
-    """The yardstick: keeps everything, counts anew each time."""
+    """The yardstick: it keeps all results, and counts them each time."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -37,7 +37,7 @@ steps = st.lists(st.one_of(st.booleans(), st.integers(1, 12)), max_size=60)
 @example(3, [True, False, True, False, False, False])
 @given(st.integers(1, 12), steps)
 def test_it_agrees_with_the_naive_window(size: int, steps: list[bool | int]) -> None:
-    """Whatever is recorded and however often the length changes, failures and fullness are those of the last N."""
+    """After any records and changes of the length, failures and fullness are those of the last N."""
     window, naive = RollingWindow(size), NaiveWindow(size)
 
     for step in steps:
@@ -52,7 +52,7 @@ def test_it_agrees_with_the_naive_window(size: int, steps: list[bool | int]) -> 
 
 
 def test_the_oldest_result_leaves_first() -> None:
-    """A window of three that saw a failure and then three successes knows of no failure."""
+    """A window of three with a failure and then three successes has no failure."""
     window = RollingWindow(3)
     window.record(True)
 
@@ -76,7 +76,7 @@ def test_a_shorter_window_keeps_the_newest_results() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2**31])
-def test_any_length_costs_only_what_was_recorded(size: int) -> None:
+def test_any_length_costs_only_the_recorded_results(size: int) -> None:
     """A huge request_volume_threshold takes no memory before calls are made."""
     window = RollingWindow(size)
     window.record(True)

@@ -24,20 +24,20 @@ async def is_bad(result: Any) -> bool:
 
 
 def steer(name: str, chance: random.Random) -> None:
-    """Do what an operator may do at any moment."""
+    """Run an operation that an operator may run at any moment."""
     operation = chance.choice(["force_open", "force_closed", "reset", "snapshot", "reset", "reset"])
     getattr(circuit_breakers, operation)(name)
 
 
 def held(guard: Guard) -> int:
-    """How many probes are under way."""
+    """Count the probes under way."""
     (breaker,) = [state.circuit_breaker for state in registry.every_state() if state.name == guard.name]
     assert breaker is not None
     return len(breaker.state.probes) if isinstance(breaker.state, HalfOpen) else 0
 
 
 def test_threads_and_operators_leave_a_circuit_whole() -> None:
-    """64 threads; what a snapshot says adds up at every moment, and the circuit works afterwards (rules C5, C7)."""
+    """64 threads: the numbers of a snapshot add up at every moment, and the circuit works afterwards (rules C5, C7)."""
     guard = Guard(circuit_breaker=POLICY, fail_when=FailWhen(result=lambda result: result == "bad"), name="threads")
     wrong: list[object] = []
 
@@ -72,7 +72,7 @@ def test_threads_and_operators_leave_a_circuit_whole() -> None:
 
 
 def test_cancelled_tasks_give_the_places_of_their_probes_back() -> None:
-    """10,000 tasks, of which many are cancelled anywhere, also while they are judged (rules R4, C6, Y1)."""
+    """Many of 10,000 tasks are cancelled anywhere, also while they are judged (rules R4, C6, Y1)."""
     guard = Guard(
         circuit_breaker=POLICY,
         fail_when=FailWhen(result=is_bad),

@@ -31,14 +31,14 @@ BREAKER = {"request_volume_threshold": 2, "failure_ratio": 1.0, "delay": 5000}
 
 
 class Takes(Service):
-    """What a body is to do, and how long that takes."""
+    """A service with the instructions for its body."""
 
     seconds = 0.0
     failure: BaseException | None = None
 
 
 def client_of(invoke: Invoke, *decorators: Callable[[Any], Any]) -> tuple[Takes, str]:
-    """An object whose service is guarded, and the name of its circuit."""
+    """Return an object with a guarded service, and the name of its circuit."""
 
     async def service(self: Takes) -> str:
         self.executions += 1
@@ -58,7 +58,7 @@ def client_of(invoke: Invoke, *decorators: Callable[[Any], Any]) -> tuple[Takes,
 
 
 def counted(name: str) -> dict[str, float]:
-    """The results of the circuit that were counted."""
+    """Return the counted results of the circuit."""
     (guard,) = [one for one in guards() if one.name == name]
     return {
         dict(tags)["circuitBreakerResult"]: count
@@ -68,7 +68,7 @@ def counted(name: str) -> dict[str, float]:
 
 
 def refused(invoke: Invoke, client: Any) -> float | None:
-    """After how long a caller who is refused may come back."""
+    """Return the time after which a refused caller may come back."""
     with pytest.raises(CircuitBreakerOpenException) as refusal:
         invoke(client.service)
     return refusal.value.retry_after
@@ -79,7 +79,7 @@ def refused(invoke: Invoke, client: Any) -> float | None:
 
 @pytest.mark.parametrize(("seconds", "state"), [(0.199, "closed"), (0.2, "open")])
 def test_a_slow_success_is_a_failure_of_the_circuit(invoke: Invoke, seconds: float, state: str) -> None:
-    """Rule C5: from that duration on; the caller gets the result all the same."""
+    """Rule C5: it is slow from that duration on; the caller gets the result all the same."""
     client, name = client_of(invoke, circuit_breaker(slow=200, **BREAKER))
     client.seconds = seconds
 
@@ -108,7 +108,7 @@ def test_a_slow_success_is_a_failure_of_nothing_else(invoke: Invoke) -> None:
 
 
 def test_a_slow_probe_opens_the_circuit_again(invoke: Invoke, clock: Clock) -> None:
-    """Rule C5: what answers late has not recovered."""
+    """Rule C5: a callee that answers late has not recovered."""
     client, _ = client_of(invoke, circuit_breaker(slow=1000, **BREAKER))
     client.failure = OSError()
     assert [invoke.outcome(client.service) for _ in range(2)] == [OSError, OSError]
@@ -120,7 +120,7 @@ def test_a_slow_probe_opens_the_circuit_again(invoke: Invoke, clock: Clock) -> N
 
 
 def test_an_exception_that_is_a_success_may_be_slow_too(invoke: Invoke) -> None:
-    """Rule C5: the callee has answered, and took too long for it."""
+    """Rule C5: the callee has answered, and took too long."""
     client, name = client_of(invoke, circuit_breaker(slow=1000, skip_on=KeyError, **BREAKER))
     client.failure = KeyError()
     client.seconds = 1
@@ -130,10 +130,8 @@ def test_an_exception_that_is_a_success_may_be_slow_too(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize(("wait", "state"), [(999, "closed"), (1000, "open")])
-def test_what_waits_inside_the_circuit_is_part_of_a_slow_call(
-    invoke: Invoke, clock: Clock, wait: int, state: str
-) -> None:
-    """Rule C5: from the moment the circuit lets a call in, also while that waits for its turn under a rate limit."""
+def test_a_wait_inside_the_circuit_is_part_of_a_slow_call(invoke: Invoke, clock: Clock, wait: int, state: str) -> None:
+    """Rule C5: the duration begins with the admission, and includes the wait for a rate limit."""
     turns = rate_limit(1, window=timedelta(milliseconds=wait), max_wait=5000)
     client, name = client_of(invoke, circuit_breaker(slow=1000, **BREAKER), turns)
 
@@ -142,7 +140,7 @@ def test_what_waits_inside_the_circuit_is_part_of_a_slow_call(
 
 
 def test_a_quick_success_is_a_success(invoke: Invoke) -> None:
-    """Rule C5: also in a window full of successes."""
+    """Rule C5: it is one also in a window full of successes."""
     client, name = client_of(invoke, circuit_breaker(slow=1000, **BREAKER))
 
     assert [invoke(client.service) for _ in range(5)] == ["served"] * 5
@@ -181,8 +179,8 @@ def test_old_failures_leave_a_window_of_time(invoke: Invoke, clock: Clock) -> No
     assert circuit_breakers.state(name) == "open"
 
 
-def test_a_snapshot_forgets_what_is_old_also_when_nobody_calls(invoke: Invoke, clock: Clock) -> None:
-    """Rule C7: what it says holds now."""
+def test_a_snapshot_forgets_old_results_also_without_calls(invoke: Invoke, clock: Clock) -> None:
+    """Rule C7: its figures are those of the moment."""
     client, name = client_of(invoke, circuit_breaker(window=10_000, **BREAKER))
     invoke(client.service)
     clock.sleep(11)
@@ -194,7 +192,7 @@ def test_a_snapshot_forgets_what_is_old_also_when_nobody_calls(invoke: Invoke, c
 
 
 def test_each_probe_that_fails_doubles_the_delay(invoke: Invoke, clock: Clock) -> None:
-    """Rule C5: up to the maximum, varied by a tenth; closing sets it back."""
+    """Rule C5: the delay has its maximum, and varies by a tenth; closing restores it."""
     client, name = client_of(invoke, circuit_breaker(max_delay=15_000, **BREAKER))
     client.failure = OSError()
     waits: list[Any] = []
@@ -220,8 +218,8 @@ def test_each_probe_that_fails_doubles_the_delay(invoke: Invoke, clock: Clock) -
 
 @pytest.mark.parametrize("parameter", ["slow", "window", "max_delay"])
 @pytest.mark.parametrize("value", [-1, "soon", None, True, float("nan"), timedelta(-1)])
-def test_what_is_no_duration_is_refused(parameter: str, value: Any) -> None:
-    """Rule R9: what, where, the value got and what is allowed."""
+def test_a_value_that_is_no_duration_is_refused_by_a_circuit(parameter: str, value: Any) -> None:
+    """Rule R9: the error has the policy, the parameter, the value got and the allowed values."""
     with pytest.raises(FaultToleranceDefinitionException, match=rf"@CircuitBreaker\({parameter}\) is .*allowed: a "):
         circuit_breaker(**{parameter: value})(lambda: None)
 
@@ -230,7 +228,7 @@ def test_what_is_no_duration_is_refused(parameter: str, value: Any) -> None:
 
 
 def test_a_guard_is_steered_by_its_name(invoke: Invoke) -> None:
-    """Rule C7: forced open nobody is let in, nor told when to come back; forced closed everybody is."""
+    """Rule C7: forced open it admits no call, and tells no time to come back; forced closed it admits all."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     invoke(client.service)
     client.failure = OSError()
@@ -251,7 +249,7 @@ def test_a_guard_is_steered_by_its_name(invoke: Invoke) -> None:
     assert after == [OSError, OSError, CircuitBreakerOpenException]
 
 
-def test_what_is_forced_stays_so_over_a_reload(invoke: Invoke) -> None:
+def test_a_forced_state_survives_a_reload(invoke: Invoke) -> None:
     """Rule C7: only a reset ends it."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     invoke(client.service)
@@ -265,8 +263,8 @@ def test_what_is_forced_stays_so_over_a_reload(invoke: Invoke) -> None:
         assert circuit_breakers.snapshot(name).forced
 
 
-def test_a_listener_can_be_taken_back() -> None:
-    """Rule C7: by what registering it gave; the others stay, and once is enough."""
+def test_a_listener_can_be_removed() -> None:
+    """Rule C7: its registration returned the function for that; the others stay, and a second call does nothing."""
     heard: list[str] = []
     guard = Guard(circuit_breaker=CircuitBreaker(), name="heard")
     undo = circuit_breakers.on_state_change("heard", lambda name, old, new: heard.append(f"first {new}"))
@@ -282,7 +280,7 @@ def test_a_listener_can_be_taken_back() -> None:
 
 
 def test_a_listener_that_is_registered_twice_is_undone_once() -> None:
-    """Rule C7: each registration is one of its own."""
+    """Rule C7: each registration is a separate one."""
     heard: list[str] = []
 
     def listener(name: str, old: str, new: str) -> None:
@@ -301,7 +299,7 @@ def test_a_listener_that_is_registered_twice_is_undone_once() -> None:
 
 @pytest.mark.parametrize("operation", ["state", "snapshot", "reset", "force_open", "force_closed"])
 def test_a_name_that_nothing_has_is_an_error_with_the_nearest_one(operation: str) -> None:
-    """Rule C7: KeyError, as for every look-up."""
+    """Rule C7: it is a KeyError, as of every look-up."""
     guard = Guard(circuit_breaker=CircuitBreaker(), name="payments-api")
 
     with pytest.raises(KeyError, match="no circuit breaker is named 'payment-api'; did you mean 'payments-api'"):
@@ -310,14 +308,14 @@ def test_a_name_that_nothing_has_is_an_error_with_the_nearest_one(operation: str
 
 
 @pytest.mark.parametrize("operation", ["state", "snapshot", "reset", "force_open", "force_closed"])
-def test_what_is_no_name_is_the_name_of_nothing(operation: str) -> None:
-    """Rule C7: KeyError, also for what is no text."""
+def test_a_value_that_is_no_text_is_no_name(operation: str) -> None:
+    """Rule C7: it is a KeyError, too."""
     with pytest.raises(KeyError, match="no circuit breaker is named 5"):
         getattr(circuit_breakers, operation)(5)
 
 
 def test_a_snapshot_is_a_dictionary_for_an_administrative_page() -> None:
-    """Rule C7: with names that stay."""
+    """Rule C7: the keys are stable."""
     guard = Guard(circuit_breaker=CircuitBreaker(), name="shown")
 
     shown = circuit_breakers.snapshot("shown").as_dict()

@@ -1,4 +1,4 @@
-"""Calls that share a result, through public names: who leads, who follows, and what each of them gets."""
+"""Calls that share a result, through public names: leaders, followers, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from kit.struck import Strike, Struck
 
 
 class Shop:
-    """A backend that takes a second, and notes each call; each kind of call lets only one in at a time."""
+    """A backend that takes a second, and records each call; each kind of call lets only one in at a time."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -85,7 +85,7 @@ def roles(shop: Callable[..., object]) -> dict[str, int]:
 
 
 def test_threads_that_overlap_make_one_call() -> None:
-    """Rule CO1: those that come while a call is under way get its result, the same object; the next one calls anew."""
+    """Rule CO1: calls that overlap get the same object as their result; the next call executes anew."""
     shop = Shop()
     with virtual_time() as clock:
         results = [call.result() for call in [clock.start(shop.load, "a") for _ in range(5)]]
@@ -111,7 +111,7 @@ def test_tasks_that_overlap_make_one_call(name: str) -> None:
     assert shop.asked == ["a"]
 
 
-def test_offloaded_calls_that_overlap_make_one_call() -> None:
+def test_asynchronous_calls_that_overlap_make_one_call() -> None:
     """Rule CO3: each caller of an ``@asynchronous def`` has a future of its own, and none holds a permit."""
     shop = Shop()
     with virtual_time() as clock:
@@ -168,7 +168,7 @@ def test_a_failure_is_shared_as_it_is() -> None:
 
 
 def chain_of(failure: BaseException) -> list[BaseException]:
-    """Return a failure and all in whose handling it was raised."""
+    """Return a failure and the exceptions in whose handling it was raised."""
     chain: list[BaseException] = []
     link: BaseException | None = failure
     while link is not None:
@@ -237,7 +237,7 @@ def test_a_shared_failure_tells_nobody_what_another_caller_was_handling(first: b
 
 
 def test_a_failure_that_nobody_shares_is_linked_as_in_plain_python() -> None:
-    """Rule CO1: what its caller was handling is its context."""
+    """Rule CO1: its context is the exception that its caller was handling."""
 
     @coalesce
     def load() -> None:
@@ -291,7 +291,7 @@ def test_a_leader_that_is_cancelled_hands_over() -> None:
 
 
 def test_an_interrupted_leader_hands_over_to_the_next_thread() -> None:
-    """Rule CO2: a leader whose enclosing deadline passes shares nothing; its own failure is its own."""
+    """Rule CO2: a leader whose enclosing deadline passes keeps its failure to itself."""
     shop = Shop()
     impatient = timeout(500)(lambda: shop.load("a"))
     with virtual_time() as clock:
@@ -305,7 +305,7 @@ def test_an_interrupted_leader_hands_over_to_the_next_thread() -> None:
     assert shop.asked == ["a"]
 
 
-def test_an_offloaded_leader_that_is_given_up_hands_over() -> None:
+def test_an_asynchronous_leader_that_is_cancelled_hands_over() -> None:
     """Rule CO2: a leader's future can be cancelled, and a follower leads on a thread of the pool."""
     shop = Shop()
     with virtual_time() as clock:
@@ -382,7 +382,7 @@ def test_a_follower_can_be_cancelled_alone(name: str) -> None:
     assert shop.asked == ["a"]
 
 
-def test_an_offloaded_follower_can_be_cancelled_alone() -> None:
+def test_an_asynchronous_follower_can_be_cancelled_alone() -> None:
     """Rule CO3: the future of a follower is its own, to cancel as well."""
     shop = Shop()
     with virtual_time() as clock:
@@ -401,7 +401,7 @@ def test_an_offloaded_follower_can_be_cancelled_alone() -> None:
 
 
 def test_the_metrics_of_the_guard_count_the_call_of_the_leader_alone() -> None:
-    """Rule CO4: one invocation, one attempt; beside it, who led and who followed."""
+    """Rule CO4: the guard counts one invocation and one attempt; another metric counts leaders and followers."""
 
     @coalesce
     @retry
@@ -418,7 +418,7 @@ def test_the_metrics_of_the_guard_count_the_call_of_the_leader_alone() -> None:
     assert sum(count for (metric, _), count in guard.counts.items() if metric == "ft.retry.calls.total") == 1
 
 
-def test_a_key_without_a_hash_is_an_error_that_names_what_helps() -> None:
+def test_a_key_without_a_hash_is_an_error_that_names_the_remedy() -> None:
     """Rule CO5: the function is not called, and the error says to give ``key=``."""
     shop = Shop()
 
@@ -428,7 +428,7 @@ def test_a_key_without_a_hash_is_an_error_that_names_what_helps() -> None:
 
 
 def test_a_call_that_its_own_flight_makes_runs_plainly() -> None:
-    """Rule CO5: whoever waits for itself would wait for ever; in every way of calling it runs plainly (trap 25)."""
+    """Rule CO5: a call that follows itself would wait for ever; it runs plainly in every way of calling (trap 25)."""
 
     @coalesce(key=lambda depth: "same")
     def plain(depth: int) -> int:
@@ -515,7 +515,7 @@ def test_loops_and_threads_share_one_flight() -> None:
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_drops_the_flights_of_other_threads() -> None:
-    """Rule CO6: in the child nobody waits for a leader that does not exist there."""
+    """Rule CO6: in the child no call waits for a leader that does not exist there."""
     entered, go = threading.Event(), threading.Event()
 
     @coalesce
@@ -539,7 +539,7 @@ def test_a_fork_drops_the_flights_of_other_threads() -> None:
 
 
 def test_a_key_function_that_fails_takes_nothing() -> None:
-    """Rule CO5: its failure comes out, in the way of the call, and the next call goes well."""
+    """Rule CO5: its failure reaches the caller in the way of the call, and the next call succeeds."""
 
     def by_length(order: str) -> int:
         return len(order)
@@ -644,8 +644,8 @@ def test_a_signal_that_raises_in_a_waiting_follower_leaves_the_flight_alone() ->
     assert [type(error) for error in caught] == [Interrupted]
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
-    """Rule CO5: a class, a name that is no parameter, a key that takes something else, a lambda that may be a key."""
+def test_a_declaration_without_a_meaning_is_refused() -> None:
+    """Rule CO5: so are a class, a name of no parameter, a key with other parameters, and a lambda that may be a key."""
 
     def load(order: str) -> str:
         return order
@@ -752,7 +752,7 @@ def test_a_handler_that_calls_the_same_waits_for_no_call_below_it() -> None:
     assert number > 8
 
 
-def test_a_handler_in_a_follower_does_not_wait_for_who_may_lead_next() -> None:
+def test_a_handler_in_a_follower_does_not_wait_for_the_next_leader() -> None:
     """Rule CO5: the call below it may have to lead, and cannot go on before the handler has ended."""
     entered, go = threading.Event(), threading.Event()
     answers: list[int] = []

@@ -1,4 +1,4 @@
-"""Calls that are one call: the decisions, without threads or loops."""
+"""The decisions about calls that share a result, without threads or loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE = threading.get_ident()
 
 
 class Calls:
-    """Makes seats, and notes who was woken."""
+    """A maker of seats that records those that are woken."""
 
     def __init__(self) -> None:
         self.flights = Flights()
@@ -36,7 +36,7 @@ class Calls:
 
 
 class Model:
-    """The rule, said naively: of each key a list of those that are in, the leader first."""
+    """A naive model of the rule: for each key a list of the calls inside, the leader first."""
 
     def __init__(self) -> None:
         self.inside: dict[int, list[int]] = {}
@@ -60,8 +60,8 @@ class Model:
 
 
 @seeds(8, 50)
-def test_decides_as_the_rule_says_naively(seed: int) -> None:
-    """Rules CO1 and CO2: after any sequence of calls that come, end and give up, the same lead, and the same share."""
+def test_flights_decide_as_a_naive_model_of_the_rule(seed: int) -> None:
+    """Rules CO1 and CO2: after any calls that come, end and give up, the leaders and the shared results are equal."""
     chance, calls, model = random.Random(seed), Calls(), Model()
     seats: dict[int, tuple[Seat, int]] = {}
     for me in range(300):
@@ -84,8 +84,8 @@ def test_decides_as_the_rule_says_naively(seed: int) -> None:
         assert len(calls.flights) == len(model.inside)
 
 
-def test_whoever_is_told_something_is_woken() -> None:
-    """Rule CO1: all followers where the leader shares, the first one where it hands over."""
+def test_a_follower_that_gets_a_result_or_the_lead_is_woken() -> None:
+    """Rule CO1: a shared result wakes all followers, and a hand-over wakes the first one."""
     calls = Calls()
     leader, first, second = (calls.join("a") for _ in range(3))
 
@@ -112,7 +112,7 @@ def test_a_follower_that_nobody_can_wake_is_passed_over() -> None:
     assert calls.woken == [last]
 
 
-def test_who_comes_while_a_flight_ends_leads() -> None:
+def test_a_call_that_comes_while_a_flight_ends_leads() -> None:
     """Rule CO1: a flight that was under way when the call looked, and is over when it sits down, is not followed."""
     calls = Calls()
     leader, late = calls.join("a"), calls.seat()
@@ -129,8 +129,8 @@ def test_who_comes_while_a_flight_ends_leads() -> None:
     assert len(calls.flights) == 0
 
 
-def test_who_meets_nobody_takes_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule CO1: a call that leads and ends alone waits for nobody else's decision."""
+def test_a_call_that_meets_no_other_takes_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule CO1: a call that leads and ends alone waits for no decision of others."""
     calls, lone = Calls(), Seat(HERE)
     monkeypatch.setattr(Flights, "_lock", None)
 
@@ -161,7 +161,7 @@ def test_keys_that_become_equal_later_hold_nobody_up() -> None:
 
 
 def test_leaving_twice_does_nothing_more() -> None:
-    """Rule CO2: after a signal's handler raised, the end is taken again."""
+    """Rule CO2: after a signal's handler has raised, the end is repeated."""
     calls = Calls()
     leader, heir = calls.join("a"), calls.join("a")
     for _ in range(2):
@@ -187,8 +187,8 @@ def test_a_circle_of_flights_is_seen(length: int) -> None:
     assert calls.sits(calls.seat(), 0, ())
 
 
-def test_who_waits_no_longer_closes_no_circle() -> None:
-    """Rule CO5: what a call waited for is forgotten when it ends."""
+def test_a_call_that_waits_no_longer_closes_no_circle() -> None:
+    """Rule CO5: the flight for which a call waited is forgotten when the call ends."""
     calls = Calls()
     one, two = calls.join(1), calls.join(2)
     waiting = calls.seat()
@@ -199,7 +199,7 @@ def test_who_waits_no_longer_closes_no_circle() -> None:
 
 
 def test_a_child_keeps_the_flights_of_its_own_thread() -> None:
-    """Rule CO6: those of others are dropped, and whoever followed one of them here leads."""
+    """Rule CO6: flights of other threads are dropped, and their followers on this thread lead."""
     calls, other = Calls(), HERE + 1
     mine, theirs = calls.join("mine"), calls.join("theirs", other)
     gone, follower = calls.join("theirs", other), calls.join("theirs")
@@ -214,7 +214,7 @@ def test_a_child_keeps_the_flights_of_its_own_thread() -> None:
 
 @pytest.mark.parametrize("key", [[], {}, ([],)])
 def test_a_key_without_a_hash_takes_nothing(key: object) -> None:
-    """Rule CO5: the error comes out, and leaving changes nothing."""
+    """Rule CO5: the error reaches the caller, and leaving changes nothing."""
     calls = Calls()
     seat = calls.seat()
     with pytest.raises(TypeError):
@@ -248,7 +248,7 @@ def test_a_handler_that_raises_while_others_are_woken_leaves_nobody_asleep() -> 
 
 
 def test_a_leader_that_gives_up_looks_at_one_follower() -> None:
-    """Rule CO2: however many wait, handing over costs the same; cancelling all of them costs their number."""
+    """Rule CO2: handing over costs the same for any number of followers; cancelling all of them costs their number."""
     calls = Calls()
     leader = calls.join("a")
     seats = [calls.join("a") for _ in range(2000)]
@@ -265,7 +265,7 @@ def test_a_leader_that_gives_up_looks_at_one_follower() -> None:
 
 
 class Moody:
-    """A key whose hash changes, or is no more."""
+    """A key whose hash changes or disappears."""
 
     def __init__(self) -> None:
         self.mood: int | None = 1
@@ -282,7 +282,7 @@ class Moody:
 @pytest.mark.parametrize("mood", [2, None])
 @pytest.mark.parametrize("count", [0, 3])
 def test_a_flight_goes_whatever_becomes_of_its_key(mood: int | None, count: int) -> None:
-    """Rule CO1: nothing is kept of a flight that is over, nor are others lost."""
+    """Rule CO1: nothing is kept of a flight that is over, and no other flight is lost."""
     calls, key = Calls(), Moody()
     other = calls.join("other")
     leader = calls.join(key)

@@ -38,7 +38,7 @@ class Blocks:
         self._clock = clock
 
     def __call__(self, main: Coroutine[Any, Any, Any]) -> Any:
-        """Run *main*, which waits and enters blocks by the methods below only."""
+        """Run *main*, which waits and enters blocks only by the methods below."""
         return _driven(main) if self._form == "thread" else self._clock.run(main)
 
     async def within(self, one: Any, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -66,12 +66,12 @@ class Blocks:
 
 @pytest.fixture(params=["thread", "with", "async with"])
 def block(request: pytest.FixtureRequest, clock: Clock) -> Blocks:
-    """The ways to bound a block."""
+    """Return each way to bound a block."""
     return Blocks(request.param, clock)
 
 
 def test_a_block_ends_at_its_deadline(block: Blocks, clock: Clock) -> None:
-    """By rule D1: it raises itself, and says where it was made."""
+    """By rule D1: it raises the exception itself, which says where the block was made."""
     began = clock.monotonic()
 
     async def body() -> None:
@@ -87,7 +87,7 @@ def test_a_block_ends_at_its_deadline(block: Blocks, clock: Clock) -> None:
 
 @pytest.mark.parametrize(("outer", "inner"), [(400, 900), (900, 400), (400, 400)])
 def test_of_nested_deadlines_the_earlier_one_counts(block: Blocks, outer: int, inner: int) -> None:
-    """By rule D1: the block whose deadline it was raises; one of the same moment is the outer one's."""
+    """By rule D1: the block with that deadline raises; at the same moment the outer one does."""
     passed = []
 
     async def innermost() -> None:
@@ -107,8 +107,8 @@ def test_of_nested_deadlines_the_earlier_one_counts(block: Blocks, outer: int, i
     assert passed == (["inner"] if inner < outer else [])
 
 
-def test_one_object_is_entered_any_number_of_times(block: Blocks) -> None:
-    """It is re-entrant and reusable, a decorator at the same time, and keeps nothing of what is over."""
+def test_a_deadline_is_entered_any_number_of_times(block: Blocks) -> None:
+    """It is re-entrant and reusable, a decorator at the same time, and keeps nothing of a block that is over."""
     one = deadline(1000)
 
     async def inner() -> float:
@@ -127,7 +127,7 @@ def test_one_object_is_entered_any_number_of_times(block: Blocks) -> None:
 
 
 @pytest.mark.parametrize("keeps", [False, True], ids=["looks", "keeps"])
-def test_one_may_be_asked_whether_it_can_be_left(clock: Clock, keeps: bool) -> None:
+def test_a_deadline_may_be_asked_for_its_exits(clock: Clock, keeps: bool) -> None:
     """Frameworks look for ``__exit__`` and ``__aexit__``; nothing is kept for that, and blocks of both kinds go on."""
     one = deadline(1000)
 
@@ -159,8 +159,8 @@ def test_0_is_no_deadline(block: Blocks) -> None:
     assert block(block.within(deadline(0), body)) is None
 
 
-def test_what_a_block_raises_comes_out_as_it_is(block: Blocks) -> None:
-    """By rule R1: and nothing is held."""
+def test_an_exception_of_a_block_comes_out_as_it_is(block: Blocks) -> None:
+    """By rule R1: nothing is held afterwards."""
     failure = LookupError("mine")
 
     async def body() -> None:
@@ -191,7 +191,7 @@ def test_a_block_without_time_left_is_not_entered(block: Blocks, clock: Clock) -
 
 
 def test_blocks_of_generators_end_in_any_order(clock: Clock) -> None:
-    """By rule G2: each its own, and nobody but the block is interrupted."""
+    """By rule G2: each block ends its own deadline, and nothing but the block is interrupted."""
     one = deadline(1000)
 
     def generator() -> Iterator[float | None]:
@@ -214,7 +214,7 @@ def test_blocks_of_generators_end_in_any_order(clock: Clock) -> None:
 
 
 def test_context_managers_enter_blocks_for_others(clock: Clock) -> None:
-    """By rule G2: the block of ``with limited():`` is what is interrupted, in a thread and in a coroutine."""
+    """By rule G2: the block of ``with limited():`` is interrupted, in a thread and in a coroutine."""
 
     @contextmanager
     def limited() -> Iterator[None]:
@@ -248,7 +248,7 @@ def test_context_managers_enter_blocks_for_others(clock: Clock) -> None:
 
 
 def test_a_cancellation_from_elsewhere_stays_one(clock: Clock) -> None:
-    """By rule R3: that of ``asyncio.timeout``, too."""
+    """By rule R3: a cancellation by ``asyncio.timeout`` stays one, too."""
 
     async def main() -> None:
         with pytest.raises(TimeoutError) as raised:
@@ -268,7 +268,7 @@ def test_a_cancellation_from_elsewhere_stays_one(clock: Clock) -> None:
 
 
 def test_a_group_of_tasks_ends_with_the_block(clock: Clock) -> None:
-    """By rule D1: what the block waits for is cancelled with it."""
+    """By rule D1: the tasks for which the block waits are cancelled with it."""
     ended = []
 
     async def work() -> None:
@@ -301,7 +301,7 @@ def test_an_uninterruptible_block_is_left_in_peace(clock: Clock) -> None:
 
 
 def test_tasks_and_pool_threads_see_the_moment(clock: Clock) -> None:
-    """By rule D4: as it stood when they were made, and no longer than the block lasts."""
+    """By rule D4: they see the deadline of the moment at which they were made, while its block lasts."""
     seen: dict[str, Any] = {}
 
     async def task(gate: asyncio.Event) -> None:
@@ -355,7 +355,7 @@ def test_an_offloaded_call_ends_with_the_block_that_made_it(clock: Clock) -> Non
 
 
 def test_a_detached_task_ends_with_the_block_that_made_it(clock: Clock) -> None:
-    """By rule D4: though nobody awaits it."""
+    """By rule D4: no caller has to await it."""
     ended = []
 
     @retry(max_retries=5, delay=0, retry_on=TimeoutException)
@@ -381,8 +381,8 @@ def test_a_detached_task_ends_with_the_block_that_made_it(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("kind", ["guard", "block"])
-def test_what_outlives_a_deadline_in_time_is_free(clock: Clock, kind: str) -> None:
-    """By rule D4: it rules no longer than its block or call lasts."""
+def test_a_call_that_outlives_its_block_in_time_is_free(clock: Clock, kind: str) -> None:
+    """By rule D4: a deadline rules no longer than its block or call lasts."""
 
     @asynchronous
     def slow() -> Any:
@@ -403,7 +403,7 @@ def test_what_outlives_a_deadline_in_time_is_free(clock: Clock, kind: str) -> No
 
 
 def test_a_call_that_a_guarded_call_offloads_ends_with_it(clock: Clock) -> None:
-    """By rule D4: for the deadline of a guard as for that of a block."""
+    """By rule D4: the deadline of a guard rules as the deadline of a block does."""
 
     @asynchronous
     def slow() -> Any:
@@ -423,7 +423,7 @@ def test_a_call_that_a_guarded_call_offloads_ends_with_it(clock: Clock) -> None:
 
 
 def test_nothing_is_offloaded_without_time_left(clock: Clock) -> None:
-    """By rule D2: neither the breaker nor the body hears of it."""
+    """By rule D2: neither the breaker nor the body takes part."""
     ran = []
 
     @circuit_breaker
@@ -462,7 +462,7 @@ async def in_a_coroutine(one: Any, fails: bool) -> str:
 @pytest.mark.parametrize("run", [in_a_thread, in_a_coroutine])
 @sampled(17)
 def test_a_handler_may_come_anywhere(run: Any, fails: bool, reenters: bool, step: int) -> None:
-    """By rule R11: what it raises comes out, and no deadline is left; what it enters itself disturbs nobody."""
+    """By rule R11: its exception comes out, and no deadline is left; a block that it enters itself disturbs nothing."""
     one = deadline(60_000)
 
     def handle() -> None:
@@ -494,7 +494,7 @@ def test_a_handler_may_come_anywhere(run: Any, fails: bool, reenters: bool, step
 
 
 def test_a_block_that_another_task_leaves_ends() -> None:
-    """As where a server's response begins in a task of its own."""
+    """A server's response may begin in a task of its own."""
 
     async def main() -> float | None:
         block = deadline("10s")

@@ -28,7 +28,7 @@ def begun(block: Any) -> Iterator[None]:
 
 
 def end(steps: Iterator[None]) -> None:
-    """Let a generator leave its block."""
+    """Run a generator to its end, which leaves its block."""
     for _ in steps:
         pass
 
@@ -118,7 +118,7 @@ CROSSED: dict[str, Callable[[], Any]] = {
 
 
 def left_in(inner: Any, outer: Any) -> None:
-    """Leave *inner* within *outer*, which began later."""
+    """Leave *inner*, which began later, within *outer*."""
     steps = begun(inner)
     with outer:
         end(steps)
@@ -145,7 +145,7 @@ def left_in_a_call(inner: Any, outer: Any) -> None:
 @pytest.mark.parametrize("outer", CROSSED)
 @pytest.mark.parametrize("inner", CROSSED)
 def test_blocks_that_cross_leave_nothing_on_the_thread(clock: Clock, inner: str, outer: str, cross: Any) -> None:
-    """No deadline holds any more, and the collector finds no more objects, however often that happens."""
+    """No deadline holds any more, and the collector finds no more objects, however often blocks cross."""
     kept = []
     for _ in range(3):
         for _ in range(50):

@@ -44,7 +44,7 @@ BREAKER = {"request_volume_threshold": 2, "failure_ratio": 1.0, "delay": 5000, "
 
 
 class Client(Service):
-    """What the body is to do."""
+    """A client with the instructions for its body."""
 
     seconds = 0.0
     works = 0.0
@@ -55,7 +55,7 @@ class Client(Service):
 
 
 def client_of(invoke: Invoke, clock: Clock, *decorators: Decorate) -> tuple[Client, str]:
-    """A client with a guarded service, and the name of the guard."""
+    """Return a client with a guarded service, and the name of the guard."""
 
     async def service(self: Client) -> str:
         self.executions += 1
@@ -83,7 +83,7 @@ def client_of(invoke: Invoke, clock: Clock, *decorators: Decorate) -> tuple[Clie
 
 
 def counts(name: str) -> dict[str, float]:
-    """What was counted, by the metric and the values of its tags, where it is not 0."""
+    """Return the counts other than 0, by the metric and the values of its tags."""
     (guard,) = [one for one in guards() if one.name == name and any(one.counts.values())]
     return {
         " ".join([metric, *(value for _, value in tags)]): value
@@ -96,7 +96,7 @@ def counts(name: str) -> dict[str, float]:
 
 
 def test_a_deadline_bounds_all_attempts_and_their_delays(invoke: Invoke, clock: Clock) -> None:
-    """By rule D1: a deadline that ended only between attempts would be none."""
+    """By rule D1: a deadline that ended calls only between attempts would be none."""
     client, _ = client_of(
         invoke, clock, deadline(1000), retry(max_retries=9, delay=100, jitter=0), timeout(300), circuit_breaker
     )
@@ -110,8 +110,8 @@ def test_a_deadline_bounds_all_attempts_and_their_delays(invoke: Invoke, clock: 
     assert client.left == [0.3, 0.3, 0.2]
 
 
-def test_one_attempt_is_ended_in_its_middle(invoke: Invoke, clock: Clock) -> None:
-    """By rule D1: without a time-out, too; the failure of one that was ended is the cause."""
+def test_the_deadline_ends_an_attempt_in_its_middle(invoke: Invoke, clock: Clock) -> None:
+    """By rule D1: it needs no time-out; the failure of an attempt that was ended is the cause."""
     client, _ = client_of(invoke, clock, deadline(400))
     client.seconds, client.when_ended = 5, ConnectionError("lost")
     watch = clock.stopwatch()
@@ -122,7 +122,7 @@ def test_one_attempt_is_ended_in_its_middle(invoke: Invoke, clock: Clock) -> Non
     assert watch.elapsed == pytest.approx(0.4)
 
 
-def test_what_ends_late_is_discarded(invoke: Invoke, clock: Clock) -> None:
+def test_a_result_that_comes_late_is_discarded(invoke: Invoke, clock: Clock) -> None:
     """By rules D1, R2: a body that no interruption reached has no result any more."""
     client, _ = client_of(invoke, clock, deadline(400))
     client.works = 1
@@ -156,7 +156,7 @@ def test_no_retry_begins_whose_delay_reaches_the_deadline(invoke: Invoke, clock:
 
 
 def test_no_retry_begins_when_nothing_is_left(invoke: Invoke, clock: Clock) -> None:
-    """By rule D2: also without any delay, after an attempt that could not be interrupted."""
+    """By rule D2: no delay is needed for that; the attempt before could not be interrupted."""
     client, _ = client_of(invoke, clock, deadline(400), retry(max_retries=9, delay=0, jitter=0))
     client.works, client.failure = 1, ConnectionError("no")
 
@@ -204,7 +204,7 @@ def test_nobody_is_asked_where_no_time_is_left(gate: Decorate) -> None:
 )
 @pytest.mark.parametrize("is_awaited", [False, True], ids=["blocking", "asyncio"])
 def test_no_guard_begins_a_call_in_a_block_without_time_left(policy: Decorate, is_awaited: bool) -> None:
-    """By rule D2: also one that has no deadline of its own, and was called before there was any."""
+    """By rule D2: a guard that has no deadline of its own, and was called before there was any, begins none either."""
     from faulttolerance.testing import virtual_time
 
     ran = []
@@ -262,7 +262,7 @@ def test_no_detached_call_on_a_loop_begins_in_a_block_without_time_left() -> Non
 
 
 def test_no_guard_begins_a_call_in_a_call_without_time_left() -> None:
-    """By rule D2: what runs under the deadline of a guard has none either."""
+    """By rule D2: a call under the deadline of a guard has no time left either."""
     from faulttolerance.testing import virtual_time
 
     ran = []
@@ -283,8 +283,8 @@ def test_no_guard_begins_a_call_in_a_call_without_time_left() -> None:
     assert not ran
 
 
-def test_what_may_not_be_interrupted_calls_guards_without_time_left() -> None:
-    """By rules D2, R2a: else nothing that has to be cleaned up could be by a guarded call."""
+def test_an_uninterruptible_block_calls_guards_without_time_left() -> None:
+    """By rules D2, R2a: a guarded call could else clean up nothing."""
     from faulttolerance.testing import virtual_time
 
     ran = []
@@ -325,7 +325,7 @@ def test_a_time_out_around_it_is_no_deadline_of_the_next_call() -> None:
 
 @pytest.mark.outside
 def test_no_block_of_a_guard_begins_without_time_left() -> None:
-    """By rule D2: the block's body is not run, and the breaker does not hear of it."""
+    """By rule D2: the block's body is not run, and the breaker is not asked."""
     from faulttolerance.testing import virtual_time
 
     guard, ran = Guard(circuit_breaker=CircuitBreaker(), name="late-block"), []
@@ -360,8 +360,8 @@ def test_an_attempt_that_the_deadline_ends_is_nobodys_failure(invoke: Invoke, cl
     }
 
 
-def test_what_a_body_makes_of_its_end_is_nobodys_failure(invoke: Invoke, clock: Clock) -> None:
-    """By rule D3: as a driver that raises an error of its own when it is interrupted."""
+def test_an_exception_of_an_interrupted_body_is_nobodys_failure(invoke: Invoke, clock: Clock) -> None:
+    """By rule D3: a driver may raise an error of its own when it is interrupted."""
     client, name = client_of(invoke, clock, deadline(400), retry(max_retries=3, delay=0), circuit_breaker(**BREAKER))
     client.seconds, client.when_ended = 5, ConnectionError("lost")
 
@@ -428,7 +428,7 @@ def test_a_permit_comes_back_when_the_deadline_passes(invoke: Invoke, clock: Clo
 
 
 def test_a_wait_for_a_permit_ends_at_the_deadline(invoke: Invoke, clock: Clock, held: Any) -> None:
-    """By rules D1, D2: queueing is part of the call."""
+    """By rules D1, D2: the wait in a queue is part of the call."""
     client, _ = client_of(invoke, clock, deadline(400), bulkhead(1, waiting_task_queue=3, max_wait="1h"))
     client.seconds = 0.3
     found: list[Any] = []
@@ -456,7 +456,7 @@ async def _awaited(call: Any) -> Any:
 
 
 def test_the_same_policy_as_a_value() -> None:
-    """By rule G1: a ``Guard`` takes it for calls, and says what to do for blocks."""
+    """By rule G1: a ``Guard`` takes it for calls, and advises the right form for blocks."""
     guard = Guard(deadline=Deadline("20ms"), retry=Retry(retry_on=ConnectionError))
 
     with pytest.raises(TimeoutException, match=r"test_calls:\d+: deadline of 0.02 s passed"):
@@ -468,7 +468,7 @@ def test_the_same_policy_as_a_value() -> None:
 
 
 def test_it_is_configured_like_every_policy(invoke: Invoke, clock: Clock) -> None:
-    """By rules C2, X1: by ``Deadline/value``, with a unit; 0 is none; what was declared holds again afterwards."""
+    """By rules C2, X1: by ``Deadline/value``, with a unit; 0 is none; later the declared value holds again."""
     client, _ = client_of(invoke, clock, deadline(1000), retry(max_retries=1, delay=0, jitter=0))
     value = key(type(client), "service", "Deadline", "value")
 
@@ -484,7 +484,7 @@ def test_it_is_configured_like_every_policy(invoke: Invoke, clock: Clock) -> Non
 
 
 def test_an_observed_deadline_ends_nothing(invoke: Invoke, clock: Clock) -> None:
-    """By rule X7: it counts once for each call that would have been ended, and is no deadline for what is called."""
+    """By rule X7: it counts each call once that it would have ended, and is no deadline for the calls inside."""
     client, name = client_of(invoke, clock, deadline(400), retry(max_retries=3, delay=300, jitter=0), timeout(2000))
     client.seconds = 1
     with configured({key(type(client), "service", "Deadline", "mode"): "observe"}):
@@ -501,8 +501,8 @@ def test_an_observed_deadline_ends_nothing(invoke: Invoke, clock: Clock) -> None
 # The order
 
 
-def test_what_is_once_per_call_and_what_per_attempt(invoke: Invoke, clock: Clock) -> None:
-    """By rule OR1: the deadline counts once, the breaker each attempt."""
+def test_the_deadline_counts_calls_and_the_breaker_attempts(invoke: Invoke, clock: Clock) -> None:
+    """By rule OR1: three attempts of a call are one count of the deadline."""
     client, name = client_of(
         invoke, clock, circuit_breaker, timeout(100), deadline(5000), retry(max_retries=2, delay=0, jitter=0)
     )
@@ -522,7 +522,7 @@ def test_breaker_and_throttle_exclude_each_other() -> None:
 
 
 def test_the_order_is_one_table() -> None:
-    """By rule OR4: whatever order the decorators are written in."""
+    """By rule OR4: the order of the decorators does not matter."""
 
     @bulkhead(3)
     @retry(retry_on=ConnectionError)
@@ -542,7 +542,7 @@ def test_the_order_is_one_table() -> None:
 
 
 def test_a_block_is_outside_of_all(invoke: Invoke, clock: Clock) -> None:
-    """By rule OR2: no fallback inside replaces what it ends."""
+    """By rule OR2: no fallback inside replaces the failure of a block that ended."""
     asked = []
     client, _ = client_of(invoke, clock, fallback(asked.append), retry(delay=0, retry_on=TimeoutException))
     client.seconds = 5
@@ -577,7 +577,7 @@ def test_a_value_that_is_no_duration_is_refused(value: Any) -> None:
 
 
 def test_a_value_that_is_no_duration_is_refused_with_the_faults_above_it() -> None:
-    """By rule R9: one error lists what the decorators above it have wrong, and none of that comes again below."""
+    """By rule R9: one error lists the faults of the decorators above it, and none of them is raised again below."""
     with pytest.raises(FaultToleranceDefinitionException) as refused:
 
         @retry(max_retries=-3)
@@ -596,7 +596,7 @@ def test_a_value_that_is_no_duration_is_refused_with_the_faults_above_it() -> No
 
 
 def test_a_wrong_configuration_is_refused() -> None:
-    """By rule R9: and changes nothing."""
+    """By rule R9: it changes nothing."""
 
     @deadline(1000)
     def guarded() -> float | None:
@@ -650,7 +650,7 @@ def test_a_class_is_decorated_and_may_have_one_for_its_blocks(clock: Clock) -> N
 
 
 def test_a_duration_travels_between_services(clock: Clock) -> None:
-    """By rule D5: what the caller has left is what the receiver gives, whatever their clocks say."""
+    """By rule D5: the receiver's deadline is the time that the caller has left, whatever their clocks say."""
 
     def receive(headers: dict[str, str]) -> float | None:
         with deadline(int(headers["X-Request-Timeout-Ms"])):

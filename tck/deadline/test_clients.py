@@ -1,4 +1,4 @@
-"""Clients that get what is left of the time as a time-out of their own, where nothing can interrupt (rule S3)."""
+"""Clients that use the remaining time as their own time-out, where nothing can interrupt (rule S3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.outside, pytest.mark.timeout(200)]  # programs say the
 
 @pytest.fixture
 def address() -> Iterator[tuple[str, int]]:
-    """A server that lets everybody in, and never answers."""
+    """Yield the address of a server that accepts all connections, and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=32) as server:
         yield server.getsockname()
 
@@ -44,10 +44,10 @@ CLIENTS: list[Callable[[tuple[str, int]], None]] = [by_socket, by_urllib, by_htt
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
-def test_a_client_that_knows_what_is_left_ends_in_time(
+def test_a_client_that_knows_the_remaining_time_ends_in_time(
     client: Callable[[tuple[str, int]], None], address: tuple[str, int]
 ) -> None:
-    """The caller gets the time-out of its guard, with what the client raised as the cause."""
+    """The caller gets the time-out of its guard, caused by the exception of the client."""
     guard = Guard(timeout=Timeout("300ms"))
     failure, elapsed = on_thread(lambda: guard.call(client, address))
 
@@ -56,8 +56,8 @@ def test_a_client_that_knows_what_is_left_ends_in_time(
     assert elapsed < 10  # without a time-out of its own it would wait for ever
 
 
-def test_each_attempt_gets_what_is_left_of_the_whole(address: tuple[str, int]) -> None:
-    """An enclosing deadline that comes first is what ``remaining`` tells, in the second attempt too."""
+def test_each_attempt_gets_the_remaining_time_of_the_call(address: tuple[str, int]) -> None:
+    """``remaining`` tells an enclosing deadline that comes first, in the second attempt too."""
     left: list[float | None] = []
     whole = Guard(timeout=Timeout("500ms"))
     inner = Guard(retry=Retry(max_retries=5, delay=0, jitter=0, retry_on=TimeoutException), timeout=Timeout("300ms"))
@@ -77,7 +77,7 @@ def test_each_attempt_gets_what_is_left_of_the_whole(address: tuple[str, int]) -
 
 
 def test_a_client_that_ends_by_itself_cleans_up_in_peace(address: tuple[str, int]) -> None:
-    """By rule S3: the interruption does not come into what follows the client's own time-out, and would be lost."""
+    """By rule S3: an interruption after the client's own time-out would be lost."""
     guard = Guard(timeout=Timeout("100ms"))
     cleaned: list[int] = []
 
@@ -141,8 +141,8 @@ def clean_up(steps: list[float]) -> None:
 
 
 @pytest.mark.parametrize("body", [cleanup_in_finally, cleanup_in_except, cleanup_in_a_block])
-def test_what_cleans_up_when_the_deadline_passes_has_some_time(body: Callable[[list[float]], None]) -> None:
-    """By rule S3: it is at work already, for a failure just before the deadline, and not interrupted for 40 ms."""
+def test_a_cleanup_has_some_time_when_the_deadline_passes(body: Callable[[list[float]], None]) -> None:
+    """By rule S3: for a failure just before the deadline it is at work already, and not interrupted for 40 ms."""
     guard = Guard(timeout=Timeout("40ms"))
     is_whole: list[bool] = []
 
@@ -156,8 +156,8 @@ def test_what_cleans_up_when_the_deadline_passes_has_some_time(body: Callable[[l
     assert sum(is_whole) > 2  # a machine that is busy may have kept the thread waiting for all of its time
 
 
-def test_what_never_ends_its_cleanup_is_interrupted() -> None:
-    """By rule S3: after the 40 ms, as everything else."""
+def test_a_cleanup_without_end_is_interrupted() -> None:
+    """By rule S3: after 40 ms, as all other code."""
 
     def body() -> None:
         try:

@@ -44,14 +44,14 @@ class StillClock:
 
 @pytest.fixture
 def still() -> Iterator[StillClock]:
-    """A clock of which the library takes its time meanwhile."""
+    """Yield a clock that replaces the library's meanwhile."""
     other = StillClock()
     clock.use(other)
     yield other
     clock.use_system()
 
 
-# Whose time it is
+# The clock in use
 
 
 def test_clock_is_the_system_s() -> None:
@@ -79,7 +79,7 @@ def test_sleep_follows_the_clock_in_use(still: StillClock) -> None:
 
 
 def test_sleep_of_another_clock_ends_at_the_deadline(still: StillClock) -> None:
-    """What such a clock needs for that: the next deadline, and to have it raised."""
+    """Such a clock needs the next deadline for that, and raises it."""
     with pytest.raises(TimeoutException) as caught:
         timeout(5000)(lambda: sleep(3600.0))()
 
@@ -107,7 +107,7 @@ def test_deadline_is_raised_once_and_no_longer_next(still: StillClock) -> None:
 
 
 def test_masked_deadline_is_not_next(still: StillClock) -> None:
-    """R2b: on every clock."""
+    """R2b: this holds on every clock."""
 
     @timeout(5000)
     def body() -> None:
@@ -121,7 +121,7 @@ def test_masked_deadline_is_not_next(still: StillClock) -> None:
 
 
 def test_watchdog_interrupts_nobody_for_the_time_of_another_clock(still: StillClock) -> None:
-    """Real time that passes in a body is none of a virtual deadline's business; the watchdog is not even woken."""
+    """Real time that passes in a body does not count for a virtual deadline; the watchdog is not even woken."""
 
     def body() -> str:
         assert watchdog.next == -float("inf")
@@ -134,7 +134,7 @@ def test_watchdog_interrupts_nobody_for_the_time_of_another_clock(still: StillCl
 
 
 def test_deadlines_on_the_system_s_time_hold_again_afterwards(still: StillClock) -> None:
-    """The watchdog takes up where it stopped."""
+    """The watchdog continues where it stopped."""
     clock.use_system()
 
     with pytest.raises(TimeoutException):
@@ -153,7 +153,7 @@ def test_no_deadline_is_raised_where_none_runs() -> None:
 
 
 def test_timer_calls_back_when_it_is_due() -> None:
-    """On another thread, and not before."""
+    """The callback runs on another thread, and not before."""
     called = threading.Event()
     when: list[float] = []
     due = time.monotonic() + 0.01
@@ -169,7 +169,7 @@ def test_timer_calls_back_when_it_is_due() -> None:
 
 
 def test_timers_call_back_in_the_order_in_which_they_are_due() -> None:
-    """Whatever the order in which they were asked for."""
+    """The order in which they were made does not matter."""
     order: list[int] = []
     done = threading.Event()
     begin = time.monotonic() + 0.02
@@ -197,7 +197,7 @@ def test_cancelled_timer_does_not_call_back() -> None:
 
 
 def test_cancelled_timers_do_not_pile_up() -> None:
-    """An offloaded call makes one and cancels it, a hundred thousand times a second."""
+    """A call on a thread makes a timer and cancels it, a hundred thousand times a second."""
     own = Watchdog()
     own.pause()  # it is not the one that sees to deadlines
     kept = own.call_at(time.monotonic() + 3600.0, int)
@@ -214,7 +214,7 @@ def test_cancelled_timers_do_not_pile_up() -> None:
 
 
 def test_callback_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """R10: and those that come after it are called all the same."""
+    """R10: later callbacks are called all the same."""
     done = threading.Event()
     due = time.monotonic() + 0.01
 
@@ -242,7 +242,7 @@ def test_timers_go_on_while_deadlines_pause() -> None:
 
 
 def test_an_alarm_ends_a_sleep_whenever_it_rings() -> None:
-    """Rule Q2 needs it: before the sleep, in it, and at the moment at which it begins; none is lost."""
+    """Rule Q2 needs it: before the sleep, in it, and at the moment at which it begins; no alarm is lost."""
     rounds, alarms = 1000, [Alarm() for _ in range(1000)]
     turn = [0]
 

@@ -1,4 +1,4 @@
-"""The first deadline of a process: guards that were in use before ask it, and making it concerns none of them."""
+"""The first deadline of a process: guards that were in use before obey it, and making it touches none of them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def calls_of(action):
     ids=["block", "call", "guard"],
 )
 def test_guards_in_use_before_the_first_deadline_start_nothing_when_it_has_passed(limit: str) -> None:
-    """By rule D2: in each way of calling. Without time left, nothing starts; afterwards everything does."""
+    """By rule D2: in each way of calling, nothing starts without time left; afterwards everything does."""
     program = f"""{GUARDS}
 
 def call_all(run):
@@ -133,7 +133,7 @@ print(call_all(asyncio.run), len(ran) == before)
 
 @pytest.mark.parametrize("first", ["deadline(100_000)", "deadline(100_000).__enter__()", "limited.call(int)"])
 def test_the_first_deadline_concerns_no_guard_in_use(first: str) -> None:
-    """However many there are, making it, entering it and calling under it cost the same."""
+    """However many guards there are, making it, entering it and calling under it cost the same."""
     program = f"""{GUARDS}
 limited = Guard(deadline=Deadline(100_000), name="limited")
 

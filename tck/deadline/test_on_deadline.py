@@ -1,4 +1,4 @@
-"""What is called when a deadline passes, and never after its block (rule S1); where late bodies stood (rule S2)."""
+"""Functions that run when a deadline passes, and never after their block (rule S1); places of late bodies (rule S2)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LONG = """
 
 
 def on_thread(function: Callable[[], Any]) -> Any:
-    """What *function* comes to on a thread beside the main one."""
+    """Return the result or the exception of *function* on a thread beside the main one."""
     outcome: list[Any] = []
 
     def run() -> None:
@@ -61,7 +61,7 @@ def on_thread(function: Callable[[], Any]) -> Any:
 
 
 class Calls(list[int]):
-    """The threads that called this."""
+    """A function that lists the threads that called it."""
 
     def __call__(self) -> None:
         self.append(threading.get_ident())
@@ -71,12 +71,12 @@ class Calls(list[int]):
 
 
 def memory() -> closing[sqlite3.Connection]:
-    """A database that any thread may use and interrupt, closed behind the block."""
+    """Return a database that any thread may use and interrupt, closed behind the block."""
     return closing(sqlite3.connect(":memory:", check_same_thread=False))
 
 
 def test_a_query_of_sqlite_on_a_thread_ends_at_the_deadline() -> None:
-    """S1: its C code hears of no interruption, and of ``interrupt()``; what the body raises is the cause."""
+    """S1: its C code obeys ``interrupt()``, and no interruption; the exception of the body is the cause."""
 
     @timeout(100)
     def count() -> Any:
@@ -95,7 +95,7 @@ def test_a_query_of_sqlite_on_a_thread_ends_at_the_deadline() -> None:
 
 
 def test_a_socket_on_a_thread_ends_at_the_deadline() -> None:
-    """S1: off the main thread no signal ends a blocking call; a shutdown does."""
+    """S1: off the main thread no signal ends a blocking call; a shutdown of the socket does."""
     here, there = socket.socketpair()
 
     @timeout(100)
@@ -154,11 +154,11 @@ def test_a_query_that_a_coroutine_handed_to_a_thread_ends_at_its_deadline() -> N
 
 @pytest.mark.parametrize("interrupt", [True, False])
 def test_it_is_called_once_for_each_deadline_and_not_by_the_body(interrupt: bool) -> None:
-    """S1: from a thread of the library; also where ``interrupt=False`` leaves the body itself in peace."""
+    """S1: on a thread of the library; also where ``interrupt=False`` leaves the body itself in peace."""
     calls = Calls()
     leave = threading.Event()
 
-    @timeout(50, interrupt=interrupt)
+    @timeout(100, interrupt=interrupt)
     def wait() -> None:
         with on_deadline(calls), on_deadline(leave.set):
             leave.wait(PATIENCE)
@@ -177,10 +177,10 @@ def test_it_is_called_once_for_each_deadline_and_not_by_the_body(interrupt: bool
 
 @pytest.mark.parametrize("rest", [sleep, time.sleep])
 def test_it_is_called_before_the_body_is_interrupted(rest: Callable[[float], None]) -> None:
-    """S1: who is interrupted leaves the block, and would leave it before the call."""
+    """S1: an interrupted body would leave the block before the call."""
     order: list[str] = []
 
-    @timeout(30)
+    @timeout(100)
     def wait() -> None:
         with on_deadline(lambda: order.append("called")):
             try:
@@ -199,10 +199,10 @@ def test_it_is_called_before_the_body_is_interrupted(rest: Callable[[float], Non
 
 
 def test_the_innermost_block_is_called_first() -> None:
-    """S1: blocks are unwound as ``finally`` is; each is called."""
+    """S1: blocks are unwound as ``finally`` is, and each function is called."""
     order: list[str] = []
 
-    @timeout(50)
+    @timeout(100)
     def wait() -> None:
         with (
             on_deadline(lambda: order.append("outer")),
@@ -220,10 +220,10 @@ def test_the_innermost_block_is_called_first() -> None:
 
 
 def test_of_nested_deadlines_the_nearest_counts() -> None:
-    """S1: whichever of the two guards has it; a guarded call inside the block has its own."""
+    """S1: either of the two guards may have it; a guarded call inside the block has its own."""
     calls = Calls()
 
-    @timeout(50)
+    @timeout(100)
     def outer() -> None:
         @timeout(60_000)
         def inner() -> None:
@@ -245,11 +245,11 @@ def test_of_nested_deadlines_the_nearest_counts() -> None:
 
 
 def test_each_attempt_has_its_own_deadline() -> None:
-    """S1: what the retry calls again is called off again."""
+    """S1: the next attempt of the retry is ended again."""
     calls = Calls()
 
     @retry(max_retries=2, delay=0, jitter=0)
-    @timeout(20)
+    @timeout(100)
     def wait() -> None:
         with on_deadline(calls):
             sleep(PATIENCE)
@@ -271,15 +271,15 @@ def test_without_a_deadline_it_does_nothing() -> None:
     assert not this_thread.deadlines.callbacks
 
 
-def test_what_holds_deadlines_back_holds_the_call_back() -> None:
-    """S1: in an ``uninterruptible()`` block nothing is torn apart, by no means."""
+def test_an_uninterruptible_block_holds_the_call_back() -> None:
+    """S1: nothing interrupts an ``uninterruptible()`` block, by any means."""
     calls = Calls()
     seen: list[int] = []
 
-    @timeout(20)
+    @timeout(100)
     def write() -> None:
         with on_deadline(calls), uninterruptible():
-            time.sleep(0.1)
+            time.sleep(0.2)
             seen.append(len(calls))
         sleep(PATIENCE)
 
@@ -290,7 +290,7 @@ def test_what_holds_deadlines_back_holds_the_call_back() -> None:
 
 
 def test_a_block_is_not_entered_once_the_deadline_has_passed() -> None:
-    """S1: what is begun then would only have to be ended."""
+    """S1: its work would have to be ended at once."""
     entered: list[str] = []
 
     @timeout(20)
@@ -316,7 +316,7 @@ def test_a_block_is_not_entered_once_the_deadline_has_passed() -> None:
 
 
 def test_a_block_that_is_left_waits_for_a_call_that_is_under_way() -> None:
-    """S1: what it was for may be given to somebody else right behind it."""
+    """S1: the resource of the call may be given to another owner right behind the block."""
     began, end = threading.Event(), threading.Event()
     order: list[str] = []
 
@@ -325,7 +325,7 @@ def test_a_block_that_is_left_waits_for_a_call_that_is_under_way() -> None:
         end.wait(PATIENCE)
         order.append("called")
 
-    @timeout(20, interrupt=False)
+    @timeout(100, interrupt=False)
     def work() -> None:
         with on_deadline(cancel):
             began.wait(PATIENCE)
@@ -339,7 +339,7 @@ def test_a_block_that_is_left_waits_for_a_call_that_is_under_way() -> None:
 
 
 def test_of_leaving_and_calling_the_first_decides() -> None:
-    """S1: whoever found the deadline passed, and is on its way, comes too late for a block that was left meanwhile."""
+    """S1: a call that was begun at the deadline comes too late for a block that was left meanwhile."""
     calls = Calls()
     left, called = DeadlineCallback(calls, threading.Lock()), DeadlineCallback(calls, threading.Lock())
 
@@ -356,7 +356,7 @@ def test_of_leaving_and_calling_the_first_decides() -> None:
 
 @few_and_many("times", 20, 150)
 def test_it_is_never_called_for_a_block_that_was_left(times: int) -> None:
-    """S1: for many blocks that end at about their deadline, on several threads."""
+    """S1: not even for many blocks that end at about their deadline, on several threads."""
     wrong: list[str] = []
 
     class Resource:
@@ -393,8 +393,8 @@ def test_it_is_never_called_for_a_block_that_was_left(times: int) -> None:
     assert not wrong
 
 
-def test_one_that_takes_long_delays_no_other_deadline() -> None:
-    """S1: each is called on a thread of its own, and the watchdog goes on."""
+def test_a_function_that_takes_long_delays_no_other_deadline() -> None:
+    """S1: each function is called on a thread of its own, and the watchdog goes on."""
     release = threading.Event()
 
     @timeout(20)
@@ -416,13 +416,13 @@ def test_one_that_takes_long_delays_no_other_deadline() -> None:
     assert not thread.is_alive()
 
 
-def test_what_it_raises_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_the_function_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """S1, R10: the call ends in its time-out."""
 
     def broken() -> None:
         raise ZeroDivisionError("a mistake")
 
-    @timeout(20)
+    @timeout(100)
     def wait() -> None:
         with on_deadline(broken):
             sleep(PATIENCE)
@@ -437,7 +437,7 @@ def test_what_it_raises_is_logged_and_changes_nothing(caplog: pytest.LogCaptureF
 
 
 class AsyncCancel:
-    """An object that gives a coroutine when it is called."""
+    """An object that returns a coroutine when it is called."""
 
     async def __call__(self) -> None:
         """Do nothing."""
@@ -453,18 +453,18 @@ class AsyncCancel:
         pytest.param(AsyncCancel(), id="object"),
     ],
 )
-def test_what_cannot_be_called_is_refused(wrong: Any) -> None:
+def test_an_object_that_is_no_plain_function_is_refused(wrong: Any) -> None:
     """S1: a coroutine function would do nothing."""
     with pytest.raises(TypeError, match=r"^on_deadline\(cancel\) is .*; allowed: a function without arguments"):
         on_deadline(wrong)
 
 
 def test_blocks_may_be_entered_again_and_by_exit_stacks_and_by_hand() -> None:
-    """S1: one object serves any number of entries, one inside the other too."""
+    """S1: one object serves any number of entries, also nested ones."""
     calls = Calls()
     block = on_deadline(calls)
 
-    @timeout(30)
+    @timeout(100)
     def work() -> None:
         with block:
             with block:
@@ -485,7 +485,7 @@ def test_blocks_may_be_entered_again_and_by_exit_stacks_and_by_hand() -> None:
 
 
 def test_blocks_of_generators_end_in_any_order() -> None:
-    """S1: each generator leaves the entry that it made, although others entered the same block later."""
+    """S1: each generator leaves its own entry, although others entered the same block later."""
     called: list[str] = []
     one = on_deadline(partial(called.append, "called"))
 
@@ -510,14 +510,14 @@ def test_blocks_of_generators_end_in_any_order() -> None:
     assert called == ["called"]
 
 
-def test_what_leaves_the_block_passes() -> None:
-    """S1: nothing is swallowed."""
+def test_an_exception_that_leaves_the_block_passes() -> None:
+    """S1: the block swallows nothing."""
     with pytest.raises(KeyError), on_deadline(print):
         raise KeyError("own")
 
 
 def test_blocks_leave_no_timers_behind() -> None:
-    """A long deadline around many short blocks holds nothing for each of them."""
+    """S1: a long deadline around many short blocks holds nothing for each of them."""
 
     @timeout(60_000)
     def work() -> None:
@@ -562,7 +562,7 @@ def test_wherever_the_handler_of_a_signal_raises_nothing_is_called_afterwards(st
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 @sampled(11)
 def test_wherever_the_handler_of_a_signal_raises_the_block_waits_for_the_call(step: int) -> None:
-    """S1, R11: it raises once the call is over, and no block waits for ever."""
+    """S1, R11: the handler raises once the call is over, and no block waits for ever."""
     wrong = []
     for strike in strikes(step=step):
         order: list[str] = []
@@ -592,10 +592,10 @@ def test_wherever_the_handler_of_a_signal_raises_the_block_waits_for_the_call(st
 
 
 def test_in_a_coroutine_it_is_called_by_the_loop_before_the_cancellation() -> None:
-    """S1: so it may touch what belongs to the loop."""
+    """S1: so the function may touch objects of the loop."""
     order: list[object] = []
 
-    @timeout(30)
+    @timeout(100)
     async def wait() -> None:
         with on_deadline(lambda: order.append(asyncio.get_running_loop())):
             try:
@@ -615,10 +615,10 @@ def test_in_a_coroutine_it_is_called_by_the_loop_before_the_cancellation() -> No
 
 
 def test_in_a_coroutine_that_ends_in_time_it_is_not_called() -> None:
-    """S1: nor after its block, while the call goes on."""
+    """S1: neither in its block nor after it, while the call goes on."""
     calls = Calls()
 
-    @timeout(50)
+    @timeout(100)
     async def work() -> str:
         with on_deadline(calls):
             await asyncio.sleep(0)
@@ -639,10 +639,10 @@ def test_in_a_coroutine_that_ends_in_time_it_is_not_called() -> None:
     assert not calls
 
 
-def test_what_it_makes_a_coroutine_raise_is_the_cause() -> None:
-    """S1: here the transport fails what waits for it."""
+def test_a_failure_that_the_function_causes_in_a_coroutine_is_the_cause() -> None:
+    """S1: here the transport fails the future for which the coroutine waits."""
 
-    @timeout(30)
+    @timeout(100)
     async def receive() -> None:
         waiting = asyncio.get_running_loop().create_future()
         with on_deadline(lambda: waiting.set_exception(ConnectionAbortedError("closed"))):
@@ -661,7 +661,7 @@ def test_what_it_makes_a_coroutine_raise_is_the_cause() -> None:
 
 
 def test_virtual_time_calls_it_at_the_deadline() -> None:
-    """S1 under ``virtual_time()``: in no time, in threads and in coroutines."""
+    """S1 under ``virtual_time()``: without real time, in threads and in coroutines."""
     calls = Calls()
 
     @timeout(3_600_000)
@@ -693,7 +693,7 @@ def test_virtual_time_calls_it_at_the_deadline() -> None:
 
 @pytest.mark.outside
 def test_a_forked_child_waits_for_no_call_of_its_parent() -> None:
-    """L5: the thread on which it is made does not exist there."""
+    """L5: the thread of the call does not exist in the child."""
     output = output_of(
         """
         import os, threading, time, warnings
@@ -738,7 +738,7 @@ SHOP_LINE = shop.__code__.co_firstlineno + 1
 def test_a_late_end_says_where_it_stood_in_its_note_and_in_one_line_of_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """S2: the function, also one that is written in C, the line of the application, and what to do about it."""
+    """S2: the function, also one that is written in C, the line of the application, and a remedy."""
     failure = on_thread(lambda: timeout(30)(shop)(0.2))
 
     assert type(failure) is TimeoutException
@@ -752,7 +752,7 @@ def test_a_late_end_says_where_it_stood_in_its_note_and_in_one_line_of_the_log(
 
 
 def test_a_late_end_in_the_standard_library_names_module_and_function(caplog: pytest.LogCaptureFixture) -> None:
-    """S2: and the line of the application that led there."""
+    """S2: the note has the line of the application that led there, too."""
     here, there = socket.socketpair()
     here.settimeout(0.2)
 
@@ -771,7 +771,7 @@ def test_a_late_end_in_the_standard_library_names_module_and_function(caplog: py
 
 
 def test_an_end_in_time_says_nothing_of_places(caplog: pytest.LogCaptureFixture) -> None:
-    """S2: an interruption that arrived, or what ``on_deadline`` called, is answer enough."""
+    """S2: an interruption that arrived, or the call by ``on_deadline``, is explanation enough."""
     with pytest.raises(TimeoutException) as caught:
         timeout(20)(sleep)(PATIENCE)
 
@@ -780,7 +780,7 @@ def test_an_end_in_time_says_nothing_of_places(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_guard_that_only_ends_late_calls_it_too() -> None:
-    """S1: ``Timeout(interrupt=False)`` of a ``Guard``."""
+    """S1: ``Timeout(interrupt=False)`` of a ``Guard`` calls it."""
     from faulttolerance import Guard
 
     leave = threading.Event()

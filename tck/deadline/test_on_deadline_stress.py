@@ -43,7 +43,7 @@ class Resource:
         self.wrong += not self.in_use
 
     def use(self, block: Any, rest: Any) -> None:
-        """Use it for a while."""
+        """Use it for a moment."""
         self.in_use = True
         try:
             self.calls = 0

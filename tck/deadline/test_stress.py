@@ -68,7 +68,7 @@ def work(number: float) -> None:
 
 
 def permits() -> int:
-    """How many permits are held, or waited for; those whose bodies are about to hear of their end get some time."""
+    """Return the number of permits held or waited for; bodies that are about to be interrupted get some time."""
     for _ in range(400):
         strategies = [state.strategies.get(Bulkhead) for state in registry.every_state()]
         held = sum(len(one.held) + one.waiting_count for one in strategies if one is not None)

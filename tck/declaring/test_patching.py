@@ -44,7 +44,7 @@ from __future__ import annotations
 
 class Base:
     def ping(self, times: int = 1) -> str:
-        """Say that it is there."""
+        """Return a sign of life."""
         return self._fail("pong")
 
     @classmethod
@@ -199,7 +199,7 @@ def test_an_inherited_method_is_overridden_in_the_class_that_is_named(flaky: Any
     assert client.ping() == "pong"
     assert client.attempts == 3
     assert explain(flaky.Client.ping).startswith("vendor.Client.ping\n")
-    assert inspect.getdoc(flaky.Client.ping) == "Say that it is there."
+    assert inspect.getdoc(flaky.Client.ping) == "Return a sign of life."
     assert "ping" in vars(flaky.Base)
     made.undo()
     assert "ping" not in vars(flaky.Client)

@@ -39,8 +39,8 @@ def insert(file: Path, line: str, code: str) -> None:
 
 @pytest.mark.outside
 @pytest.mark.parametrize("policy", sorted(PARTS))
-def test_a_policy_of_the_page_works_with_few_changes_to_what_is_there(policy: str, tmp_path: Path) -> None:
-    """Whoever follows the page writes a folder, a row, and public names."""
+def test_a_policy_of_the_page_works_with_few_changes_to_existing_files(policy: str, tmp_path: Path) -> None:
+    """A contributor who follows the page writes a folder, a row, and public names."""
     copy_of_package(tmp_path)
     changed: set[Path] = set()
     for step in _STEP.finditer(PARTS[policy]):

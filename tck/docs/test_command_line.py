@@ -1,4 +1,4 @@
-"""The reference of the command line says what ``--help`` does."""
+"""The reference of the command line agrees with ``--help``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+)\n((?:.|\n)*?)(?=^## |\Z)", TEXT, re.MULTILINE))
 OF_ALL = "Meaning"
-"""The section of what holds for all commands."""
+"""The section on options that all commands have."""
 OF_TYPER = {"--help", "--install-completion", "--show-completion"}
 
 Option = tuple[frozenset[str], str]
-"""How it is spelled, with what stands behind it, and what it means."""
+"""The spellings of an option, with its argument, and its meaning."""
 
 
 def helped(*command: str) -> str:
-    """What ``--help`` says, in lines as long as they need to be."""
+    """Return the output of ``--help``, in lines as long as they need to be."""
     return str(CliRunner().invoke(app, [*command, "--help"], terminal_width=300, max_content_width=300).output)
 
 
@@ -33,14 +33,14 @@ def option(spelled: str, meaning: str) -> Option:
 
 
 def told(text: str) -> list[Option]:
-    """The options that ``--help`` lists."""
+    """Return the options that ``--help`` lists."""
     listed = text.partition("Options:\n")[2].partition("\n\n")[0]
     found = re.findall(r"^  (-.+?)(?:  |\n {5,})(.+)$", listed, re.MULTILINE)
     return [one for one in (option(*pair) for pair in found) if not one[0] & OF_TYPER]
 
 
 def documented(section: str) -> list[Option]:
-    """The rows of a table of options."""
+    """Return the rows of a table of options."""
     return [option(*pair) for pair in re.findall(r"^\| (`-.+`) \| (.+) \|$", section, re.MULTILINE)]
 
 
@@ -52,7 +52,7 @@ def test_every_option_has_its_row_and_none_is_invented(command: str) -> None:
     assert documented(SECTIONS[command]) == found
 
 
-def test_commands_stand_in_their_order_with_what_they_do() -> None:
+def test_commands_stand_in_their_order_with_their_descriptions() -> None:
     commands = re.findall(r"^  (\w+) +(.+)$", helped().partition("Commands:\n")[2], re.MULTILINE)
 
     assert [*SECTIONS] == [OF_ALL, *(name for name, _ in commands)]

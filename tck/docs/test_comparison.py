@@ -18,7 +18,7 @@ MARK = "<!-- The table is written by tck/docs/test_comparison.py. -->\n"
 TABLE = re.compile(re.escape(MARK) + r"(?:\n\|[^\n]*)*\n*(?:\|[^\n]*\n)*", re.MULTILINE)
 
 LOOKED_UP = "November 2026"
-"""When the features were looked up: by running the Python libraries, by reading the documentation of the others."""
+"""The month of the comparison of features: the Python libraries were run, the documentation of the others was read."""
 
 FEATURES = (
     "retry", "time-out", "circuit breaker", "bulkhead", "fallback", "rate limit",
@@ -93,7 +93,7 @@ PEERS = (
 
 
 def table() -> str:
-    """Libraries from left to right, features and costs from top to bottom."""
+    """Return the table: libraries from left to right, features and costs from top to bottom."""
     names = [f"**{OURS.name}**", *map(heading, PEERS)]
     rows = [["", *names], ["---", *[":-:"] * len(names)]]
     for number, feature in enumerate(FEATURES):
@@ -104,13 +104,13 @@ def table() -> str:
 
 
 def heading(peer: Library) -> str:
-    """Name a library, with a link to the page for those who come from it."""
+    """Return the name of a library, with a link to the page for those who come from it."""
     page = f"docs/how-to/migrate/from-{peer.name}.md"
     return f"[{peer.name}]({page}) {peer.version}" if (ROOT / page).is_file() else f"{peer.name} {peer.version}"
 
 
 def times(measured: tuple[str, str, str] | None) -> str:
-    """How many times as much as ours a peer costs, where both were measured in one run."""
+    """Return the cost of a peer as a multiple of ours, where both were measured in one run."""
     if measured is not None:
         row, theirs, ours = measured
         [found] = [one["ns"] for one in RESULTS["rows"] if one["what"] == row]
@@ -121,13 +121,13 @@ def times(measured: tuple[str, str, str] | None) -> str:
 
 
 def measured_on() -> str:
-    """The sentence below the table, as the record has it."""
+    """Return the sentence below the table, as the record has it."""
     python = RESULTS["machine"].partition(",")[0]
     return f"Features as of {LOOKED_UP}; costs measured on {RESULTS['when'][:10]}, {python}."
 
 
 def page() -> str:
-    """The README with the table as it has to be."""
+    """Return the README with the table as it has to be."""
     text = TABLE.sub(lambda _: f"{MARK}\n{table()}\n", PAGE.read_text(encoding="utf-8"), count=1)
     return re.sub(r"^Features as of [^\n]*?\.(?= |$)", lambda _: measured_on(), text, count=1, flags=re.MULTILINE)
 
@@ -139,8 +139,8 @@ def test_the_comparison_is_up_to_date() -> None:
     assert measured_on() in page()
 
 
-def test_what_was_compared_is_what_is_measured() -> None:
-    """The versions in the table are those that the benchmark is pinned to, and that the record names."""
+def test_the_compared_versions_are_those_that_are_measured() -> None:
+    """The benchmark is pinned to the versions in the table, and the record names them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pinned = dict(one.split("==") for one in project["optional-dependencies"]["bench"] if re.match(r"[\w-]+==", one))
 

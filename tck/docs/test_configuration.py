@@ -1,4 +1,4 @@
-"""The reference has every key that configuration can set, and what the modes and switches do."""
+"""The reference has every key that configuration can set, and the effects of the modes and switches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_switches_are_documented_with_their_defaults() -> None:
         assert switch_key(name).variable in (name.upper().replace(".", "_"), name.upper())
 
 
-def test_what_observing_each_policy_means_is_documented() -> None:
+def test_the_effect_of_observing_each_policy_is_documented() -> None:
     """By rule X7: every policy that has a mode has a row that says what it does, and what it does not."""
     mode = section(TEXT, "Mode")
     rows = "\n".join(line.split("|")[1] for line in mode.splitlines() if line.startswith("| `"))
@@ -41,7 +41,7 @@ def test_what_observing_each_policy_means_is_documented() -> None:
 
 
 def test_the_page_of_a_policy_has_the_keys_that_are_looked_up_and_is_found() -> None:
-    """For every annotation that can be made without arguments; the page on configuration leads to all pages."""
+    """Every annotation that can be made without arguments has such a page; the page on configuration leads to all."""
     looked_up = set[str]()
     for policy in ANNOTATIONS.values():
         if all(is_given(one.default) for one in parameters(policy).values()) and not contradicts_itself(policy):

@@ -16,25 +16,25 @@ KNOWN = {entry.id for entry in ENTRIES}
 
 
 def claims(path: Path) -> set[str]:
-    """The ids in the markers of a file, wherever in it they stand."""
+    """Return the ids in the markers of a file, wherever in it they stand."""
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in KNOWN}
 
 
 @cache
 def results() -> list[report.Result]:
-    """What a run writes down in which no test fails; each file for the tests in it."""
+    """Return the results of a run in which no test fails; each file stands for the tests in it."""
     files = {path.name: claims(path) for path in SPEC.glob("test_*.py")}
     return [report.result_of(entry, [file for file in files if entry.id in files[file]]) for entry in ENTRIES]
 
 
 def test_page_is_as_generated() -> None:
-    """Nobody edits the page; a marker that was added or taken away shows, if its entry has no other."""
+    """An edit of the page shows, and so does a marker that was added or removed, if its entry has no other."""
     assert report.PAGE.read_text(encoding="utf-8") == report.page(results())
 
 
 def test_no_entry_has_failed() -> None:
-    """Every entry that applies passes; one that does not says why."""
+    """Every entry that applies passes; an entry that does not apply has a reason."""
     assert [result.entry.id for result in results() if result.outcome == "failed"] == []
     assert {result.entry.applies for result in results() if result.outcome == "passed"} == {"yes", "adapted"}
     assert all(result.reason for result in results() if result.outcome == "not applicable")

@@ -1,4 +1,4 @@
-"""What the page for contributors tells them to type is there."""
+"""The page for contributors names only commands that exist."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def assigned(path: Path, name: str) -> ast.expr:
 
 
 def test_every_task_and_session_is_there() -> None:
-    """Words behind `bootstrap.py` and `nox -s`, without what stands in parentheses behind a session's name."""
+    """The page names them behind `bootstrap.py` and `nox -s`; parentheses behind a session's name do not count."""
     tasks = ast.literal_eval(
         ast.unparse(assigned(ROOT / ".ci" / "bootstrap.py", "TASKS")).replace("*CHECKS", "'the sessions'")
     )

@@ -1,4 +1,4 @@
-"""What `check` doubts has a page, and the examples give it no reason (rule M4)."""
+"""Each doubt of `check` has a row on a page, and the examples give no reason for one (rule M4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_code_has_a_row() -> None:
-    """Rule M4: in the order of the codes."""
+    """Rule M4: the rows are in the order of the codes."""
     page = (ROOT / "docs" / "reference" / "doubts.md").read_text(encoding="utf-8")
 
     assert re.findall(r"^\| `(FT\d+)` \|", page, re.MULTILINE) == [*CODES]
@@ -27,7 +27,7 @@ EXAMPLES = [*sorted((ROOT / "examples" / "everyday").glob("*.py")), ROOT / "exam
 @pytest.mark.outside
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_nothing_is_doubted_of_the_examples(example: Path) -> None:
-    """Rule M4: they are meant to be copied, and a doubt of what is right would be switched off soon."""
+    """Rule M4: readers copy examples, and would soon switch a wrong doubt off."""
     pytest.importorskip("typer")
     if example.stem == "service":
         pytest.importorskip("httpx")

@@ -1,4 +1,4 @@
-"""``examples/durable``: the parts of its promises that take seconds. The whole is a section of its own in CI."""
+"""``examples/durable``: the promises that can be tested in seconds. CI runs the whole as a section of its own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROCESS = "import sys; from examples.durable.worker import main; sys.exit(main('
 
 @pytest.fixture(scope="module")
 def example() -> Iterator[SimpleNamespace]:
-    """The modules of the example, whose guards are closed afterwards."""
+    """Yield the modules of the example, and close their guards afterwards."""
     before = {one.method for one in guards()}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
@@ -44,7 +44,7 @@ def example() -> Iterator[SimpleNamespace]:
 
 @pytest.fixture
 def shop(example: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A shop with five pieces of tea, and partners that answer."""
+    """Yield a shop with five pieces of tea, and partners that answer."""
     partners = example.partners.Partners()
     partners.is_moody = False
     monkeypatch.setenv(example.shop.DATABASE, f"sqlite:///{tmp_path}/shop.sqlite")
@@ -68,7 +68,7 @@ def left(shop: SimpleNamespace) -> int:
 
 @contextmanager
 def process(**variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the shop that has started, and does not outlive the block."""
+    """Yield a process of the shop that has started, and kill it after the block."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1", **variables}
     with subprocess.Popen([sys.executable, "-c", PROCESS], cwd=ROOT, env=environment, stdout=subprocess.PIPE) as one:
         try:
@@ -81,7 +81,7 @@ def process(**variables: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.timeout(180)
 def test_an_order_takes_effect_once_though_processes_die_after_its_effects(shop: SimpleNamespace) -> None:
-    """SIGKILL strikes after an effect and before its record, which is the moment at which a step is repeated."""
+    """SIGKILL strikes after an effect and before its record: at this moment a step is repeated."""
     with process(**{shop.worker.KILL_AT: "charge:unrecorded"}) as first:  # it creates the tables of the engine, too
         client = DBOSClient(system_database_url=shop.tables.address())
         client.enqueue(
@@ -108,7 +108,7 @@ def test_an_order_takes_effect_once_though_processes_die_after_its_effects(shop:
 
 
 def test_pieces_are_held_once_and_released_once(shop: SimpleNamespace) -> None:
-    """Whatever a dead process repeats, the row of the order recognizes."""
+    """The row of the order recognizes each step that a dead process repeats."""
     tables = shop.tables
 
     tables.hold("0001", "tea", 2)
@@ -162,7 +162,7 @@ def test_a_failure_of_a_partner_is_handed_to_the_queue(shop: SimpleNamespace) ->
 
 
 def test_a_circuit_of_one_tenant_opens_and_hands_its_delay_to_the_queue(shop: SimpleNamespace) -> None:
-    """The other tenants go on, and the partner that is down is left alone."""
+    """The other tenants go on, and the partner that is down gets no more requests."""
     shop.partners.down.add(("charge", "bob"))
 
     tries = [shop.pipeline.attempt("charge", order(shop, "0001", "bob"), 0) for _ in range(shop.pipeline.THRESHOLD + 1)]

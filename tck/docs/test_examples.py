@@ -1,4 +1,4 @@
-"""Each small example runs to its end as a program of its own; what it promises, it asserts itself."""
+"""Each small example runs to its end as a program of its own, and asserts its promises itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.outside
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGGED = (": gave up after ", ": circuit breaker opened: ", " does not answer, and this process decides alone: ")
-"""The library's words on standard error, as the examples set up no logging."""
+"""Messages of the library on standard error, as the examples set up no logging."""
 EXAMPLES = sorted((ROOT / "examples" / "everyday").glob("*.py"))
 
 
@@ -30,7 +30,7 @@ def test_the_example_runs(example: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("example", "option"), [("overload", "--plot"), ("durable", "--postgres")])
 def test_a_demonstration_can_be_run_by_its_name(example: str, option: str) -> None:
-    """All of it takes up to a minute; that it can be imported and says what it is takes one second."""
+    """All of it takes up to a minute; the import and the help take one second."""
     if example == "durable":
         pytest.importorskip("dbos")
     done = subprocess.run(
@@ -42,8 +42,8 @@ def test_a_demonstration_can_be_run_by_its_name(example: str, option: str) -> No
     assert option in done.stdout
 
 
-def test_the_demonstration_of_a_fleet_says_what_is_missing() -> None:
-    """All of it takes forty seconds; that it can be imported, and what it needs, is told at once."""
+def test_the_demonstration_of_a_fleet_names_a_missing_server() -> None:
+    """All of it takes forty seconds; the import and the check of its needs are done at once."""
     pytest.importorskip("redis")
     told, refused = (
         subprocess.run(

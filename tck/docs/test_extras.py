@@ -1,4 +1,4 @@
-"""What an installation needs, and how what is missing is named (rule M6)."""
+"""The needs of an installation, and the messages that name a missing one (rule M6)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def extras_named() -> set[str]:
-    """The extras that messages name, in the package."""
+    """Return the extras that messages of the package name."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "faulttolerance").rglob("*.py")]
     return {name for text in texts for name in re.findall(r"\binstall\(['\"](\w+)['\"]\)", text)}
 
@@ -22,7 +22,7 @@ def test_the_core_needs_one_package() -> None:
 
 
 def test_messages_name_extras_that_there_are() -> None:
-    """Rule M6: and `all` has each of those for users."""
+    """Rule M6: the extra `all` has each extra for users."""
     users = {"files", "cli", "prometheus", "opentelemetry", "patch", "redis"}
 
     assert extras_named() == {"files", "cli", "opentelemetry", "patch", "redis"}
@@ -32,12 +32,12 @@ def test_messages_name_extras_that_there_are() -> None:
 
 
 def test_the_page_on_installing_names_the_extras() -> None:
-    """Rule M6: each has a row."""
+    """Rule M6: each extra has a row."""
     page = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
 
     assert all(f"`{name}`" in page for name in ("files", "cli", "prometheus", "opentelemetry", "patch", "redis", "all"))
 
 
 def test_there_is_a_script() -> None:
-    """Rule M6: which shells can complete."""
+    """Rule M6: shells can complete its commands."""
     assert PROJECT["scripts"] == {"faulttolerance": "faulttolerance.__main__:main"}

@@ -1,4 +1,4 @@
-"""What editors show of a parameter, who read the source and run nothing, is what holds."""
+"""Editors that read the source and run nothing show the defaults and signatures that hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = [kind for kind in Policy.__subclasses__() if parameters(kind)]
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_field_shows_the_default_that_holds(kind: type[Policy]) -> None:
-    """`max_retries: int = 3`, and no call that makes a description of the parameter."""
+    """An editor shows `max_retries: int = 3`, and no call that makes a description of the parameter."""
     tree = ast.parse(Path(inspect.getfile(kind)).read_text(encoding="utf-8"))
     (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind.__name__)
     fields = {node.target.id: node.value for node in body if isinstance(node, ast.AnnAssign) and node.target.id != "_"}

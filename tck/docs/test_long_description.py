@@ -1,4 +1,4 @@
-"""What an index of packages shows leads somewhere, and a program can ask for the version."""
+"""The links that an index of packages shows lead somewhere, and a program can ask for the version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if not HOOK.is_file():
 
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The hook without hatchling, which is there where something is built."""
+    """Return the hook without hatchling, which is installed only where the package is built."""
     interface: Any = ModuleType("hatchling.metadata.plugin.interface")
     interface.MetadataHookInterface = object
     for name in ("hatchling", "hatchling.metadata", "hatchling.metadata.plugin"):
@@ -44,7 +44,7 @@ def shown(hook: ModuleType) -> SimpleNamespace:
 
 
 def test_no_link_of_the_long_description_is_relative(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each leads to the file in the repository, and the picture is one that a browser can show."""
+    """Each link leads to the file in the repository, and a browser can show the picture."""
     monkeypatch.setenv("REPO_URL", "https://code.example/faulttolerance/")
     monkeypatch.setenv("REPO_REF", "v1.0.0")
 
@@ -60,9 +60,7 @@ def test_no_link_of_the_long_description_is_relative(hook: ModuleType, monkeypat
     assert found.urls["Issues"] == "https://code.example/faulttolerance/issues"
 
 
-def test_where_nobody_says_where_the_source_is_no_link_is_dead(
-    hook: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_an_address_of_the_source_no_link_is_dead(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link within the repository becomes its text, code stays as it is, and links elsewhere stay links."""
     monkeypatch.delenv("REPO_URL", raising=False)
 
@@ -75,8 +73,8 @@ def test_where_nobody_says_where_the_source_is_no_link_is_dead(
     assert [*found.urls] == ["Specification"]
 
 
-def test_the_project_says_who_made_it() -> None:
-    """An index shows it, and the fields that depend on where it is published are made when it is built."""
+def test_the_project_names_its_authors() -> None:
+    """An index shows the authors; the build makes the fields that depend on the place of publication."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert project["authors"]
@@ -84,13 +82,13 @@ def test_the_project_says_who_made_it() -> None:
 
 
 def test_a_program_can_ask_for_the_version() -> None:
-    """By the name that others use, and it is found when it is asked for."""
+    """The version has the name that other packages use, and is looked up when it is asked for."""
     assert faulttolerance.__version__ == version("faulttolerance")
     assert "__version__" in dir(faulttolerance)
 
 
 def test_a_copy_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`getattr(module, "__version__", None)`, as tools ask, gets None."""
+    """Tools ask by `getattr(module, "__version__", None)`, and get None."""
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "meta_path", [])
 

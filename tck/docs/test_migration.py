@@ -1,4 +1,4 @@
-"""Who moves here finds what was left: old and new side by side behave as the pages on migration say."""
+"""Old and new code of a migration, side by side, behave as the pages on migration say."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIDES = ("old", "new")
 _numbers = itertools.count()
 
 Runs = list[list[Told]]
-"""What was told for each row, as often as chance was asked."""
+"""The results of each row, for each draw of chance."""
 
 
 def named(case: Case) -> str:
@@ -38,7 +38,7 @@ def named(case: Case) -> str:
 
 
 def as_written(code: str, way: str) -> str:
-    """The code, or the same with coroutine functions."""
+    """Return the code, or the same code with coroutine functions."""
     if way == "def" or "async def fetch(" in code:
         return code
     return code.replace("def fetch(", "async def fetch(").replace(" service(order)", " await service(order)")
@@ -65,7 +65,7 @@ class Play:
         vars(self.module).clear()  # others look at all that this process guards
 
     def play(self, row: Row) -> Told:
-        """Call once, or as often as the row of time says, and keep what became of it."""
+        """Call once, or as often as the row of time says, and return the result."""
         if row.at is None:
             return self._call(row, row.script)
         self.clock.advance(row.at - self.clock.monotonic() + self.began)
@@ -87,7 +87,7 @@ class Play:
         return Told(became, len(self.service.began), self.service.delays)
 
     def state(self) -> str:
-        """How the circuit stands: ours, or that of the other library, in our words."""
+        """Return the state of the circuit, ours or that of the other library, in our words."""
         for peer in ("pybreaker", "aiobreaker"):
             if peer in vars(self.module):
                 kind = sys.modules[peer].CircuitBreaker
@@ -106,12 +106,12 @@ def peers_of(case: Case) -> list[str]:
 
 
 def play(case: Case, side: str, way: str, seed: int) -> tuple[list[Told], list[Any]]:
-    """Everything of one side: rows of calls begin anew each time, rows of time go on."""
+    """Run all rows of one side: rows of calls begin anew each time, rows of time go on."""
     told, heard = [], []
     on_time = case.rows[0].at is not None
     with virtual_time(seed=seed) as clock, warnings.catch_warnings():
         if side == "old":
-            warnings.simplefilter("ignore", DeprecationWarning)  # what others still use of the standard library
+            warnings.simplefilter("ignore", DeprecationWarning)  # deprecated functions that other libraries still use
         with on_clock(peers_of(case) if side == "old" else (), clock):
             random.seed(seed)
             actor = None
@@ -131,7 +131,7 @@ def play(case: Case, side: str, way: str, seed: int) -> tuple[list[Told], list[A
 
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
-    """Chance, and what guards remember, are those of no other test."""
+    """Isolate chance and the state of guards from other tests."""
     state = random.getstate()
     reset()
     yield
@@ -141,7 +141,7 @@ def as_it_was() -> Iterator[None]:
 
 
 def ways(case: Case) -> Iterator[str]:
-    """As it stands, and with coroutine functions, where that makes another program of it."""
+    """Yield the ways to run a pair: as it stands, and with coroutine functions where these differ."""
     written = case.old + case.new
     if "async def fetch(" not in written:
         yield "def"
@@ -152,8 +152,8 @@ def ways(case: Case) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("case", "way"), [pytest.param(case, way, id=f"{named(case)}-{way}") for case in CASES for way in ways(case)]
 )
-def test_old_and_new_do_what_the_table_says(case: Case, way: str) -> None:
-    """The number of calls, the delays between them, what comes out and the circuit: each cell, by running it."""
+def test_old_and_new_code_behaves_as_the_table_says(case: Case, way: str) -> None:
+    """Each cell is run: the number of calls, the delays between them, the outcome and the circuit."""
     for peer in peers_of(case):
         pytest.importorskip(peer)
     heard = {}
@@ -177,7 +177,7 @@ SPECIFIED = {
     faulttolerance.policies.Retry: {"jitter_kind"},
     faulttolerance.policies.Timeout: {"interrupt", "adaptive"},
 }
-"""The annotations of the specification, and the parameters that they have here only."""
+"""The annotations of the specification, and the parameters that only this library adds."""
 
 _SPAN = re.compile(r"`@?([^`]+)`")
 KNOWN: dict[str, Callable[..., Any]] = {name: getattr(faulttolerance, name) for name in faulttolerance.__all__}
@@ -188,18 +188,18 @@ MADE_BY = {
     "pybreaker": ["CircuitBreaker"],
     "circuitbreaker": ["circuit"],
 }
-"""What takes the parameters that the tables of a page name."""
+"""The callables that have the parameters in the tables of a page."""
 
 
 def spans(page: Path, column: int) -> Iterator[str]:
-    """The code in one column of the tables."""
+    """Yield the code in one column of the tables."""
     for line in page.read_text(encoding="utf-8").splitlines():
         if line.startswith("| "):
             yield from _SPAN.findall(line.replace("\\|", " or ").strip("| ").split(" | ")[column])
 
 
 def calls(span: str) -> Iterator[tuple[str, list[str]]]:
-    """What *span* calls, and by which keywords."""
+    """Yield each call in *span*: its function and its keywords."""
     try:
         tree = ast.parse(span.replace("...", "*_"), mode="eval")
     except SyntaxError:
@@ -210,14 +210,14 @@ def calls(span: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def parameters_of(function: Callable[..., Any]) -> frozenset[str] | None:
-    """The names that *function* takes, or None where it takes any."""
+    """Return the names that *function* takes, or None where it takes any."""
     parameters = inspect.signature(function).parameters
     return None if any(one.kind is one.VAR_KEYWORD for one in parameters.values()) else frozenset(parameters)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_parameters_that_tables_name_exist(page: Path) -> None:
-    """A reader copies them."""
+    """A reader copies these parameters."""
     wrong = []
     for span in spans(page, -1):
         for name, keywords in calls(span):
@@ -231,7 +231,7 @@ def test_the_parameters_that_tables_name_exist(page: Path) -> None:
     "page", [page for page in PAGES if page.stem.removeprefix("from-") in PEERS], ids=lambda page: page.stem
 )
 def test_the_parameters_of_others_that_tables_name_exist(page: Path) -> None:
-    """A reader looks for them."""
+    """A reader looks for these parameters in the other library."""
     peer = pytest.importorskip(page.stem.removeprefix("from-"))
     makers = [getattr(peer, name) for name in MADE_BY[peer.__name__]]
     given = {name for maker in makers for name in inspect.signature(maker).parameters}
@@ -254,7 +254,7 @@ _ROW = re.compile(r"^\| `([A-Z]\w+)\.(\w+)` \| `(\w+\([^`]*\))`", re.MULTILINE)
 
 
 def test_the_defaults_of_the_specification_are_those_of_the_page() -> None:
-    """Each annotation with each parameter has a row, and what stands in it is so."""
+    """Each annotation with each parameter has a row with true values."""
     page = next(page for page in PAGES if page.stem == "from-microprofile")
     rows = {(kind, name): call for kind, name, call in _ROW.findall(page.read_text(encoding="utf-8"))}
     wanted = {
@@ -298,10 +298,10 @@ TOLD = Told("`ConnectionError` from `OSError`", 3, [1.0, 2.0])
     ],
 )
 def test_a_cell_that_is_wrong_is_noticed(cell: str, told: list[Told], fits: bool) -> None:
-    """The number of calls, each delay, the ends of what is drawn, the outcome, the state, who was asked."""
+    """These are the number of calls, each delay, the ends of a range, the outcome, the state and the asked service."""
     assert (not matches(cell, told)) is fits
 
 
 def test_there_are_pairs() -> None:
-    """A page whose pairs are not found is not tested."""
+    """Pairs that are not found are not tested."""
     assert {case.page for case in CASES} == {*PAGES}

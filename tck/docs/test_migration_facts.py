@@ -1,4 +1,4 @@
-"""What the pages on migration say of other libraries, and no table can show: threads, probes, listeners, counts."""
+"""Facts about other libraries on the pages on migration that no table can show: threads, probes, listeners, counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faulttolerance.instrumentation import RetryScheduled
 from faulttolerance.testing import captured_events, recorded, reset, virtual_time
 from kit.peers import on_clock
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*iscoroutinefunction:DeprecationWarning")  # what others still use
+pytestmark = pytest.mark.filterwarnings("ignore:.*iscoroutinefunction:DeprecationWarning")  # other libraries use it
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def afresh() -> Iterator[None]:
 
 
 def meeting(guarded: Any, others: int = 1) -> int:
-    """How many threads are inside *guarded* at once, if that is let in."""
+    """Return the number of threads that are inside *guarded* at once, if it lets them in."""
     barrier = threading.Barrier(others + 1)
 
     def meet() -> bool:
@@ -48,15 +48,15 @@ def meeting(guarded: Any, others: int = 1) -> int:
 
 
 def test_calls_of_pybreaker_wait_for_one_another() -> None:
-    """The page says so, and that ours run side by side."""
+    """The page says this, and that ours run side by side."""
     pybreaker = pytest.importorskip("pybreaker")
 
     assert meeting(pybreaker.CircuitBreaker()) == 0
     assert meeting(circuit_breaker()) == 2
 
 
-def test_pybreaker_lets_out_what_a_listener_raises() -> None:
-    """Ours is logged, and the call goes on."""
+def test_pybreaker_lets_an_exception_of_a_listener_out() -> None:
+    """Our library logs the exception, and the call goes on."""
     pybreaker = pytest.importorskip("pybreaker")
 
     class Broken(pybreaker.CircuitBreakerListener):  # type: ignore[misc, name-defined]
@@ -67,8 +67,8 @@ def test_pybreaker_lets_out_what_a_listener_raises() -> None:
         pybreaker.CircuitBreaker(listeners=[Broken()])(int)("7")
 
 
-def test_pybreaker_keeps_the_failure_in_the_context_of_what_it_raises() -> None:
-    """The call that opens the circuit."""
+def test_pybreaker_keeps_the_failure_in_the_context_of_its_refusal() -> None:
+    """The failure is that of the call that opens the circuit."""
     pybreaker = pytest.importorskip("pybreaker")
 
     with pytest.raises(pybreaker.CircuitBreakerError) as caught:
@@ -78,7 +78,7 @@ def test_pybreaker_keeps_the_failure_in_the_context_of_what_it_raises() -> None:
 
 
 def opened(library: Any, clock: Any, call: Any) -> None:
-    """Let *call* open its circuit, and wait until it may be probed."""
+    """Open the circuit of *call* by two failures, and wait until a probe may pass."""
     for _ in range(2):
         with pytest.raises(ValueError, match="seven"):
             call(lambda: int("seven"))
@@ -86,7 +86,7 @@ def opened(library: Any, clock: Any, call: Any) -> None:
 
 
 def test_circuitbreaker_lets_everybody_probe() -> None:
-    """Ours lets in as many as it still needs successes."""
+    """Our circuit admits as many probes as it still needs successes."""
     library = pytest.importorskip("circuitbreaker")
     breaker = library.CircuitBreaker(failure_threshold=2, recovery_timeout=30)
     theirs = breaker(lambda body: body())
@@ -102,7 +102,7 @@ def test_circuitbreaker_lets_everybody_probe() -> None:
 
 
 def test_a_late_success_closes_a_circuit_of_circuitbreaker() -> None:
-    """One that began before the circuit opened; ours counts in the state that let it in."""
+    """The call began before the circuit opened; our circuit counts it in the state that admitted it."""
     library = pytest.importorskip("circuitbreaker")
     breaker = library.CircuitBreaker(failure_threshold=2, recovery_timeout=30, name="late")
     theirs = breaker(lambda body: body())
@@ -122,7 +122,7 @@ def test_a_late_success_closes_a_circuit_of_circuitbreaker() -> None:
 
 
 def test_an_interruption_closes_a_circuit_of_circuitbreaker() -> None:
-    """It is a success there."""
+    """The other library counts an interruption as a success."""
     library = pytest.importorskip("circuitbreaker")
     breaker = library.CircuitBreaker(failure_threshold=2, recovery_timeout=30, name="struck")
 
@@ -148,7 +148,7 @@ def test_zero_seconds_are_the_default_of_circuitbreaker() -> None:
 
 
 def test_a_decorator_in_a_variable_makes_a_circuit_for_each_function() -> None:
-    """What stands for a subclass of circuitbreaker's class."""
+    """The variable replaces a subclass of circuitbreaker's class."""
     patient = circuit_breaker(request_volume_threshold=1, delay="60s")
 
     @patient
@@ -170,8 +170,8 @@ def fail() -> None:
     raise ConnectionError
 
 
-def test_what_tenacity_counts_is_recorded() -> None:
-    """`statistics`: attempts, and the seconds between them."""
+def test_the_statistics_of_tenacity_are_in_the_record() -> None:
+    """They are attempts, and the seconds between them."""
     tenacity = pytest.importorskip("tenacity")
     theirs = tenacity.retry(stop=tenacity.stop_after_attempt(4), wait=tenacity.wait_fixed(2), reraise=True)(fail)
     ours = retry(retry_on=ConnectionError, max_retries=3, delay="2s", jitter=0)(fail)
@@ -186,7 +186,7 @@ def test_what_tenacity_counts_is_recorded() -> None:
 
 
 def test_retry_with_of_tenacity_loses_the_object() -> None:
-    """It gives a function that has to be told which one it is."""
+    """The function that it returns needs the object as an argument."""
     tenacity = pytest.importorskip("tenacity")
 
     class Client:
@@ -202,7 +202,7 @@ def test_retry_with_of_tenacity_loses_the_object() -> None:
 
 
 def test_tenacity_never_retries_a_generator() -> None:
-    """Ours refuses it."""
+    """Our library refuses a generator."""
     tenacity = pytest.importorskip("tenacity")
     begun = []
 
@@ -229,8 +229,8 @@ def test_tenacity_can_be_switched_off_as_the_page_says() -> None:
         theirs()
 
 
-def test_what_hooks_of_stamina_hear_are_events() -> None:
-    """The number of the attempt that failed, the delay, the failure."""
+def test_the_values_that_hooks_of_stamina_get_are_events() -> None:
+    """They are the number of the failed attempt, the delay and the failure."""
     stamina = pytest.importorskip("stamina")
     theirs = stamina.retry(on=ConnectionError, attempts=3, wait_initial=1, wait_jitter=0)(fail)
     ours = retry(retry_on=ConnectionError, max_retries=2, delay="1s", jitter=0)(exponential_backoff()(fail))
@@ -247,8 +247,8 @@ def test_what_hooks_of_stamina_hear_are_events() -> None:
     assert told == [(1, 1, ConnectionError), (2, 2, ConnectionError)]
 
 
-def test_what_pybreaker_counts_is_in_the_snapshot() -> None:
-    """Failures in a row, and those of a window that is as long."""
+def test_the_count_of_pybreaker_is_in_the_snapshot() -> None:
+    """It counts failures in a row, ours those in a window of the same length."""
     pybreaker = pytest.importorskip("pybreaker")
     breaker = pybreaker.CircuitBreaker(fail_max=5)
     ours = circuit_breaker(request_volume_threshold=5, failure_ratio=1.0)(fail)

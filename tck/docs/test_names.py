@@ -1,4 +1,4 @@
-"""What the pages on the inside name is there: files, rooms, functions, classes."""
+"""The pages on the inside name only files, rooms, functions and classes that exist."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z]\w*(\.\w+)*")
 
 @cache
 def words() -> set[str]:
-    """The words of the package's source code."""
+    """Return the words of the package's source code."""
     texts = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     return {"asyncio"}.union(*(re.findall(r"\w+", text) for text in texts))
 
@@ -40,14 +40,14 @@ def named(page: Path) -> str:
 
 
 def is_file(name: str) -> bool:
-    """Tell whether *name* is a path in package, repository or tests, or a file somewhere in package, tests or docs."""
+    """Return whether *name* is a path in package, repository or tests, or a file anywhere in package, tests or docs."""
     if any((folder / name).is_file() for folder in (PACKAGE, ROOT, ROOT / "tck")):
         return True
     return "/" not in name and any(any(folder.rglob(name)) for folder in (PACKAGE, ROOT / "tck", ROOT / "docs"))
 
 
 def is_there(code: str) -> bool:
-    """Tell whether what *code* names is there; what is neither a file, a room nor a name names nothing."""
+    """Return whether *code* names an existing file, room or name; other code names nothing, and passes."""
     if _FILE.fullmatch(code):
         return is_file(code)
     if _ROOM.fullmatch(code) and ("/" in code or code not in words()):
@@ -56,20 +56,20 @@ def is_there(code: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_what_a_page_on_the_inside_names_is_there(page: Path) -> None:
-    """Whoever renames or moves something is told which page to change."""
+def test_each_name_on_a_page_on_the_inside_exists(page: Path) -> None:
+    """A contributor who renames or moves something learns which page to change."""
     text = _NEW.sub("", _FENCE.sub("", page.read_text(encoding="utf-8")))
 
     assert [code for code in _CODE.findall(text) if not is_there(code)] == []
 
 
 @pytest.mark.parametrize("code", ["_call/gone.py", "gone.py", "_never_was", "_call/gone", "BoundPolicies.no_such_name"])
-def test_what_is_gone_is_noticed(code: str) -> None:
+def test_a_name_that_is_gone_is_noticed(code: str) -> None:
     assert not is_there(code)
 
 
 def test_the_picture_of_the_rooms_shows_the_contract() -> None:
-    """Row by row, as the layers in which import-linter has them."""
+    """It shows them row by row, as the layers in which import-linter has them."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]

@@ -1,4 +1,4 @@
-"""Every page is found from the site's navigation, and says in Markdown what both readers of it understand.
+"""The navigation of the site leads to every page, and each page uses Markdown that both its readers understand.
 
 `nox -s site` builds the site strictly; these tests tell in a moment what that would find.
 """
@@ -29,7 +29,7 @@ _SHALLOW = re.compile(r"(?:^ {1,3}(?:[-*] |\d+\. |```)|(?<=\n\n) {1,3}\S).*", re
 
 
 def test_every_page_stands_in_the_navigation_once() -> None:
-    """A page that is missing could not be found on the site; one that is gone would be a dead entry."""
+    """A missing page could not be found on the site; an entry without a page would be dead."""
     listed = _ENTRY.findall(SITE.read_text(encoding="utf-8"))
 
     missing = sorted(set(PAGES) - set(listed))
@@ -42,7 +42,7 @@ def test_every_page_stands_in_the_navigation_once() -> None:
 
 
 def test_lists_are_lists_for_every_reader() -> None:
-    """The site's Markdown wants a blank line above a list, and four spaces before one that stands in another."""
+    """The site's Markdown needs a blank line above a list, and four spaces before a list in another."""
     texts = {page: _FENCE.sub("", text) for page, text in TEXTS.items()}
 
     glued = {page: found for page, text in texts.items() if (found := _GLUED_LIST.findall(text))}
@@ -53,7 +53,7 @@ def test_lists_are_lists_for_every_reader() -> None:
 
 
 def test_the_pages_are_short_enough_to_be_read() -> None:
-    """80,000 words in all, with code and tables; 65,000 on the pages that do not begin by being for contributors."""
+    """80,000 words in all, with code and tables; 65,000 on the pages that are not for contributors."""
     pages = [*TEXTS.values()]
     pages.append((ROOT / "README.md").read_text(encoding="utf-8"))
     words = {page: len(page.split()) for page in pages}
@@ -63,19 +63,19 @@ def test_the_pages_are_short_enough_to_be_read() -> None:
 
 
 def test_pictures_are_files_of_ours() -> None:
-    """Mermaid would have to be fetched from elsewhere to be drawn; an SVG beside the page needs nothing."""
+    """Mermaid would need a script from elsewhere; an SVG beside the page needs nothing."""
     assert [page for page, text in TEXTS.items() if "```mermaid" in text] == []
 
 
 def test_a_page_begins_with_its_title() -> None:
-    """The site takes the title from the first line, and else makes one of the file's name."""
+    """The site takes the title from the first line, or else from the file's name."""
     bodies = {page: re.sub(r"\A---\n.*?\n---\n+", "", text, flags=re.DOTALL) for page, text in TEXTS.items()}
 
     assert [page for page, body in bodies.items() if not body.startswith("# ")] == []
 
 
 def test_words_of_the_reference_lead_the_search_to_its_pages() -> None:
-    """Each of them stands on dozens of pages more often than on the page that says what it means."""
+    """Each word stands on dozens of pages more often than on the page that explains it."""
     tree = ast.parse((DOCS / "theme" / "hooks.py").read_text(encoding="utf-8"))
     (words,) = (
         ast.literal_eval(node.value)
@@ -98,7 +98,7 @@ def test_words_of_the_reference_lead_the_search_to_its_pages() -> None:
 
 @pytest.mark.parametrize("picture", sorted(DOCS.rglob("*.svg")), ids=lambda picture: picture.name)
 def test_texts_of_a_picture_end_within_it(picture: Path) -> None:
-    """Also in a font whose letters are wide; texts of 12 px that begin where they are put."""
+    """This holds in a wide font, too, for texts of 12 px at their place in the file."""
     drawn = picture.read_text(encoding="utf-8")
     width = float(re.findall(r'viewBox="0 0 ([\d.]+) ', drawn)[0])
 

@@ -1,4 +1,4 @@
-"""The stack of ``examples/observed``: that its files belong together. The whole is a section of its own in CI."""
+"""The files of the stack of ``examples/observed`` belong together. CI runs the whole as a section of its own."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def read(path: str) -> Any:
 
 
 def mounts(service: str) -> dict[str, Path]:
-    """What is mounted, by where."""
+    """Return the mounted files by their path inside."""
     found = (mount.split(":") for mount in SERVICES[service]["volumes"])
     return {inside: (OBSERVED / outside).resolve() for outside, inside, how in found if how == "ro"}
 
 
-def test_everything_that_is_mounted_is_there() -> None:
-    """Read-only: docker would make an empty folder of what is not there."""
+def test_every_mounted_file_exists() -> None:
+    """Docker would make an empty folder for a missing file; mounts are read-only."""
     for name, service in SERVICES.items():
         assert len(mounts(name)) == len(service["volumes"])
         assert all(path.exists() and path.is_relative_to(ROOT) for path in mounts(name).values())
@@ -58,7 +58,7 @@ def test_prometheus_scrapes_the_shop_and_reads_the_rules() -> None:
     assert [mounts("prometheus")[f"/etc/prometheus/{rules}"] for rules in settings["rule_files"]] == [RULES]
 
 
-def test_what_the_shop_needs_is_copied() -> None:
+def test_the_files_that_the_shop_needs_are_copied() -> None:
     copied = re.findall(r"\b(?:cp -r )((?:[\w./]+ )+)/tmp/project", SERVICES["shop"]["command"][-1])[0].split()
 
     assert all((ROOT / name).exists() for name in copied)
@@ -66,7 +66,7 @@ def test_what_the_shop_needs_is_copied() -> None:
 
 
 def test_grafana_finds_the_dashboard_and_its_data_source() -> None:
-    """The dashboard lets choose a source of its type; there is one, which is the default."""
+    """The dashboard offers the sources of its type; there is one, which is the default."""
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     asked = re.findall(r'"type": "(\w+)",\s*"uid": "([^"]+)"', DASHBOARD.read_text(encoding="utf-8"))
     [choice] = [one for one in dashboard["templating"]["list"] if one["name"] == "datasource"]
@@ -87,7 +87,7 @@ def test_grafana_finds_the_dashboard_and_its_data_source() -> None:
 
 @pytest.mark.outside
 def test_each_alert_fires_waits_and_stays_silent_as_it_says() -> None:
-    """Prometheus' own tool goes through hours in no time; each alert is in each test in which it can be."""
+    """Prometheus' own tool simulates hours at once; each alert is in each test that can have it."""
     tests = {test["name"]: test["alert_rule_test"] for test in read("alerts-test.yml")["tests"]}
     rules = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
 
@@ -104,8 +104,8 @@ def test_each_alert_fires_waits_and_stays_silent_as_it_says() -> None:
 
 
 @pytest.mark.outside
-def test_the_demonstration_says_what_it_is_and_what_is_missing(tmp_path: Path) -> None:
-    """All of it takes twenty seconds."""
+def test_the_demonstration_describes_itself_and_names_a_missing_program(tmp_path: Path) -> None:
+    """The whole demonstration takes twenty seconds."""
     told, refused = (
         subprocess.run(
             [sys.executable, "-W", "error", "-m", "examples.observed", *arguments],
@@ -121,7 +121,7 @@ def test_the_demonstration_says_what_it_is_and_what_is_missing(tmp_path: Path) -
 
 
 def test_minutes_are_shortened_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thresholds stay as they are written."""
+    """Thresholds stay as they are."""
     monkeypatch.syspath_prepend(ROOT)
     from examples.observed.expectations import MAY, OUGHT
     from examples.observed.questions import alerts, hurried, questions

@@ -1,4 +1,4 @@
-"""The pages keep what they promise: their code runs, their links lead somewhere.
+"""The code on the pages runs, and their links lead somewhere.
 
 In a page, a block marked `pycon` is a doctest. A block marked `python` runs in the pages that a reader follows with the
 keyboard (README, tutorial, how-to), each page as one module; elsewhere it need only be Python. `python no-run` exempts.
@@ -39,7 +39,7 @@ def named(page: Path) -> str:
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
-    """The kind, the code and the line of each fenced block."""
+    """Yield the kind, the code and the line of each fenced block."""
     text = page.read_text(encoding="utf-8")
     for found in _FENCE.finditer(text):
         indent = len(found["indent"])
@@ -48,14 +48,14 @@ def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link may name behind the #, spelled as GitHub does."""
+    """Return the names of the headings for links behind the #, spelled as GitHub does."""
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in _HEADING.findall(text)}
 
 
 @pytest.fixture
 def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """A module for the page: fallback methods of plain functions are looked up in one."""
+    """Yield a module for the page, in which fallback methods of plain functions are looked up."""
     module = ModuleType(re.sub(r"\W", "_", named(request.getfixturevalue("page"))))
     sys.modules[module.__name__] = module
     before = made()
@@ -71,13 +71,13 @@ def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
 
 
 def made() -> set[Guard]:
-    """The guards that exist, wherever a page keeps them."""
+    """Return the guards that exist, wherever a page keeps them."""
     return {one.method for one in guards() if isinstance(one.method, Guard)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_code_in_pages_runs(page: Path, module: ModuleType) -> None:
-    """Every example can be typed as it stands and prints what the page says."""
+    """A reader can type every example as it stands, and gets the output on the page."""
     for module_name in _NEEDS.findall(page.read_text(encoding="utf-8")):
         pytest.importorskip(module_name)
     followed = any(page.is_relative_to(part) for part in FOLLOWED)
@@ -105,15 +105,15 @@ def test_code_in_pages_runs(page: Path, module: ModuleType) -> None:
 
 
 def doubted(page: Path, module: ModuleType) -> Iterator[str]:
-    """What `check` would doubt of the guards of a page: they are copied (rule M4)."""
+    """Yield the doubts of `check` about the guards of a page: readers copy them (rule M4)."""
     own = [one for one in guards() if one.name.startswith(module.__name__) or one.method in vars(module).values()]
-    # Who moves here retries and counts what was retried and counted before, which may have been everything.
+    # A user who moves here retries and counts the failures of before, which may have been all of them.
     ignored = ["FT002", "FT012", "FT013"] if page.parent.name == "migrate" else []
     yield from (str(one) for one in lint(own, settings.snapshot, ignored))
 
 
 def test_relative_links_lead_somewhere() -> None:
-    """A link within the project names a file that is there, and a heading that is in it."""
+    """A link within the project names a file that exists, and a heading in it."""
     assert {named(page): broken for page in PAGES if (broken := list(broken_links(page)))} == {}
 
 

@@ -1,4 +1,4 @@
-"""The pages of the policies say what the package does; run this file to write their tables anew."""
+"""The pages of the policies agree with the package; run this file to write their tables anew."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ HEADINGS = [
 
 POLICIES = Policy.__subclasses__()
 TABLE = re.compile(r"(?P<mark><!-- table: (?P<what>\w+) of (?P<of>[\w. ]+) -->\n)(?:\n(?:[|`][^\n]*\n)+)?")
-"""A table, or a line of keys, stands behind a comment that says what it shows."""
+"""A table, or a line of keys, stands behind a comment that names its content."""
 
 _FORMS = re.compile(r", (?:as in|or one of) .*$")
 _RANGE = re.compile(r"[;:,] (?:at least [\d.]+|more than 0|(?:from )?\d to \d|[\d.]+ to [\d.]+)(?=\.$)")
@@ -57,7 +57,7 @@ _RANGE = re.compile(r"[;:,] (?:at least [\d.]+|more than 0|(?:from )?\d to \d|[\
 
 
 def page(path: Path) -> str:
-    """The page with its tables as they have to be."""
+    """Return the page with its tables as they have to be."""
     explained = dict[str, str]()
 
     def written(found: re.Match[str]) -> str:
@@ -71,7 +71,7 @@ def page(path: Path) -> str:
 
 
 def parameter_rows(annotation: str, explained: dict[str, str]) -> Iterator[str]:
-    """Name, default, range and meaning of each parameter; long forms once on a page, where *explained* has none."""
+    """Yield a row for each parameter: name, default, range and meaning; long forms only where *explained* has none."""
     policy = named(annotation)
     meanings = meanings_of(policy)
     yield "| parameter | default | allowed | meaning |"
@@ -89,7 +89,7 @@ def parameter_rows(annotation: str, explained: dict[str, str]) -> Iterator[str]:
 
 
 def key_rows(annotations: str) -> Iterator[str]:
-    """The global key of each parameter, in one line."""
+    """Return the global key of each parameter, in one line."""
     keys = [
         Key(f"{annotation}/{leaf}", has_class=False).name
         for annotation in annotations.split()
@@ -99,7 +99,7 @@ def key_rows(annotations: str) -> Iterator[str]:
 
 
 def metric_rows(prefix: str) -> Iterator[str]:
-    """The metrics whose names begin like this, in one line."""
+    """Return the metrics whose names begin like this, in one line."""
     names = ", ".join(f"`{metric.name}`" for metric in every_metric() if metric.name.startswith(f"{prefix}."))
     yield f"{names}: see [metrics](metrics.md#the-metrics)."
 
@@ -115,32 +115,32 @@ def default(parameter: Parameter) -> str:
 
 
 def meanings_of(policy: type[Policy]) -> dict[str, str]:
-    """What the docstring says of each parameter."""
+    """Return the meaning of each parameter in the docstring."""
     arguments = inspect.cleandoc(policy.__doc__ or "").partition("Args:\n")[2]
     found = re.findall(r"^    (\w+): (.+(?:\n     .+)*)", arguments, re.MULTILINE)
     return {name: re.sub(r"\*(\w+)\*|``([^`]+)``", r"`\1\2`", " ".join(said.split())) for name, said in found}
 
 
 def tags_of(metric: Metric) -> Iterator[tuple[str, set[str]]]:
-    """Each tag of a metric with the values that it can have."""
+    """Return each tag of a metric with the values that it can have."""
     for tag, *values in zip(metric.tags, *metric.facts.values(), *metric.readings, strict=True):
         yield tag, set(values)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_the_tables_are_up_to_date(path: Path) -> None:
-    """A parameter or a metric that is added is in the reference, or the build fails."""
+    """A parameter or a metric that is added must be in the reference, or the build fails."""
     assert path.read_text(encoding="utf-8") == page(path), f"run python {Path(__file__).name}"
 
 
 @pytest.mark.parametrize("path", [*PAGES, *BEYOND_POLICIES], ids=lambda path: path.stem)
 def test_every_page_has_the_same_headings(path: Path) -> None:
-    """Who has read one page knows where to look in the others."""
+    """A reader of one page knows where to look in the others."""
     assert re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE) == HEADINGS
 
 
 def test_every_policy_has_its_tables() -> None:
-    """An annotation that is added is in the reference, with its parameters and its keys."""
+    """An annotation that is added must be in the reference, with its parameters and its keys."""
     shown = [found.groups() for path in PAGES for found in TABLE.finditer(path.read_text(encoding="utf-8"))]
     with_parameters = {annotation for _, what, of in shown if what == "parameters" for annotation in of.split()}
     with_keys = {annotation for _, what, of in shown if what == "keys" for annotation in of.split()}
@@ -151,7 +151,7 @@ def test_every_policy_has_its_tables() -> None:
 
 @pytest.mark.parametrize("metric", every_metric(), ids=lambda metric: metric.name)
 def test_every_metric_is_on_its_page(metric: Metric) -> None:
-    """With its kind, its unit, and each tag with the values that it can have."""
+    """A metric stands there with its kind, its unit, and each tag with the values that it can have."""
     written = (REFERENCE / "metrics.md").read_text(encoding="utf-8")
     [row] = re.findall(rf"^\| `{re.escape(metric.name)}` \| (.*?) \|$", written, re.MULTILINE)
     kind, unit, tags, _ = (cell.strip() for cell in f" {row}".split(" |"))
@@ -163,7 +163,7 @@ def test_every_metric_is_on_its_page(metric: Metric) -> None:
 
 
 def test_every_exception_is_on_its_page() -> None:
-    """What can be raised has a row, with the built-in class that catches it too."""
+    """An exception has a row, with the built-in class that catches it too."""
     written = (REFERENCE / "exceptions.md").read_text(encoding="utf-8")
     classes = [getattr(exceptions, name) for name in exceptions.__all__]
 

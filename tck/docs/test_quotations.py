@@ -1,4 +1,4 @@
-"""What a page quotes of the package stands there: a quotation follows a comment that names the file."""
+"""The pages quote the package as it is: a quotation follows a comment that names the file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ QUOTATIONS = [
 
 
 def lines(text: str) -> str:
-    """The lines of *text*, wherever they begin."""
+    """Return the lines of *text* without their indentation."""
     return "\n".join(line.strip() for line in text.strip().splitlines())
 
 
 @pytest.mark.parametrize(("path", "quoted"), QUOTATIONS)
-def test_what_is_quoted_stands_in_the_file(path: Path, quoted: str) -> None:
-    """Whoever changes the code is told which page to change."""
+def test_each_quotation_stands_in_its_file(path: Path, quoted: str) -> None:
+    """A contributor who changes the code learns which page to change."""
     assert f"\n{lines(quoted)}\n" in f"\n{lines(path.read_text(encoding='utf-8'))}\n"

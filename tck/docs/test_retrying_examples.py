@@ -1,4 +1,4 @@
-"""Examples that retry name the failures that they retry, for they are copied (rule M5)."""
+"""Examples that retry name the failures that they retry, for readers copy them (rule M5)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ABOUT = "what-may-be-retried.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = [*sorted((ROOT / "examples").rglob("*.py")), *(PACKAGE / file for file in FILES)]
 _FENCE = re.compile(r"^```(python|pycon)(?! old)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-"""Code of ours: what is `python old` is that of the library from which a page moves."""
+"""Code of ours: `python old` is code of the library from which a page moves."""
 
 
 def examples(path: Path) -> Iterator[str]:
-    """The code of a page, of a module of examples, or of the docstrings of a module."""
+    """Yield the code of a page, of a module of examples, or of the docstrings of a module."""
     if path.suffix == ".md":
         for kind, code in _FENCE.findall(path.read_text(encoding="utf-8")):
             yield shown(code) if kind == "pycon" else code
@@ -36,7 +36,7 @@ def shown(session: str) -> str:
 
 
 def retries(code: str) -> Iterator[tuple[int, bool]]:
-    """Where something is retried, and whether it is said what."""
+    """Yield the line of each retry, and whether it names its failures."""
     if "retry" not in code.lower():
         return  # without parsing it
     decided = set()
@@ -60,7 +60,7 @@ def name_of(node: ast.AST) -> str:
 
 
 def never(call: ast.Call) -> bool:
-    """Whether it retries nothing, or is refused."""
+    """Return whether the call retries nothing, or is refused."""
     return any(one.arg == "max_retries" and ast.unparse(one.value) in ("0", "-3") for one in call.keywords)
 
 
@@ -73,7 +73,7 @@ def named(path: Path) -> str:
 
 
 def test_an_example_that_retries_names_the_failures() -> None:
-    """Rule M5: also those that are about something else."""
+    """Rule M5: examples on other subjects do so, too."""
     bare = [
         (named(path), code.splitlines()[line - 1])
         for path in (*PAGES, *MODULES)
@@ -85,8 +85,8 @@ def test_an_example_that_retries_names_the_failures() -> None:
     assert bare == []
 
 
-def test_a_page_that_retries_says_where_to_read_what_may_be_retried() -> None:
-    """Rule M5: by a link."""
+def test_a_page_that_retries_links_to_the_page_on_failures_that_may_be_retried() -> None:
+    """Rule M5: a reader who copies the example finds the conditions there."""
     retrying = [page for page in PAGES if any(True for code in examples(page) for _ in retries(code))]
 
     silent = [page for page in retrying if page.name != ABOUT and ABOUT not in page.read_text(encoding="utf-8")]

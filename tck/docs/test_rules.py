@@ -19,7 +19,7 @@ RULES = _DEFINED.findall(PAGE.read_text(encoding="utf-8"))
 
 @cache
 def cited(*folders: str) -> dict[str, list[str]]:
-    """Which files cite each rule; read once, for there are many rules."""
+    """Return the files that cite each rule; read once, for there are many rules."""
     found: dict[str, list[str]] = {}
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):

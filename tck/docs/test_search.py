@@ -83,7 +83,7 @@ const ask = (message) => new Promise((answered) => {
   done(first);
 })();
 """
-"""Send *queries* to the worker of the site, as its pages do, and return the first page that each finds."""
+"""Sends *queries* to the worker of the site, as its pages do, and returns the first page that each finds."""
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -93,7 +93,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Serve the built site."""
+    """Serve the built site, and yield its address."""
     assert (SITE / "search" / "search_index.json").is_file(), "build the site first: nox -s site"
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(SITE))) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
@@ -106,7 +106,7 @@ def address() -> Iterator[str]:
 
 
 def test_the_search_finds_the_page_of_the_reference_first(address: str) -> None:
-    """For each decorator, and for the words by which readers look for a policy."""
+    """These are each decorator, and the words by which readers look for a policy."""
     expected = {_snake(annotation): page for annotation, page in PAGES.items()} | WORDS
 
     with browser() as chromium:
@@ -117,7 +117,7 @@ def test_the_search_finds_the_page_of_the_reference_first(address: str) -> None:
 
 
 def test_each_policy_has_a_page_to_find() -> None:
-    """A policy that is added says here which page explains it."""
+    """A contributor who adds a policy names the page that explains it here."""
     assert set(PAGES) == {policy.annotation for policy in Policy.__subclasses__()}
 
 

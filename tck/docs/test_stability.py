@@ -1,4 +1,4 @@
-"""What the page on stability promises: public names, their parameters and defaults are what was recorded."""
+"""The promise of the page on stability: public names, their parameters and defaults are as recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_public_surface_is_the_recorded_one() -> None:
-    """A change that is meant renews the record, where whoever reviews it sees what it does to others."""
+    """A contributor who means the change renews the record, so that the reviewer sees its effect on users."""
     pytest.importorskip("wrapt")
     recorded = RECORD.read_text(encoding="utf-8").splitlines()
     found = lines()
@@ -26,7 +26,7 @@ def test_the_public_surface_is_the_recorded_one() -> None:
 
 
 def test_the_bounds_on_the_page_are_those_that_are_declared() -> None:
-    """A bound that was raised because of a measurement is told, and is the one that `nox -s lowest` tests."""
+    """A bound that a measurement raised is on the page, and `nox -s lowest` tests it."""
     page = (ROOT / "docs" / "explanation" / "stability.md").read_text(encoding="utf-8")
     declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""What the demonstration shows of an outage: it fits the terminal, and its picture is that of a run that was kept."""
+"""The demonstration of an outage fits the terminal, and its picture is that of a recorded run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ summary(console, guarded, unguarded)
 
 @pytest.mark.parametrize(("width", "how"), [(80, "plain"), (120, "plain"), (80, "ascii"), (80, "live")])
 def test_the_outage_is_shown_in_the_width_of_the_terminal(width: int, how: str) -> None:
-    """With its spells, second by second; the headline is the share that was answered within a second."""
+    """It shows its spells second by second; the headline is the share of requests answered within a second."""
     pytest.importorskip("rich")
     pytest.importorskip("httpx")
     done = subprocess.run(
@@ -61,13 +61,13 @@ def test_the_outage_is_shown_in_the_width_of_the_terminal(width: int, how: str) 
 
 
 def spans(width: int) -> list[tuple[str, int]]:
-    """The words of the timeline and their lengths, by the columns that a second has."""
+    """Return the words of the timeline and their lengths, by the columns of a second."""
     columns = 6 if width == 120 else 4
     return [(word, round(seconds * columns) - 1) for word, seconds in (("errors", 2.5), ("crash", 1.5), ("hangs", 2.0))]
 
 
 def test_the_picture_is_drawn_from_the_record_beside_it() -> None:
-    """Run `picture.py` where either changes."""
+    """Run `picture.py` after a change of either."""
     done = subprocess.run(
         [sys.executable, "picture.py", str(PICTURE.with_suffix(".json"))],
         cwd=STOREFRONT, capture_output=True, encoding="utf-8", timeout=60, check=True,

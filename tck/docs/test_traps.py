@@ -1,4 +1,4 @@
-"""Every trap that the page on what was tried lists is held by a test that names it."""
+"""A test names and holds every trap in the list on the page ``what-was-tried.md``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRAPS = [int(number) for number in _LISTED.findall(PAGE.read_text(encoding="utf-
 
 @cache
 def cited() -> frozenset[int]:
-    """The numbers that tests name."""
+    """Return the numbers that tests name."""
     texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tck").rglob("test_*.py") if path != Path(__file__))
     return frozenset(int(number) for text in texts for number in _CITED.findall(text))
 

@@ -1,4 +1,4 @@
-"""What a newcomer does with the first pages works: typed at a plain prompt, or kept in files and run."""
+"""The first pages work for a newcomer who types them at a plain prompt, or keeps them in files and runs them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def says(wanted: str, said: str) -> bool:
 
 
 def typed(code: list[str], tmp_path: Path) -> tuple[list[str], str]:
-    """What a plain prompt answers to each of *code*, and what it writes to the standard error, its prompts aside."""
+    """Return the answers of a plain prompt to each of *code*, and its standard error without its prompts."""
     mark = "-- next --"
     text = "".join(f"{one.rstrip()}\n\nprint({mark!r})\n" for one in code)
     done = subprocess.run(
@@ -52,7 +52,7 @@ def typed(code: list[str], tmp_path: Path) -> tuple[list[str], str]:
 
 
 def test_the_first_lines_of_the_readme_can_be_pasted(tmp_path: Path) -> None:
-    """Into a plain prompt, and into a file."""
+    """They run at a plain prompt, and as a file."""
     [(_, code), (_, promised), *_] = [one for one in blocks(README) if one[0] in ("python", "text")]
     first = tmp_path / "first.py"
     first.write_text(code, encoding="utf-8")
@@ -66,7 +66,7 @@ def test_the_first_lines_of_the_readme_can_be_pasted(tmp_path: Path) -> None:
 
 
 def test_the_site_begins_as_the_readme_does() -> None:
-    """With how to install it, and lines that run as they are pasted."""
+    """Both begin with the installation, and with lines that run as they are pasted."""
     first = [list(blocks(page))[:3] for page in (README, ROOT / "docs" / "index.md")]
 
     assert [info for info, _ in first[0]] == ["sh", "python", "text"]
@@ -74,7 +74,7 @@ def test_the_site_begins_as_the_readme_does() -> None:
 
 
 def test_the_readme_has_every_decorator() -> None:
-    """In its table, by its name."""
+    """Its table has each by its name."""
     text = README.read_text(encoding="utf-8").partition("## The decorators")[2]
 
     names = {name for name, value in vars(faulttolerance).items() if getattr(value, "__module__", "") == MODULE}
@@ -84,7 +84,7 @@ def test_the_readme_has_every_decorator() -> None:
 
 @pytest.mark.alone  # the page has a time-out of 0.3 s, and a circuit that stays open for 5 s
 def test_the_tutorial_can_be_typed(tmp_path: Path) -> None:
-    """At a plain prompt, where a blank line ends what was begun, with the log that the page announces."""
+    """At a plain prompt a blank line ends a block; the log is the one that the page announces."""
     pytest.importorskip("prometheus_client")
     page = TUTORIAL.read_text(encoding="utf-8")
     [(set_up, message)] = re.findall(r"After `(.+?)`, lines of its log, such as `(.+?)`", page)
@@ -110,7 +110,7 @@ def test_the_tutorial_can_be_typed(tmp_path: Path) -> None:
 
 
 def test_the_tutorial_can_be_kept_in_files(tmp_path: Path) -> None:
-    """The service answers as curl shows it, the command line and pytest say what the page says."""
+    """The service answers curl, and the command line and pytest print, as the page says."""
     for module in ("prometheus_client", "typer", "pydantic_settings"):
         pytest.importorskip(module)
     for name in ("shop.py", "test_shop.py"):
@@ -145,7 +145,7 @@ def test_the_tutorial_can_be_kept_in_files(tmp_path: Path) -> None:
 
 
 def assembled(parts: list[str]) -> str:
-    """The file as it is when a definition takes the place of that of the same name."""
+    """Return the file in which a later definition replaces an earlier one of the same name."""
     kept: dict[object, str] = {}
     for number, part in enumerate(parts):
         lines = part.splitlines(keepends=True)
@@ -161,7 +161,7 @@ def assembled(parts: list[str]) -> str:
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """Each command that the tutorial shows, with what it writes."""
+    """Yield each command of the tutorial, with its output."""
     for info, text in blocks(TUTORIAL):
         if info == "console":
             for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:

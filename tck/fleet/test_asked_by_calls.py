@@ -1,4 +1,4 @@
-"""Rule F1: a call that blocks its thread asks a distant fleet there, where no other call does."""
+"""Rule F1: a call that blocks its thread asks a distant fleet on that thread, unless another call does so."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ FULL = TurnRequest("full", "rolling", 1, 3_600_000_000, 1)
 
 
 class Asked(DistantFleet):
-    """A fleet whose sessions are asked by calls; each is one stream of answers, as a connection is."""
+    """A fleet whose sessions answer calls; each session is one stream of answers, like a connection."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.memory = MemoryServer()
         self.sessions: list[ref[Session]] = []
         self.senders: list[int] = []
-        """The threads that have sent a question alone."""
+        """The threads that have sent a question themselves."""
         self.sent = threading.Event()
         self.breaks = False
 
@@ -87,7 +87,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 
 
 def lend() -> None:
-    """Miss the session of calls, until there is one."""
+    """Ask until the link has a session for calls."""
     link = fleet_link._link
     assert isinstance(link, ThreadedLink)
     told: list[Any] = []
@@ -103,7 +103,7 @@ def newest(fleet: Asked) -> Session:
 
 
 def ask(question: TurnRequest) -> Any:
-    """Ask as a call does that blocks its thread."""
+    """Ask as a call that blocks its thread, and return the answer."""
     told: list[Any] = []
     assert fleet_link.send_here(question, told.append) or fleet_link.send(question, told.append)
     wait_until(lambda: bool(told))
@@ -133,8 +133,8 @@ def test_a_coroutine_never_waits_for_the_server_on_its_loop(fleet: Asked) -> Non
     assert fleet.senders == before
 
 
-def test_one_call_at_a_time_asks_itself_and_others_go_together(fleet: Asked) -> None:
-    """As many connections as that takes, and no more."""
+def test_a_single_call_asks_on_its_thread_and_others_go_in_batches(fleet: Asked) -> None:
+    """Two connections are enough for both."""
     fleet.thawed.clear()
     told: list[Any] = []
     one = threading.Thread(target=lambda: fleet_link.send_here(FREE, told.append))
@@ -248,7 +248,7 @@ def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 def test_a_strike_amidst_an_exchange_drops_the_session(fleet: Asked) -> None:
-    """Wherever it strikes, no answer meets another question, and later calls ask themselves again."""
+    """Wherever the handler strikes, no answer meets another question, and later calls ask on their threads again."""
     assert ask(FULL) == 0
     for strike in strikes("fleet/server_link.py", "session_pool.py", "fleet/fleet_link.py"):
         lend()

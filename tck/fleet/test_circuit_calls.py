@@ -1,4 +1,4 @@
-"""What a fleet shares of a function, through public names: its circuit, under the name of its guard."""
+"""The circuit of a function that a fleet shares under the name of its guard, through public names."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fleet(clock: VirtualClock) -> Iterator[MemoryFleet]:
 
 
 def replica(**values: Any) -> Callable[..., str]:
-    """What one process has of a function; all of them have the same name."""
+    """Return a function as one process has it; all replicas have the same name."""
 
     @fleet_wide
     @circuit_breaker(**{"request_volume_threshold": 2, "failure_ratio": 1.0, "delay": 5000, "fail_on": Down, **values})
@@ -88,7 +88,7 @@ REFUSED = CircuitBreakerOpenException.__name__
 
 
 def record(fleet: MemoryFleet, key: str = PAY) -> CircuitRecord:
-    """What another process would read."""
+    """Return the record of the circuit that another process would read."""
     (found,) = fleet.connect().exchange([PollRequest("", 1)])
     return found.circuits.get(key, ABSENT)  # type: ignore[union-attr]
 
@@ -102,8 +102,8 @@ def broken(call: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("beside", [{}, {"adaptive_throttle": AdaptiveThrottle()}], ids=["nothing", "a throttle"])
-def test_what_has_nothing_to_share_is_a_definition_error(beside: dict[str, Any]) -> None:
-    """By rule X9: a throttle finds by itself what it may let through (F6)."""
+def test_a_fleet_wide_guard_with_nothing_to_share_is_a_definition_error(beside: dict[str, Any]) -> None:
+    """By rule X9: a throttle finds by itself how many calls it may let through (F6)."""
     with refused("@FleetWide is used without @CircuitBreaker or @RateLimit"):
         Guard(fleet_wide=FleetWide(), **beside)
 
@@ -115,7 +115,7 @@ def test_what_has_nothing_to_share_is_a_definition_error(beside: dict[str, Any])
         function()
 
 
-def test_on_a_class_it_is_for_the_methods_that_have_something_to_share(fleet: MemoryFleet) -> None:
+def test_a_fleet_wide_class_shares_the_methods_that_have_something_to_share(fleet: MemoryFleet) -> None:
     """Each method is shared under a name of its own."""
 
     @fleet_wide
@@ -134,7 +134,7 @@ def test_on_a_class_it_is_for_the_methods_that_have_something_to_share(fleet: Me
     assert Client().look() == "seen"
 
 
-def test_without_a_fleet_all_is_local_and_silent(clock: VirtualClock) -> None:
+def test_a_guard_without_a_fleet_is_local_and_silent(clock: VirtualClock) -> None:
     """Development and tests need no server."""
     one, other = replica(), replica()
     broken(one)
@@ -158,8 +158,8 @@ LOCAL = "is fleet-wide, but local: no fleet is configured"
 
 
 @pytest.mark.outside
-def test_a_forgotten_fleet_is_told_once_and_seen_in_health() -> None:
-    """A line that is missing would multiply a quota by the processes without a word."""
+def test_a_forgotten_fleet_is_logged_once_and_shown_in_health() -> None:
+    """A missing line would silently multiply a quota by the number of processes."""
     done = python(f"{NAMELESS}print(health().status); one.call(int); other.call(int); print(health())")
     first, warning, health_of_it = done.stdout.splitlines()
 
@@ -171,8 +171,8 @@ def test_a_forgotten_fleet_is_told_once_and_seen_in_health() -> None:
 
 
 @pytest.mark.outside
-def test_who_says_that_there_is_none_is_told_nothing() -> None:
-    """As a service that has one process only."""
+def test_a_program_that_says_that_there_is_no_fleet_is_not_warned() -> None:
+    """A service with one process needs no fleet."""
     done = python(f"{NAMELESS}configure(fleet=None); one.call(int); print(health())")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -181,7 +181,7 @@ def test_who_says_that_there_is_none_is_told_nothing() -> None:
 
 
 def name_server(monkeypatch: pytest.MonkeyPatch, url: str, namespace: str) -> Guard:
-    """Name the server by the environment, as if the process had just begun, and give a guard."""
+    """Name the server by the environment, as if the process had just begun, and return a guard."""
     monkeypatch.setattr(fleet_link, "is_chosen", False)
     monkeypatch.setenv("FAULTTOLERANCE_FLEET_URL", url)
     monkeypatch.setenv("FAULTTOLERANCE_FLEET_NAMESPACE", namespace)
@@ -192,7 +192,7 @@ def name_server(monkeypatch: pytest.MonkeyPatch, url: str, namespace: str) -> Gu
 def test_the_server_can_be_named_by_the_environment(
     chooses: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Operations set it without code; what the program says goes first."""
+    """Operations set it without code; a fleet of the program goes first."""
     pytest.importorskip("redis")
     one = name_server(monkeypatch, "redis://127.0.0.1:1/3", "shop")
     if chooses:
@@ -214,7 +214,7 @@ def test_the_server_can_be_named_by_the_environment(
 def test_a_wrong_server_of_the_environment_is_a_definition_error(
     url: str, namespace: str, problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By rule X9: of the first call, with the variables and without the password."""
+    """By rule X9: the first call raises it, with the variables and without the password."""
     pytest.importorskip("redis")
     one = name_server(monkeypatch, url, namespace)
 
@@ -226,8 +226,8 @@ def test_a_wrong_server_of_the_environment_is_a_definition_error(
     assert "hunter2" not in f"{raised.value} {raised.value!r} {caplog.text}"
 
 
-def test_what_is_shared_is_said(fleet: MemoryFleet) -> None:
-    """By rule X10: ``explain()`` and ``guards()`` say with whom, before the first call, too."""
+def test_a_shared_guard_names_its_fleet(fleet: MemoryFleet) -> None:
+    """By rule X10: ``explain()`` and ``guards()`` name it, before the first call, too."""
     pay = replica()
 
     assert "shared in 'memory'" in str(explain(pay))
@@ -239,8 +239,8 @@ def test_what_is_shared_is_said(fleet: MemoryFleet) -> None:
 # The circuit
 
 
-def test_one_replica_opens_the_circuit_of_all_and_one_probe_closes_it(fleet: MemoryFleet, clock: VirtualClock) -> None:
-    """By rules F3 and F4: listeners, snapshot and health of each are those of its own circuit, which follows."""
+def test_a_replica_opens_the_circuit_of_all_and_a_probe_closes_it(fleet: MemoryFleet, clock: VirtualClock) -> None:
+    """By rules F3 and F4: each replica has listeners, snapshot and health of its own circuit, which follows."""
     one, other = replica(), replica()
     moves: list[tuple[str, str]] = []
     undo = circuit_breakers.on_state_change(PAY, lambda name, old, new: moves.append((old, new)))
@@ -262,8 +262,8 @@ def test_one_replica_opens_the_circuit_of_all_and_one_probe_closes_it(fleet: Mem
     undo()
 
 
-def test_what_another_process_opens_is_open_here(fleet: MemoryFleet, clock: VirtualClock) -> None:
-    """By rule F3: also for a replica that comes later, and until that one closes it."""
+def test_a_circuit_that_another_process_opens_is_open_here(fleet: MemoryFleet, clock: VirtualClock) -> None:
+    """By rule F3: a replica that comes later sees it open, too, until the other process closes it."""
     one = replica()
     one()
     fleet.open(PAY, "5s")
@@ -276,8 +276,8 @@ def test_what_another_process_opens_is_open_here(fleet: MemoryFleet, clock: Virt
 
 @pytest.mark.parametrize("looked_at", ["health", "guards", "state"])
 @pytest.mark.parametrize("is_distant", [False, True], ids=["in this process", "distant"])
-def test_what_the_fleet_has_opened_is_open_where_nobody_has_called(looked_at: str, is_distant: bool) -> None:
-    """By rule F3: a probe of readiness, or a person, asks before the first call does."""
+def test_a_circuit_that_the_fleet_has_opened_is_open_before_the_first_call(looked_at: str, is_distant: bool) -> None:
+    """By rule F3: a readiness check or a person may look before the first call."""
     fleet = DistantFleet(poll=0.02) if is_distant else MemoryFleet()
     (fleet.memory if is_distant else fleet._server).set_circuit(PAY, round(time.monotonic() * 1e6), 60_000_000)  # type: ignore[union-attr]
     configure(fleet=fleet)
@@ -295,8 +295,8 @@ def test_what_the_fleet_has_opened_is_open_where_nobody_has_called(looked_at: st
 
 
 @pytest.mark.parametrize("key", ["CircuitBreaker/mode", "CircuitBreaker/enabled"])
-def test_what_shares_nothing_now_is_not_said_to_be_shared(fleet: MemoryFleet, key: str) -> None:
-    """By rule F6: nor where nothing is left to share."""
+def test_a_guard_that_shares_nothing_now_is_not_said_to_be_shared(fleet: MemoryFleet, key: str) -> None:
+    """By rule F6: ``explain()`` says that its policies are switched off or observed."""
     pay = replica()
     pay()
     with configured({key: "observe" if key.endswith("mode") else "false"}):
@@ -305,7 +305,7 @@ def test_what_shares_nothing_now_is_not_said_to_be_shared(fleet: MemoryFleet, ke
 
 
 def test_an_observed_breaker_shares_nothing(fleet: MemoryFleet) -> None:
-    """By rules F6 and X7: neither way."""
+    """By rules F6 and X7: it neither opens the circuit of the fleet nor follows it."""
     one, other = replica(), replica()
     one()
     with configured({"CircuitBreaker/mode": "observe"}):
@@ -316,8 +316,8 @@ def test_an_observed_breaker_shares_nothing(fleet: MemoryFleet) -> None:
         fleet.close(PAY)
 
 
-def test_what_is_switched_off_is_local(fleet: MemoryFleet) -> None:
-    """By the key ``FleetWide/enabled``, at any time."""
+def test_a_guard_is_local_while_its_sharing_is_switched_off(fleet: MemoryFleet) -> None:
+    """The key ``FleetWide/enabled`` switches it off at any time."""
     one, other = replica(), replica()
     other()
     with configured({"FleetWide/enabled": "false"}):
@@ -333,7 +333,7 @@ def test_what_is_switched_off_is_local(fleet: MemoryFleet) -> None:
 
 
 def test_force_reset_and_unguarded_are_local(fleet: MemoryFleet, clock: VirtualClock) -> None:
-    """By rule F6: a reset holds until the fleet's circuit moves, a forced one moves with nobody."""
+    """By rule F6: a reset holds until the circuit of the fleet moves; a forced circuit follows nothing."""
     pay = replica()
 
     class Client:
@@ -358,7 +358,7 @@ def test_force_reset_and_unguarded_are_local(fleet: MemoryFleet, clock: VirtualC
 
 
 def test_the_fleet_may_go_in_the_middle_of_a_probe(fleet: MemoryFleet, clock: VirtualClock) -> None:
-    """By rules F5 and X2: ``configure(fleet=None)`` leaves what is known, and the probe is judged here."""
+    """By rules F5 and X2: ``configure(fleet=None)`` keeps the known state, and this process judges the probe."""
     pay = replica()
     fleet.open(PAY, "5s")
     assert outcome(pay) == REFUSED
@@ -376,7 +376,7 @@ def test_the_fleet_may_go_in_the_middle_of_a_probe(fleet: MemoryFleet, clock: Vi
 
 
 def test_new_values_reach_the_shared_circuit(fleet: MemoryFleet, clock: VirtualClock) -> None:
-    """By rule X2: a delay that was changed is that of the next opening; what is open stays open."""
+    """By rule X2: a changed delay applies to the next opening; an open circuit stays open."""
     pay = replica()
     pay()
     configure(properties={"CircuitBreaker/delay": "30000"})
@@ -406,10 +406,10 @@ def test_a_further_name_is_known_here_only(fleet: MemoryFleet) -> None:
     ]
 
 
-def test_half_open_in_the_fleet_no_hedge_is_sent_and_the_loser_of_a_race_is_no_verdict(
+def test_a_half_open_circuit_of_a_fleet_has_no_hedge_and_no_verdict_of_the_loser_of_a_race(
     fleet: MemoryFleet, clock: VirtualClock
 ) -> None:
-    """By rules H2, H5 and F4: the first attempt is the probe, and its end is what the fleet hears."""
+    """By rules H2, H5 and F4: the first attempt is the probe, and the fleet is told its end."""
     began: list[float] = []
 
     @fleet_wide
@@ -441,7 +441,7 @@ def test_half_open_in_the_fleet_no_hedge_is_sent_and_the_loser_of_a_race_is_no_v
 
 
 def test_each_key_is_shared_by_itself_under_a_name_that_tells_nothing(fleet: MemoryFleet) -> None:
-    """By rules F7 and N1, trap 31: whatever text a key has, the fleet sees 16 digits of its hash."""
+    """By rules F7 and N1, trap 31: the fleet sees 16 digits of the hash of a key, for any text."""
 
     @fleet_wide
     @partition_by("host")
@@ -462,7 +462,7 @@ def test_each_key_is_shared_by_itself_under_a_name_that_tells_nothing(fleet: Mem
 
 
 def test_a_flood_of_keys_evicts_no_circuit_that_the_fleet_has_opened(fleet: MemoryFleet) -> None:
-    """By rule N2, trap 26: it is open here, and so not idle; what the others share is under the name alone."""
+    """By rule N2, trap 26: an open circuit is not idle; the further keys share a circuit under the name alone."""
 
     @fleet_wide
     @partition_by("host", max_partitions=2)
@@ -486,8 +486,8 @@ def test_a_flood_of_keys_evicts_no_circuit_that_the_fleet_has_opened(fleet: Memo
 # Threads and processes
 
 
-def test_moves_from_elsewhere_are_told_by_a_thread_that_may_wait() -> None:
-    """By rule F3: a listener that blocks keeps no answer from anybody, and may call guarded functions."""
+def test_listeners_hear_of_moves_from_elsewhere_on_a_thread_that_may_wait() -> None:
+    """By rule F3: a listener that blocks delays no answer, and may call guarded functions."""
     fleet = DistantFleet(poll=0.02)
     configure(fleet=fleet)
     pay, told, may_go_on = replica(), threading.Event(), threading.Event()
@@ -515,7 +515,7 @@ def test_moves_from_elsewhere_are_told_by_a_thread_that_may_wait() -> None:
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_has_no_place_of_its_parent() -> None:
-    """By rules F4 and L5: the place is the parent's, whose next call is the probe; the child asks for one itself."""
+    """By rules F4 and L5: the place stays with the parent, whose next call is the probe; the child asks for its own."""
     done = python(
         QUIET
         + textwrap.dedent("""

@@ -1,4 +1,4 @@
-"""The circuit of a fleet: who opens it, and who may probe (rules F3 and F4)."""
+"""The circuit of a fleet: its openings and its probes (rules F3 and F4)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kit.replicas import POLL, World, opened
 # F3
 
 
-def test_what_one_process_opens_is_open_in_all_within_poll() -> None:
-    """By rule F3: it writes that, and the others read it; the delay counts at the server."""
+def test_a_circuit_that_a_process_opens_is_open_in_all_within_poll() -> None:
+    """By rule F3: the process writes the opening, and the others read it; the delay counts at the server."""
     world = World(3, latency=0.01)
     world.processes[0].fail()
     world.advance(POLL + 0.02)
@@ -28,7 +28,7 @@ def test_what_one_process_opens_is_open_in_all_within_poll() -> None:
 
 
 def test_closed_and_open_circuits_ask_nobody() -> None:
-    """By rule F3: a second of calls sends nothing but that the circuit has opened."""
+    """By rule F3: a second of calls sends nothing except the opening of the circuit."""
     world = World()
     one, other = world.processes
     for process in world.processes:
@@ -43,8 +43,8 @@ def test_closed_and_open_circuits_ask_nobody() -> None:
     assert other.sent == []
 
 
-def test_two_that_open_at_once_are_one_opening() -> None:
-    """By rule F3: the second one is fenced off by the version that it has seen, and follows."""
+def test_two_processes_that_open_at_once_make_one_opening() -> None:
+    """By rule F3: the second process is fenced off by the version that it has seen, and follows."""
     world = World(latency=0.02)
     for process in world.processes:
         process.fail()
@@ -58,8 +58,8 @@ def test_two_that_open_at_once_are_one_opening() -> None:
     assert world.record.reopened == 0
 
 
-def test_an_opening_that_was_overtaken_yields_to_what_is_newer() -> None:
-    """By rule F3: the fleet's circuit has opened and closed meanwhile."""
+def test_an_opening_that_was_overtaken_yields_to_a_newer_state() -> None:
+    """By rule F3: the circuit of the fleet has opened and closed meanwhile."""
     world = World(latency=0.02)
     one = world.processes[0]
     world.advance(0.1)
@@ -71,8 +71,8 @@ def test_an_opening_that_was_overtaken_yields_to_what_is_newer() -> None:
     assert world.record.state == CLOSED
 
 
-def test_an_emptied_server_hears_again_what_is_open() -> None:
-    """By rule F3: what is open somewhere is open again for all, with what is left of its delay."""
+def test_an_emptied_server_learns_again_of_open_circuits() -> None:
+    """By rule F3: a circuit that is open somewhere opens again for all, with the rest of its delay."""
     world = opened(after=2.0)
     before = world.record.version
     world.server.clear()
@@ -84,8 +84,8 @@ def test_an_emptied_server_hears_again_what_is_open() -> None:
     assert world.states == [OPEN, OPEN]
 
 
-def test_a_server_that_has_lost_what_it_knew_is_believed_at_the_second_time() -> None:
-    """By rule F3: an older version may be an answer that came late; the same one again is not."""
+def test_a_server_that_has_lost_its_data_is_believed_at_the_second_time() -> None:
+    """By rule F3: an older version may be an answer that came late; the same version again is not."""
     world = opened(after=2.0)
     one = world.processes[0]
     older = world.record._replace(version=world.record.version - 1, state=CLOSED, wait=0)
@@ -100,8 +100,8 @@ def test_a_server_that_has_lost_what_it_knew_is_believed_at_the_second_time() ->
 # F4
 
 
-def test_a_refused_call_asks_for_a_place_and_the_next_one_is_the_probe() -> None:
-    """By rule F4: one place in the whole fleet; its success closes the circuit for all."""
+def test_a_refused_call_asks_for_a_place_and_the_next_call_is_the_probe() -> None:
+    """By rule F4: the whole fleet has one place; the success of its probe closes the circuit for all."""
     world = opened()
     one, other = world.processes
 
@@ -117,7 +117,7 @@ def test_a_refused_call_asks_for_a_place_and_the_next_one_is_the_probe() -> None
 
 
 def test_a_probe_that_fails_opens_the_circuit_for_all_and_for_longer_each_time() -> None:
-    """By rule F4: with ``max_delay`` the delay doubles for each time in a row, whichever process probed."""
+    """By rule F4: with ``max_delay`` the delay doubles with each failure in a row, in any process."""
     world = opened(max_delay=60.0)
     waits = []
     for process in (*world.processes, *world.processes):
@@ -133,7 +133,7 @@ def test_a_probe_that_fails_opens_the_circuit_for_all_and_for_longer_each_time()
 
 
 def test_a_cancelled_probe_gives_its_place_back_at_once() -> None:
-    """By rule F4, trap 28: the next one asks, and gets it."""
+    """By rule F4, trap 28: the next process that asks gets the place."""
     world = opened()
     one, other = world.processes
     one.call()
@@ -146,7 +146,7 @@ def test_a_cancelled_probe_gives_its_place_back_at_once() -> None:
 
 
 def test_a_probe_whose_admission_was_interrupted_gives_its_place_back() -> None:
-    """By rule F4, trap 28: control flow came before the caller knew which era has let it in."""
+    """By rule F4, trap 28: control flow came before the caller knew which state of the gate had admitted it."""
     world = opened()
     one, other = world.processes
     one.call()
@@ -159,7 +159,7 @@ def test_a_probe_whose_admission_was_interrupted_gives_its_place_back() -> None:
 
 @pytest.mark.parametrize(("delay", "kept"), [(5.0, 5.0), (0.0, 60.0)])
 def test_the_probe_of_a_killed_process_frees_its_place_after_the_delay(delay: float, kept: float) -> None:
-    """By rule F4, trap 28: a minute where there is no delay."""
+    """By rule F4, trap 28: without a delay the place is free after a minute."""
     world = opened(delay=delay)
     one, other = world.processes
     one.call()
@@ -174,8 +174,8 @@ def test_the_probe_of_a_killed_process_frees_its_place_after_the_delay(delay: fl
     assert world.record.state == CLOSED
 
 
-def test_an_idle_place_goes_to_who_is_refused_meanwhile() -> None:
-    """By rule F4: a process that is not called any more does not sit on the only probe."""
+def test_an_idle_place_goes_to_a_process_that_is_refused_meanwhile() -> None:
+    """By rule F4: a process that is not called any more does not keep the only probe."""
     world = opened()
     one, other = world.processes
     one.call()
@@ -188,7 +188,7 @@ def test_an_idle_place_goes_to_who_is_refused_meanwhile() -> None:
 
 
 def test_the_place_of_a_process_that_died_idle_is_free_after_a_second() -> None:
-    """By rule F4: nobody renews it."""
+    """By rule F4: no process renews it."""
     world = opened()
     one, other = world.processes
     one.call()
@@ -203,7 +203,7 @@ def test_the_place_of_a_process_that_died_idle_is_free_after_a_second() -> None:
 @pytest.mark.parametrize("latency", [0.0, 0.02])
 @pytest.mark.parametrize("rate", [1, 2, 5])
 def test_the_circuit_closes_again_where_calls_are_rare(rate: int, latency: float) -> None:
-    """By rule F4: with a call every five seconds in each of a few processes, taking turns, nobody starves."""
+    """By rule F4: no process starves where a few processes take turns and each is called every five seconds."""
     world = opened(processes=rate, latency=latency)
     made = 0
     while world.record.state != CLOSED:
@@ -218,7 +218,7 @@ def test_the_circuit_closes_again_where_calls_are_rare(rate: int, latency: float
 
 @pytest.mark.parametrize(("processes", "seconds"), [*product((1, 3), (20.0, 60.0, 600.0)), (1, 4000.0)])
 def test_the_circuit_closes_again_where_calls_are_very_rare(processes: int, seconds: float) -> None:
-    """By rule F4: it is never shut for ever, also where the server forgets it between two calls."""
+    """By rule F4: no circuit is shut for ever, even if the server forgets it between two calls."""
     world = opened(processes=processes, after=6.0, latency=0.02)
     for number in range(4 * processes):
         world.processes[number % processes].call()
@@ -228,7 +228,7 @@ def test_the_circuit_closes_again_where_calls_are_very_rare(processes: int, seco
 
 
 def test_a_place_of_a_process_that_is_called_rarely_goes_to_one_that_is_called_often() -> None:
-    """By rule F4: within half a minute, also where the first one lives, and is called no more."""
+    """By rule F4: it goes within half a minute, even if the first process lives and is called no more."""
     world = opened(after=6.0, latency=0.02)
     one, other = world.processes
     one.call()
@@ -276,7 +276,7 @@ def test_as_many_probes_as_the_threshold_pass_in_the_whole_fleet() -> None:
 
 
 def test_denied_places_are_not_asked_for_by_every_call() -> None:
-    """By rule F4: one question is on its way at most, and after some denials there are pauses."""
+    """By rule F4: at most one question is on its way, and pauses follow after some denials."""
     world = opened(after=6.0, latency=0.002)
     one, other = world.processes
     one.call()
@@ -292,7 +292,7 @@ def test_denied_places_are_not_asked_for_by_every_call() -> None:
 
 
 def test_without_a_delay_probes_follow_the_opening_at_once() -> None:
-    """With ``delay=0`` the circuit never refuses but for its probes."""
+    """With ``delay=0`` the circuit refuses calls only because of its probes."""
     world = World(delay=0.0)
     one = world.processes[0]
     one.fail()

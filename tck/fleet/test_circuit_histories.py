@@ -15,7 +15,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 2), st.integers(0,
 
 
 class History:
-    """Does random things to a fleet, and looks whether more probes run than may."""
+    """A fleet to which random things happen, with a check of the number of its probes."""
 
     def __init__(self, threshold: int, latency: float, delay: float) -> None:
         self.world = World(3, latency=latency, delay=delay, success_threshold=threshold)
@@ -47,7 +47,7 @@ class History:
             world.advance((0.001, 0.02, 0.1, 0.3, 1.0, 1.1, 2.0, 5.5)[how])
 
     def check(self) -> None:
-        """No more probes than the threshold at once, but for those that outlived their delay, or were forgotten."""
+        """Check that no more probes run than the threshold, except those that outlived their delay or are forgotten."""
         world, delay = self.world, self.world.values["delay"] or 60.0
         since = max(world.now - delay, self.forgotten_at)
         running = [attempt for process in world.processes for attempt in process.running.values()]
@@ -55,7 +55,7 @@ class History:
         assert len(probes) <= world.values["success_threshold"]
 
     def calm_down(self) -> None:
-        """Let everybody reach the server, nothing fail any more, and each process be called now and then."""
+        """Connect each process to the server, end all failures, and call each process now and then."""
         world = self.world
         for process in world.processes:
             process.regain()
@@ -69,12 +69,12 @@ class History:
 
 
 @holds(20, 200, STEPS, st.integers(1, 3), st.sampled_from([0.0, 0.004, 0.04]), st.sampled_from([0.0, 1.0, 5.0]))
-def test_whatever_happens_the_fleet_never_probes_more_than_it_may_and_closes_in_the_end(
+def test_a_fleet_never_probes_more_than_it_may_and_closes_in_the_end_after_any_history(
     steps: list[tuple[int, int, int]], threshold: int, latency: float, delay: float
 ) -> None:
     """By rules F3, F4 and F5: losses, delays, flushes, a clock set back, killed processes (traps 28 and 32).
 
-    Once everybody reaches the server and nothing fails, all are closed, and nobody holds anything.
+    Once all processes reach the server and nothing fails, all circuits are closed, and no process holds a place.
     """
     history = History(threshold, latency, delay)
     for step in steps:
@@ -92,7 +92,7 @@ def test_whatever_happens_the_fleet_never_probes_more_than_it_may_and_closes_in_
 
 
 class Model:
-    """One circuit for all, naively: nothing takes time, and everybody knows everything."""
+    """A naive model with one circuit for all: nothing takes time, and every process knows everything."""
 
     def __init__(self, processes: int, threshold: int) -> None:
         self.threshold = threshold
@@ -132,8 +132,10 @@ class Model:
 
 
 @holds(20, 200, st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), max_size=60), st.integers(1, 3))
-def test_where_nothing_takes_time_the_fleet_is_one_circuit(steps: list[tuple[int, bool, bool]], threshold: int) -> None:
-    """By rules F3 and F4: call by call as the sequential model, in which there is one circuit for all processes."""
+def test_a_fleet_in_which_nothing_takes_time_is_one_circuit(
+    steps: list[tuple[int, bool, bool]], threshold: int
+) -> None:
+    """By rules F3 and F4: each call goes as in the sequential model, in which all processes have one circuit."""
     world, model = World(3, success_threshold=threshold), Model(3, threshold)
     for who, fails, waits in steps:
         if waits and model.state == OPEN:

@@ -1,4 +1,4 @@
-"""The circuit of a fleet that is lost, found again, emptied or not told, and what stays local (rules F5 and F6)."""
+"""The circuit of a fleet that is lost, found again, emptied or not told, and its local states (rules F5 and F6)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kit.replicas import POLL, Process, World, closed_again, opened
 # F5, and what is local
 
 
-def test_lost_the_circuit_is_local_and_regained_the_shared_one_holds() -> None:
-    """By rule F5: it probes and closes here; an open circuit of the fleet opens it again."""
+def test_a_circuit_is_local_while_the_fleet_is_lost_and_shared_afterwards() -> None:
+    """By rule F5: it probes and closes in this process; an open circuit of the fleet opens it again."""
     world = opened(after=1.0)
     one, other = world.processes
     one.lose()
@@ -28,8 +28,8 @@ def test_lost_the_circuit_is_local_and_regained_the_shared_one_holds() -> None:
     assert world.states == [OPEN, OPEN]
 
 
-def test_what_was_opened_while_the_fleet_was_lost_is_written_when_it_is_back() -> None:
-    """By rule F5: with what is left of the delay."""
+def test_an_opening_while_the_fleet_was_lost_is_written_when_it_is_back() -> None:
+    """By rule F5: it is written with the rest of the delay."""
     world = World()
     one, other = world.processes
     one.lose()
@@ -43,8 +43,8 @@ def test_what_was_opened_while_the_fleet_was_lost_is_written_when_it_is_back() -
     assert round(other.breaker.state.until - world.now, 1) == 2.0
 
 
-def test_what_is_half_open_when_the_fleet_is_back_is_probed_by_all() -> None:
-    """By rule F5: nothing stays half-open without a place that anybody could get."""
+def test_a_circuit_that_is_half_open_when_the_fleet_is_back_is_probed_by_all() -> None:
+    """By rule F5: no circuit stays half-open without a place that a process can get."""
     world = World()
     one, other = world.processes
     one.lose()
@@ -62,7 +62,7 @@ def test_what_is_half_open_when_the_fleet_is_back_is_probed_by_all() -> None:
     assert world.record.state == CLOSED
 
 
-def test_a_call_that_nobody_can_be_asked_about_is_decided_here() -> None:
+def test_a_process_decides_alone_before_its_circuit_is_told_of_the_loss() -> None:
     """By rule F5: the fleet is lost, and the circuit was not told yet."""
     world = opened()
     one = world.processes[0]
@@ -73,7 +73,7 @@ def test_a_call_that_nobody_can_be_asked_about_is_decided_here() -> None:
 
 
 def test_a_reset_holds_until_the_circuit_of_the_fleet_moves() -> None:
-    """By rule F6: it is local, also where the fleet is lost and found meanwhile; a forced circuit follows nothing."""
+    """By rule F6: a reset is local, even if the fleet is lost and found meanwhile; a forced circuit follows nothing."""
     world = opened()
     one, other = world.processes
     one.breaker.reset(world.now)
@@ -96,7 +96,7 @@ def test_a_reset_holds_until_the_circuit_of_the_fleet_moves() -> None:
 
 
 def test_a_circuit_that_is_forced_open_asks_nobody_and_keeps_no_place() -> None:
-    """By rule F6: whoever is refused elsewhere gets the place after a second."""
+    """By rule F6: a process that is refused elsewhere gets the place after a second."""
     world = opened()
     one, other = world.processes
     one.call()
@@ -112,7 +112,7 @@ def test_a_circuit_that_is_forced_open_asks_nobody_and_keeps_no_place() -> None:
 
 
 def test_a_child_process_has_no_place_of_its_parent() -> None:
-    """By rule F4: it follows the fleet anew, and what its parent probes is its parent's business."""
+    """By rule F4: the child follows the fleet anew, and has no part in a probe of its parent."""
     world = opened()
     one, other = world.processes
     one.call()
@@ -130,7 +130,7 @@ def test_a_child_process_has_no_place_of_its_parent() -> None:
 
 
 def test_a_place_that_came_before_a_loss_runs_out() -> None:
-    """By rule F4: nobody here would use it, and whoever is refused elsewhere gets it."""
+    """By rule F4: no call here would use the place, and a process that is refused elsewhere gets it."""
     world = opened(after=6.0, latency=0.02)
     one, other = world.processes
     one.call()
@@ -144,7 +144,7 @@ def test_a_place_that_came_before_a_loss_runs_out() -> None:
 
 
 def test_new_values_are_those_of_the_next_decision() -> None:
-    """A reload changes threshold and delay: the place that is asked for next, and the next opening, have them."""
+    """A reload changes threshold and delay of the next place that is asked for and of the next opening."""
     world = opened()
     one = world.processes[0]
     one.breaker.reconfigure(CircuitValues(7.0, 2, 0.5, 2), world.now)
@@ -158,8 +158,8 @@ def test_new_values_are_those_of_the_next_decision() -> None:
     assert world.record.wait == 7_000_000
 
 
-def test_what_was_never_said_because_of_an_interruption_is_said_later() -> None:
-    """Control flow may come before anything is asked: an opening is written at the next reading."""
+def test_an_opening_that_an_interruption_kept_back_is_written_later() -> None:
+    """Control flow may come before the question; the opening is written at the next reading."""
     world = World()
     one = world.processes[0]
     for _ in range(2):
@@ -169,7 +169,7 @@ def test_what_was_never_said_because_of_an_interruption_is_said_later() -> None:
     assert world.states == [OPEN, OPEN]
 
 
-def test_what_opens_before_a_process_has_heard_anything_is_news_for_the_fleet() -> None:
+def test_a_circuit_that_opens_before_its_process_has_read_anything_is_news_for_the_fleet() -> None:
     """By rule F5: a process that has just begun knows no version that could be newer."""
     world = closed_again()
     late = Process(world)
@@ -181,8 +181,8 @@ def test_what_opens_before_a_process_has_heard_anything_is_news_for_the_fleet() 
     assert world.states == [OPEN] * 3
 
 
-def test_what_opens_while_the_fleet_is_lost_is_written_over_what_was_closed_before() -> None:
-    """By rule F5: the version is the one that was known, so there is nothing newer."""
+def test_an_opening_while_the_fleet_is_lost_is_written_over_an_older_closed_state() -> None:
+    """By rule F5: the version of the fleet is the known one, so nothing is newer."""
     world = closed_again()
     one = world.processes[0]
     one.lose()
@@ -193,8 +193,8 @@ def test_what_opens_while_the_fleet_is_lost_is_written_over_what_was_closed_befo
     assert world.states == [OPEN, OPEN]
 
 
-def test_what_is_still_open_when_the_fleet_is_back_is_open_here() -> None:
-    """By rule F5: although nothing has moved there, and the circuit has closed here meanwhile."""
+def test_a_circuit_that_is_still_open_when_the_fleet_is_back_is_open_here() -> None:
+    """By rule F5: this holds although the circuit has closed here meanwhile, and has not moved there."""
     world = opened(after=1.0, max_delay=60.0, delay=20.0)
     one = world.processes[0]
     one.breaker.reconfigure(CircuitValues(2.0, 2, 0.5, 1), world.now)
@@ -206,8 +206,8 @@ def test_what_is_still_open_when_the_fleet_is_back_is_open_here() -> None:
     assert world.states == [OPEN, OPEN]
 
 
-def test_until_the_fleet_is_heard_of_the_circuit_is_local() -> None:
-    """By rule F5: also where it could be asked already."""
+def test_a_circuit_is_local_until_the_fleet_is_heard_of() -> None:
+    """By rule F5: this holds even if the fleet could be asked already."""
     world = opened()
     one = world.processes[0]
     one.circuit.follow(None, world.now)
@@ -216,7 +216,7 @@ def test_until_the_fleet_is_heard_of_the_circuit_is_local() -> None:
 
 
 def test_an_opening_is_written_once() -> None:
-    """By rule F3: not by each call that was under way, nor by what was forced or reset."""
+    """By rule F3: calls under way do not write it again, and forced or reset circuits write nothing."""
     world = World(latency=0.02)
     one, other = world.processes
     other.breaker.force_open(world.now)
@@ -234,8 +234,8 @@ def test_an_opening_is_written_once() -> None:
 
 
 @pytest.mark.parametrize("kind", [OpenRequest, ProbeRequest])
-def test_what_was_interrupted_before_it_was_asked_is_asked_again(kind: type) -> None:
-    """Control flow, such as Ctrl-C, came between deciding and asking: no answer is waited for longer than a second."""
+def test_a_question_that_was_interrupted_before_it_was_sent_is_asked_again(kind: type) -> None:
+    """Ctrl-C may come between decision and question; no answer is then awaited for longer than a second."""
     world = World() if kind is OpenRequest else opened()
     one = world.processes[0]
     send = one.send
@@ -257,8 +257,8 @@ def test_what_was_interrupted_before_it_was_asked_is_asked_again(kind: type) -> 
     assert one.call() == (kind is ProbeRequest)
 
 
-def test_an_emptied_server_hears_at_once_what_was_opened_a_moment_ago() -> None:
-    """By rule F3: what was answered is no longer on its way."""
+def test_an_emptied_server_learns_at_once_of_an_opening_a_moment_ago() -> None:
+    """By rule F3: an opening that was answered is no longer on its way."""
     world = World()
     one = world.processes[0]
     one.fail()
@@ -268,8 +268,8 @@ def test_an_emptied_server_hears_at_once_what_was_opened_a_moment_ago() -> None:
     assert world.record.state == OPEN
 
 
-def test_a_place_that_was_not_used_in_time_is_not_used() -> None:
-    """By rule F4: somebody else has it, or may have it by when the question comes that it is in use."""
+def test_a_place_is_not_used_after_its_time() -> None:
+    """By rule F4: another process has it, or may have it before the server is told of its use."""
     world = opened(after=6.0, latency=0.04)
     one, other = world.processes
     one.call()
@@ -284,7 +284,7 @@ def test_a_place_that_was_not_used_in_time_is_not_used() -> None:
     assert one.begin() is None
 
 
-def test_one_question_for_a_place_is_on_its_way_at_most() -> None:
+def test_a_process_has_at_most_one_question_for_a_place_on_its_way() -> None:
     """By rule F4: calls that come meanwhile are refused."""
     world = opened(after=6.0, latency=0.04)
     one = world.processes[0]
@@ -310,7 +310,7 @@ def test_a_place_is_lent_for_longer_the_rarer_calls_are() -> None:
     assert [round(length, 1) for length in dict.fromkeys(lengths)] == [1.0, 1.4, 8.0, 30.0]
 
 
-def test_how_rare_calls_are_is_found_anew_each_time_the_circuit_has_been_open() -> None:
+def test_the_rate_of_calls_is_measured_anew_each_time_the_circuit_has_been_open() -> None:
     """By rule F4: a process that was refused for a minute is not one that is called once a minute."""
     world = opened(processes=1, delay=60.0, after=60.0)
     (one,) = world.processes
@@ -342,7 +342,7 @@ def test_a_probe_that_never_ends_is_forgotten_when_the_circuit_moves() -> None:
 
 
 def test_a_fleet_with_much_patience_lends_for_longer() -> None:
-    """By rule F4: what is sent may take as long as the patience."""
+    """By rule F4: a message may take as long as the patience."""
     world = opened(processes=1)
     (one,) = world.processes
     one.patience = 1.0
@@ -354,7 +354,7 @@ def test_a_fleet_with_much_patience_lends_for_longer() -> None:
 
 
 def test_without_a_delay_a_second_place_is_no_probe_of_a_circuit_that_has_opened() -> None:
-    """By rule F4: what the fleet says to the failure is on its way."""
+    """By rule F4: the answer of the fleet to the failure is on its way."""
     world = World(1, latency=0.04, delay=0.0, success_threshold=2)
     (one,) = world.processes
     world.advance(0.1)
@@ -372,7 +372,7 @@ def test_without_a_delay_a_second_place_is_no_probe_of_a_circuit_that_has_opened
 
 
 def test_a_probe_that_fails_while_the_circuit_is_forced_open_gives_its_place_back() -> None:
-    """By rule F6: what is forced is for this process alone; another one finds out by a probe of its own."""
+    """By rule F6: a forced state is for this process alone; another process finds out by its own probe."""
     world = opened()
     one, other = world.processes
     one.call()
@@ -400,8 +400,8 @@ def test_a_verdict_that_was_not_told_leaves_a_circuit_that_probes_again() -> Non
     assert world.states == [CLOSED]
 
 
-def test_who_asks_before_the_delay_is_over_is_told_for_how_long_it_is_not() -> None:
-    """By rule F3: the delay counts at the server, whatever a reload makes of it here; nobody asks till then."""
+def test_a_call_before_the_end_of_the_delay_is_told_the_rest_of_it() -> None:
+    """By rule F3: the delay counts at the server, even after a reload here; no call asks before its end."""
     world = opened(after=1.0)
     one = world.processes[0]
     one.breaker.reconfigure(CircuitValues(0.5, 2, 0.5, 1), world.now)

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.stress, pytest.mark.timeout(120)]
 
 THREADS, CALLS, TASKS, REPLICAS = 64, 60, 10_000, 3
 PROBES = 10
-"""More of them have to begin, or nothing was tried."""
+"""More probes have to begin, or nothing was tried."""
 
 
 class Down(Exception):
@@ -35,14 +35,14 @@ class Down(Exception):
 
 
 def left(name: str) -> list[Any]:
-    """What replicas still hold in the fleet."""
+    """Return the circuits of replicas that still hold a place in the fleet."""
     members = [state.strategies.get(FleetWide) for state in registry.every_state() if state.name == name]
     circuits = [member._circuit() for member in members if member is not None]
     return [circuit for circuit in circuits if circuit is not None and circuit._probes]
 
 
 def places(fleet: DistantFleet, name: str) -> dict[str, Any]:
-    """What the server has lent."""
+    """Return the places that the server has lent, by their holders."""
     circuit: Circuit | None = fleet.memory._circuits.get(name)
     return (
         {}
@@ -52,7 +52,7 @@ def places(fleet: DistantFleet, name: str) -> dict[str, Any]:
 
 
 def probes(fleet: DistantFleet) -> int:
-    """How many probes have begun."""
+    """Return how many probes have begun."""
     return sum(isinstance(question, ProbeRequest) and question.step == "start" for question in [*fleet.asked])
 
 
@@ -65,7 +65,7 @@ def fleet() -> Any:
 
 
 def test_threads_of_several_replicas_leave_no_place_behind(fleet: DistantFleet) -> None:
-    """By rule F4: 64 threads, whose calls open and close the circuit; in the end it closes, and nothing is held."""
+    """By rule F4: the calls of 64 threads open and close the circuit; in the end it closes, and no place is held."""
 
     def replica() -> Callable[[random.Random], str]:
         @fleet_wide
@@ -108,7 +108,7 @@ def test_threads_of_several_replicas_leave_no_place_behind(fleet: DistantFleet) 
 
 
 def test_tasks_that_are_cancelled_leave_no_place_behind(fleet: DistantFleet) -> None:
-    """By rule F4, trap 28: 10,000 calls, cancelled anywhere; in the end the circuit closes, and nothing is held."""
+    """By rule F4, trap 28: 10,000 calls are cancelled anywhere; in the end the circuit closes, and no place is held."""
 
     def replica() -> Callable[[random.Random], Any]:
         @fleet_wide
@@ -155,7 +155,7 @@ def test_tasks_that_are_cancelled_leave_no_place_behind(fleet: DistantFleet) -> 
 
 
 class Fine(random.Random):
-    """Lets every call go well."""
+    """A chance with which every call succeeds."""
 
     def random(self) -> float:
         return 0.99

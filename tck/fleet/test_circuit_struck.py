@@ -26,7 +26,7 @@ class Down(Exception):
 
 
 def replica() -> Callable[[str], str]:
-    """What one process has of a function."""
+    """Return a function as one process has it."""
 
     @fleet_wide
     @circuit_breaker(request_volume_threshold=2, delay=60_000, fail_on=Down)
@@ -46,13 +46,13 @@ def outcome(call: Callable[[str], str], how: str = "works") -> str:
 
 
 def members() -> list[FleetState]:
-    """What the replicas remember of the fleet."""
+    """Return the states of the fleet that the replicas keep."""
     found = [state.strategies.get(FleetWide) for state in registry.every_state()]
     return [one for one in found if one is not None]
 
 
 def half_open(clock: VirtualClock, fleet: MemoryFleet, one: Any, other: Any) -> None:
-    """Open the circuit, and let its delay pass."""
+    """Open the circuit, and advance the clock beyond its delay."""
     for each in (one, other):
         outcome(each)
     fleet.open(f"{replica.__module__}.replica.<locals>.pay", "5s")
@@ -60,7 +60,7 @@ def half_open(clock: VirtualClock, fleet: MemoryFleet, one: Any, other: Any) -> 
 
 
 def is_free(fleet: MemoryFleet) -> bool:
-    """Whether a stranger gets the place of a probe, unless there is none to get."""
+    """Return whether a stranger gets the place of a probe, or there is none to get."""
     session = fleet.connect()
     (polled,) = session.exchange([PollRequest("", 1)])
     ((key, record),) = polled.circuits.items()  # type: ignore[union-attr]
@@ -74,12 +74,10 @@ def is_free(fleet: MemoryFleet) -> bool:
 @pytest.mark.parametrize("has_place", [False, True])
 @pytest.mark.parametrize("how", ["works", "fails"])
 @sampled(37)
-def test_whatever_a_call_was_doing_when_it_was_struck_the_circuit_closes_again(
-    how: str, has_place: bool, step: int
-) -> None:
-    """By rules F4 and R0, trap 28: a refused call that asks, and a probe that succeeds or fails.
+def test_the_circuit_closes_again_wherever_a_call_was_struck(how: str, has_place: bool, step: int) -> None:
+    """By rules F4 and R0, trap 28: struck is a refused call that asks, or a probe that succeeds or fails.
 
-    A second later nobody keeps a place, but whose delay would be over in a minute only.
+    A second later no process keeps a place, unless the circuit is closed or has opened again for a minute.
     """
     for strike in strikes(*OURS, step=step):
         testing.reset()

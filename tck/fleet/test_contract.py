@@ -1,4 +1,4 @@
-"""What a fleet answers, whoever answers."""
+"""The answers of a fleet, which are the same from the memory and from Redis."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ READ = PollRequest("", 1)
 
 
 class Server(Protocol):
-    """One namespace, and a clock that the test moves."""
+    """A server with one namespace, and a clock that the test moves."""
 
     now: int
 
@@ -49,7 +49,7 @@ class InMemory:
 
 
 class InRedis:
-    """The scripts as they are, but for the clock, and for expiry, which counts real time."""
+    """The scripts with the clock of the test, and with a longer expiry, which counts real time."""
 
     def __init__(self, redis: RedisServer, patch: pytest.MonkeyPatch) -> None:
         self.now = 1_700_000_000 * SECOND
@@ -91,7 +91,7 @@ def turn(
 
 
 def taken(server: Server, question: TurnRequest, at_most: int = 1000) -> int:
-    """How many turns there are at once."""
+    """Return how many turns are granted at once."""
     return next((count for count in range(at_most) if server.ask(question)), at_most)
 
 
@@ -101,7 +101,7 @@ def opened(server: Server, delay: int = SECOND, seen: int = 0, key: str = "shop"
 
 
 def half_open(server: Server, holder: str = "one", places: int = 1) -> CircuitRecord:
-    """A circuit of which *holder* has a place."""
+    """Return a half-open circuit of which *holder* has a place."""
     record = opened(server)
     server.now += SECOND
     assert takes(server, record, holder, places)
@@ -116,12 +116,12 @@ def takes(
     length: int = SECOND,
     step: Any = "wish",
 ) -> bool:
-    """Whether *holder* gets a place, or keeps it."""
+    """Return whether *holder* gets a place, or keeps it."""
     return bool(server.ask(ProbeRequest("shop", record.version, holder, places, length, step)).is_granted)
 
 
 def end(record: CircuitRecord, holder: str = "one", places: int = 1, *, succeeds: bool = False) -> ProbeRequest:
-    """What gives the place back."""
+    """Return the question that gives the place back."""
     return ProbeRequest("shop", record.version, holder, places, 0, "success" if succeeds else "end")
 
 
@@ -129,8 +129,8 @@ def known(server: Server) -> dict[str, CircuitRecord]:
     return dict(server.ask(READ).circuits)
 
 
-def test_processes_that_were_there_of_late_are_counted(server: Server) -> None:
-    """Also after the clock was set back, and those that come again once."""
+def test_processes_that_polled_recently_are_counted(server: Server) -> None:
+    """This holds also after the clock was set back; a process that polls again counts once."""
 
     def attend(process: str) -> Any:
         return server.ask(PollRequest(process, 3 * SECOND)).processes
@@ -147,7 +147,7 @@ def test_processes_that_were_there_of_late_are_counted(server: Server) -> None:
 @pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
 @pytest.mark.parametrize("limit", [1, 3, 7])
 def test_a_window_has_as_many_turns_as_its_limit(server: Server, kind: str, limit: int) -> None:
-    """And a refused one asks again exactly when it was told to, and not sooner."""
+    """A refused question is granted exactly after the wait that it was told, and not sooner."""
     question = turn(kind, limit)
 
     assert taken(server, question) == limit
@@ -162,7 +162,7 @@ def test_a_window_has_as_many_turns_as_its_limit(server: Server, kind: str, limi
     ("kind", "burst", "in_ten_seconds"), [("smooth", 3, 33), ("smooth", 1, 31), ("fixed", 3, 33), ("rolling", 3, 33)]
 )
 def test_no_more_turns_than_the_limit_come_back(server: Server, kind: str, burst: int, in_ten_seconds: int) -> None:
-    """In 10 s there are ten windows, and what was there at the beginning; a third of a second is no microseconds."""
+    """Ten seconds have ten windows and the turns of the beginning; a third of a second is no whole microseconds."""
     question = turn(kind, 3, burst=burst)
 
     count, end = 0, server.now + 10 * SECOND
@@ -174,7 +174,7 @@ def test_no_more_turns_than_the_limit_come_back(server: Server, kind: str, burst
 
 
 def test_a_part_of_a_microsecond_is_waited_for_whole(server: Server) -> None:
-    """And not lost: the third turn comes back with the whole second."""
+    """No part is lost: the third turn comes back with the whole second."""
     question = turn("smooth", 3, burst=1)
     waits = []
     for _ in range(3):
@@ -196,7 +196,7 @@ def test_spacing_keeps_turns_apart(server: Server, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
 def test_a_clock_that_was_set_back_costs_one_window(server: Server, kind: str) -> None:
-    """trap 32: nobody waits until the clock is where it was."""
+    """trap 32: no call waits until the clock is where it was."""
     question = turn(kind, 4, spacing=10)
     for _ in range(4):
         server.ask(question)
@@ -209,7 +209,7 @@ def test_a_clock_that_was_set_back_costs_one_window(server: Server, kind: str) -
     assert server.ask(question) == 0
 
 
-def test_windows_of_other_keys_and_kinds_are_others(server: Server) -> None:
+def test_other_keys_and_kinds_have_windows_of_their_own(server: Server) -> None:
     assert [server.ask(turn("fixed", 1, key=key)) for key in ("a", "b")] == [0, 0]
     assert server.ask(turn("rolling", 1, key="a")) == 0
     assert server.ask(turn("fixed", 1, key="a")) == SECOND
@@ -226,20 +226,20 @@ def test_a_limit_that_changed_forgets_nothing(server: Server, kind: str) -> None
 
 @pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
 def test_replicas_of_two_releases_give_no_more_than_the_larger_limit(server: Server, kind: str) -> None:
-    """trap 33: neither forgets what the other one counted."""
+    """trap 33: neither release forgets the turns of the other."""
     old, new = turn(kind, 10), turn(kind, 5)
 
     assert sum(server.ask(question) == 0 for _ in range(50) for question in (old, new)) == 10
 
 
 def test_a_window_that_became_shorter_holds_nobody_for_as_long_as_before(server: Server) -> None:
-    """trap 33: what has to come back comes back as fast as the new limit says."""
+    """trap 33: turns come back as fast as the new limit says."""
     taken(server, turn("smooth", 10, 3600 * SECOND))
 
     assert server.ask(turn("smooth", 10, SECOND)) <= SECOND
 
 
-def test_opens_what_is_closed(server: Server) -> None:
+def test_a_closed_circuit_is_opened(server: Server) -> None:
     record = opened(server)
 
     assert record == CircuitRecord(record.version, "open", SECOND, 0, "3 of 4 calls failed")
@@ -249,14 +249,14 @@ def test_opens_what_is_closed(server: Server) -> None:
     assert known(server) == {"shop": record._replace(wait=0)}
 
 
-def test_who_opens_what_moved_meanwhile_is_told_of_it(server: Server) -> None:
+def test_a_process_that_opens_a_circuit_that_has_moved_is_told_of_it(server: Server) -> None:
     first = opened(server, delay=SECOND)
 
     assert opened(server, delay=9 * SECOND) == first
 
 
-def test_who_opens_what_is_open_as_it_was_seen_opens_it_anew(server: Server) -> None:
-    """As the failure of a probe does."""
+def test_a_process_that_has_seen_the_open_circuit_opens_it_anew(server: Server) -> None:
+    """The failure of a probe does so."""
     first = half_open(server)
     again = server.ask(OpenRequest("shop", first.version, 9 * SECOND, 1, "a probe failed"))
 
@@ -265,8 +265,8 @@ def test_who_opens_what_is_open_as_it_was_seen_opens_it_anew(server: Server) -> 
     assert not takes(server, again, "two")
 
 
-def test_what_an_emptied_server_never_saw_is_opened(server: Server) -> None:
-    """And its version is a new one, though the clock may be behind it."""
+def test_an_emptied_server_opens_a_circuit_that_it_does_not_know(server: Server) -> None:
+    """The version is a new one, though the clock may be behind it."""
     seen = server.now + 5
 
     assert opened(server, seen=seen).version == seen + 1
@@ -280,7 +280,7 @@ def test_nobody_probes_before_the_delay_is_over(server: Server) -> None:
     assert answer == record._replace(wait=1)
 
 
-def test_the_first_who_asks_gets_the_place(server: Server) -> None:
+def test_the_first_holder_that_asks_gets_the_place(server: Server) -> None:
     record = opened(server)
     server.now += SECOND
 
@@ -288,8 +288,8 @@ def test_the_first_who_asks_gets_the_place(server: Server) -> None:
     assert known(server) == {"shop": record._replace(wait=0)}
 
 
-def test_probes_close_it_together(server: Server) -> None:
-    """As many as have to succeed, whoever runs them; none runs beside those that are enough."""
+def test_probes_close_the_circuit_together(server: Server) -> None:
+    """As many probes get a place as have to succeed, in any process, and no further one."""
     record = half_open(server, places=3)
 
     assert [takes(server, record, holder, 3) for holder in ("two", "three", "four")] == [True, True, False]
@@ -303,8 +303,8 @@ def test_probes_close_it_together(server: Server) -> None:
     assert known(server) == {"shop": closed}
 
 
-def test_each_who_asks_has_a_threshold_of_its_own(server: Server) -> None:
-    """As in a rolling release: what has succeeded is counted for all."""
+def test_each_process_that_asks_has_a_threshold_of_its_own(server: Server) -> None:
+    """In a rolling release thresholds differ; a success counts for all of them."""
     record = half_open(server, places=3)
     server.ask(end(record, "one", 3, succeeds=True))
 
@@ -312,7 +312,7 @@ def test_each_who_asks_has_a_threshold_of_its_own(server: Server) -> None:
 
 
 def test_a_probe_without_a_verdict_gives_its_place_back(server: Server) -> None:
-    """trap 28: at once, not when its place is over."""
+    """trap 28: the place is free at once, and not only after its time."""
     record = half_open(server)
     takes(server, record, length=60 * SECOND, step="start")
 
@@ -320,7 +320,7 @@ def test_a_probe_without_a_verdict_gives_its_place_back(server: Server) -> None:
     assert takes(server, record, "two")
 
 
-def test_a_place_that_nobody_keeps_goes_to_who_asks_next(server: Server) -> None:
+def test_a_place_that_nobody_keeps_goes_to_the_next_holder_that_asks(server: Server) -> None:
     record = half_open(server)
     server.now += SECOND
 
@@ -328,8 +328,8 @@ def test_a_place_that_nobody_keeps_goes_to_who_asks_next(server: Server) -> None
     assert not takes(server, record, "one")
 
 
-def test_an_unused_place_goes_to_who_is_called_more_often(server: Server) -> None:
-    """Once its holder wants to keep it: that one is told, so that no two use it."""
+def test_an_unused_place_goes_to_a_process_that_is_called_more_often(server: Server) -> None:
+    """It goes when its holder wants to keep it: the holder is told, so that no two processes use it."""
     record = half_open(server, "one")
     assert takes(server, record, "one", length=30 * SECOND)
 
@@ -338,8 +338,8 @@ def test_an_unused_place_goes_to_who_is_called_more_often(server: Server) -> Non
     assert takes(server, record, "two", length=SECOND)
 
 
-def test_places_of_who_are_called_as_rarely_are_kept(server: Server) -> None:
-    """Else they would take them from one another before any call could use one."""
+def test_a_place_is_kept_from_a_process_that_is_called_as_rarely(server: Server) -> None:
+    """Otherwise processes would take places from one another before a call could use one."""
     record = half_open(server, "one")
     for _ in range(5):
         assert takes(server, record, "one", length=30 * SECOND)
@@ -348,7 +348,7 @@ def test_places_of_who_are_called_as_rarely_are_kept(server: Server) -> None:
 
 
 def test_a_probe_that_began_keeps_its_place_for_as_long_as_it_said(server: Server) -> None:
-    """Then its verdict still counts, but it stands in nobody's way."""
+    """After that its verdict still counts, but its place is free."""
     record = half_open(server)
     takes(server, record, length=30 * SECOND, step="start")
 
@@ -359,7 +359,7 @@ def test_a_probe_that_began_keeps_its_place_for_as_long_as_it_said(server: Serve
     assert server.ask(end(record, succeeds=True)).state == "closed"
 
 
-def test_a_probe_that_is_told_of_late_has_its_place_if_nobody_else_has(server: Server) -> None:
+def test_a_probe_that_is_reported_late_has_its_place_if_nobody_else_has(server: Server) -> None:
     record = half_open(server)
     server.now += SECOND + 5
     takes(server, record, length=30 * SECOND, step="start")
@@ -379,7 +379,7 @@ def test_a_verdict_in_another_version_has_no_effect(server: Server, succeeds: bo
     assert server.ask(end(first, succeeds=succeeds)) == again._replace(wait=0)
 
 
-def test_of_an_unknown_circuit_nothing_is_written_by_probes(server: Server) -> None:
+def test_probes_write_nothing_of_an_unknown_circuit(server: Server) -> None:
     assert server.ask(ProbeRequest("shop", 5, "one", 1, SECOND)) == ABSENT
     assert server.ask(ProbeRequest("shop", 5, "one", 1, 0, "success")) == ABSENT
     assert known(server) == {}
@@ -391,7 +391,7 @@ def test_of_an_unknown_circuit_nothing_is_written_by_probes(server: Server) -> N
     ids=["read", "asked"],
 )
 def test_a_clock_that_was_set_back_costs_one_delay(server: Server, move: Callable[[Server, Any], object]) -> None:
-    """trap 32: from the moment at which somebody asks, whoever that is; and versions go on."""
+    """trap 32: the delay counts from the next question of any process, and versions go on."""
     record = opened(server)
     server.now -= 3600 * SECOND
     move(server, record)
@@ -402,7 +402,7 @@ def test_a_clock_that_was_set_back_costs_one_delay(server: Server, move: Callabl
 
 
 def test_a_clock_that_was_set_back_costs_a_place_its_length(server: Server) -> None:
-    """trap 32."""
+    """trap 32: the place is free after its length by the new clock."""
     record = half_open(server)
     server.now -= 3600 * SECOND
     assert not takes(server, record, "two")
@@ -422,7 +422,7 @@ def test_a_closed_circuit_is_forgotten_after_an_hour(server: Server) -> None:
 
 
 def test_an_open_circuit_is_forgotten_an_hour_after_its_delay(server: Server) -> None:
-    """So a guard that no release has any more does not stay for ever."""
+    """A guard that no release has any more does not stay for ever."""
     opened(server, delay=24 * 3600 * SECOND)
     server.now += 25 * 3600 * SECOND - 1
     assert known(server)["shop"].state == "open"
@@ -450,7 +450,7 @@ STEPS = st.sampled_from(["wish", "wish", "start", "end", "success"])
 
 KEYS = st.sampled_from(["a", "b"])
 VERSIONS = st.integers(-3, -1)
-"""Places in the list of those that were seen."""
+"""Places in the list of the versions that were seen."""
 REASONS = st.sampled_from(["", '3 of 4 "calls" failed\n\\', "ä\0"])
 CIRCUIT_QUESTIONS = st.one_of(
     st.builds(PollRequest, HOLDERS, st.just(3 * SECOND)),
@@ -460,7 +460,7 @@ CIRCUIT_QUESTIONS = st.one_of(
 
 
 def about(question: Request, versions: list[int]) -> Request:
-    """*question* about one of the *versions* that were seen."""
+    """Return *question* about one of the *versions* that were seen."""
     if isinstance(question, OpenRequest):
         return question._replace(seen=versions[question.seen])
     return question._replace(version=versions[question.version]) if isinstance(question, ProbeRequest) else question
@@ -490,7 +490,7 @@ def emptied(both: tuple[InMemory, InRedis]) -> None:
 @hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())
 def test_memory_and_scripts_give_the_same_turns(data: st.DataObject, both: tuple[InMemory, InRedis]) -> None:
-    """To the microsecond, whatever is asked, also when limits change and the clock is set back."""
+    """They agree to the microsecond for any questions, also when limits change and the clock is set back."""
     emptied(both)
     for _ in range(data.draw(st.integers(1, 25))):
         memory, redis = advanced(data, both)
@@ -501,7 +501,7 @@ def test_memory_and_scripts_give_the_same_turns(data: st.DataObject, both: tuple
 @hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())
 def test_memory_and_scripts_give_the_same_circuits(data: st.DataObject, both: tuple[InMemory, InRedis]) -> None:
-    """Versions, states, waits and places, also when the clock is set back."""
+    """They agree in versions, states, waits and places, also when the clock is set back."""
     emptied(both)
     versions = [0, 0, 5]
     for _ in range(data.draw(st.integers(1, 25))):

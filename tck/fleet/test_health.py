@@ -1,4 +1,4 @@
-"""Whether a fleet answers, and when it is asked of the link's own accord: times and chances are numbers (rule F5)."""
+"""The health of a fleet, and when the link asks of its own accord: times and chances are numbers (rule F5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAST = 1 - 2**-53
 
 
 @pytest.mark.parametrize(("chance", "due"), [(0.0, 99.0), (0.5, 110.0 - 0.0), (LAST, 121.0)])
-def test_circuits_are_read_at_intervals_give_or_take_a_tenth(chance: float, due: float) -> None:
+def test_circuits_are_read_at_intervals_that_vary_by_a_tenth(chance: float, due: float) -> None:
     health = FleetHealth(110.0, 0.0)
     assert health.next_read_at == 0.0  # at once, so that the first call finds a connection
 
@@ -35,8 +35,10 @@ def test_a_lost_fleet_is_asked_at_once_and_then_more_and_more_seldom() -> None:
 @pytest.mark.parametrize("outage", [0.1, 1.0, 4.0, 8.0, 30.0, 3600.0])
 @pytest.mark.parametrize("chance", [0.0, 0.5, LAST])
 @pytest.mark.parametrize("takes", [0.0, 0.5, 1.0], ids=["refused", "silent", "nowhere"])
-def test_it_is_shared_again_within_two_seconds_after_any_outage(outage: float, chance: float, takes: float) -> None:
-    """Target G9: also where each question in vain takes as long as it takes to connect in vain."""
+def test_the_fleet_is_shared_again_within_two_seconds_after_any_outage(
+    outage: float, chance: float, takes: float
+) -> None:
+    """Target G9: this holds even if each question in vain takes as long as a connection in vain."""
     health, now = FleetHealth(1.0, 0.0), 100.0
     health.record_loss("gone", now, chance)
     back = now + outage
@@ -49,14 +51,14 @@ def test_it_is_shared_again_within_two_seconds_after_any_outage(outage: float, c
 
 @pytest.mark.parametrize(("chance", "wait"), [(0.0, 0.04), (0.5, 0.05), (LAST, 0.06)])
 def test_processes_do_not_ask_all_at_once(chance: float, wait: float) -> None:
-    """Give or take a fifth."""
+    """Their waits vary by a fifth."""
     health = FleetHealth(1.0, 0.0)
     health.record_loss("gone", 100.0, chance)
 
     assert health.next_read_at - 100.0 == pytest.approx(wait)
 
 
-def test_one_that_is_found_again_and_lost_is_asked_at_once_again() -> None:
+def test_a_fleet_that_is_found_and_lost_again_is_asked_at_once() -> None:
     health = FleetHealth(1.0, 0.0)
     health.record_loss("gone", 10.0, 0.5)
     health.record_miss("still gone", 11.0, 0.5)
@@ -69,8 +71,8 @@ def test_one_that_is_found_again_and_lost_is_asked_at_once_again() -> None:
     assert health.next_read_at == 20.05
 
 
-def test_one_that_is_lost_as_soon_as_it_is_found_is_asked_more_and_more_seldom() -> None:
-    """As one that refuses a question that no other one stands for: it is no news twenty times a second."""
+def test_a_fleet_that_is_lost_as_soon_as_it_is_found_is_asked_more_and_more_seldom() -> None:
+    """A fleet that refuses only the questions of calls is lost so; it is no news twenty times a second."""
     health, waits = FleetHealth(1.0, 0.0), []
     for _ in range(6):
         health.record_loss("refused", 100.0, 0.5)
@@ -80,7 +82,7 @@ def test_one_that_is_lost_as_soon_as_it_is_found_is_asked_more_and_more_seldom()
     assert waits == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 0.8])
 
 
-def test_it_is_news_to_the_first_one_only() -> None:
+def test_a_loss_is_news_to_the_first_thread_only() -> None:
     health = FleetHealth(1.0, 0.0)
     barrier = threading.Barrier(16)
     news: list[bool] = []

@@ -1,4 +1,4 @@
-"""Rules F1 and F5: one link for a process, which is lost at once and found again by nobody but itself."""
+"""Rules F1 and F5: the one link of a process, which is lost at once and finds the fleet again by itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fleet() -> Iterator[DistantFleet]:
 
 
 class Circuit:
-    """Notes what it is told."""
+    """A circuit that records what it is told."""
 
     def __init__(self, key: str = "circuit") -> None:
         self.key = key
@@ -59,7 +59,7 @@ class Circuit:
 
 
 def ask(question: Request = TURN, seconds: float = 5.0) -> Any:
-    """Ask as a call does that waits on its thread; "alone" where it is to decide alone at once."""
+    """Ask as a call that waits on its thread; return "alone" if it has to decide alone at once."""
     told: list[Any] = []
     came = threading.Event()
 
@@ -75,20 +75,20 @@ def ask(question: Request = TURN, seconds: float = 5.0) -> Any:
 
 
 def lost(fleet: DistantFleet) -> None:
-    """Let the fleet fail, and one call find out."""
+    """Fail the fleet, and make a call that finds out."""
     fleet.failure = ConnectionError("gone")
     assert ask() in (None, "alone")
     wait_until(lambda: not fleet_link.is_up)
 
 
-def test_an_answer_comes_by_the_lane(fleet: DistantFleet) -> None:
+def test_an_answer_comes_by_the_link(fleet: DistantFleet) -> None:
     assert ask() == 0
     assert fleet_link.is_up
     assert fleet_link.patience == fleet.patience
 
 
-def test_what_has_gathered_is_asked_at_once(fleet: DistantFleet) -> None:
-    """At most 128 questions, in the order in which they came (rule F1)."""
+def test_questions_that_have_gathered_are_asked_at_once(fleet: DistantFleet) -> None:
+    """A batch has at most 128 questions, in the order in which they came (rule F1)."""
     fleet.delay = 0.05
     told: list[int] = []
     for _ in range(300):
@@ -100,8 +100,8 @@ def test_what_has_gathered_is_asked_at_once(fleet: DistantFleet) -> None:
 
 
 @pytest.mark.parametrize("breakers", [1, 500])
-def test_one_poll_reads_all_circuits(fleet: DistantFleet, breakers: int) -> None:
-    """Not a poll for each breaker (trap 30)."""
+def test_a_single_poll_reads_all_circuits(fleet: DistantFleet, breakers: int) -> None:
+    """The polls do not grow with the number of breakers (trap 30)."""
     circuits = [Circuit(f"circuit {number}") for number in range(breakers)]
     fleet.answer(OPEN._replace(key="circuit 0"))
     before = len(fleet.asked)
@@ -111,8 +111,8 @@ def test_one_poll_reads_all_circuits(fleet: DistantFleet, breakers: int) -> None
     assert all(circuit.state == "closed" for circuit in circuits[1:])
 
 
-def test_who_asks_about_a_circuit_follows_the_answer_and_the_others_the_next_poll(fleet: DistantFleet) -> None:
-    """The same as in other processes, also where two guards of one process have one name."""
+def test_a_circuit_that_asks_follows_the_answer_and_the_others_follow_the_next_poll(fleet: DistantFleet) -> None:
+    """Two guards of one process with one name behave as if they were in two processes."""
     one, other, stranger = Circuit(), Circuit(), Circuit("stranger")
     wait_until(lambda: None not in (one.state, other.state, stranger.state))
     told: list[Any] = []
@@ -123,8 +123,8 @@ def test_who_asks_about_a_circuit_follows_the_answer_and_the_others_the_next_pol
     assert stranger.state == "closed"
 
 
-def test_a_circuit_that_comes_late_hears_what_is_known(fleet: DistantFleet) -> None:
-    """What it has still to wait is less by the time that has passed since it was read."""
+def test_a_circuit_that_comes_late_is_told_the_known_state(fleet: DistantFleet) -> None:
+    """Its wait is shorter by the time that has passed since the reading."""
     ask(OPEN)
     early = Circuit()
     wait_until(lambda: early.state == "open")
@@ -142,7 +142,7 @@ def test_circuits_are_enrolled_as_long_as_they_live(fleet: DistantFleet) -> None
 
 
 def test_a_failing_fleet_is_lost_for_the_whole_process_at_once(fleet: DistantFleet) -> None:
-    """Everybody who waits is told, and no call asks again (rule F5, trap 27)."""
+    """Every waiting call is told, and no call asks again (rule F5, trap 27)."""
     fleet.thawed.clear()
     told: list[Any] = []
     for _ in range(200):
@@ -156,8 +156,8 @@ def test_a_failing_fleet_is_lost_for_the_whole_process_at_once(fleet: DistantFle
     assert not fleet_link.is_up
 
 
-def test_a_late_answer_counts_and_is_told_to_whoever_asked(fleet: DistantFleet) -> None:
-    """By rule F5: the fleet is late as long as one is out for longer than the patience, and is not lost by that."""
+def test_a_late_answer_counts_and_is_told_to_the_call_that_asked(fleet: DistantFleet) -> None:
+    """By rule F5: the fleet is late while a question is out for longer than the patience, and is not lost by that."""
     fleet.patience = 0.02
     configure(fleet=None)
     configure(fleet=fleet)
@@ -177,7 +177,7 @@ def test_a_late_answer_counts_and_is_told_to_whoever_asked(fleet: DistantFleet) 
 
 
 def test_a_fleet_that_is_swapped_frees_all_that_wait(fleet: DistantFleet) -> None:
-    """Also those of the batch that hangs, and those behind it; what it comes to after that is told to nobody."""
+    """Calls of the batch that hangs and calls behind it are freed; a later answer is told to nobody."""
     fleet.silence = 60.0
     fleet.thawed.clear()
     told: list[Any] = []
@@ -195,7 +195,7 @@ def test_a_fleet_that_is_swapped_frees_all_that_wait(fleet: DistantFleet) -> Non
 
 
 def test_processes_are_counted_at_each_poll(fleet: DistantFleet) -> None:
-    """By rule F5: one that was not there for three polls is gone; each knows how many there are."""
+    """By rule F5: a process that missed three polls is gone; each process knows how many there are."""
     wait_until(lambda: bool(fleet.asked))
     assert fleet_link.processes == 1
     other: Any = fleet.answer(PollRequest("other", round(3e6 * fleet.poll)))
@@ -209,7 +209,7 @@ def test_processes_are_counted_at_each_poll(fleet: DistantFleet) -> None:
 
 
 @pytest.mark.parametrize("refused", [TURN, OPEN], ids=["a turn", "a circuit"])
-def test_a_fleet_that_refuses_what_calls_ask_stays_lost(
+def test_a_fleet_that_refuses_the_questions_of_calls_stays_lost(
     fleet: DistantFleet, refused: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By rule F5: it is found again when it answers such questions, and not because it can be read."""
@@ -238,7 +238,7 @@ def test_a_fleet_that_refuses_what_calls_ask_stays_lost(
 def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(
     fleet: DistantFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where names are looked up in vain; no call had to find that out. It is found again."""
+    """A name may be looked up in vain; no call has to find that out, and the fleet is found again."""
     monkeypatch.setattr("faulttolerance._extensions.fleet.server_link._CONNECTING_SECONDS", 0.2)
     goes_on = threading.Event()
 
@@ -257,10 +257,10 @@ def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(
 
 
 @pytest.mark.parametrize("answers", [[], ["no mapping"], [3, 4, 5]], ids=str)
-def test_a_fleet_that_says_what_nobody_understands_is_lost(
+def test_a_fleet_whose_answers_make_no_sense_is_lost(
     fleet: DistantFleet, monkeypatch: pytest.MonkeyPatch, answers: list[Any]
 ) -> None:
-    """And asked again later, as any that is lost."""
+    """It is asked again later, as any lost fleet."""
     ask()
     with monkeypatch.context() as patch:
         patch.setattr(DistantSession, "exchange", lambda *_: answers)
@@ -270,8 +270,8 @@ def test_a_fleet_that_says_what_nobody_understands_is_lost(
     assert ask() == 0
 
 
-def test_a_lost_fleet_is_asked_by_the_lane_and_holds_again(fleet: DistantFleet) -> None:
-    """Soon; an open circuit included (rule F5)."""
+def test_a_lost_fleet_is_asked_by_the_link_and_holds_again(fleet: DistantFleet) -> None:
+    """It holds again soon, with its open circuits (rule F5)."""
     circuit = Circuit()
     lost(fleet)
     wait_until(lambda: circuit.told[-1] is None)
@@ -284,10 +284,10 @@ def test_a_lost_fleet_is_asked_by_the_lane_and_holds_again(fleet: DistantFleet) 
     assert ask() == 0
 
 
-def test_sinks_hear_once_that_it_is_lost_and_once_that_it_is_back(
+def test_sinks_hear_once_that_the_fleet_is_lost_and_once_that_it_is_back(
     fleet: DistantFleet, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On a thread that nobody waits for; one WARNING, one INFO (rule F5)."""
+    """They hear it on a thread for which no call waits, with one WARNING and one INFO (rule F5)."""
     heard: list[Any] = []
     threads: set[int] = set()
 
@@ -320,8 +320,8 @@ def test_a_sink_that_hangs_holds_up_no_answer(fleet: DistantFleet) -> None:
         goes_on.set()
 
 
-def test_people_are_told_in_words(fleet: DistantFleet, caplog: pytest.LogCaptureFixture) -> None:
-    """One WARNING and one INFO; ``health`` is degraded meanwhile (rule F5)."""
+def test_the_log_tells_of_the_loss_in_words(fleet: DistantFleet, caplog: pytest.LogCaptureFixture) -> None:
+    """There is one WARNING and one INFO; ``health`` is degraded meanwhile (rule F5)."""
 
     def said() -> list[tuple[str, str]]:
         told = [(record.levelname, record.getMessage()) for record in caplog.records]
@@ -350,7 +350,7 @@ def test_people_are_told_in_words(fleet: DistantFleet, caplog: pytest.LogCapture
 
 
 def test_a_fleet_can_be_swapped_while_calls_wait(fleet: DistantFleet) -> None:
-    """They decide alone; the circuits hear nothing of the old one any more."""
+    """The calls decide alone; the circuits hear nothing of the old fleet any more."""
     fleet.patience = 60.0
     fleet.thawed.clear()
     told: list[Any] = []
@@ -370,7 +370,7 @@ def test_a_fleet_can_be_swapped_while_calls_wait(fleet: DistantFleet) -> None:
 
 
 def test_a_fleet_that_was_swapped_tells_circuits_nothing(fleet: DistantFleet) -> None:
-    """Not even that it is lost, however late its thread ends."""
+    """They do not even hear that it is lost, however late its thread ends."""
     for _ in range(20):
         other = DistantFleet("other", poll=3600)
         configure(fleet=fleet)
@@ -382,7 +382,7 @@ def test_a_fleet_that_was_swapped_tells_circuits_nothing(fleet: DistantFleet) ->
         assert None not in circuit.told
 
 
-def test_what_is_not_given_stays(fleet: DistantFleet) -> None:
+def test_a_fleet_that_is_not_given_again_stays(fleet: DistantFleet) -> None:
     configure(properties={})
     faulttolerance.reload()
 
@@ -401,8 +401,8 @@ def test_reset_ends_the_fleet(fleet: DistantFleet) -> None:
 @pytest.mark.parametrize(
     "value", ["redis://:secret@host", 3, MemoryFleet, object()], ids=["url", "3", "class", "object"]
 )
-def test_what_is_no_fleet_is_a_definition_error(value: Any) -> None:
-    """Which does not show what was given: it may hold a password."""
+def test_a_value_that_is_no_fleet_is_a_definition_error(value: Any) -> None:
+    """The error does not show the value, which may hold a password."""
     with pytest.raises(FaultToleranceDefinitionException) as caught:
         configure(fleet=value)
 
@@ -413,7 +413,7 @@ def test_what_is_no_fleet_is_a_definition_error(value: Any) -> None:
 
 
 def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
-    """It is told at once, and there is no thread."""
+    """Circuits are told at once, and there is no thread."""
     threads = threading.active_count()
     memory = MemoryFleet("memory")
     configure(fleet=memory)
@@ -436,14 +436,16 @@ def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
     reset()
 
 
-def test_whoever_is_told_may_ask_again(fleet: DistantFleet) -> None:
-    """From where it is told: nothing is locked there."""
+def test_a_call_that_is_told_its_answer_may_ask_again(fleet: DistantFleet) -> None:
+    """It may ask where it is told: nothing is locked there."""
     told: list[Any] = []
     assert fleet_link.send(TURN, lambda _: fleet_link.send(TURN, told.append))
     wait_until(lambda: told == [0])
 
 
-def test_one_that_fails_when_it_is_told_harms_nobody(fleet: DistantFleet, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_that_fails_when_it_is_told_its_answer_harms_nobody(
+    fleet: DistantFleet, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(_: Any) -> None:
         raise RuntimeError("Event loop is closed")
 
@@ -453,7 +455,7 @@ def test_one_that_fails_when_it_is_told_harms_nobody(fleet: DistantFleet, caplog
     wait_until(lambda: told == [0])
 
 
-def test_the_gauge_says_whether_it_answers(fleet: DistantFleet) -> None:
+def test_the_gauge_says_whether_the_fleet_answers(fleet: DistantFleet) -> None:
     assert list(fleet_link.read()) == [(("distant",), 1.0)]
     lost(fleet)
     assert list(fleet_link.read()) == [(("distant",), 0.0)]
@@ -463,7 +465,7 @@ def test_the_gauge_says_whether_it_answers(fleet: DistantFleet) -> None:
 
 @pytest.mark.parametrize("metrics", [True, False], ids=["on", "off"])
 def test_both_exporters_show_the_gauge(fleet: DistantFleet, metrics: bool) -> None:
-    """With the tag ``namespace`` and no method; nothing, once there is no fleet, or no metrics are wanted."""
+    """It has the tag ``namespace`` and no method; without a fleet or without metrics there is none."""
     prometheus = pytest.importorskip("prometheus_client")
     export = pytest.importorskip("opentelemetry.sdk.metrics.export")
     provider = pytest.importorskip("opentelemetry.sdk.metrics")
@@ -500,7 +502,7 @@ def test_both_exporters_show_the_gauge(fleet: DistantFleet, metrics: bool) -> No
 
 
 def test_a_loop_is_woken_once_for_all_answers_of_a_batch(fleet: DistantFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Woken for the first of them, it would take the interpreter away from the thread that tells the others."""
+    """A loop that is woken for the first answer would take the interpreter from the thread that tells the others."""
     guard = Guard(rate_limit=RateLimit(value=1_000), fleet_wide=FleetWide(), name="many")
     woken: list[Any] = []
 
@@ -518,7 +520,7 @@ def test_a_loop_is_woken_once_for_all_answers_of_a_batch(fleet: DistantFleet, mo
 
 
 def test_calls_that_are_cancelled_while_they_ask_leave_the_others_alone(fleet: DistantFleet) -> None:
-    """Rule F1: they are told nothing."""
+    """Rule F1: a cancelled call is told nothing."""
     guard = Guard(rate_limit=RateLimit(value=1_000), fleet_wide=FleetWide(), name="cancelled")
 
     async def main() -> list[Any]:
@@ -538,7 +540,7 @@ def test_calls_that_are_cancelled_while_they_ask_leave_the_others_alone(fleet: D
 
 
 def test_no_call_pays_for_a_server_that_is_gone(fleet: DistantFleet) -> None:
-    """One batch waits, and only until the patience is over; the calls of all guards after that ask nobody (trap 27)."""
+    """One batch waits, until the patience is over; after that the calls of all guards ask nobody (trap 27)."""
     guards = [
         Guard(rate_limit=RateLimit(value=1_000), fleet_wide=FleetWide(), name=f"paying {number}") for number in range(4)
     ]
@@ -556,8 +558,8 @@ def test_no_call_pays_for_a_server_that_is_gone(fleet: DistantFleet) -> None:
     assert 0.15 < seconds < 0.45
 
 
-def test_a_virtual_clock_does_not_hold_the_lane(fleet: DistantFleet) -> None:
-    """A server that is none of the test's answers in real time."""
+def test_a_virtual_clock_does_not_hold_the_link(fleet: DistantFleet) -> None:
+    """A server outside of the test answers in real time."""
     with virtual_time():
         guard = Guard(rate_limit=RateLimit(value=1_000), fleet_wide=FleetWide(), name="virtual")
         guard.call(int)

@@ -1,4 +1,4 @@
-"""One link under many threads and tasks, and a fleet that comes and goes: each is told once, or nothing if it left."""
+"""One link under many threads and tasks while a fleet comes and goes: each caller is told once, or not at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TURN = TurnRequest("limit", "rolling", 1_000_000_000, 1_000_000, 1)
 
 
 class Asker:
-    """One question, and what came of it."""
+    """A question, and the answers to it."""
 
     __slots__ = ("came", "told")
 
@@ -45,7 +45,7 @@ class Asker:
 
 
 class Askers:
-    """Every question, and whether the one who asked stayed."""
+    """All questions, by whether their callers stayed."""
 
     def __init__(self) -> None:
         self.stayed: list[Asker] = []
@@ -54,7 +54,7 @@ class Askers:
         self.in_vain: list[None] = []
 
     def thread(self, dice: random.Random) -> None:
-        """Ask, and wait for as long as a call does."""
+        """Ask, and wait for as long as a call would."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             asker, came = Asker(), threading.Event()
@@ -104,7 +104,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistantFleet]:
 
 @pytest.mark.timeout(120)
 def test_each_question_is_told_once_or_not_at_all(fleet: DistantFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule F1, while the fleet fails, freezes, is given up and swapped, and comes back."""
+    """Rule F1: this holds while the fleet fails, freezes, is given up and swapped, and comes back."""
     askers, over = Askers(), threading.Event()
     other = DistantFleet("other")
 
@@ -148,7 +148,7 @@ def test_each_question_is_told_once_or_not_at_all(fleet: DistantFleet, monkeypat
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers that send signals")
 def test_handlers_and_finalizers_ask_while_their_thread_does(fleet: DistantFleet) -> None:
-    """Between any two steps of it; nothing is locked that they would wait for."""
+    """They may come between any two steps of the thread; no lock is held for which they would wait."""
     told: list[Any] = []
     asked: list[None] = []
 
@@ -183,7 +183,7 @@ def test_handlers_and_finalizers_ask_while_their_thread_does(fleet: DistantFleet
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_forks_lose_no_question(fleet: DistantFleet) -> None:
-    """The parent's go on after the fork, also those that came while its thread was away."""
+    """The questions of the parent go on after the fork, also those that came while its thread was away."""
     askers, over = Askers(), threading.Event()
 
     def thread() -> None:

@@ -79,7 +79,7 @@ PATCHED = f"{PATCH}from gevent import spawn, sleep, joinall\n"
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Answers each byte, on connections that it counts."""
+    """A server that answers each byte, and counts its connections."""
 
     daemon_threads = True
 
@@ -149,8 +149,8 @@ print(ask())
 
 
 @pytest.mark.skipif("not hasattr(os, 'fork')")
-def test_a_child_has_a_lane_of_its_own(server: Server) -> None:
-    """Nothing of the parent's session is used, no thread is left when it forks, and grandchildren have theirs."""
+def test_a_child_has_a_link_of_its_own(server: Server) -> None:
+    """No session of the parent is used, no thread is left when the child forks, and grandchildren have own links."""
     lines = run(
         PREAMBLE
         + BEGIN
@@ -171,7 +171,7 @@ print(ask(), fleet_link.description)
 
 @pytest.mark.skipif("not hasattr(os, 'fork')")
 def test_a_frozen_server_holds_up_no_fork(server: Server) -> None:
-    """The child knows nothing of what was being asked."""
+    """The child knows nothing of the questions of its parent."""
     server.thawed.clear()
     (child, status) = run(
         PREAMBLE
@@ -192,7 +192,7 @@ os._exit(0)
 
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "threading.Thread(target=ask).start()"])
 def test_a_program_ends_while_the_server_is_frozen(server: Server, ending: str) -> None:
-    """At once, with questions that wait and handlers of ``atexit`` that ask."""
+    """It ends at once, with questions that wait and handlers of ``atexit`` that ask."""
     server.thawed.clear()
     program = (
         PREAMBLE.replace('patience, is_immediate = "here", 0.2, 5.0', 'patience, is_immediate = "here", 0.2, 0.2')
@@ -211,7 +211,7 @@ time.sleep(0.1)
 
 
 def test_a_fleet_may_be_configured_when_the_program_ends(server: Server) -> None:
-    """Then there may be no thread any more, and the process decides alone."""
+    """At that time there may be no thread any more, and the process decides alone."""
     program = PREAMBLE + "import atexit\natexit.register(lambda: (configure(fleet=Fleet()), print(ask())))"
     (answer,) = run(program, PORT=server.port)
 
@@ -219,7 +219,7 @@ def test_a_fleet_may_be_configured_when_the_program_ends(server: Server) -> None
 
 
 def test_lives_of_an_application_leave_no_thread(server: Server) -> None:
-    """Each ``reset`` ends the thread and the connection of the one before."""
+    """Each ``reset`` ends the thread and the connection of the life before."""
     lines = run(
         PREAMBLE
         + """
@@ -245,7 +245,7 @@ print("over")
 
 
 def test_an_isolated_interpreter_decides_alone(server: Server) -> None:
-    """No thread may outlive a call there; it is said why, and the interpreter can be closed."""
+    """No thread may outlive a call there; the description says so, and the interpreter can be closed."""
     life = PREAMBLE + BEGIN + "print(ask(), '|', fleet_link.description.partition('because of ')[2], flush=True)\n"
     program = f"""
 import sys
@@ -268,8 +268,10 @@ print("closed")
 
 
 @pytest.mark.skipif("not hasattr(os, 'fork')")
-def test_workers_of_gunicorn_that_load_the_application_first(server: Server, tmp_path: Path) -> None:
-    """Each has a link of its own, whatever was configured before it was forked."""
+def test_workers_of_gunicorn_that_load_the_application_first_have_their_own_links(
+    server: Server, tmp_path: Path
+) -> None:
+    """A worker does not use the link that was configured before it was forked."""
     needs("gunicorn")
     application = (
         PREAMBLE

@@ -59,7 +59,7 @@ numbers = count()
 
 @pytest.fixture
 def patient(fleet: DistantFleet) -> DistantFleet:
-    """The same for which calls wait long."""
+    """A configured fleet for which calls wait long."""
     fleet.patience = 30.0
     configure(fleet=None)
     configure(fleet=fleet)
@@ -68,7 +68,7 @@ def patient(fleet: DistantFleet) -> DistantFleet:
 
 
 def limited(way: str, **values: Any) -> Callable[..., Any]:
-    """Give what makes one call, under a deadline if there is one, and gives "sent" or the class of the exception."""
+    """Return a function that makes a call, under a deadline if given, and returns "sent" or the name of the failure."""
 
     def send() -> str:
         return "sent"
@@ -121,13 +121,13 @@ async def as_coroutine(awaitable: Any) -> Any:
 
 
 def questions(fleet: DistantFleet) -> list[TurnRequest]:
-    """What was asked for turns."""
+    """Return the questions for turns."""
     return [question for question in fleet.asked if isinstance(question, TurnRequest)]
 
 
 @every_way
-def test_what_another_process_took_is_taken(way: str, fleet: DistantFleet) -> None:
-    """By rule F2: whoever asks first gets the turn; what waits is let through when the fleet has one."""
+def test_a_turn_that_another_process_took_is_taken(way: str, fleet: DistantFleet) -> None:
+    """By rule F2: the first process that asks gets the turn; a waiting call passes when the fleet has a turn."""
     call = limited(way, value=2, window=60, type="rolling")
     assert call() == "sent"
     (question,) = questions(fleet)
@@ -145,7 +145,7 @@ def test_what_another_process_took_is_taken(way: str, fleet: DistantFleet) -> No
 
 @every_way
 def test_a_server_that_says_nothing_costs_one_call_its_patience(way: str, fleet: DistantFleet) -> None:
-    """By rule F5, trap 27: nobody waits again before it is back; each process has its window, as it stands."""
+    """By rule F5, trap 27: no call waits again before the server is back; each process keeps its window."""
     call = limited(way, value=3, window=60, type="rolling")
     assert call() == "sent"
     fleet.thawed.clear()
@@ -164,7 +164,7 @@ def test_a_server_that_says_nothing_costs_one_call_its_patience(way: str, fleet:
 
 @pytest.mark.stress
 def test_threads_and_tasks_lose_nothing_whatever_the_server_does(fleet: DistantFleet) -> None:
-    """By rule F5, target G9: killed, frozen, slow, emptied; at most one batch waits, and it is shared again in 2 s."""
+    """By rule F5, target G9: at most one batch waits for a failed server, and the limit is shared again in 2 s."""
     guard = Guard(rate_limit=RateLimit(10_000_000), fleet_wide=FleetWide(), name="G9")
     slow: list[float] = []
     done: list[int] = []
@@ -242,8 +242,8 @@ def test_a_deadline_that_passes_before_the_answer_says_nothing_of_the_fleet(way:
     patient.thawed.set()
 
 
-def test_whoever_is_cancelled_before_the_answer_leaves_nothing(patient: DistantFleet) -> None:
-    """By rules F2 and RL1: the others are answered, and what waits in line moves up."""
+def test_a_call_that_is_cancelled_before_the_answer_leaves_nothing(patient: DistantFleet) -> None:
+    """By rules F2 and RL1: the other calls are answered, and calls in the line move up."""
     guard = Guard(
         rate_limit=RateLimit(1, window=80, window_unit="millis", type="rolling", max_wait=9000),
         fleet_wide=FleetWide(),
@@ -300,7 +300,7 @@ async def begun(loop: Any, guard: Guard, function: Any) -> None:
     await asyncio.sleep(0.05)
 
 
-def test_a_handler_of_a_signal_calls_what_its_thread_waits_for(patient: DistantFleet) -> None:
+def test_a_handler_of_a_signal_may_call_the_guard_for_which_its_thread_waits(patient: DistantFleet) -> None:
     """By rule F1: nothing is held while the question is out."""
     guard = Guard(rate_limit=RateLimit(100), fleet_wide=FleetWide(), name=f"signal{next(numbers)}")
     seen: list[str] = []
@@ -325,7 +325,7 @@ def test_a_handler_of_a_signal_calls_what_its_thread_waits_for(patient: DistantF
 def test_another_fleet_comes_while_a_call_waits(
     way: str, patient: DistantFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for the one that goes decides alone; the next one asks the one that came."""
+    """A call that waits for the old fleet decides alone; the next call asks the new one."""
     call = limited(way, value=2, window=60)
     patient.thawed.clear()
     other, send, is_asked = MemoryFleet(), fleet_link.send, threading.Event()
@@ -354,7 +354,7 @@ def test_another_fleet_comes_while_a_call_waits(
 
 
 class Counting(MemoryFleet):
-    """A fleet that keeps what it was asked for turns."""
+    """A fleet that keeps the questions for turns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -383,7 +383,7 @@ def clocked() -> Iterator[tuple[Any, Counting]]:
 
 
 def test_each_key_has_a_limit_of_the_fleet(clocked: tuple[Any, Counting]) -> None:
-    """By rule N1: under the name of the guard and what stands for the key."""
+    """By rule N1: its name is that of the guard, and a text that stands for the key."""
     _, fleet = clocked
 
     @fleet_wide
@@ -400,8 +400,8 @@ def test_each_key_has_a_limit_of_the_fleet(clocked: tuple[Any, Counting]) -> Non
     assert all("send#" in key and "customer" not in key for key in keys)
 
 
-def test_what_is_observed_asks_nobody(clocked: tuple[Any, Counting]) -> None:
-    """By rule X7: only observed, it stays local."""
+def test_an_observed_limit_asks_nobody(clocked: tuple[Any, Counting]) -> None:
+    """By rule X7: a limit that is only observed stays local."""
     _, fleet = clocked
     with configured({"RateLimit/mode": "observe"}):
         guard = Guard(rate_limit=RateLimit(1), fleet_wide=FleetWide(), name=f"observed{next(numbers)}")
@@ -411,7 +411,7 @@ def test_what_is_observed_asks_nobody(clocked: tuple[Any, Counting]) -> None:
 
 @pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
 def test_a_refusal_says_a_time_that_is_long_enough(clocked: tuple[Any, Counting], kind: Any) -> None:
-    """By rule F2: whoever refuses, this process in nanoseconds or the fleet in whole microseconds."""
+    """By rule F2: this process refuses in nanoseconds, or the fleet in whole microseconds."""
     clock, _ = clocked
     guard = Guard(rate_limit=RateLimit(7, type=kind), fleet_wide=FleetWide(), name=f"told{next(numbers)}")
     told: list[float] = []
@@ -428,7 +428,7 @@ def test_a_refusal_says_a_time_that_is_long_enough(clocked: tuple[Any, Counting]
 
 
 @pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
-def test_the_longest_wait_is_not_short_of_what_is_rounded(clocked: tuple[Any, Counting], kind: Any) -> None:
+def test_rounding_does_not_shorten_the_longest_wait(clocked: tuple[Any, Counting], kind: Any) -> None:
     """By rule F2: a wait of exactly two windows lets three calls through, as in one process."""
     clock, _ = clocked
     for _ in range(20):
@@ -444,7 +444,7 @@ def test_the_longest_wait_is_not_short_of_what_is_rounded(clocked: tuple[Any, Co
 
 
 def test_a_hedge_asks_and_never_stands_in_line(clocked: tuple[Any, Counting]) -> None:
-    """By rule F2: the first attempt may wait for its turn, the other one is not sent without."""
+    """By rule F2: the first attempt may wait for its turn; the hedge is not sent without one."""
     clock, fleet = clocked
 
     @fleet_wide
@@ -458,7 +458,7 @@ def test_a_hedge_asks_and_never_stands_in_line(clocked: tuple[Any, Counting]) ->
     assert len(fleet.turns) == 2
 
 
-def test_new_values_hold_for_those_that_wait(clocked: tuple[Any, Counting]) -> None:
+def test_new_values_hold_for_waiting_calls(clocked: tuple[Any, Counting]) -> None:
     """By rule RL1: a reload moves turns up; the fleet is asked for them under the new values."""
     clock, fleet = clocked
     through: list[float] = []
@@ -481,8 +481,8 @@ def test_new_values_hold_for_those_that_wait(clocked: tuple[Any, Counting]) -> N
     assert {question.window for question in fleet.turns} == {100_000_000, 10_000_000}
 
 
-def test_without_a_fleet_each_process_has_its_own_limit() -> None:
-    """By rule F5: silently, so that development and tests need no server."""
+def test_a_process_without_a_fleet_has_its_own_limit() -> None:
+    """By rule F5: the limit is silently local, so that development and tests need no server."""
     with virtual_time():
         guard = Guard(rate_limit=RateLimit(2), fleet_wide=FleetWide(), name=f"alone{next(numbers)}")
         assert [guard.call(lambda: 1) for _ in range(2)] == [1, 1]
@@ -517,7 +517,7 @@ print(json.dumps(sent))
 
 @pytest.mark.outside
 def test_four_processes_have_one_limit(running_redis: RedisServer) -> None:
-    """By rule F2: asked for several times as much, a server gives the value each second, and the burst once."""
+    """By rule F2: a server that is asked for several times as much gives the value each second, and the burst once."""
     with ThreadPoolExecutor(4) as threads:
         replicas = [threads.submit(output_of, _REPLICA, arguments=(running_redis.url,)) for _ in range(4)]
         sent = sorted(moment for replica in replicas for moment in json.loads(replica.result()))
@@ -556,14 +556,14 @@ witness.kill()
 
 @pytest.mark.outside
 def test_greenlets_ask_without_blocking_their_hub(running_redis: RedisServer) -> None:
-    """By rule F1: they wait as greenlets do, and get as many turns as there are."""
+    """By rule F1: greenlets wait without their thread, and get as many turns as there are."""
     needs("gevent")
     assert output_of(_GREENLETS, arguments=(running_redis.url,)) == "50 True"
 
 
 @pytest.mark.outside
 def test_a_server_that_is_killed_frozen_or_started_again_loses_no_call(tmp_path: Path) -> None:
-    """By rule F5, target G9: every call gets through, and is shared again soon after the server is back."""
+    """By rule F5, target G9: every call passes, and the limit is shared again soon after the server is back."""
     with redis_server(tmp_path) as server:
         configure(fleet=RedisFleet(server.url, namespace="incidents", poll=100, patience=100))
         try:

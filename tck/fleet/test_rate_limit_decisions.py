@@ -1,4 +1,4 @@
-"""A rate limit of a fleet, as one process sees it: what it asks, whom it lets wait, what a lost fleet leaves."""
+"""A rate limit of a fleet in one process: its questions, its waiting calls, and its turns while the fleet is lost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Link:
         return True
 
     def lose(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering: each open question gets ``None``."""
         self.is_up = self.is_prompt = False
         while self.tells:
             self.tells.pop()(None)
@@ -68,7 +68,7 @@ class Calls:
         return place
 
     def ask(self, now: float, place: FleetTurnWaiter | None = None) -> float | str:
-        """What one is told: how long to wait, or by which words it was refused."""
+        """Return what a call is told: the seconds to wait, or a refusal with its ``retry_after``."""
         try:
             return round(self.limit.request_turn(place or self.place(), now), 5)
         except RateLimitException as refusal:
@@ -76,7 +76,7 @@ class Calls:
 
 
 def test_a_turn_is_asked_for_in_microseconds_with_all_that_the_limit_says() -> None:
-    """By rule F2: what the server counts is whole; lengths that are none become longer, never shorter."""
+    """By rule F2: the server counts whole microseconds; other lengths become longer, never shorter."""
     link = Link(0, 0)
     limit = RateLimit("send", LimitValues(5, 1 / 3, 0.01, "smooth", 0.0, 3))
     shared = FleetRateLimit(limit, LocalShare(), "the key", link, may_wait=False)
@@ -91,8 +91,8 @@ def test_a_turn_is_asked_for_in_microseconds_with_all_that_the_limit_says() -> N
 
 
 @pytest.mark.parametrize("kind", ["rolling", "smooth"])
-def test_what_has_no_room_here_is_not_asked_for(kind: WindowKind) -> None:
-    """By rule F2: the window of the process is looked at first; it holds what the fleet granted, from when it asked."""
+def test_a_call_without_room_in_the_local_window_does_not_ask(kind: WindowKind) -> None:
+    """By rule F2: the window of the process comes first; it holds each granted turn from its question on."""
     calls = Calls(Link(0), kind)
 
     assert calls.ask(10.0) == 0.0
@@ -101,7 +101,7 @@ def test_what_has_no_room_here_is_not_asked_for(kind: WindowKind) -> None:
 
 
 def test_a_fixed_window_begins_elsewhere_in_the_fleet() -> None:
-    """By rule F2: it is asked for although the window of this process is full; its spacing is looked at."""
+    """By rule F2: a process with a full window asks all the same, and keeps to its spacing."""
     calls = Calls(Link(0, 0, 0), spacing=0.2)
 
     assert [calls.ask(10.0), calls.ask(10.1), calls.ask(10.5), calls.ask(10.9)] == [0.0, "refused, 0.1", 0.0, 0.0]
@@ -109,7 +109,7 @@ def test_a_fixed_window_begins_elsewhere_in_the_fleet() -> None:
 
 
 def test_the_fleet_says_when_there_may_be_room() -> None:
-    """By rule F2: ``retry_after`` is the server's, and the local window has nothing of the call."""
+    """By rule F2: ``retry_after`` comes from the server, and the local window does not count the call."""
     calls = Calls(Link(123_456), "smooth")
 
     assert calls.ask(10.0) == "refused, 0.12346"
@@ -117,7 +117,7 @@ def test_the_fleet_says_when_there_may_be_room() -> None:
 
 
 def test_an_answer_is_waited_for_no_longer_than_the_patience() -> None:
-    """By rules F2 and F5: then this process decides for that call, and the others go on waiting for theirs."""
+    """By rules F2 and F5: after it this process decides for that call, and the other calls go on waiting."""
     calls = Calls(Link(), "smooth")
     first, second = calls.place(), calls.place()
 
@@ -140,7 +140,7 @@ def test_while_the_fleet_is_late_nobody_asks() -> None:
 
 
 def test_a_late_answer_is_of_no_use_to_a_call_that_went_on() -> None:
-    """By rule F5: it is not counted again."""
+    """By rule F5: the call is not counted again."""
     calls = Calls(Link(), "rolling", value=9)
     place = calls.place()
     calls.ask(10.0, place)
@@ -153,7 +153,7 @@ def test_a_late_answer_is_of_no_use_to_a_call_that_went_on() -> None:
 
 @pytest.mark.parametrize(("answer", "then"), [(0, 0.0), (400_000, 0.3), (1_200_000, "refused, 1.2"), (None, 0.9)])
 def test_a_late_answer_counts_for_a_call_that_still_waits(answer: int | None, then: float | str) -> None:
-    """By rule F5: whoever stands in the line alone goes on as the fleet says, as soon as it says something."""
+    """By rule F5: a call that stands in the line alone goes on as the fleet says, as soon as it answers."""
     calls = Calls(Link(0), "fixed", max_wait=0.95)
     assert calls.ask(9.95) == 0.0
     place = calls.place()
@@ -168,7 +168,7 @@ def test_a_late_answer_counts_for_a_call_that_still_waits(answer: int | None, th
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("given", [0, 2, 4])
 def test_alone_a_process_uses_its_part_of_the_limit(kind: WindowKind, given: int) -> None:
-    """By rule F5: the value by the processes that were there, less what the fleet gave it."""
+    """By rule F5: the part is the value divided by the processes, less the turns that the fleet gave."""
     link = Link(*[0] * given)
     calls = Calls(link, kind, value=8, burst=8)
     link.processes = 4
@@ -181,7 +181,7 @@ def test_alone_a_process_uses_its_part_of_the_limit(kind: WindowKind, given: int
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_alone_each_of_many_processes_has_a_turn_now_and_then(kind: WindowKind) -> None:
-    """By rule F5: where there are more processes than turns in a window, one turn in several windows."""
+    """By rule F5: with more processes than turns in a window, a process has one turn in several windows."""
     link = Link()
     calls = Calls(link, kind, value=2, burst=2)
     link.processes, link.is_prompt = 5, False
@@ -189,8 +189,8 @@ def test_alone_each_of_many_processes_has_a_turn_now_and_then(kind: WindowKind) 
     assert [calls.ask(10.0 + step / 10) == 0.0 for step in range(51)] == [step % 25 == 0 for step in range(51)]
 
 
-def test_alone_nobody_has_what_the_fleet_has_just_refused() -> None:
-    """By rule F5: it has said for how long it has no turn for anybody."""
+def test_alone_a_process_takes_no_turn_that_the_fleet_has_just_refused() -> None:
+    """By rule F5: the fleet has said for how long it has no turn for anybody."""
     calls = Calls(Link(400_000), "fixed", value=2)
     assert calls.ask(10.0) == "refused, 0.4"
     calls.link.is_prompt = False
@@ -199,8 +199,8 @@ def test_alone_nobody_has_what_the_fleet_has_just_refused() -> None:
     assert calls.ask(10.4) == 0.0
 
 
-def test_other_values_are_those_of_the_part_too() -> None:
-    """By rules F5 and X2: what was let through still counts, and what the fleet said of the old ones does not."""
+def test_new_values_apply_to_the_part_of_a_process_too() -> None:
+    """By rules F5 and X2: granted turns still count, and the words of the fleet on the old values do not."""
     calls = Calls(Link(), "rolling", value=2)
     calls.link.is_prompt = False
     assert [calls.ask(10.0), calls.ask(10.0), calls.ask(10.0)] == [0.0, 0.0, "refused, 1.0"]
@@ -212,7 +212,7 @@ def test_other_values_are_those_of_the_part_too() -> None:
 
 
 def test_a_lost_fleet_leaves_the_window_of_the_process_as_it_is() -> None:
-    """By rules F2 and F5: ``value`` for each replica, and what the fleet had granted counts."""
+    """By rules F2 and F5: each replica has the whole value, and turns that the fleet had granted count."""
     calls = Calls(Link(0, None), "rolling", value=3)
     assert calls.ask(10.0) == 0.0
     assert calls.ask(10.1) == 0.0  # its question was lost
@@ -222,7 +222,7 @@ def test_a_lost_fleet_leaves_the_window_of_the_process_as_it_is() -> None:
 
 
 def test_a_deadline_that_cuts_the_wait_short_says_nothing_of_the_fleet() -> None:
-    """By rule F2: the wait is as long as the patience or what remains; this process decides then, and alone."""
+    """By rule F2: a call waits for the patience or for its remaining time; then this process decides alone."""
     calls = Calls(Link(), "rolling", value=2)
     cut, over = calls.place(), calls.place()
     calls.ask(10.0, cut)
@@ -236,7 +236,7 @@ def test_a_deadline_that_cuts_the_wait_short_says_nothing_of_the_fleet() -> None
 
 
 def test_an_answer_that_comes_as_the_wait_is_cut_short_is_taken() -> None:
-    """By rule F2: a turn that was granted is used, and a refusal is the fleet's, were it at the last moment."""
+    """By rule F2: a granted turn is used and a refusal of the fleet is raised, even at the last moment."""
     calls = Calls(Link(), "rolling", value=9)
     soon, late, refused = calls.place(), calls.place(), calls.place()
     for place in (soon, late, refused):
@@ -255,7 +255,7 @@ def test_an_answer_that_comes_as_the_wait_is_cut_short_is_taken() -> None:
 
 
 def test_only_the_first_of_the_line_asks_again() -> None:
-    """By rules F2 and RL1: the others are woken one by one, and nobody overtakes those that wait."""
+    """By rules F2 and RL1: the others are woken one by one, and no call overtakes those that wait."""
     calls = Calls(Link(0, 500_000, 600_000), value=1, max_wait=2.9)
     a, b, c, d = (calls.place() for _ in range(4))
     calls.ask(10.0)
@@ -278,8 +278,8 @@ def test_only_the_first_of_the_line_asks_again() -> None:
     assert not calls.local.waiting
 
 
-def test_those_that_were_asking_together_stand_in_the_line_as_they_were_told() -> None:
-    """By rule RL1: the first that is told to wait is the first in the line; a hedge never stands there."""
+def test_calls_that_asked_together_stand_in_the_line_in_the_order_of_their_answers() -> None:
+    """By rule RL1: the first call that is told to wait is the first in the line; a hedge never stands there."""
     calls = Calls(Link(), "smooth", value=10, max_wait=1.0)
     first, second, last = calls.place(), calls.place(), calls.place()
     hedges = FleetRateLimit(calls.local, LocalShare(), "shop.send", calls.link, may_wait=False)
@@ -296,8 +296,8 @@ def test_those_that_were_asking_together_stand_in_the_line_as_they_were_told() -
     assert len(calls.link.asked) == 3
 
 
-def test_whoever_would_wait_longer_than_it_may_is_refused() -> None:
-    """By rule RL1: at once where the fleet says so, the first of the line too, and the next is woken."""
+def test_a_call_that_would_wait_longer_than_it_may_is_refused() -> None:
+    """By rule RL1: it is refused as soon as the fleet says so, even as the first of the line, and the next is woken."""
     calls = Calls(Link(300_000, 300_000), max_wait=0.5)
     first, second = calls.place(), calls.place()
 
@@ -317,8 +317,8 @@ def test_whoever_would_wait_longer_than_it_may_is_refused() -> None:
     assert calls.woken == [first, second]  # the one was told, the other is the first now
 
 
-def test_a_first_one_that_never_asks_holds_nobody_up() -> None:
-    """By rule RL1: as one whose loop was closed; those behind it look from time to time."""
+def test_a_first_call_that_never_asks_holds_nobody_up() -> None:
+    """By rule RL1: its loop may be closed; the calls behind it look from time to time."""
     calls = Calls(Link(100_000), max_wait=60.0)
     dead, second, third = calls.place(), calls.place(), calls.place()
     calls.ask(10.0, dead)
@@ -331,7 +331,7 @@ def test_a_first_one_that_never_asks_holds_nobody_up() -> None:
 
 
 def test_the_line_goes_on_where_the_fleet_is_lost_and_found() -> None:
-    """By rules F5 and RL1: in the same order, by the window of the process and then by the fleet's."""
+    """By rules F5 and RL1: the order stays; first the window of the process decides, and then that of the fleet."""
     calls = Calls(Link(0, 500_000), "rolling", max_wait=9.0)
     places = [calls.place() for _ in range(4)]
     calls.ask(10.0)
@@ -352,8 +352,8 @@ def test_the_line_goes_on_where_the_fleet_is_lost_and_found() -> None:
     assert not calls.local.waiting
 
 
-def test_whoever_waits_alone_asks_the_fleet_when_it_is_there_again() -> None:
-    """By rules F5 and RL1: the first of the line looks each second, however long its turn is off."""
+def test_a_call_that_waits_alone_asks_the_fleet_when_it_is_there_again() -> None:
+    """By rules F5 and RL1: the first of the line looks each second, however far off its turn is."""
     calls = Calls(Link(), max_wait=30.0)
     calls.link.processes, calls.link.is_prompt = 9, False
     first = calls.place()
@@ -367,7 +367,7 @@ def test_whoever_waits_alone_asks_the_fleet_when_it_is_there_again() -> None:
 
 
 class Server:
-    """A server with a clock of its own; what it grants is said again by the plain words of the rule."""
+    """A server with a clock of its own, whose answers are compared with the plain words of the rule."""
 
     def __init__(self, question: TurnRequest) -> None:
         self.question = question
@@ -388,7 +388,7 @@ class Server:
         return wait
 
     def would_wait(self, now: int) -> int:
-        """How long a call has to wait, by all turns since the beginning."""
+        """Return how long a call has to wait, by all turns since the beginning."""
         _, kind, limit, window, burst, spacing = self.question
         due = [now]
         if self.granted:
@@ -409,7 +409,7 @@ class Server:
 
 
 class Process:
-    """One process of the fleet, with a way to the server on which questions and answers take their time."""
+    """A process of the fleet, whose questions and answers take their time on the way to the server."""
 
     patience = 0.05
 
@@ -422,7 +422,7 @@ class Process:
         self.processes = 0
         self.was_alone = False
         self.out: dict[Callable[[Any], object], float] = {}
-        """By who waits, since when."""
+        """The moment of each open question, by the function that takes its answer."""
         self.heard_at = 0.0
         self.granted = 0
 
@@ -464,7 +464,7 @@ class Process:
 
 
 class World:
-    """Some processes, a server, and what happens between them."""
+    """Several processes, a server, and the events between them."""
 
     def __init__(self, dice: Random) -> None:
         self.dice = dice
@@ -557,14 +557,14 @@ class World:
             self.at(self.dice.random(), end)
 
     def expect_no_room(self, process: Process) -> None:
-        """Check that the fleet would say no, too, to what a process does not ask it."""
+        """Check that the fleet would refuse, too, where a process does not ask it."""
         if self.server.is_exact and not process.was_alone:
             assert self.server.would_wait(round(self.now * 1e6) - 2) > 0
 
 
 @holds(10, 100, st.randoms(use_true_random=False))
 def test_several_processes_share_one_limit_exactly(dice: Random) -> None:
-    """By rule F2: as many pass as one sequential limit lets through, whatever the delays and whoever gives up."""
+    """By rule F2: as many calls pass as under one sequential limit, with any delays and any calls that give up."""
     world = World(dice)
     world.play(60, has_incidents=False)
 
@@ -575,8 +575,8 @@ def test_several_processes_share_one_limit_exactly(dice: Random) -> None:
 
 
 @holds(10, 100, st.randoms(use_true_random=False))
-def test_whatever_becomes_of_the_server_every_call_ends_in_time(dice: Random) -> None:
-    """By rules F2 and F5, trap 32: lost, emptied, its clock set back; no turn that the fleet did not grant or lost."""
+def test_every_call_ends_in_time_whatever_becomes_of_the_server(dice: Random) -> None:
+    """By rules F2 and F5, trap 32: no turn is used that the fleet did not grant; it is lost, emptied and set back."""
     world = World(dice)
     world.play(60, has_incidents=True)
 

@@ -1,4 +1,4 @@
-"""A rate limit of a fleet under many callers, some of which give up: no turn too many, nobody left in the line."""
+"""A rate limit of a fleet under many callers, of which some give up: no turn too many, no call left in the line."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def made(name: str, **values: Any) -> Guard:
 
 
 def waiting(name: str) -> int:
-    """How many stand in the line of the guard *name*."""
+    """Return how many calls stand in the line of the guard *name*."""
     (state,) = [state for state in registry.every_state() if state.name == name]
     return len(state.strategies.get(Policy).waiting)
 
 
 def expect_within_limit(moments: list[float], fleet: DistantFleet) -> None:
-    """Check the server's own record of one window, and that it granted what was let through."""
+    """Check that no more calls passed than the limit allows, and that the server was asked for each."""
     moments.sort()
     # A call is told a moment after its turn was counted, on a busy machine a long one: so a sum, and not each window.
     seconds = moments[-1] - moments[0]
@@ -55,8 +55,8 @@ def expect_within_limit(moments: list[float], fleet: DistantFleet) -> None:
 
 
 @pytest.mark.stress
-def test_ten_thousand_tasks_some_of_which_are_cancelled(fleet: DistantFleet) -> None:
-    """By rules F2 and RL1: each ends, each turn was granted, and the line is empty."""
+def test_ten_thousand_tasks_of_which_some_are_cancelled_keep_the_limit(fleet: DistantFleet) -> None:
+    """By rules F2 and RL1: each call ends, each turn was granted, and the line is empty."""
     guard, dice, through = made("tasks of a fleet", max_wait=60_000), random.Random(4), []
 
     async def one() -> None:
@@ -82,8 +82,8 @@ def test_ten_thousand_tasks_some_of_which_are_cancelled(fleet: DistantFleet) -> 
 
 
 @pytest.mark.stress
-def test_threads_and_loops_some_of_which_are_interrupted(fleet: DistantFleet) -> None:
-    """By rules F2 and RL1: 64 threads, every fourth with a loop, while the server is slow for a while."""
+def test_threads_and_loops_of_which_some_are_interrupted_keep_the_limit(fleet: DistantFleet) -> None:
+    """By rules F2 and RL1: 64 threads call, every fourth with a loop, while the server is slow for a while."""
     guard, through, is_over = made("threads of a fleet", max_wait=500), [], threading.Event()
     lock = threading.Lock()
 

@@ -33,7 +33,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def session_of(running_redis: RedisServer) -> Iterator[Callable[..., RedisSession]]:
-    """Makes sessions, of a fleet at a URL or of that which runs, and closes them."""
+    """A maker of sessions of a fleet at a URL, or at the running server; all are closed in the end."""
     made: list[RedisSession] = []
 
     def make(url: Any = running_redis.url, namespace: str = "shop", patience: Any = 2000) -> RedisSession:
@@ -47,14 +47,14 @@ def session_of(running_redis: RedisServer) -> Iterator[Callable[..., RedisSessio
 
 
 def lost(session: RedisSession) -> str:
-    """What a question to a server that does not answer fails with."""
+    """Return the error with which a question to a server that does not answer fails."""
     with pytest.raises(ConnectionError) as caught:
         session.exchange([READ])
     return str(caught.value)
 
 
 def test_a_killed_server_is_found_again_when_it_is_back(redis: RedisServer, session_of: Any) -> None:
-    """And knows nothing any more, its scripts included."""
+    """The server that is back has lost its data and its scripts."""
     session = session_of(redis.url)
     assert session.exchange([TURN, TURN])[0] == 0
 
@@ -66,7 +66,7 @@ def test_a_killed_server_is_found_again_when_it_is_back(redis: RedisServer, sess
 
 
 def test_a_frozen_server_is_waited_for_as_long_as_patience(redis: RedisServer, session_of: Any) -> None:
-    """Connected or not; and when it goes on, it is asked anew, by another connection."""
+    """This holds with and without a connection; when the server goes on, it is asked by a new one."""
     session = session_of(redis.url, patience=80)
     session.exchange([READ])
     redis.freeze()
@@ -80,7 +80,7 @@ def test_a_frozen_server_is_waited_for_as_long_as_patience(redis: RedisServer, s
 
 
 def test_scripts_that_the_server_forgot_are_sent_again(running_redis: RedisServer, session_of: Any) -> None:
-    """In the middle of many questions, which are answered in their order."""
+    """They may be missing in the middle of many questions, which are answered in their order."""
     session = session_of()
     turn = TurnRequest("flushed", "rolling", 3, 60_000_000, 3)
     running_redis.ask("SCRIPT", "FLUSH")
@@ -91,7 +91,7 @@ def test_scripts_that_the_server_forgot_are_sent_again(running_redis: RedisServe
     assert answers[4] > 0
 
 
-def test_a_slow_server_answers_who_is_patient(running_redis: RedisServer, session_of: Any) -> None:
+def test_a_slow_server_answers_a_patient_session(running_redis: RedisServer, session_of: Any) -> None:
     with slowed(running_redis.port) as port:
         assert session_of(f"redis://127.0.0.1:{port}", patience=20).exchange([READ]) == [NOTHING]  # late, and not lost
     with slowed(running_redis.port, 0.6) as port:
@@ -103,7 +103,7 @@ def test_a_slow_server_answers_who_is_patient(running_redis: RedisServer, sessio
 
 @pytest.mark.parametrize("user", ["", "shop"])
 def test_a_password_opens_and_is_shown_nowhere(tmp_path: Path, session_of: Any, user: str) -> None:
-    """As a server's own, or of a user."""
+    """The password may be that of the server or that of a user."""
     with redis_server(tmp_path, "--requirepass", SECRET) as server:
         if user:
             server.ask("ACL", "SETUSER", user, "on", f">{SECRET}", "~*", "+@all", password=SECRET)
@@ -120,7 +120,7 @@ def test_a_password_opens_and_is_shown_nowhere(tmp_path: Path, session_of: Any, 
     assert not [text for text in (wrong, none, gone) if "hunter" in text]
 
 
-def test_what_the_server_does_not_allow_is_said(tmp_path: Path, session_of: Any) -> None:
+def test_a_command_that_the_server_does_not_allow_is_named(tmp_path: Path, session_of: Any) -> None:
     with redis_server(tmp_path) as server:
         server.ask("ACL", "SETUSER", "shop", "on", f">{SECRET}", "~*", "+get")
 
@@ -129,7 +129,7 @@ def test_what_the_server_does_not_allow_is_said(tmp_path: Path, session_of: Any)
 
 @pytest.mark.parametrize("key", ["a b", "{}", "}", "a}:circuits", "\n", "", "\0", "ä\udc00", "x" * 5000, "%s'\"\\"])
 def test_names_are_taken_as_they_are(running_redis: RedisServer, session_of: Any, key: str) -> None:
-    """trap 31: none leads to another key, or to another circuit."""
+    """trap 31: no name leads to another key, or to another circuit."""
     session = session_of(namespace="trap 31")
     record = CircuitRecord(5, "open", 60_000_000, 0, key)
     opened, turn, refused, others, read = session.exchange(
@@ -161,7 +161,7 @@ def test_namespaces_share_nothing(session_of: Any) -> None:
 
 
 def test_nothing_stays_for_ever(running_redis: RedisServer, session_of: Any) -> None:
-    """Every key expires, not long after nothing of it counts any more."""
+    """Every key expires soon after nothing of it counts any more."""
     hour = 3_600_000
     kinds = ("smooth", "fixed", "rolling")
     session = session_of()
@@ -181,7 +181,7 @@ def test_nothing_stays_for_ever(running_redis: RedisServer, session_of: Any) -> 
 
 
 def test_a_window_is_kept_for_as_long_as_it_counts(session_of: Any) -> None:
-    """With the server's own clock, and its own expiry."""
+    """The server uses its own clock, and its own expiry."""
     session = session_of()
     for kind in ("smooth", "fixed", "rolling"):
         question = TurnRequest("real", kind, 2, 40_000, 2)  # type: ignore[arg-type]
@@ -206,7 +206,7 @@ def test_sessions_of_any_kind_of_caller_meet(session_of: Any) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_has_a_connection_of_its_own(session_of: Any) -> None:
-    """What it asks does not come between what its parent asks (rule L5)."""
+    """Its questions do not come between those of its parent (rule L5)."""
     session = session_of()
     session.exchange([READ])
     read, write = os.pipe()
@@ -227,7 +227,7 @@ def test_a_child_has_a_connection_of_its_own(session_of: Any) -> None:
 
 
 def test_many_processes_get_as_many_turns_as_the_limit(session_of: Any) -> None:
-    """Rule F2: no more and no fewer, whoever asks."""
+    """Rule F2: all sessions together get exactly the limit."""
     question = TurnRequest("exact", "rolling", 100, 60_000_000, 100)
     sessions = [session_of() for _ in range(8)]
     taken: list[int] = []

@@ -1,4 +1,4 @@
-"""What a fleet is made of, and what it says of itself: URLs, clients, values, passwords."""
+"""The address and the values of a fleet, and the texts about them: URLs, clients, values, passwords."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ SECRET = "hunter2"
         ("rediss+cluster://u:p%40ss@a:1,b:2", "cluster", [("a", 1), ("b", 2)], "rediss+cluster://a:1,b:2"),
     ],
 )
-def test_reads_urls(url: str, kind: str, hosts: list[Any], shown: str) -> None:
+def test_urls_are_read(url: str, kind: str, hosts: list[Any], shown: str) -> None:
     address = address_of_url(url)
 
     assert (address.kind, list(address.hosts), str(address)) == (kind, hosts, shown)
     assert repr(RedisFleet(url, namespace="shop")) == f"RedisFleet({shown!r}, namespace='shop')"
 
 
-def test_decodes_what_a_url_escapes() -> None:
+def test_escapes_of_a_url_are_decoded() -> None:
     address = address_of_url(
         "rediss://us%20er:p%40s%2Fs@cache/0?client_name=me&ssl_check_hostname=false&max_connections=9"
     )
@@ -100,8 +100,8 @@ def master_for() -> Any:
     ],
     ids=["plain", "encrypted by its URL", "encrypted", "unix", "sentinel"],
 )
-def test_takes_from_a_client_where_the_server_is_and_who_asks(client: Callable[[], Any], address: Address) -> None:
-    """And neither its time-outs nor what it makes of answers."""
+def test_the_server_and_the_user_are_taken_from_a_client(client: Callable[[], Any], address: Address) -> None:
+    """Its time-outs and its way to read answers are not taken."""
     found = address_of_client(client())
     settings = {name: value for name, value in found.settings.items() if name in address.settings}
 
@@ -130,8 +130,8 @@ def test_takes_from_a_client_where_the_server_is_and_who_asks(client: Callable[[
         (None, r"is a builtins.NoneType, which is not a client"),
     ],
 )
-def test_refuses_what_says_not_where_the_server_is(given: Any, problem: str) -> None:
-    """Rule X9: and shows nothing that may be a password."""
+def test_a_value_that_names_no_server_is_refused(given: Any, problem: str) -> None:
+    """Rule X9: the error shows nothing that may be a password."""
     with pytest.raises(FaultToleranceDefinitionException, match=problem) as caught:
         RedisFleet(given, namespace="shop")
 
@@ -140,7 +140,7 @@ def test_refuses_what_says_not_where_the_server_is(given: Any, problem: str) -> 
 
 
 class Fake(redis.Connection):  # type: ignore[misc, name-defined]
-    """As a double of a server has one."""
+    """A connection of a double of a server."""
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ class Fake(redis.Connection):  # type: ignore[misc, name-defined]
     ],
     ids=["asyncio", "pool", "sentinel", "replicas", "double"],
 )
-def test_refuses_clients_that_do_not_fit(client: Callable[[], Any], problem: str) -> None:
+def test_clients_that_do_not_fit_are_refused(client: Callable[[], Any], problem: str) -> None:
     """Rule X9."""
     with pytest.raises(FaultToleranceDefinitionException, match=problem):
         RedisFleet(client(), namespace="shop")
@@ -174,13 +174,13 @@ def test_refuses_clients_that_do_not_fit(client: Callable[[], Any], problem: str
         ({"patience": True}, "patience"),
     ],
 )
-def test_refuses_values_that_are_out_of_range(values: dict[str, Any], problem: str) -> None:
+def test_values_that_are_out_of_range_are_refused(values: dict[str, Any], problem: str) -> None:
     """Rule X9."""
     with pytest.raises(FaultToleranceDefinitionException, match=rf"^RedisFleet\({problem}\) is .*; allowed: "):
         RedisFleet("redis://", **{"namespace": "shop", **values})
 
 
-def test_says_everything_that_is_wrong() -> None:
+def test_an_error_names_everything_that_is_wrong() -> None:
     """Rule X9."""
     with pytest.raises(FaultToleranceDefinitionException) as caught:
         RedisFleet("nowhere", namespace="", poll=0, patience=0)
@@ -188,7 +188,7 @@ def test_says_everything_that_is_wrong() -> None:
     assert len(caught.value.faults) == 4
 
 
-def test_durations_are_milliseconds_or_say_what_they_count() -> None:
+def test_durations_are_milliseconds_or_have_a_unit() -> None:
     fleet = RedisFleet("redis://", namespace="shop", poll=500, patience=timedelta(milliseconds=20))
 
     assert (fleet.poll, fleet.patience) == (0.5, 0.02)
@@ -196,7 +196,7 @@ def test_durations_are_milliseconds_or_say_what_they_count() -> None:
 
 
 def test_a_missing_client_is_named_with_its_extra() -> None:
-    """Rule M6: and importing the library loads no redis."""
+    """Rule M6: importing the library loads no redis."""
     program = """
 import sys
 import faulttolerance

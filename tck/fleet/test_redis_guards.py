@@ -27,7 +27,7 @@ from kit.waiting import wait_until
 pytestmark = pytest.mark.outside
 
 PATIENCE = 0.25
-"""Seconds that a call waits for the server; much on a busy machine is slow that has not hung."""
+"""Seconds that a call waits for the server; on a busy machine a server may be slow without a hang."""
 
 
 @fleet_wide
@@ -54,7 +54,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 class Traffic:
-    """Calls from 4 threads and 16 tasks, one after the other each."""
+    """Calls from 4 threads and 16 tasks, each of which makes one call after the other."""
 
     def __init__(self) -> None:
         self.spent: list[float] = []
@@ -105,7 +105,7 @@ class Traffic:
 def test_a_server_that_goes_costs_no_call_and_one_wait(
     redis: RedisServer, leave: Callable[[RedisServer], None], come_back: Callable[[RedisServer], None]
 ) -> None:
-    """trap 27: who waited waited for its patience, all others not at all; it is asked again soon after it is back."""
+    """trap 27: waiting calls wait for the patience, others not at all; the server is asked again soon after."""
     with Traffic() as traffic:
         wait_until(lambda: fleet_link.is_up and len(traffic.spent) > 100)
         leave(redis)
@@ -139,10 +139,10 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("refuse", "permit"), REFUSALS.values(), ids=REFUSALS)
-def test_a_server_that_refuses_what_calls_do_is_lost_once(
+def test_a_server_that_refuses_the_commands_of_calls_is_lost_once(
     redis: RedisServer, refuse: list[str], permit: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By rule F5: it is found again when it permits it, and not because it answers; no call fails meanwhile."""
+    """By rule F5: it is found again when it permits the commands, not because it answers; no call fails meanwhile."""
     news: list[str] = []
     misses: list[str] = []
     miss = FleetHealth.record_miss
@@ -161,7 +161,7 @@ def test_a_server_that_refuses_what_calls_do_is_lost_once(
 
 
 def test_a_key_of_another_type_costs_that_limit_alone(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
-    """By rule F5: calls under it go by the part of their process, and one ERROR names it, however they ask."""
+    """By rule F5: its calls use the part of their process, and one ERROR names the limit, in every way of calling."""
     news: list[object] = []
     for name in ("served", "awaited"):
         key = f"{{faulttolerance:shop}}:smooth:{__name__}.{name}"
@@ -178,8 +178,8 @@ def test_a_key_of_another_type_costs_that_limit_alone(redis: RedisServer, caplog
     assert caplog.text.count(f"the limit '{__name__}.awaited' is not shared") == 1
 
 
-def test_a_password_is_in_nothing_that_is_told(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither in what is shared nor in what is lost, and why."""
+def test_a_password_is_in_no_text_about_the_fleet(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the texts of a shared fleet nor those of a lost fleet show it."""
     redis.ask("CONFIG", "SET", "requirepass", "hunter2")
     for password in ("hunter2", "hunter3"):
         fleet = RedisFleet(f"redis://:{password}@127.0.0.1:{redis.port}", namespace="shop", patience=2000)
@@ -266,7 +266,7 @@ def replicas(running_redis: RedisServer) -> Iterator[list[Replica]]:
 
 
 def test_processes_share_one_limit(replicas: list[Replica]) -> None:
-    """Rule F2: all at once, and not one turn more or less than it says."""
+    """Rule F2: processes that ask at once get exactly as many turns as the limit has."""
     for replica in replicas:
         replica.tell("turns", 80)
 
@@ -274,7 +274,7 @@ def test_processes_share_one_limit(replicas: list[Replica]) -> None:
 
 
 def test_processes_share_one_circuit(replicas: list[Replica]) -> None:
-    """Rules F3 and F4: one opens it for all, and the probes of all close it."""
+    """Rules F3 and F4: one process opens it for all, and the probes of all close it."""
     one, *others = replicas
     assert [other.ask("calls", 1, True) for other in others] == [["served"]] * 2
     assert one.ask("calls", 4, False) == ["ConnectionError"] * 4
@@ -283,5 +283,5 @@ def test_processes_share_one_circuit(replicas: list[Replica]) -> None:
     for replica in replicas:
         replica.tell("until", "served")
     assert [replica.answer() for replica in replicas] == [True] * 3
-    for replica in replicas:  # who was no probe hears of it by the next poll
+    for replica in replicas:  # a process without a probe hears of it by the next poll
         wait_until(lambda replica=replica: replica.ask("calls", 3, True) == ["served"] * 3)

@@ -30,7 +30,7 @@ def test_the_page_names_the_commands_of_the_scripts() -> None:
 
 @pytest.mark.outside
 def test_the_user_of_the_page_may_ask_everything(running_redis: RedisServer) -> None:
-    """Of its namespace, on a server that has to be told the scripts; what it must not do, the message says."""
+    """It asks in its namespace, on a server that has to be sent the scripts; the error elsewhere says "permission"."""
     running_redis.ask("SCRIPT", "FLUSH")
     running_redis.ask("ACL", "SETUSER", USER[0], *USER[1].replace("PASSWORD", "secret").split())
     url = f"redis://{USER[0]}:secret@127.0.0.1:{running_redis.port}"

@@ -46,7 +46,7 @@ requirepass other
 
 
 def test_sentinels_lead_to_the_server(tmp_path: Path) -> None:
-    """Also to the one that takes the place of one that was killed; a sentinel that is not there is passed over."""
+    """They lead to the server that replaces a killed one, too; a sentinel that is not there is passed over."""
     password = ("--requirepass", SECRET, "--masterauth", SECRET)
     with ExitStack() as stack:
         master = stack.enter_context(redis_server(tmp_path, *password))
@@ -79,12 +79,12 @@ def test_sentinels_lead_to_the_server(tmp_path: Path) -> None:
 
 
 def replica_is_known(sentinel: RedisServer) -> bool:
-    """Whether it could make the replica the master: it has asked it."""
+    """Return whether the sentinel has asked the replica, and so could make it the master."""
     replicas = sentinel.ask("SENTINEL", "REPLICAS", "shop", password="other")
     return any("slave-priority" in str(one) for one in replicas)
 
 
-def test_what_each_sentinel_said_is_told(running_redis: RedisServer) -> None:
+def test_the_error_names_the_answer_of_each_sentinel(running_redis: RedisServer) -> None:
     url = f"redis+sentinel://127.0.0.1:{running_redis.port}/shop"
     problem = r"no sentinel leads to a server: 127.0.0.1:\d+: ResponseError: unknown command"
     with session_of(url) as session, pytest.raises(ConnectionError, match=problem):
@@ -109,14 +109,14 @@ def all_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisSe
 
 @pytest.fixture
 def cluster(all_nodes: list[RedisServer]) -> list[RedisServer]:
-    """As it was, without keys."""
+    """The cluster without keys."""
     for node in all_nodes:
         node.ask("FLUSHALL")
     return all_nodes
 
 
 def test_the_node_of_a_cluster_that_has_the_keys_is_found(cluster: list[RedisServer]) -> None:
-    """By a URL that names others, or by a client; trap 31: all keys of a namespace are in one place."""
+    """A URL that names other nodes leads there, or a client; trap 31: all keys of a namespace are on one node."""
     urls = [f"redis+cluster://127.0.0.1:{node.port}" for node in cluster]
     urls.append(f"redis+cluster://127.0.0.1:1,127.0.0.1:{cluster[0].port}")
     client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
@@ -136,7 +136,7 @@ def test_the_node_of_a_cluster_that_has_the_keys_is_found(cluster: list[RedisSer
 
 
 def test_keys_that_move_to_another_node_are_followed(cluster: list[RedisServer]) -> None:
-    """On the connection that is there."""
+    """The session that is open follows them."""
     slot = cluster[0].ask("CLUSTER", "KEYSLOT", "{faulttolerance:shop}:circuits")
     with session_of(f"redis+cluster://127.0.0.1:{cluster[0].port}") as session:
         session.exchange([TURN])
@@ -151,8 +151,8 @@ def test_keys_that_move_to_another_node_are_followed(cluster: list[RedisServer])
     assert other.ask("DBSIZE") == 2
 
 
-def test_an_encrypted_connection_checks_who_answers(tmp_path: Path) -> None:
-    """By URL and by client; a server whose certificate is not known is none."""
+def test_an_encrypted_connection_checks_the_certificate(tmp_path: Path) -> None:
+    """This holds for a URL and for a client; a server whose certificate is not known is refused."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl is not installed, which makes the certificate: apt-get install openssl")
@@ -170,7 +170,7 @@ def test_an_encrypted_connection_checks_who_answers(tmp_path: Path) -> None:
             session.exchange([READ])
 
 
-def test_a_socket_of_the_machine_is_one_of_its_places(tmp_path: Path) -> None:
+def test_a_fleet_may_use_a_socket_of_the_machine(tmp_path: Path) -> None:
     path = tmp_path / "redis.sock"
     with redis_server(tmp_path, "--unixsocket", str(path)):
         for given in (f"unix://{path}?db=1", redis.Redis(unix_socket_path=str(path), db=1)):

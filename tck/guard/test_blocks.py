@@ -50,17 +50,17 @@ from kit.struck import Struck, sampled, strikes
 
 
 def again(**values: Any) -> Retry:
-    """Two retries at once."""
+    """Return a retry that makes two retries at once."""
     return Retry(**{"max_retries": 2, "delay": 0, "jitter": 0, **values})
 
 
 def is_free(guard: Guard) -> bool:
-    """Whether a call gets the only permit of *guard*, and the deadline of nobody else counts."""
+    """Return whether a call gets the only permit of *guard*, under no deadline of another call."""
     return guard.call(lambda: True) and remaining() is None
 
 
 def counts_of(guard: Guard) -> dict[str, int]:
-    """What was counted, by metric and tags."""
+    """Return the counts other than 0, by metric and tags."""
     (found,) = [one for one in guards() if one.name == guard.name and any(one.counts.values())]
     return {
         f"{metric} {dict(tags)}": count
@@ -69,7 +69,7 @@ def counts_of(guard: Guard) -> dict[str, int]:
     }
 
 
-# What comes out
+# Outcomes
 
 
 def test_a_block_runs_once_under_everything_but_the_retry() -> None:
@@ -85,7 +85,7 @@ def test_a_block_runs_once_under_everything_but_the_retry() -> None:
     assert is_free(guard)
 
 
-def test_a_loop_ends_with_the_first_block_that_goes_well() -> None:
+def test_a_loop_ends_with_the_first_block_that_succeeds() -> None:
     guard = Guard(retry=again())
     numbers: list[int] = []
 
@@ -99,7 +99,7 @@ def test_a_loop_ends_with_the_first_block_that_goes_well() -> None:
 
 
 def test_the_last_failure_comes_out_as_it_is_with_its_note() -> None:
-    """As of a call (R1): its own traceback ends where it was raised."""
+    """R1: it is as the failure of a call; its own traceback ends at the line that raised it."""
     guard = Guard(retry=again())
     raised: list[ConnectionError] = []
 
@@ -139,7 +139,7 @@ def test_blocks_of_coroutines_do_the_same() -> None:
 
 
 def test_a_refused_attempt_is_one_too_and_the_block_is_entered_by_the_next() -> None:
-    """A `with` cannot leave its block out: what is refused is retried before it begins."""
+    """A `with` cannot skip its block: a refusal is retried before the block begins."""
     guard = Guard(retry=again(delay=100), rate_limit=RateLimit(1, window=timedelta(milliseconds=150)))
     numbers: list[int] = []
 
@@ -174,7 +174,7 @@ def test_a_refusal_that_is_not_retried_comes_out_and_the_block_does_not_begin() 
     ids=["fallback", "predicate"],
 )
 def test_a_guard_that_asks_for_a_result_refuses_blocks(policies: dict[str, Any]) -> None:
-    """A block has none; and where configuration switches that policy off, nothing is in the way."""
+    """A block has no result; where configuration switches that policy off, blocks are allowed."""
     guard = Guard(**policies, name="asks for a result")
     try:
         with pytest.raises(FaultToleranceDefinitionException, match="a block has none"):
@@ -189,8 +189,8 @@ def test_a_guard_that_asks_for_a_result_refuses_blocks(policies: dict[str, Any])
         guard.close()
 
 
-def test_a_hook_is_told_of_the_form() -> None:
-    """It has no arguments, and no function but what the application called."""
+def test_the_context_of_a_hook_names_the_form() -> None:
+    """The context has no arguments, and no function but the one that the application called."""
     contexts: list[ExecutionContext] = []
     guard = Guard(retry=again(max_retries=1), before_retry=BeforeRetry(contexts.append))
 
@@ -204,7 +204,7 @@ def test_a_hook_is_told_of_the_form() -> None:
     assert isinstance(context.failure, ConnectionError)
 
 
-def test_what_is_counted_is_what_a_call_counts() -> None:
+def test_blocks_count_as_calls_do() -> None:
     policies: dict[str, Any] = {
         "retry": again(),
         "circuit_breaker": CircuitBreaker(),
@@ -231,7 +231,7 @@ def test_what_is_counted_is_what_a_call_counts() -> None:
 
 
 def test_a_stop_iteration_comes_out_of_a_block_as_one() -> None:
-    """The coroutine that runs the call must not take it for its own end."""
+    """The coroutine that runs the call must not treat it as its own end."""
     guard = Guard(retry=again(retry_on=StopIteration, max_retries=1), bulkhead=Bulkhead(1))
     numbers: list[int] = []
 
@@ -249,7 +249,7 @@ def test_a_stop_iteration_comes_out_of_a_block_as_one() -> None:
 
 
 def test_a_deadline_interrupts_the_block_on_its_thread() -> None:
-    """R2: on the main thread, and on others."""
+    """R2: it does so on the main thread, and on others."""
     guard = Guard(timeout=Timeout(50), bulkhead=Bulkhead(9))
     found: list[Any] = []
 
@@ -274,7 +274,7 @@ def test_a_deadline_interrupts_the_block_on_its_thread() -> None:
 
 
 def test_a_block_that_ends_late_by_return_gives_no_result() -> None:
-    """R2: its result is discarded; and it cannot be repeated, for the loop is over."""
+    """R2: its result is discarded; the block cannot be repeated, for the loop is over."""
     guard = Guard(retry=again(), timeout=Timeout(1000, interrupt=False))
     numbers: list[int] = []
 
@@ -338,7 +338,7 @@ def test_a_block_of_a_coroutine_that_ends_late_by_return_gives_no_result() -> No
 
 
 def test_a_cancellation_from_elsewhere_stays_one() -> None:
-    """R3: also where the deadline passes in the same step."""
+    """R3: it stays one even where the deadline passes in the same step."""
     guard = Guard(retry=again(), timeout=Timeout(1000), bulkhead=Bulkhead(1))
 
     async def body() -> None:
@@ -361,7 +361,7 @@ def test_a_cancellation_from_elsewhere_stays_one() -> None:
 
 
 def test_a_generator_that_holds_a_block_open_lets_its_caller_be() -> None:
-    """The deadline interrupts the block, and nobody who goes on while it is suspended; it ends late."""
+    """The deadline interrupts the block, and no code that runs while it is suspended; it ends late."""
     guard = Guard(timeout=Timeout(50), bulkhead=Bulkhead(1))
 
     def pages() -> Iterator[int]:
@@ -408,7 +408,7 @@ def test_an_asynchronous_generator_that_holds_a_block_open_lets_its_caller_be() 
 
 
 def test_a_context_manager_may_hold_a_block_for_its_caller() -> None:
-    """`contextlib`'s, a class of one's own, an `ExitStack`: what runs inside is interrupted."""
+    """`contextlib`'s, an own class and an `ExitStack` may: the code inside is interrupted."""
     guard = Guard(timeout=Timeout(50), bulkhead=Bulkhead(1))
 
     @contextlib.contextmanager
@@ -519,8 +519,8 @@ def test_a_block_may_end_on_another_thread() -> None:
 
 
 @pytest.mark.parametrize("leave", [True, False], ids=["left elsewhere", "suspended"])
-def test_a_block_that_its_thread_is_not_in_is_no_deadline_of_what_the_thread_offloads(leave: bool) -> None:
-    """As a dependency of a framework is, which is entered on one thread and left on another."""
+def test_a_block_that_its_thread_is_not_in_is_no_deadline_of_calls_on_other_threads(leave: bool) -> None:
+    """A dependency of a framework is entered on one thread and left on another."""
     guard, attempts = Guard(timeout=Timeout(50)), list[float | None]()
 
     @asynchronous
@@ -542,7 +542,7 @@ def test_a_block_that_its_thread_is_not_in_is_no_deadline_of_what_the_thread_off
 
 
 def test_the_next_call_of_a_thread_forgets_a_block_that_was_left_on_another() -> None:
-    """It would ask for the time in each call until a block of its own began."""
+    """The thread would else ask for the time in each call until a block of its own began."""
     guard = Guard(timeout=Timeout(50))
     with deadline(1000):
         pass  # from now on calls ask
@@ -609,7 +609,7 @@ def leave_by_an_exception_beside_the_block(attempts: Any) -> None:
         leave_by_an_exception_beside_the_block,
     ],
 )
-def test_a_loop_that_is_left_early_gives_everything_back(leave: Callable[[Any], None]) -> None:
+def test_a_loop_that_is_left_early_releases_everything(leave: Callable[[Any], None]) -> None:
     guard = Guard(retry=again(), timeout=Timeout(60_000), bulkhead=Bulkhead(1))
 
     leave(guard.attempts())
@@ -643,7 +643,7 @@ def test_a_block_that_is_never_left_is_left_with_its_owner() -> None:
 
 
 def test_a_block_is_garbage_in_any_order() -> None:
-    """The collector may close the call before what goes through it."""
+    """The collector may close the call before the generator that uses it."""
     guard = Guard(retry=again(), bulkhead=Bulkhead(1))
     before = {id(one) for one in gc.get_objects() if inspect.iscoroutine(one)}
     block = guard.attempt()
@@ -657,7 +657,7 @@ def test_a_block_is_garbage_in_any_order() -> None:
 
 
 def test_a_loop_whose_block_is_not_entered_is_refused() -> None:
-    """It would go round for ever."""
+    """The loop would have no end."""
     guard = Guard(retry=again())
 
     with pytest.raises(RuntimeError, match="attempt 1 has not ended"):
@@ -758,8 +758,8 @@ async def run_blocks_of_coroutine(guard: Guard, form: str, fails: bool) -> str:
 @pytest.mark.parametrize("form", ["once", "loop"])
 @pytest.mark.parametrize("run", [run_blocks, run_blocks_of_coroutine])
 @sampled(23)
-def test_what_a_handler_raises_in_the_library_loses_nothing(run: Any, form: str, fails: bool, step: int) -> None:
-    """R11: wherever it lands, it comes out; and the next block gets the permit and the place of the probe."""
+def test_an_exception_of_a_handler_in_the_library_loses_nothing(run: Any, form: str, fails: bool, step: int) -> None:
+    """R11: it comes out of every step; the next block gets the permit and the place of the probe."""
 
     def outcome(guard: Guard, strike: Any, fails: bool) -> object:
         async def main() -> object:
@@ -790,8 +790,8 @@ def test_what_a_handler_raises_in_the_library_loses_nothing(run: Any, form: str,
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("run", [run_blocks, run_blocks_of_coroutine])
-def test_what_a_handler_raises_where_a_block_ends_is_the_failure_of_that_block(run: Any) -> None:
-    """A time limit of the application, which is retried: the block that follows is a whole one with one permit."""
+def test_an_exception_of_a_handler_where_a_block_ends_is_the_failure_of_that_block(run: Any) -> None:
+    """A time limit of the application is retried: the next block is a whole one with one permit."""
 
     def limit() -> None:
         raise TimeoutError("the time limit of the application")

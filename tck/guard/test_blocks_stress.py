@@ -1,4 +1,4 @@
-"""Blocks of threads and tasks under one guard, with every kind of end: nothing may stay held (rule G2).
+"""Blocks of threads and tasks under one guard, with every kind of end: no permit may stay held (rule G2).
 
 Would have caught: a permit, a probe's place or a deadline that is lost where a block is interrupted, cancelled, left by
 `return` or `break`, refused, or held open by a generator that is dropped.
@@ -45,7 +45,7 @@ def made(name: str) -> Guard:
 
 
 def serves(guard: Guard) -> bool:
-    """Whether all permits are there again, and the circuit lets calls through."""
+    """Return whether all permits are free again, and the circuit admits calls."""
     running: list[int] = []
 
     def nested(depth: int) -> None:

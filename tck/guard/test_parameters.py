@@ -1,4 +1,4 @@
-"""Guards take what methods have (rule G1), and refuse what would do nothing (rule G4)."""
+"""Guards take the parameters of methods (rule G1), and refuse those without effect (rule G4)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_guard_grows_its_delays_as_a_method_does(growth: dict[str, Any], delay
 
 
 def test_a_guard_asks_its_predicates_and_says_which_result_was_refused() -> None:
-    """As `@retry_when` does (rule G1)."""
+    """The guard uses them as `@retry_when` does (rule G1)."""
     guard = Guard(retry=Retry(max_retries=2, delay=0, jitter=0), retry_when=RetryWhen(result=lambda answer: answer < 3))
     answers = iter([1, 2, 3])
 
@@ -104,8 +104,8 @@ def test_a_predicate_of_a_guard_that_is_awaited_serves_asynchronous_calls_only()
         guard.call(lambda: pytest.fail("it ran"))
 
 
-def test_a_guard_runs_its_hook_before_each_retry_of_whatever_it_is_given() -> None:
-    """The hook is told of the function, and of what it was called with (rule G1)."""
+def test_a_guard_runs_its_hook_before_each_retry_of_any_function() -> None:
+    """The context of the hook has the function, and its arguments (rule G1)."""
     seen: list[tuple[str, tuple[Any, ...], int]] = []
 
     def note(context: ExecutionContext) -> None:
@@ -125,7 +125,7 @@ def test_a_guard_runs_its_hook_before_each_retry_of_whatever_it_is_given() -> No
 
 
 def test_a_guard_belongs_to_no_class_in_which_a_method_could_be_found() -> None:
-    """What would be looked up is refused when the guard is made (rule G1)."""
+    """The method cannot be found, so the guard refuses its name when it is made (rule G1)."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"@BeforeRetry\(method_name\) is 'reconnect'"):
         Guard(retry=Retry(), before_retry=BeforeRetry(method_name="reconnect"))
 
@@ -147,15 +147,15 @@ def test_the_circuit_of_a_guard_may_have_a_further_name() -> None:
 
 
 @pytest.mark.parametrize("policies", ALONE, ids=lambda policies: next(iter(policies)))
-def test_a_guard_refuses_what_belongs_to_a_policy_that_it_does_not_have(policies: dict[str, Any]) -> None:
-    """It would do nothing, silently (rule G4)."""
+def test_a_guard_refuses_a_modifier_of_a_policy_that_it_does_not_have(policies: dict[str, Any]) -> None:
+    """The modifier would have no effect, silently (rule G4)."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"Guard .* is used without @(Retry|CircuitBreaker);"):
         Guard(**policies)
 
 
 @pytest.mark.parametrize("decorate", [exponential_backoff, circuit_breaker_name("payments")])
-def test_a_function_refuses_what_belongs_to_a_policy_that_it_does_not_have(decorate: Callable[..., Any]) -> None:
-    """When it is first used, for decorators come in any order; `validate` tells before (rule G4)."""
+def test_a_function_refuses_a_modifier_of_a_policy_that_it_does_not_have(decorate: Callable[..., Any]) -> None:
+    """It does so at its first use, for decorators come in any order; `validate` reports it before (rule G4)."""
     function = decorate(failing)
 
     with pytest.raises(FaultToleranceDefinitionException, match="is used without @"):
@@ -165,7 +165,7 @@ def test_a_function_refuses_what_belongs_to_a_policy_that_it_does_not_have(decor
 
 
 def test_decorators_come_in_any_order() -> None:
-    """What is there in the end counts (rule G4)."""
+    """The complete set of them counts (rule G4)."""
     calls: list[int] = []
 
     @exponential_backoff
@@ -214,7 +214,7 @@ def test_a_policy_above_a_guard_has_modifiers_of_its_own() -> None:
     assert calls == [1, 1]
 
 
-def test_what_belongs_to_a_policy_that_is_switched_off_rests_with_it() -> None:
+def test_a_modifier_of_a_policy_that_is_switched_off_is_switched_off_too() -> None:
     """An operator who switches retries off breaks no declaration (rule G4)."""
     guard = Guard(retry=Retry(max_retries=5), exponential_backoff=ExponentialBackoff(), name="payments")
     calls: list[int] = []
@@ -236,7 +236,7 @@ def test_what_belongs_to_a_policy_that_is_switched_off_rests_with_it() -> None:
 
 
 def test_the_fallback_of_a_guard_and_its_hook_are_called_alike() -> None:
-    """The same context, whether a decorator names them or a value (rule G1)."""
+    """The two get the same context, named by a decorator or by a value (rule G1)."""
     contexts: list[tuple[str, tuple[Any, ...]]] = []
 
     def handler(context: ExecutionContext) -> str:
@@ -252,7 +252,7 @@ def test_the_fallback_of_a_guard_and_its_hook_are_called_alike() -> None:
 
 
 def test_a_coroutine_function_is_refused_by_call_before_it_runs() -> None:
-    """Where it can be seen, it is a definition error; it advises what would serve (rule G3)."""
+    """A visible one is a definition error, which advises the right call (rule G3)."""
     guard = Guard(retry=Retry(), circuit_breaker=CircuitBreaker(request_volume_threshold=1), name="payments")
 
     async def charge() -> None:
@@ -266,8 +266,8 @@ def test_a_coroutine_function_is_refused_by_call_before_it_runs() -> None:
     guard.close()
 
 
-def test_every_keyword_reaches_what_is_called() -> None:
-    """Also `function` and `self`: what is called is positional only (rule G3)."""
+def test_every_keyword_reaches_the_called_function() -> None:
+    """Also `function` and `self`: the called function is a positional-only argument (rule G3)."""
     guard = Guard(retry=Retry())
 
     def called(**keywords: int) -> dict[str, int]:
@@ -292,8 +292,8 @@ def test_a_plain_function_that_is_awaited_runs_on_the_pool() -> None:
     assert asyncio.run(guard.call_async(where)) != threading.get_ident()
 
 
-def test_what_a_guard_decorates_is_explained_and_follows_the_configuration_at_once() -> None:
-    """Functions, methods and blocks alike (rule G5)."""
+def test_a_guarded_function_is_explained_and_follows_the_configuration_at_once() -> None:
+    """Functions, methods and blocks do so alike (rule G5)."""
     guard = Guard(retry=Retry(max_retries=5, delay=0, jitter=0), name="payments")
     calls: list[int] = []
 
@@ -322,7 +322,7 @@ def test_what_a_guard_decorates_is_explained_and_follows_the_configuration_at_on
 
 
 def test_guards_of_one_line_do_not_hide_each_other() -> None:
-    """A dictionary of one per host: each has a name, and a circuit that it leads to (rule G6)."""
+    """In a dictionary with one per host, each has a name, and a circuit of that name (rule G6)."""
     strict = CircuitBreaker(request_volume_threshold=1, failure_ratio=1.0)
     hosts = {host: Guard(circuit_breaker=strict) for host in ("a.example", "b.example", "c.example")}
     names = [guard.name for guard in hosts.values()]
@@ -337,7 +337,7 @@ def test_guards_of_one_line_do_not_hide_each_other() -> None:
 
 
 def test_a_guard_takes_decorators_as_a_function_does() -> None:
-    """Who knows how to decorate a function knows how to make a guard; parentheses may be left out there, too."""
+    """The decorators are the same, and parentheses may be left out there, too."""
     guard = Guard(retry(max_retries=2, delay="1s", jitter=0), circuit_breaker, timeout("500ms"))
 
     assert repr(guard).startswith("Guard(retry=Retry(max_retries=2, delay='1s', jitter=0), circuit_breaker=")
@@ -355,7 +355,7 @@ def test_a_guard_refuses_the_wrong_value_of_a_decorator_where_it_is_made() -> No
     assert len(refused.value.faults) == 1
 
 
-def test_a_guard_refuses_a_decorator_that_lacks_what_it_needs_and_what_is_no_decorator() -> None:
+def test_a_guard_refuses_a_decorator_without_its_values_and_an_object_that_is_no_decorator() -> None:
     for wrong in (partition_by, print):
         with pytest.raises(FaultToleranceDefinitionException, match=r"retry\(\.\.\.\), timeout\(\.\.\.\) and so on"):
             Guard(wrong)

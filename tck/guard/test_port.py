@@ -20,7 +20,7 @@ from kit.program import python
 
 
 class Client:
-    """A client as others write it."""
+    """A client as other packages write it."""
 
     version = 3
 
@@ -86,7 +86,7 @@ def guard(**policies: Any) -> Guard:
 
 
 def test_methods_run_under_the_guard() -> None:
-    """By rule Y3 public callables do, of whatever kind, with whatever keywords."""
+    """By rule Y3, all kinds of public callables do, with any keywords."""
     client = Client(failures=2)
     port = guard().port(client)
 
@@ -99,7 +99,7 @@ def test_methods_run_under_the_guard() -> None:
 
 
 def test_all_else_is_the_clients() -> None:
-    """By rule Y3 generator functions, classes, attributes, isinstance, repr and pickles are as without it."""
+    """By rule Y3, generator functions, classes, attributes, isinstance, repr and pickles are as without it."""
     client = Client()
     port = guard().port(client)
 
@@ -117,7 +117,7 @@ def test_all_else_is_the_clients() -> None:
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 def test_a_copy_is_a_port_of_a_copy(copied: Any) -> None:
-    """By rule Y3 a copy is guarded as well, with the same state."""
+    """By rule Y3, a copy is guarded as well, with the same state."""
     client = Client(failures=1)
     port = copied(guard().port(client))
 
@@ -126,7 +126,7 @@ def test_a_copy_is_a_port_of_a_copy(copied: Any) -> None:
 
 
 def test_a_block_gives_the_port() -> None:
-    """By rule Y3 what ``with`` gives is guarded, where the client gives itself."""
+    """By rule Y3, the value of ``with`` is guarded, where the client returns itself."""
     port = guard().port(Client(failures=1))
     with port as entered:
         assert entered.get_item("a") == "a True"
@@ -139,8 +139,8 @@ def test_a_block_gives_the_port() -> None:
     assert port.calls == ["a", "a", "closed", "b", "closed"]
 
 
-def test_one_state_serves_all_methods() -> None:
-    """By rule Y3 one method that fails opens the circuit of all, and permits are those of all."""
+def test_all_methods_share_a_state() -> None:
+    """By rule Y3, a method that fails opens the circuit of all, and permits are shared."""
     shared = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=2), bulkhead=Bulkhead(1), name="port-state")
     try:
         port = shared.port(Client(failures=2))
@@ -156,7 +156,7 @@ def test_one_state_serves_all_methods() -> None:
 
 
 def test_methods_are_chosen_by_names_and_patterns() -> None:
-    """By rule Y3 others pass through."""
+    """By rule Y3, other methods pass through."""
     client = Client(failures=1)
     port = guard().port(client, methods=["get_*", "parse"])
     assert port.get_item("a") == "a True"
@@ -169,8 +169,8 @@ def test_methods_are_chosen_by_names_and_patterns() -> None:
 @pytest.mark.parametrize(
     "methods", ["get_itm", "pages", "is_ready", "_secret", "version", "Problem", "x*", [], [1], 1, b"parse", ""]
 )
-def test_what_matches_nothing_is_refused(methods: Any) -> None:
-    """By rule Y3 a name that no method has is a mistake; what is refused is told without running a property."""
+def test_a_name_or_pattern_without_a_match_is_refused(methods: Any) -> None:
+    """By rule Y3, a name that no method has is a mistake; the check runs no property."""
     client = Client()
     with refused("port(methods)"):
         guard().port(client, methods)
@@ -180,8 +180,8 @@ def test_what_matches_nothing_is_refused(methods: Any) -> None:
         guard().port(client, "get_itm")
 
 
-def test_a_client_that_is_called_itself_is_guarded_so() -> None:
-    """Rule Y3: to call it is a call as any, unless ``methods`` name others; a class makes objects as before."""
+def test_a_callable_client_is_guarded_as_a_callable() -> None:
+    """Rule Y3: its call is a guarded call, unless ``methods`` name others; a class makes objects as before."""
 
     class Ask:
         def __call__(self, question: str, /, **words: object) -> object:
@@ -204,8 +204,8 @@ def test_a_client_that_is_called_itself_is_guarded_so() -> None:
     assert not callable(guard().port(Client()))
 
 
-def test_a_client_that_makes_its_methods_up_can_be_named() -> None:
-    """By rule Y3 a proxy of a server, which lists nothing, is guarded by the names that are given."""
+def test_names_guard_methods_that_a_client_does_not_list() -> None:
+    """By rule Y3, a proxy of a server, which lists no methods, is guarded by the given names."""
 
     class Server:
         def __getattr__(self, name: str) -> Any:
@@ -231,8 +231,8 @@ def test_a_partitioned_guard_finds_the_parameters_of_methods() -> None:
 
 
 @pytest.mark.outside
-def test_without_wrapt_the_error_says_what_to_install() -> None:
-    """By rule Y3 only who makes a port needs it."""
+def test_without_wrapt_the_error_names_the_package_to_install() -> None:
+    """By rule Y3, only ports need it."""
     program = """
     import sys
     sys.modules["wrapt"] = None

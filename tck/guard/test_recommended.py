@@ -41,7 +41,7 @@ def annotations_of(guard: Guard) -> list[str]:
 
 
 def test_a_failure_that_passes_is_repeated_twice_at_most() -> None:
-    """After random delays of up to 100 and 200 ms."""
+    """The retries come after random delays of up to 100 and 200 ms."""
     service = Service(ConnectionError, ConnectionError)
     with virtual_time() as clock:
         began = clock.monotonic()

@@ -1,4 +1,4 @@
-"""What a guard makes of functions that do not suit the way in which they are called."""
+"""Functions that do not suit the way in which a guard calls them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, Retry, T
 
 
 class Till:
-    """Counts how often it was paid, with functions of many kinds."""
+    """Functions of many kinds, which count payments."""
 
     def __init__(self) -> None:
         self.paid = 0
@@ -54,7 +54,7 @@ def till() -> Till:
 
 
 def strict(**more: Any) -> Guard:
-    """A guard whose every policy would see to a failure."""
+    """Return a guard of which each policy would handle a failure."""
     return Guard(
         retry=Retry(jitter=0), circuit_breaker=CircuitBreaker(request_volume_threshold=1), fallback=Fallback(instead),
         **more,
@@ -65,8 +65,8 @@ def instead(context: ExecutionContext) -> str:
     return "instead"
 
 
-def test_call_async_calls_once_what_turns_out_not_to_be_asynchronous(till: Till) -> None:
-    """What was done is not done again, nor is something done in its place; it is no failure of what was called."""
+def test_call_async_calls_a_function_that_turns_out_not_to_be_asynchronous_once(till: Till) -> None:
+    """The call is not repeated or replaced, and is no failure of the callee."""
     guard = strict(name="till")
 
     with pytest.raises(TypeError, match=r"till: call_async .* use call; .* was called once"):
@@ -80,7 +80,7 @@ def test_call_async_calls_once_what_turns_out_not_to_be_asynchronous(till: Till)
 @pytest.mark.parametrize("wrapped", [lambda pay: pay, functools.partial])
 @pytest.mark.parametrize("method", ["pay", "pay_annotated"])
 def test_call_async_runs_a_plain_function_on_a_thread(till: Till, wrapped: Any, method: str) -> None:
-    """The loop goes on meanwhile, whatever the return annotation says; a class is called likewise."""
+    """The loop goes on meanwhile, whatever the return annotation says; a class is called so, too."""
     guard = strict()
 
     async def main() -> tuple[Any, Any]:
@@ -91,7 +91,7 @@ def test_call_async_runs_a_plain_function_on_a_thread(till: Till, wrapped: Any, 
 
 
 def test_a_plain_function_on_a_thread_has_every_policy(till: Till) -> None:
-    """Retries, the fallback, the time-out, the circuit and the permits are those of the guard, however it is called."""
+    """The guard applies its retries, fallback, time-out, circuit and permits in each way of calling."""
     entered, leave, calls = asyncio.Event(), threading.Event(), list[str]()
 
     def fail() -> None:
@@ -127,8 +127,8 @@ def test_a_plain_function_on_a_thread_has_every_policy(till: Till) -> None:
     asyncio.run(main())
 
 
-def test_what_a_plain_function_gives_to_await_is_awaited_where_it_is_called(till: Till) -> None:
-    """As under ``@asynchronous``: what is not annotated is found out."""
+def test_an_awaitable_of_a_plain_function_is_awaited_on_the_loop_of_the_call(till: Till) -> None:
+    """A function without an annotation may return one, as under ``@asynchronous``."""
 
     def pay_on(loop: asyncio.AbstractEventLoop):  # type: ignore[no-untyped-def]
         async def pay() -> bool:
@@ -142,8 +142,8 @@ def test_what_a_plain_function_gives_to_await_is_awaited_where_it_is_called(till
     assert asyncio.run(main()) is True
 
 
-def test_call_async_awaits_whatever_can_be_awaited(till: Till) -> None:
-    """It need not be an ``async def``."""
+def test_call_async_awaits_any_awaitable(till: Till) -> None:
+    """The function need not be an ``async def``."""
 
     class Paying:
         def __call__(self) -> Coroutine[Any, Any, str]:
@@ -175,7 +175,7 @@ def test_call_async_awaits_whatever_can_be_awaited(till: Till) -> None:
 
 
 def resolved_wrapper(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What passes for a coroutine function, as decorators do that run one to its end."""
+    """Return a wrapper that passes for a coroutine function, as those of decorators that run one to its end."""
 
     @functools.wraps(function)
     def wrapper(*args: Any) -> Any:
@@ -189,7 +189,7 @@ def resolved_wrapper(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("guarded", [retry(jitter=0), strict()], ids=["decorator", "guard"])
 def test_a_wrapper_that_only_passes_for_a_coroutine_function_is_called_once(till: Till, guarded: Any) -> None:
-    """It wraps one, and returns what comes of it."""
+    """It wraps a coroutine function, and returns its result."""
     pay = guarded(resolved_wrapper(till.pay_later))
 
     with pytest.raises(TypeError, match=r"counts as a coroutine function: Till.pay_later returned .* class str"):
@@ -218,7 +218,7 @@ class InsteadLater:
 
 @pytest.mark.parametrize("handler", [instead_later, InsteadLater])
 def test_a_coroutine_function_is_no_fallback_of_a_synchronous_call(till: Till, handler: Any) -> None:
-    """The caller would get a coroutine, which nobody awaits; the function is not called at all."""
+    """The caller would get a coroutine that is never awaited; the function is not called at all."""
     guard = Guard(fallback=Fallback(handler), name="later")
 
     with pytest.raises(FaultToleranceDefinitionException, match=r"Guard later\.call @Fallback\(value\).*coroutine fu"):
@@ -234,7 +234,7 @@ def test_a_coroutine_function_is_no_fallback_of_a_synchronous_call(till: Till, h
 
 @pytest.mark.parametrize("handler", [instead_later, InsteadLater, instead])
 def test_a_fallback_of_an_asynchronous_call_is_asynchronous_or_not(handler: Any) -> None:
-    """One guard serves both kinds of calls; what suits the one kind only is refused for the other only."""
+    """A guard serves both kinds of calls; a fallback that suits only one kind is refused for the other."""
     guard = Guard(fallback=Fallback(handler))
 
     async def fails() -> str:
@@ -245,7 +245,7 @@ def test_a_fallback_of_an_asynchronous_call_is_asynchronous_or_not(handler: Any)
 
 
 def test_a_breaker_of_a_guard_with_such_a_fallback_is_known() -> None:
-    """Asking for names calls nothing."""
+    """A question for names calls no function."""
     guard = Guard(circuit_breaker=CircuitBreaker(), fallback=Fallback(instead_later), name="later")
 
     assert "later" in circuit_breakers.names()
@@ -262,7 +262,7 @@ class NeedsSomething:
 
 @pytest.mark.parametrize("handler", [lambda: 1, NeedsSomething, lambda context, more: more])
 def test_a_handler_that_cannot_be_called_is_refused_when_the_guard_is_made(handler: Any) -> None:
-    """As for a decorator; the name is not taken by a guard that is none."""
+    """A decorator refuses it, too; the name stays free."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"Guard unfit @Fallback\(value\)"):
         Guard(fallback=Fallback(handler), name="unfit")
 
@@ -274,13 +274,13 @@ def returns_a_number(context: ExecutionContext) -> int:
 
 
 def test_a_handler_of_another_type_is_refused_where_a_guard_decorates(till: Till) -> None:
-    """Both say what they return."""
+    """The return annotations of the two differ."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"pay_annotated under Guard .* which returns int"):
         Guard(fallback=Fallback(returns_a_number))(Till.pay_annotated)
 
 
 def test_a_configured_handler_is_checked_as_well(till: Till) -> None:
-    """The function does not run under a fallback that could not take its place."""
+    """The function does not run under a fallback that could not replace it."""
     guard = Guard(fallback=Fallback(instead), name="configured")
     configure(properties={"configured/Fallback/value": f"{__name__}.InsteadLater"})
 

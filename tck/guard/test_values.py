@@ -36,7 +36,7 @@ from faulttolerance.testing import virtual_time
 
 
 class Moods:
-    """A function that fails as it is told to."""
+    """A function that fails in a given order."""
 
     def __init__(self, *moods: Exception | None) -> None:
         self.moods = list(moods)
@@ -51,7 +51,7 @@ class Moods:
 
 
 def test_a_call_runs_under_the_policies_of_the_guard() -> None:
-    """What a decorator would do for a method, a guard does for any function."""
+    """A guard guards any function as a decorator guards a method."""
     charge = Moods(OSError("first"))
     guard = Guard(retry=Retry(max_retries=1, jitter=0))
 
@@ -60,7 +60,7 @@ def test_a_call_runs_under_the_policies_of_the_guard() -> None:
 
 
 def test_synchronous_and_asynchronous_calls_share_one_breaker() -> None:
-    """A guard has one state, whoever calls through it."""
+    """A guard has one state for all callers."""
     guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=2), name="shared")
     failing = Moods(*[OSError()] * 9)
 
@@ -97,12 +97,12 @@ def test_a_decorated_function_looks_like_itself() -> None:
 
     @guard
     async def charge(order: int, *, amount: int = 3) -> str:
-        """Take the money."""
+        """Charge the order."""
         return f"{order}/{amount}"
 
     assert inspect.iscoroutinefunction(charge)
     assert list(inspect.signature(charge).parameters) == ["order", "amount"]
-    assert charge.__doc__ == "Take the money."
+    assert charge.__doc__ == "Charge the order."
     assert asyncio.run(charge(1)) == "1/3"
 
 
@@ -122,7 +122,7 @@ def test_a_guard_is_found_by_its_name_when_it_is_made_later() -> None:
 
 
 def test_a_name_belongs_to_one_guard_until_it_is_given_back() -> None:
-    """Two guards of one name would share keys and breakers."""
+    """Two guards of the same name would share keys and breakers."""
     guard = Guard(retry=Retry(), name="taken")
     with pytest.raises(FaultToleranceDefinitionException, match="has the name of another guard"):
         Guard(retry=Retry(), name="taken")
@@ -158,7 +158,7 @@ def test_a_time_out_of_a_guard_ends_the_call() -> None:
 
 
 def test_a_handler_sees_the_function_that_was_called() -> None:
-    """The guard belongs to no function, so that the context names the one that failed."""
+    """The guard belongs to no function, so the context names the one that failed."""
     seen: list[ExecutionContext] = []
 
     def handle(context: ExecutionContext) -> str:
@@ -173,7 +173,7 @@ def test_a_handler_sees_the_function_that_was_called() -> None:
 
 
 def test_a_method_under_a_guard_is_the_target_of_its_context() -> None:
-    """A method's object is told apart from its arguments."""
+    """The context has the object apart from the arguments."""
     seen: list[ExecutionContext] = []
     guard = Guard(fallback=Fallback(lambda context: seen.append(context)))
 
@@ -189,7 +189,7 @@ def test_a_method_under_a_guard_is_the_target_of_its_context() -> None:
 
 
 def test_a_static_method_under_a_guard_has_no_target() -> None:
-    """Whichever side of the guard says that it is one; a class method has its class."""
+    """The mark may be on either side of the guard; a class method has its class as target."""
     guard = Guard(fallback=Fallback(lambda context: (context.target, *context.args)))
 
     class Client:
@@ -222,13 +222,13 @@ def test_a_static_method_under_a_guard_has_no_target() -> None:
 
 
 def test_a_fallback_method_is_refused_where_there_is_no_class() -> None:
-    """A guard belongs to no class whose method it could name."""
+    """A guard belongs to no class that could have the method."""
     with pytest.raises(FaultToleranceDefinitionException, match="fallback_method"):
         Guard(fallback=Fallback(fallback_method="instead"))
 
 
 def test_a_guard_is_shown_as_it_could_be_written() -> None:
-    """With the parameters' names, as policies are."""
+    """Its ``repr`` has the parameters' names, as that of policies."""
     ways: list[tuple[dict[str, Any], str]] = [({}, ""), ({"timeout": Timeout(500)}, f"timeout={Timeout(500)!r}, ")]
     for policies, given in ways:
         guard = Guard(**policies, name="shown")
@@ -246,8 +246,8 @@ def test_a_guard_is_shown_as_it_could_be_written() -> None:
         ({"fallback": lambda context: None}, "Guard(fallback)"),
     ],
 )
-def test_what_is_no_policy_of_the_kind_is_refused(given: dict[str, Any], where: str) -> None:
-    """It would guard nothing, silently, or something else."""
+def test_an_object_of_another_kind_than_the_parameter_is_refused(given: dict[str, Any], where: str) -> None:
+    """It would guard nothing, silently, or otherwise than meant."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"allowed: \w+\(\.\.\.\) or None") as raised:
         Guard(name="mistaken", **given)
 
@@ -256,7 +256,7 @@ def test_what_is_no_policy_of_the_kind_is_refused(given: dict[str, Any], where: 
 
 
 def test_a_class_that_cannot_be_changed_is_refused() -> None:
-    """A built-in class takes no policies and no interceptors; the error says so in the words of every other one."""
+    """A built-in class takes no policies and no interceptors; the error has the same words as every other one."""
     audited = around_invoke(lambda invocation: invocation.proceed())
     for decorator in (retry, audited):
         with pytest.raises(FaultToleranceDefinitionException, match=r"builtins\.int .* cannot be changed"):
@@ -264,7 +264,7 @@ def test_a_class_that_cannot_be_changed_is_refused() -> None:
 
 
 def test_a_fallback_that_raises_its_failure_on_was_not_applied() -> None:
-    """The metric tells a substitute from a failure that the exception parameter did not take."""
+    """The metric distinguishes a substitute from a failure that the fallback let pass."""
 
     class Client:
         @fallback(fallback_method="instead")
@@ -282,7 +282,7 @@ def test_a_fallback_that_raises_its_failure_on_was_not_applied() -> None:
     assert counted == {(("result", "exceptionThrown"), ("fallback", "notApplied")): 1}
 
 
-def test_guards_that_one_line_makes_count_as_one() -> None:
+def test_guards_that_one_line_makes_share_their_counts() -> None:
     """A guard per request leaves no series of its own behind."""
     for _ in range(50):
         guard = Guard(retry=Retry())
@@ -292,8 +292,8 @@ def test_guards_that_one_line_makes_count_as_one() -> None:
     assert len(counted) == 1
 
 
-def test_a_guard_shows_nothing_but_what_it_is_for() -> None:
-    """What `dir` and an editor's completion offer is what may be relied upon."""
+def test_dir_of_a_guard_has_only_its_interface() -> None:
+    """`dir` and an editor's completion offer only names that may be relied upon."""
     guard = Guard(retry=Retry(), name="bare")
     guard.close()
 
@@ -309,7 +309,7 @@ def test_a_guard_shows_nothing_but_what_it_is_for() -> None:
 
 
 def used(guard: Guard) -> Guard:
-    """*guard*, once it has a state."""
+    """Return *guard*, once it has a state."""
     guard.call(len, "")
     return guard
 
@@ -320,7 +320,7 @@ module_guard = Guard(retry=Retry(), bulkhead=Bulkhead(1))
 @pytest.mark.parametrize("prepare", [lambda guard: guard, used], ids=["fresh", "used"])
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 def test_a_copy_of_a_guard_is_the_guard(copied: Any, prepare: Any) -> None:
-    """Its limits and its circuit hold for all that use it, an object and its copies too."""
+    """Its limits and its circuit hold for the copies, too."""
     service = SimpleNamespace(guard=prepare(Guard(bulkhead=Bulkhead(1), name="copied")), order=[1])
 
     other = copied(service)
@@ -331,7 +331,7 @@ def test_a_copy_of_a_guard_is_the_guard(copied: Any, prepare: Any) -> None:
 
 @pytest.mark.parametrize("prepare", [lambda guard: guard, used], ids=["fresh", "used"])
 def test_a_guard_is_pickled_by_name_or_by_its_place_in_a_module(prepare: Any) -> None:
-    """As functions are: what comes out is the guard of the process in which it does."""
+    """Functions are pickled so, too: the result is the guard of the process that unpickles it."""
     named = prepare(Guard(retry=Retry(), name="pickled"))
 
     assert pickle.loads(pickle.dumps(named)) is named
@@ -343,14 +343,14 @@ def test_a_guard_is_pickled_by_name_or_by_its_place_in_a_module(prepare: Any) ->
 
 
 @pytest.mark.parametrize("prepare", [lambda guard: guard, used], ids=["fresh", "used"])
-def test_a_guard_that_nothing_names_is_not_pickled(prepare: Any) -> None:
+def test_a_guard_without_a_name_or_a_place_is_not_pickled(prepare: Any) -> None:
     """Another process could not find it."""
     with pytest.raises(TypeError, match="its state belongs to this process"):
         pickle.dumps(prepare(Guard(retry=Retry())))
 
 
 def test_unpickling_imports_the_module_that_makes_the_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a worker process that has not imported it yet."""
+    """A worker process may not have imported it yet."""
     monkeypatch.syspath_prepend(tmp_path)
     text = "from faulttolerance import Guard, retry\nnamed = Guard(retry, name='of a module')\nother = Guard()\n"
     (tmp_path / "ft_guards.py").write_text(text)

@@ -1,6 +1,6 @@
-"""The rooms of the house: what each may use, and how much may stand in one place.
+"""The rooms of the house: the modules that each may use, and the limits to the size of functions and files.
 
-The direction of imports between them is import-linter's to check.
+Import-linter checks the direction of imports between them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ BRANCHES = (
 
 
 class Measure(NamedTuple):
-    """How much stands in a function, with the functions inside it."""
+    """The size of a function, with the functions inside it."""
 
     branches: int
     lines: int
@@ -129,7 +129,7 @@ def modules_named(file: str) -> Iterator[str]:
 
 
 def attributes_of(file: str, module: str) -> Iterator[str]:
-    """What a file takes from a module, as `module.name` or by `from module import name`."""
+    """Yield the names that a file uses of a module, as `module.name` or by `from module import name`."""
     for node in nodes_of(file):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == module:
             yield from (alias.name for alias in node.names)
@@ -138,7 +138,7 @@ def attributes_of(file: str, module: str) -> Iterator[str]:
 
 
 def measured(tree: ast.AST, above: str = "") -> Iterator[tuple[str, Measure]]:
-    """Each function below *tree*, by its qualified name."""
+    """Yield the measure of each function below *tree*, with its qualified name."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{above}{node.name}"
@@ -151,7 +151,7 @@ def measured(tree: ast.AST, above: str = "") -> Iterator[tuple[str, Measure]]:
 
 
 def branches_in(tree: ast.AST) -> int:
-    """How often a reader has to choose; ``and`` and ``or`` choose once less than they have operands."""
+    """Count the branches of a function; ``and`` and ``or`` have one less than they have operands."""
     return sum(
         len(node.values) - 1 if isinstance(node, ast.BoolOp) else isinstance(node, BRANCHES) for node in ast.walk(tree)
     )
@@ -163,13 +163,13 @@ def lines_of(file: str) -> int:
 
 @cache
 def rooms_and_names() -> tuple[set[str], set[str], tuple[str, ...]]:
-    """The rooms, the names of files, and how the path of a file in a room begins."""
+    """Return the rooms, the names of files, and the beginnings of the paths of files in a room."""
     rooms = {file.rpartition("/")[0] for file in FILES} - {""}
     return rooms, {file.rpartition("/")[2] for file in FILES} | {".py"}, tuple(f"{room}/" for room in rooms)
 
 
 def files_named(file: str) -> set[str]:
-    """The strings that name a source file of the package, or a room as a folder; docstrings apart."""
+    """Return the strings that name a source file of the package, or a room as a folder, but for docstrings."""
     rooms, names, beginnings = rooms_and_names()
     prose, attributes, strings = set[int](), set[str](), dict[int, str]()
     for node in nodes_of(file):
@@ -189,7 +189,7 @@ def files_named(file: str) -> set[str]:
 
 @cache
 def imports_of(file: str) -> set[str]:
-    """The files of the package that *file* imports anywhere: at its top, for type checkers, or inside a function."""
+    """Return the files of the package that *file* imports: at its top, for type checkers, or inside a function."""
     found, known = set[str](), set(FILES)
     for node in nodes_of(file):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -200,7 +200,7 @@ def imports_of(file: str) -> set[str]:
 
 
 def circles_in(imports: dict[str, set[str]]) -> set[tuple[str, ...]]:
-    """The largest sets of files in which each leads to each other one."""
+    """Return the largest sets of files in which each file leads to each other one."""
     reached: dict[str, set[str]] = {}
     for file in imports:
         seen, ahead = set(), [file]
@@ -218,12 +218,12 @@ def circles_in(imports: dict[str, set[str]]) -> set[tuple[str, ...]]:
 
 @cache
 def functions() -> dict[str, Measure]:
-    """Each function of the package, by its file and its qualified name."""
+    """Return the measure of each function of the package, by its file and its qualified name."""
     return {f"{file} {name}": measure for file in FILES for name, measure in measured(parsed(file))}
 
 
 def test_only_the_runtime_waits_and_only_the_clock_knows_the_time() -> None:
-    """Decisions are pure: they are given the time and the random number."""
+    """Decisions are pure: the time and the random number are arguments."""
     roots = {(file, module.split(".")[0]) for file in FILES for module in modules_named(file)}
 
     misplaced = {(file, root) for file, root in roots if root in ALLOWED and not file.startswith(ALLOWED[root])}
@@ -232,7 +232,7 @@ def test_only_the_runtime_waits_and_only_the_clock_knows_the_time() -> None:
 
 
 def test_threads_are_started_in_the_runtime_only() -> None:
-    """Elsewhere `threading` serves for locks that cover arithmetic, and for telling threads apart."""
+    """Elsewhere `threading` provides locks around arithmetic, and the names of threads."""
     others = [file for file in FILES if not file.startswith((*RUNTIME, *TESTING))]
     taken = {(file, name) for file in others for name in attributes_of(file, "threading")}
 
@@ -240,7 +240,7 @@ def test_threads_are_started_in_the_runtime_only() -> None:
 
 
 def test_the_environment_is_read_by_the_configuration_only() -> None:
-    """A value has one way in, so that its source can be told."""
+    """A value has one way in, so that its source can be shown."""
     others = [file for file in FILES if not file.startswith("_config/")]
     taken = {(file, name) for file in others for name in attributes_of(file, "os")}
 
@@ -248,7 +248,7 @@ def test_the_environment_is_read_by_the_configuration_only() -> None:
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.startswith("_telemetry/") and file != CONNECTING])
-def test_sinks_see_events_and_counts_and_nothing_else_of_ours(file: str) -> None:
+def test_sinks_see_only_events_and_counts_of_the_library(file: str) -> None:
     """A sink can be read, and replaced, without knowing how calls are guarded."""
     ours = {
         (node.module or alias.name).partition(".")[0]
@@ -269,7 +269,7 @@ def test_files_that_import_one_another_are_few_and_each_circle_has_its_reason() 
 
 
 def test_extensions_do_not_import_one_another() -> None:
-    """Each can be read, and taken away, without the others."""
+    """Each extension can be read, and taken away, without the others."""
     pairs = {
         (file.split("/")[1], other.split("/")[1])
         for file in FILES
@@ -294,7 +294,7 @@ def test_a_file_can_be_read_in_one_go() -> None:
 
 
 def test_every_exception_to_the_limits_is_needed() -> None:
-    """Whoever makes one smaller takes its line away."""
+    """A line of a function or file that became smaller is taken away."""
     known = functions()
     small = {name for name in LARGE_FUNCTIONS if name not in known or not known[name].exceeds()}
     files = {file for file in LARGE_FILES if file not in FILES or lines_of(file) <= MOST_LINES_OF_A_FILE}
@@ -303,13 +303,13 @@ def test_every_exception_to_the_limits_is_needed() -> None:
 
 
 def test_no_string_names_a_file_of_the_package() -> None:
-    """What is told by the name of a file changes when the file is renamed, and no checker sees it."""
+    """A string that names a file goes wrong when the file is renamed, and no checker sees it."""
     assert {(file, name) for file in FILES for name in files_named(file)} == set()
 
 
 @pytest.mark.outside
 def test_importing_the_package_stays_cheap() -> None:
-    """What only some applications need is imported when it is first needed."""
+    """A module that only some applications need is imported when it is first needed."""
     heavy = [
         "ast",
         "asyncio",
@@ -345,7 +345,7 @@ def test_importing_the_package_stays_cheap() -> None:
 
 @pytest.mark.outside
 def test_guarding_a_plain_function_reads_no_signature() -> None:
-    """``inspect`` is for fallbacks and ``@asynchronous``; decorator and first call do without."""
+    """``inspect`` is for fallbacks and ``@asynchronous``; decorator and first call do not need it."""
     program = """
 import sys
 from faulttolerance import retry

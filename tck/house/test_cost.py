@@ -1,4 +1,4 @@
-"""What guarding costs, counted in instructions of the interpreter and in bytes: no machine and no load changes that."""
+"""The cost of guarding in instructions of the interpreter and in bytes, which no machine and no load changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_FILES = {
 
 @cache
 def count(what: str = "instructions", *options: str) -> dict[str, Any]:
-    """Count instructions, or bytes, by what is called, once: in a program in which no test has changed who listens."""
+    """Count instructions or bytes by operation, once, in a program whose sinks no test has changed."""
     # As a script: the root of the project is not on its path, so that an installed wheel is what is counted.
     done = subprocess.run([sys.executable, BENCHMARKS / f"{what}.py", *options], check=True, stdout=subprocess.PIPE)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -40,7 +40,7 @@ def count(what: str = "instructions", *options: str) -> dict[str, Any]:
 
 
 def recorded(what: str) -> dict[str, int]:
-    """What was written down for this version of Python."""
+    """Return the recorded figures for this version of Python."""
     found: dict[str, int] | None = json.loads((BENCHMARKS / f"{what}.json").read_text(encoding="utf-8")).get(VERSION)
     if found is None:
         pytest.skip(f"nothing is recorded for Python {VERSION}")
@@ -48,21 +48,21 @@ def recorded(what: str) -> dict[str, int]:
 
 
 def dearer(what: str) -> dict[str, tuple[int, int]]:
-    """What is more than a tenth beyond what was recorded: now, and then."""
+    """Return the figures that exceed their record by more than a tenth: now, and then."""
     before, now = recorded(what), count(what)
     assert now.keys() == before.keys()
     return {name: (now[name], before[name]) for name in now if now[name] > before[name] * 1.1}
 
 
 def test_no_guarded_call_takes_a_tenth_more_instructions_than_was_recorded() -> None:
-    """Cost drifts by small steps that no timing on a busy machine shows: beyond 10 % is a decision to be taken."""
+    """Cost drifts by small steps that no timing on a busy machine shows; more than 10 % needs a decision."""
     found = dearer("instructions")
 
     assert not found, f"(now, recorded): {found}; if it has to be, python -m benchmarks.record"
 
 
 def test_a_tracer_without_a_span_costs_a_call_in_trouble_one_question() -> None:
-    """No event is made and no text: before, a refusal took three and a half times as much, and a retry twice."""
+    """It makes no event and no text: before, a refusal took three and a half times as much, and a retry twice."""
     pytest.importorskip("opentelemetry.trace")
     alone, beside = count("instructions"), count("instructions", "--beside", "opentelemetry.trace")
 
@@ -71,19 +71,19 @@ def test_a_tracer_without_a_span_costs_a_call_in_trouble_one_question() -> None:
 
 
 def test_no_guarded_method_takes_a_tenth_more_memory_than_was_recorded() -> None:
-    """What each of thousands of guarded methods keeps grows as silently."""
+    """The memory of each of thousands of guarded methods grows as silently."""
     found = dearer("memory")
 
     assert not found, f"(now, recorded): {found}; if it has to be, python -m benchmarks.record"
 
 
 def test_counting_twice_gives_the_same_figures() -> None:
-    """A figure that moves by itself would guard against nothing."""
+    """A figure that changes by itself would prove nothing."""
     assert count.__wrapped__() == count()
 
 
 def test_no_call_passes_more_files_than_it_has_to() -> None:
-    """Each further one is a step for whoever reads a traceback, and of a healthy call a price that every call pays."""
+    """Each further file is a step for a reader of a traceback, and for a healthy call a price that every call pays."""
     files = {kind: list(passed) for kind, passed in count("passing", "--json").items()}
 
     assert {kind: names for kind, names in files.items() if len(names) > MOST_FILES[kind]} == {}

@@ -1,4 +1,4 @@
-"""The rules of all policies, held over whatever policies there are: X1, X2, X3, X6, X9 and X11."""
+"""The rules of all policies, checked for each policy: X1, X2, X3, X6, X9 and X11."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ OF_THE_SPECIFICATION = {
 
 
 def values_of(policy: type[Policy], **values: Any) -> dict[str, Any]:
-    """What makes a policy, beside *values*."""
+    """Return the values that make a policy, with *values* among them."""
     required = {one.name: GIVEN[one.kind.name] for one in parameters(policy).values() if not one.has_default}
     return {**required, **ONE_OF.get(policy.annotation, {}), **values}
 
 
 def guarded(policy: type[Policy], name: str = "") -> Guard:
-    """A guard with the policy, and with what it belongs to."""
+    """Return a guard with the policy, and with the policies that it needs."""
     partner = ROWS[policy].modifies
     kinds = [policy, *([partner] if partner is not None else [])]
     return Guard(name=name, **{decorator_name(kind): kind(**values_of(kind)) for kind in kinds})  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ STATEFUL = [policy for policy in STRATEGY_FACTORIES if policy is not PartitionBy
 
 
 def strategies(name: str) -> list[Any]:
-    """What is remembered under the name."""
+    """Return the strategies of the states with the name."""
     states = [state for state in registry.every_state() if state.name == name]
     return [strategy for state in states for _, strategy in state.strategies.items()]
 
@@ -101,8 +101,8 @@ async def served(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize("policy", STATEFUL, ids=name_of)
-def test_what_is_remembered_survives_a_reload_and_goes_with_its_guard(policy: type[Policy]) -> None:
-    """By rule X2: the same object is there after it, another one for another guard, and none for none."""
+def test_a_state_survives_a_reload_and_goes_with_its_guard(policy: type[Policy]) -> None:
+    """By rule X2: a reload keeps the same strategies; another guard has others, and a closed one has none."""
     one, other = guarded(policy, "acme.x2.one"), guarded(policy, "acme.x2.other")
     asyncio.run(served(one))
     asyncio.run(served(other))
@@ -131,7 +131,7 @@ BASE = {"exceptions", "typing", "_cause", "_log", "_record", "_shown", "_strateg
 
 
 def test_no_strategy_knows_a_clock_a_thread_or_a_loop() -> None:
-    """By rule X3: they import none, but a lock over their arithmetic, and nothing of the rooms that wait."""
+    """By rule X3: they import neither, but a lock around their arithmetic, and no module of the rooms that wait."""
     for path in STRATEGIES:
         imported, of_threading = imports_of(ast.parse(path.read_text(encoding="utf-8")))
 
@@ -142,7 +142,7 @@ def test_no_strategy_knows_a_clock_a_thread_or_a_loop() -> None:
 
 
 def imports_of(tree: ast.AST) -> tuple[set[str], set[str]]:
-    """The modules that are imported, and what is taken from ``threading``."""
+    """Return the imported modules, and the names imported from ``threading``."""
     found = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -214,15 +214,15 @@ def test_control_flow_is_counted_as_nothing_and_leaves_nothing(policy: type[Poli
 
 @pytest.mark.parametrize("policy", [one for one in POLICIES if parameters(one)], ids=name_of)
 def test_a_wrong_value_is_refused_by_name(policy: type[Policy]) -> None:
-    """By rule X9: the parameter, and what is allowed, are in the message."""
+    """By rule X9: the message has the parameter and the allowed values."""
     for one in parameters(policy).values():
         with refused(f"@{policy.annotation}({one.name}) is", one.kind.allowed):
             policy(**values_of(policy, **{one.name: object()}))
 
 
 @pytest.mark.parametrize("policy", [one for one in POLICIES if ROWS[one].modifies], ids=name_of)
-def test_what_does_nothing_alone_is_refused_alone(policy: type[Policy]) -> None:
-    """By rule X9: it names what is missing."""
+def test_a_policy_that_does_nothing_alone_is_refused_alone(policy: type[Policy]) -> None:
+    """By rule X9: the error names the missing policy."""
     partner = ROWS[policy].modifies
     assert partner is not None
 
@@ -234,7 +234,7 @@ def test_what_does_nothing_alone_is_refused_alone(policy: type[Policy]) -> None:
 
 
 def story(seed: int) -> list[tuple[float, str]]:
-    """When what came out, of a minute of calls under everything that has to do with time or chance."""
+    """Return times and outcomes of a minute of calls under every policy that depends on time or chance."""
     with virtual_time(seed=seed) as clock:
         guard = Guard(
             retry=ft.policies.Retry(max_retries=3, delay=100, jitter=50),

@@ -24,7 +24,7 @@ def test_the_map_is_one_screen() -> None:
 
 
 def test_no_file_is_named_by_the_number_of_a_rule() -> None:
-    """A name says what is promised: numbers are looked up in another page."""
+    """A name states the promise; a number has to be looked up on another page."""
     numbered = re.compile(r"test_(.*_)?[a-z]{1,2}\d+[a-z]?(_.*)?\.py")
 
     assert [path.name for path in TCK.rglob("test_*.py") if numbered.fullmatch(path.name)] == []

@@ -1,4 +1,4 @@
-"""The set of changes that the tests have to notice does not rot."""
+"""The changes that the tests have to notice stay applicable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MUTANTS = mutation.mutants()
 
 
 def is_change(mutant: mutation.Mutant) -> bool:
-    """Whether the new code is another than the old one, whatever its layout, and the module with it is Python."""
+    """Return whether the new code differs from the old one by more than layout, and the module with it is Python."""
     ast.parse(mutant.applied_to((mutation.ROOT / mutant.path).read_text(encoding="utf-8")))
     old, new = (ast.dump(ast.parse(textwrap.dedent(code).strip())) for code in (mutant.old, mutant.new))
     return old != new
@@ -23,7 +23,7 @@ def is_change(mutant: mutation.Mutant) -> bool:
 
 @pytest.mark.parametrize("subject", sorted({mutant.subject for mutant in MUTANTS}))
 def test_change_can_be_made_in_one_place(subject: str) -> None:
-    """The code to be changed is there once, a module that comes out is Python and another one, the tests exist."""
+    """The code to be changed is there once, the changed module is Python and another one, and the tests exist."""
     for mutant in (mutant for mutant in MUTANTS if mutant.subject == subject):
         if mutant.path.endswith(".py"):
             assert is_change(mutant), mutant.name
@@ -35,7 +35,7 @@ def test_change_can_be_made_in_one_place(subject: str) -> None:
 
 @pytest.mark.parametrize("defect", mutation.mutants("kit/defects.toml"), ids=lambda defect: defect.name)
 def test_a_planted_defect_can_be_made_in_one_place(defect: mutation.Mutant) -> None:
-    """Whoever renames something is told before the tests under stress plant it."""
+    """A rename breaks this test before the tests under stress plant the defect."""
     assert is_change(defect)
 
 
@@ -86,7 +86,7 @@ def sell():
 def test_code_is_found_by_function_and_syntax_and_replaced_in_place(
     function: str, old: str, new: str, changed: str, into: str
 ) -> None:
-    """Quotes, spaces, lines and comments do not count; what does not stand there is refused."""
+    """Quotes, spaces, lines and comments do not count; code that is not there is refused."""
     pin = Pin(function, old, new)
 
     if changed:
@@ -103,7 +103,7 @@ def test_code_that_stands_in_a_function_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("mistake", planted.MISTAKES, ids=lambda mistake: mistake.wrong)
 def test_mistake_for_type_checkers_can_be_planted_in_one_place(mistake: planted.Mistake) -> None:
-    """The text to be changed is there once, and what comes out is Python."""
+    """The text to be changed is there once, and the changed file is Python."""
     text, tree = code_of_a_user()
 
     assert ast.dump(ast.parse(mistake.planted_in(text))) != tree
@@ -111,6 +111,6 @@ def test_mistake_for_type_checkers_can_be_planted_in_one_place(mistake: planted.
 
 @cache
 def code_of_a_user() -> tuple[str, str]:
-    """The code in which mistakes are planted, and its syntax tree."""
+    """Return the code in which mistakes are planted, and its syntax tree."""
     text = (planted.ROOT / planted.HOME / "attempt.py").read_text(encoding="utf-8")
     return text, ast.dump(ast.parse(text))

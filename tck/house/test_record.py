@@ -1,4 +1,4 @@
-"""Records: what a frozen dataclass promises, without its price at import."""
+"""Records: the promises of a frozen dataclass, without its price at import."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from faulttolerance.policies import Bulkhead, Retry, Timeout
 
 
 def test_equal_values_are_equal_and_hash_alike() -> None:
-    """A record is what it holds; its kind is part of that."""
+    """A record equals another one of its kind with the same values."""
     one, same, other = Bulkhead(5), Bulkhead(value=5), Bulkhead(6)
 
     assert (one == same, hash(one) == hash(same), one == other, one == Timeout(5)) == (True, True, False, False)
 
 
-def test_what_a_record_shows_makes_it_again() -> None:
-    """Its text is the expression for it."""
+def test_the_text_of_a_record_makes_it_again() -> None:
+    """The text is the expression for the record."""
     policy = Bulkhead(5)
 
     assert repr(policy) == "Bulkhead(value=5)"
@@ -40,14 +40,14 @@ def test_a_record_does_not_change(change: Any) -> None:
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
 def test_copies_are_equal(again: Any) -> None:
-    """Copied or pickled, it holds the same."""
+    """A copied or pickled record has the same values."""
     policy = Timeout(2, ChronoUnit.SECONDS)
 
     assert again(policy) == policy
 
 
 def test_a_record_can_be_made_from_another() -> None:
-    """As ``copy.replace`` of Python 3.13 does; values are checked as ever."""
+    """``copy.replace`` of Python 3.13 does the same; values are checked as always."""
     assert Retry(max_retries=5).__replace__(delay=7) == Retry(max_retries=5, delay=7)
 
 
@@ -61,19 +61,19 @@ def test_a_record_can_be_made_from_another() -> None:
     ],
 )
 def test_wrong_arguments_are_named(make: Any, problem: str) -> None:
-    """As of any function."""
+    """A record refuses them as any function does."""
     with pytest.raises(TypeError, match=problem):
         make()
 
 
 def test_its_signature_is_known_at_run_time() -> None:
-    """Consoles and pages show names, defaults and what goes by keyword only."""
+    """Consoles and pages show names, defaults and keyword-only parameters."""
     assert str(inspect.signature(Timeout)).startswith("(value: 'Duration' = 1000, unit: 'Unit' = ")
     assert {one.kind for one in inspect.signature(Retry).parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 
 def test_a_pattern_takes_a_record_apart() -> None:
-    """By position, in the order of its fields."""
+    """The pattern matches by position, in the order of the fields."""
     match Bulkhead(3, 4):
         case Bulkhead(value, queue):
             found = (value, queue)

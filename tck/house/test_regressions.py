@@ -1,4 +1,4 @@
-"""The list of what was once wrong names tests that exist: whoever rebuilds something finds what keeps it right."""
+"""The list of former defects names tests that exist: a developer who rebuilds a part finds its tests there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIST: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "tck" / "kit" / "regress
 
 @cache
 def names_in(path: Path) -> frozenset[str]:
-    """``test_a``, ``TestB`` and ``TestB::test_c``."""
+    """Return ``test_a``, ``TestB`` and ``TestB::test_c``."""
     names = set[str]()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef):

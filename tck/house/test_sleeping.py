@@ -1,4 +1,4 @@
-"""Which tests take real time: those of threads, servers and processes, and no others."""
+"""The tests that take real time: those of threads, servers and processes, and no others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 TCK = Path(__file__).parents[1]
 
 REAL = ("fleet/", "integrations/", "kit/", "surroundings/")
-"""Folders of tests whose subject is real threads, loops, servers and processes, and what they are started by."""
+"""Folders of tests whose subject is real threads, loops, servers and processes, and the tools that start them."""
 
 STRESS = "_stress.py"
-"""How the names of files end whose tests press for seconds."""
+"""The end of the names of files whose tests press for seconds."""
 
 ALSO_REAL = {
     "asynchronous/test_offload.py": "bodies on threads of the pool",
@@ -35,19 +35,19 @@ ALSO_REAL = {
     "timeout/test_safe_point.py": "threads that are looked at in the middle of a call",
     "timeout/test_too_late.py": "a body that works beyond its deadline",
 }
-"""Files elsewhere, and why."""
+"""Files elsewhere, and the reason."""
 
 
 def sleeps(file: Path) -> bool:
-    """Whether *file* calls ``time.sleep``."""
+    """Return whether *file* calls ``time.sleep``."""
     return any(
         isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep"
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     )
 
 
-def test_only_tests_of_what_is_real_sleep() -> None:
-    """The others wait in virtual time, which passes at once."""
+def test_only_tests_of_real_time_sleep() -> None:
+    """Other tests wait in virtual time, which passes at once."""
     files = {file.relative_to(TCK).as_posix() for file in TCK.rglob("test_*.py") if "time.sleep" in file.read_text()}
     elsewhere = {file for file in files if not file.startswith(REAL) and not file.endswith(STRESS)}
 

@@ -1,4 +1,4 @@
-"""What a user may rely on: the names of the package, and that each says what it is for."""
+"""The interface for users: the names of the package, each with its documentation."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ FORMER = {
 """Names that programs import from the package, though they live in the module."""
 
 
-def test_all_names_what_is_promised_and_nothing_else() -> None:
-    """Any other name would be relied on without a promise."""
+def test_all_has_the_promised_names_and_no_others() -> None:
+    """A user would rely on any other name without a promise."""
     assert sorted(faulttolerance.__all__) == NAMES
 
 
 def test_all_is_sorted() -> None:
-    """Branches that add names merge without a conflict, and a reader finds what he looks for."""
+    """Branches that add names merge without a conflict, and a reader finds a name by the alphabet."""
     assert list(faulttolerance.__all__) == sorted(faulttolerance.__all__)
 
 
 def test_every_other_name_of_the_package_is_a_module_or_private() -> None:
-    """What a user sees is what `__all__` says: nothing slips out by being imported."""
+    """No import adds a name to the interface: `__all__` is complete."""
     seen = {
         name
         for name, value in vars(faulttolerance).items()
@@ -69,7 +69,7 @@ def test_every_other_name_of_the_package_is_a_module_or_private() -> None:
     assert seen <= set(faulttolerance.__all__)
 
 
-def test_dir_lists_also_what_is_imported_when_first_asked_for() -> None:
+def test_dir_lists_also_names_that_are_imported_at_their_first_use() -> None:
     """An interactive user finds every name by completion."""
     assert set(NAMES) <= set(dir(faulttolerance))
 
@@ -102,7 +102,7 @@ print({set(FORMER)!r} & {{*dir(faulttolerance), *faulttolerance.__all__}})
 
 
 def test_every_name_is_there_and_documented() -> None:
-    """`help(faulttolerance.name)` tells what it is for."""
+    """`help(faulttolerance.name)` tells its purpose."""
     lengths = {name: len((inspect.getdoc(getattr(faulttolerance, name)) or "").split()) for name in NAMES}
 
     assert {name: words for name, words in lengths.items() if words < 4} == {}
@@ -116,7 +116,7 @@ def test_a_class_or_function_says_that_it_lives_in_the_package() -> None:
 
 
 def test_parameters_are_annotated() -> None:
-    """An editor can tell what to write."""
+    """An editor can show the types."""
     functions = {name: thing for name in NAMES if inspect.isfunction(thing := getattr(faulttolerance, name))}
 
     bare = [

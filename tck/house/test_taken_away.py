@@ -48,7 +48,7 @@ print(*(name for name in sys.modules if name.startswith(TRACES)))
 
 
 def passes_the_specification(copy: Path) -> bool:
-    """Whether the tests of the specification pass with the package in the folder *copy*."""
+    """Return whether the tests of the specification pass with the package in the folder *copy*."""
     plugins = ["-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "faulttolerance.pytest_plugin"]
     options = ["-q", "-x", *plugins, "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
     done = subprocess.run(
@@ -68,7 +68,7 @@ def passes_the_specification(copy: Path) -> bool:
 
 
 def use(copy: Path, extensions: Collection[str]) -> list[str]:
-    """What a program prints that uses the rest, the modules of *extensions* that it loaded in the end."""
+    """Run a program that uses the rest, and return its output: the modules of *extensions* that it loaded."""
     traces = tuple(f"faulttolerance._extensions.{extension}." for extension in extensions)
     return output_of(f"{QUIET}TRACES = {traces!r}\n{USE}", folder=copy).splitlines()
 
@@ -81,7 +81,7 @@ def test_the_rest_works_without_an_extension_and_has_no_trace_of_it(extension: s
 
 @pytest.mark.outside
 def test_the_specification_is_kept_without_any_extension(tmp_path: Path) -> None:
-    """What an application does not use, it need not trust."""
+    """An application need not trust extensions that it does not use."""
     copy = copy_without(EXTENSIONS, tmp_path)
 
     assert use(copy, EXTENSIONS) == ["fetched other later fetched"]
@@ -91,5 +91,5 @@ def test_the_specification_is_kept_without_any_extension(tmp_path: Path) -> None
 @pytest.mark.stress
 @pytest.mark.parametrize("extension", EXTENSIONS)
 def test_the_specification_is_kept_without_an_extension(extension: str, tmp_path: Path) -> None:
-    """None of the others leans on it."""
+    """No part of the specification depends on an extension."""
     assert passes_the_specification(copy_without([extension], tmp_path))

@@ -1,4 +1,4 @@
-"""Which tests run by which command, and beside which others."""
+"""The tests that each command runs, and the tests that run beside them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ RUNS = [
 
 @pytest.mark.outside
 def test_a_run_has_the_tiers_that_are_named(tmp_path: Path) -> None:
-    """A plain run has the default tier, paths and marks have all that they name; the end names what was left out."""
+    """A plain run has the default tier; paths and marks have all named tests; the end names the tiers left out."""
     (tmp_path / "conftest.py").write_text(textwrap.dedent(CONFTEST))
     (tmp_path / "test_some.py").write_text(textwrap.dedent(TESTS))
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tck'}\ntestpaths = test_some.py\n")
@@ -72,8 +72,8 @@ def test_a_run_has_the_tiers_that_are_named(tmp_path: Path) -> None:
         assert (missing[1] if missing else "") == left_out, options
 
 
-def test_the_test_command_runs_two_tiers_unless_it_is_told_which() -> None:
-    """A path or a tier takes their place."""
+def test_the_test_command_runs_two_tiers_unless_it_is_given_others() -> None:
+    """A path or a tier replaces them."""
     tiers = runpy.run_path(str(ROOT / ".ci" / "bootstrap.py"))["_tiers"]
 
     assert tiers([]) == ["--tier=default", "--tier=outside"]
@@ -84,7 +84,7 @@ def test_the_test_command_runs_two_tiers_unless_it_is_told_which() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no flock")
 def test_a_test_that_runs_alone_waits_for_others_and_others_wait_for_it(tmp_path: Path) -> None:
-    """And whoever waits to be alone is not overtaken by tests that begin later."""
+    """A test that waits to be alone is not overtaken by tests that begin later."""
     turns = OneAlone(tmp_path)
     running: list[str] = []
     seen: list[list[str]] = []

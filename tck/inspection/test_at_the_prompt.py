@@ -1,4 +1,4 @@
-"""What `help`, completion and `repr` say to whoever tries the library at a prompt (rule M2)."""
+"""`help`, completion and `repr` for a user who tries the library at a prompt (rule M2)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_decorator_is_known() -> None:
 
 @pytest.mark.parametrize("policy", DECORATORS, ids=lambda one: one.__name__)
 def test_help_shows_every_parameter_with_default_and_meaning(policy: type[Policy]) -> None:
-    """Rule M2: of the decorator as of the value."""
+    """Rule M2: both the decorator and the value have it."""
     decorator = getattr(ft, DECORATORS[policy])
     said = pydoc.render_doc(decorator, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
 
@@ -67,7 +67,7 @@ POLICIES = [
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 def test_the_repr_of_a_policy_makes_it_again(policy: Policy) -> None:
-    """Rule M2: short, for what is so by default is left out."""
+    """Rule M2: it is short, for defaults are left out."""
     text = repr(policy)
 
     assert eval(text, PROMPT) == policy
@@ -76,7 +76,7 @@ def test_the_repr_of_a_policy_makes_it_again(policy: Policy) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 def test_the_repr_of_a_decorator_that_waits_makes_it_again(policy: Policy) -> None:
-    """Rule M2: it is what stands above a function."""
+    """Rule M2: it is the line above a function."""
     values = {name: getattr(policy, name) for name in parameters(policy)}
     waiting = getattr(ft, DECORATORS[type(policy)])(**values)
 
@@ -85,7 +85,7 @@ def test_the_repr_of_a_decorator_that_waits_makes_it_again(policy: Policy) -> No
 
 
 def test_a_decorator_with_a_wrong_value_is_shown_as_it_was_written() -> None:
-    """Rule M2: what is wrong with it is told when it decorates."""
+    """Rule M2: the decorator reports the error when it decorates."""
     assert repr(ft.timeout("soon")) == "timeout(value='soon')"
 
 
@@ -103,8 +103,8 @@ def test_the_repr_of_a_guard_makes_one_like_it() -> None:
     assert repr(again) == text
 
 
-def test_a_guard_completes_to_what_is_public() -> None:
-    """Rule M2: what begins with an underscore is nobody's business."""
+def test_a_guard_completes_to_public_names() -> None:
+    """Rule M2: names that begin with an underscore are private."""
     shown = dir(ft.Guard())
 
     assert {"call", "call_async", "close", "name"} <= set(shown)
@@ -130,7 +130,7 @@ def test_policies_for_everything_that_a_guard_takes_are_exported() -> None:
         (lambda: ft.policies.Retry(3), "Retry: too many positional"),  # type: ignore[misc]
     ],
 )  # fmt: skip
-def test_by_position_goes_what_the_specification_names_first(call: Any, refused: str) -> None:
-    """Rule M2: further parameters go by keyword, so that new ones may come between them."""
+def test_the_first_parameters_of_the_specification_are_positional(call: Any, refused: str) -> None:
+    """Rule M2: further parameters are keyword-only, so that new ones may come between them."""
     with pytest.raises(TypeError, match=refused):
         call()

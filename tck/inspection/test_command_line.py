@@ -1,4 +1,4 @@
-"""``python -m faulttolerance``: what an operator and a build see."""
+"""``python -m faulttolerance``: its output for an operator and a build."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
 
 def about_the_shop(done: Any) -> list[str]:
-    """The messages, without doubts about what other tests guard in this process."""
+    """Return the messages, without doubts about guards of other tests in this process."""
     return [line for line in done.stderr.splitlines() if not line.endswith("]")]
 
 
@@ -73,7 +73,7 @@ def about_the_shop(done: Any) -> list[str]:
 
 
 def test_check_finds_nothing_wrong(run: Run) -> None:
-    """Exit status 0."""
+    """The exit status is 0."""
     done = run("check", "shop.billing")
 
     assert (done.exit_code, about_the_shop(done)) == (0, [])
@@ -81,7 +81,7 @@ def test_check_finds_nothing_wrong(run: Run) -> None:
 
 
 def test_check_reports_every_wrong_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All at once, each with its source; exit status 1."""
+    """All faults are reported at once, each with its source; the exit status is 1."""
     monkeypatch.setenv("SHOP_BILLING_CLIENT_CHARGE_RETRY_MAXRETRIES", "-2")
     monkeypatch.setenv("SHOP_BILLING_PAY_BULKHEAD_VALUE", "0")
     monkeypatch.setenv("CLI_PAYMENTS_RETRY_DELAY", "soon")
@@ -101,7 +101,7 @@ def test_check_reports_every_wrong_value(run: Run, monkeypatch: pytest.MonkeyPat
 def test_unused_keys_fail_a_strict_check_only(
     run: Run, options: tuple[str, ...], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are named in any case."""
+    """They are listed in any case."""
     monkeypatch.setenv("SHOP_BILLING_CLIENT_CHARGE_RETRY_MAXRETRIS", "2")
 
     done = run("check", "shop.billing", *options)
@@ -111,7 +111,7 @@ def test_unused_keys_fail_a_strict_check_only(
     assert "did you mean SHOP_BILLING_CLIENT_CHARGE_RETRY_MAXRETRIES?" in done.stderr
 
 
-def test_check_reports_what_is_wrong_in_a_definition(run: Run, tmp_path: Path) -> None:
+def test_check_reports_the_fault_of_a_definition(run: Run, tmp_path: Path) -> None:
     """Decorators refuse at import; the message is the same, without a traceback."""
     (tmp_path / "shop" / "wrong.py").write_text(
         "from faulttolerance import retry\n\nclass Client:\n    @retry(max_retries=-3)\n    def charge(self): ...\n"
@@ -124,7 +124,7 @@ def test_check_reports_what_is_wrong_in_a_definition(run: Run, tmp_path: Path) -
 
 
 def test_check_reports_a_class_whose_fallback_is_missing(run: Run, tmp_path: Path) -> None:
-    """Python 3.11 wraps what is raised while a class is created; here it is unwrapped."""
+    """Python 3.11 wraps an exception at the creation of a class; here it is unwrapped."""
     (tmp_path / "shop" / "wrong.py").write_text(
         "from faulttolerance import fallback\n\nclass Client:\n"
         "    @fallback(fallback_method='gone')\n    def charge(self): ...\n"
@@ -138,7 +138,7 @@ def test_check_reports_a_class_whose_fallback_is_missing(run: Run, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["shop.nowhere", "shop.broken"])
 def test_a_module_that_cannot_be_imported_fails_the_check(run: Run, name: str, tmp_path: Path) -> None:
-    """With what it raised."""
+    """The output has its exception."""
     (tmp_path / "shop" / "broken.py").write_text("1 / 0")
 
     done = run("check", name)
@@ -148,7 +148,7 @@ def test_a_module_that_cannot_be_imported_fails_the_check(run: Run, name: str, t
 
 
 def test_recursive_imports_the_modules_of_a_package(run: Run) -> None:
-    """All but ``__main__``, which would run it."""
+    """``__main__`` is left out, since it would run the package."""
     run("check", "shop")
     before = "shop.billing" in sys.modules
 
@@ -158,7 +158,7 @@ def test_recursive_imports_the_modules_of_a_package(run: Run) -> None:
 
 
 def test_a_wrong_switch_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although no guard has such a key."""
+    """A switch is wrong even where no guard has such a key."""
     monkeypatch.setenv("MP_FAULT_TOLERANCE_METRICS_ENABLED", "maybe")
 
     done = run("check", "shop")
@@ -170,7 +170,7 @@ def test_a_wrong_switch_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.outside
 @pytest.mark.parametrize("how", ["sys.exit(0)", "sys.exit('over')", "raise BaseException", "raise GeneratorExit"])
 def test_a_module_that_ends_the_program_fails_the_check(how: str, tmp_path: Path) -> None:
-    """A script in a package would end it with status 0, and nothing was checked."""
+    """A script in a package would else end the check with status 0, before it checked anything."""
     (tmp_path / "acme").mkdir()
     (tmp_path / "acme" / "__init__.py").write_text("")
     (tmp_path / "acme" / "script.py").write_text(f"import sys\n{how}\n")
@@ -183,7 +183,7 @@ def test_a_module_that_ends_the_program_fails_the_check(how: str, tmp_path: Path
 
 @pytest.mark.outside
 def test_a_module_that_a_value_names_and_that_ends_the_program_fails_the_check(tmp_path: Path) -> None:
-    """With the key that names it."""
+    """The output has the key that names the module."""
     (tmp_path / "acme.py").write_text("from faulttolerance import retry\n@retry\ndef call(): ...\n")
     (tmp_path / "script.py").write_text("raise SystemExit(0)")
 
@@ -197,7 +197,7 @@ def test_a_module_that_a_value_names_and_that_ends_the_program_fails_the_check(t
 
 @pytest.mark.outside
 def test_checking_nothing_is_no_success(tmp_path: Path) -> None:
-    """A package whose modules nobody imports has no guards."""
+    """A package whose modules are not imported has no guards."""
     (tmp_path / "acme").mkdir()
     (tmp_path / "acme" / "__init__.py").write_text("")
 
@@ -207,8 +207,8 @@ def test_checking_nothing_is_no_success(tmp_path: Path) -> None:
     assert done.stderr == "nothing is guarded in acme; --recursive imports the modules of packages, too\n"
 
 
-def test_one_wrong_module_keeps_no_other_from_being_checked(run: Run, tmp_path: Path) -> None:
-    """Each that fails is told of by its own name, and what is configured is checked all the same."""
+def test_a_wrong_module_keeps_no_other_from_being_checked(run: Run, tmp_path: Path) -> None:
+    """The output has each faulty module by its own name, and the configuration is checked all the same."""
     (tmp_path / "shop" / "broken.py").write_text("1 / 0")
     (tmp_path / "shop" / "wrong.py").write_text("from faulttolerance import retry\nretry(max_retries=-3)(print)\n")
     (tmp_path / "shop" / "around.py").write_text("from shop.about import one\n")
@@ -259,7 +259,7 @@ def without(): ...
 def test_check_doubts_a_circuit_that_takes_refusals_for_successes(
     options: tuple[str, ...], status: int, tmp_path: Path
 ) -> None:
-    """It is what the specification says, and seldom what is meant; whoever means it can say so by skip_on."""
+    """It follows the specification, and is seldom meant; ``skip_on`` declares it."""
     (tmp_path / "acme.py").write_text(DOUBTFUL)
 
     done = program("check", "acme", *options, folder=tmp_path)
@@ -277,7 +277,7 @@ def test_check_doubts_a_circuit_that_takes_refusals_for_successes(
 
 
 def test_explain_shows_the_guard_of_a_function(run: Run) -> None:
-    """Whatever decorates it."""
+    """The guard decorates it as a value."""
     result = run("explain", "shop.billing:settle")
 
     assert result.exit_code == 0
@@ -286,7 +286,7 @@ def test_explain_shows_the_guard_of_a_function(run: Run) -> None:
 
 
 def test_explain_shows_each_value_and_its_source(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order in which the policies nest."""
+    """They come in the order in which the policies nest."""
     monkeypatch.setenv("SHOP_BILLING_CLIENT_CHARGE_RETRY_MAXRETRIES", "7")
 
     done = run("explain", "shop.billing:Client.charge")
@@ -300,12 +300,12 @@ def test_explain_shows_each_value_and_its_source(run: Run, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", ["pay", "payments"])
 def test_functions_and_guards_are_explained(run: Run, name: str) -> None:
-    """As well as methods."""
+    """The command explains them as it explains methods."""
     assert run("explain", f"shop.billing:{name}").exit_code == 0
 
 
 def test_all_methods_of_a_class_are_explained(run: Run) -> None:
-    """One after the other."""
+    """The methods come one after the other."""
     done = run("explain", "shop.billing:Client")
 
     assert [line for line in done.stdout.splitlines() if not line.startswith(" ")] == [
@@ -315,7 +315,7 @@ def test_all_methods_of_a_class_are_explained(run: Run) -> None:
 
 
 def test_every_name_that_list_shows_is_explained(run: Run) -> None:
-    """It is the name in metrics, logs and keys, too; a module is imported for a guard whose name tells none."""
+    """It is the name in metrics, logs and keys; where it names no module, the modules are searched for the guard."""
     listed = {guard["name"] for guard in json.loads(run("list", "shop.billing", "--json").stdout)}
     names = {name for name in listed if name.startswith("shop.billing.")} | {"cli payments"}
 
@@ -329,14 +329,14 @@ def test_every_name_that_list_shows_is_explained(run: Run) -> None:
 
 @pytest.mark.parametrize("name", ["Client", "Client.charge", "pay", "settle"])
 def test_the_module_of_a_dotted_name_is_imported(run: Run, name: str) -> None:
-    """A dot does what a colon does."""
+    """A dot is as good as a colon."""
     by_dot = run("explain", f"shop.billing.{name}")
 
     assert (by_dot.exit_code, by_dot.stdout) == (0, run("explain", f"shop.billing:{name}").stdout)
 
 
 def test_a_guard_may_be_named_as_a_module(run: Run, tmp_path: Path) -> None:
-    """And is explained, where the modules that make it are named."""
+    """It is explained where the modules that make it are named."""
     (tmp_path / "shop" / "named.py").write_text(
         "from faulttolerance import Guard, timeout\nkept = Guard(timeout('7s'), name='json')\n"
     )
@@ -348,7 +348,7 @@ def test_a_guard_may_be_named_as_a_module(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_guard_that_no_attribute_holds_is_explained_by_its_name(run: Run, tmp_path: Path) -> None:
-    """As the methods of a class that a function made."""
+    """Methods of a class in a function are explained so, too."""
     (tmp_path / "shop" / "made.py").write_text(
         "from faulttolerance import retry\n\ndef make():\n    class Client:\n"
         "        @retry(max_retries=7)\n        def charge(self): ...\n    return Client\n\nkept = [make()]\n"
@@ -372,8 +372,8 @@ def test_a_guard_that_no_attribute_holds_is_explained_by_its_name(run: Run, tmp_
         ("shop.billing:Client.__init__", "is not guarded"),
     ],
 )
-def test_explain_says_why_there_is_nothing_to_explain(run: Run, target: str, message: str) -> None:
-    """Exit status 2, as for other wrong arguments."""
+def test_explain_tells_the_reason_where_it_finds_no_guard(run: Run, target: str, message: str) -> None:
+    """The exit status is 2, as of other wrong arguments."""
     done = run("explain", target)
 
     assert done.exit_code == 2
@@ -388,7 +388,7 @@ def rows(done: Any) -> list[list[str]]:
 
 
 def test_list_shows_a_row_per_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line each where the output is no terminal, so that it can be searched."""
+    """Each value has one line where the output is no terminal, so that it can be searched."""
     monkeypatch.setenv("SHOP_BILLING_PAY_BULKHEAD_ENABLED", "false")
 
     found = rows(run("list", "shop.billing"))
@@ -402,7 +402,7 @@ def test_list_shows_a_row_per_value(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_list_writes_json(run: Run) -> None:
-    """For other programs: numbers are numbers, sets are lists."""
+    """Programs read it: numbers are numbers, sets are lists."""
     listed = {one["name"]: one for one in json.loads(run("list", "shop.billing", "--json").stdout)}
 
     policies = {one["annotation"]: one for one in listed["shop.billing.Client.charge"]["policies"]}
@@ -418,8 +418,8 @@ def test_list_writes_json(run: Run) -> None:
 
 
 @pytest.mark.outside
-def test_what_modules_print_is_kept_out_of_the_output(tmp_path: Path) -> None:
-    """Whichever way they print, and when values are read or the process ends, too."""
+def test_output_of_modules_is_kept_out_of_the_result(tmp_path: Path) -> None:
+    """Modules may print in any way, also while values are read and when the process ends."""
     loud = "import atexit, os, sys\nprint('one')\nprint('two', file=sys.__stdout__)\nos.write(1, b'three')\n"
     loud += "atexit.register(print, 'five')\natexit.register(print, 'six', file=sys.__stdout__)\n"
     (tmp_path / "acme.py").write_text(loud + "from faulttolerance import retry\n@retry\ndef call(): ...\n")
@@ -431,8 +431,8 @@ def test_what_modules_print_is_kept_out_of_the_output(tmp_path: Path) -> None:
     assert sorted(done.stderr.replace("three", "three\n").split()) == ["five", "four", "one", "six", "three", "two"]
 
 
-def test_list_tells_of_faults_beside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list is complete all the same; exit status 1."""
+def test_list_reports_faults_beside_the_rows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list is complete all the same; the exit status is 1."""
     monkeypatch.setenv("SHOP_BILLING_PAY_BULKHEAD_VALUE", "0")
 
     done = run("list", "shop.billing")
@@ -446,7 +446,7 @@ def test_list_tells_of_faults_beside(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_keys_lists_every_key_with_its_variable_and_values(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What holds beside what is declared."""
+    """A row has the effective value beside the declared one."""
     monkeypatch.setenv("FAULTTOLERANCE_BULKHEAD_VALUE", "9")
 
     found = {row[0]: row[1:] for row in rows(run("keys", "shop.billing"))}
@@ -492,12 +492,12 @@ def values(listed: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def program(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run it in a process of its own, in *folder*."""
+    """Run the command in a process of its own, in *folder*."""
     return command_line(*arguments, folder=folder, environment={**ALONE, **variables})
 
 
 def module(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run it in an interpreter of its own."""
+    """Run the module in an interpreter of its own."""
     return subprocess.run(
         [sys.executable, "-m", "faulttolerance", *arguments],
         capture_output=True, text=True, check=False, cwd=folder, env={**ALONE, **variables}, timeout=50,
@@ -505,8 +505,8 @@ def module(*arguments: str, folder: Path, **variables: str) -> subprocess.Comple
 
 
 @pytest.mark.outside
-def test_nothing_that_is_shown_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
-    """Keys, values and names of files come from anywhere; a row stays a row."""
+def test_no_text_of_the_output_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    """Keys, values and names of files may come from anybody; a row stays a row."""
     (tmp_path / "acme.py").write_text("from faulttolerance import retry\n@retry\ndef call(): ...\n")
     (tmp_path / "f.json").write_text(json.dumps({"Retry/\x1b[2Jdelay\n": 1, "[bold]Retry/delay[/bold]": 2}))
 
@@ -520,14 +520,14 @@ def test_nothing_that_is_shown_reaches_the_terminal_as_a_command(tmp_path: Path)
 
 @pytest.mark.outside
 def test_it_runs_as_a_module(run: Run, tmp_path: Path) -> None:
-    """And finds modules in the folder in which it is run."""
+    """It finds modules in the current folder."""
     done = module("check", "shop.billing", folder=tmp_path)
 
     assert (done.stdout, done.stderr) == ("nothing wrong; guards: 4, unused keys: 0, doubts: 0\n", "")
 
 
 @pytest.mark.outside
-def test_it_says_what_to_install(tmp_path: Path) -> None:
+def test_it_names_the_package_to_install(tmp_path: Path) -> None:
     """The command line is an extra."""
     program = "import sys, runpy; sys.modules['typer'] = None; runpy.run_module('faulttolerance', run_name='__main__')"
     done = python(program, environment=ALONE)

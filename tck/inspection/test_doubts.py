@@ -1,4 +1,4 @@
-"""What `check` doubts, and how a doubt is switched off (rule M4)."""
+"""The doubts of `check`, and the switch for each of them (rule M4)."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ SETTLED: Mapping[str, list[Callable[[], ft.Guard]]] = {
 
 
 def found(*guards: ft.Guard) -> list[str]:
-    """The codes of what is doubted of *guards*."""
+    """Return the codes of the doubts about *guards*."""
     mine = [one for one in ft.guards() if any(one.method is guard for guard in guards)]
     assert len(mine) == len(guards)
     return [doubt.code for doubt in lint(mine, settings.snapshot)]
@@ -236,17 +236,17 @@ def found(*guards: ft.Guard) -> list[str]:
 
 @pytest.mark.parametrize(("code", "make"), [(code, make) for code, several in DOUBTFUL.items() for make in several])
 def test_it_is_doubted(code: str, make: Callable[[], ft.Guard]) -> None:
-    """Rule M4: and nothing else of it."""
+    """Rule M4: there is no other doubt about it."""
     assert found(make()) == [code]
 
 
 @pytest.mark.parametrize(("code", "make"), [(code, make) for code, several in SETTLED.items() for make in several])
 def test_it_is_settled(code: str, make: Callable[[], ft.Guard]) -> None:
-    """Rule M4."""
+    """Rule M4: the remedy of a doubt removes it."""
     assert code not in found(make())
 
 
-def test_what_is_judged_are_the_values_that_hold() -> None:
+def test_the_effective_values_are_judged() -> None:
     """Rule M4: a configured value may make a doubt, and may end one."""
     guard = ft.Guard(retry=ft.policies.Retry(), timeout=ft.policies.Timeout("1s"), name="m4 judged")
     with configured({"m4 judged/Retry/retryOn": "OSError", "m4 judged/Timeout/value": "5ms"}):
@@ -269,8 +269,8 @@ def of(context: Any) -> str:
     ("handler", "parameter"),
     [(sunny, "city"), (ft.last_good("1d"), None), (of, None), ((of, sunny), "city"), (lambda failed: "", None)],
 )
-def test_a_handler_that_was_written_for_the_argument_is_doubted(handler: Any, parameter: str | None) -> None:
-    """Rule M4: FT011; it would say "<ExecutionContext ...>: sunny"."""
+def test_a_handler_with_the_parameter_of_the_function_is_doubted(handler: Any, parameter: str | None) -> None:
+    """Rule M4: FT011; it would return "<ExecutionContext ...>: sunny"."""
 
     @ft.fallback(*(handler if isinstance(handler, tuple) else (handler,)), apply_on=TROUBLE)
     def forecast(city: str) -> str:
@@ -284,8 +284,8 @@ def test_a_handler_that_was_written_for_the_argument_is_doubted(handler: Any, pa
     assert len(told) == (parameter is not None)
 
 
-def test_a_handler_of_a_method_that_was_written_for_the_argument_is_doubted() -> None:
-    """Rule M4: FT011, and not of one that takes what only has the same name by chance: the context."""
+def test_a_handler_with_the_parameter_of_the_method_is_doubted() -> None:
+    """Rule M4: FT011; a handler whose parameter for the context has that name by chance is not doubted."""
 
     class Client:
         @ft.fallback(sunny, apply_on=TROUBLE)
@@ -326,7 +326,7 @@ def nested_in_decorators() -> tuple[Any, str]:
 
 @pytest.mark.parametrize("make", [nested_in_guard, nested_in_decorators])
 def test_a_retry_around_a_retry_is_doubted_once(make: Callable[[], tuple[Any, str]]) -> None:
-    """Rule M4: FT007, whatever way the guards were put there."""
+    """Rule M4: FT007, in whichever way the guards were put there."""
     call, words = make()
     told = [str(one) for one in {*lint(list(ft.guards()), settings.snapshot)} if one.code == "FT007"]
     mine = [line for line in told if call.__qualname__ in line]
@@ -335,8 +335,8 @@ def test_a_retry_around_a_retry_is_doubted_once(make: Callable[[], tuple[Any, st
     assert words in mine[0]
 
 
-def test_a_retry_around_one_that_does_not_is_fine() -> None:
-    """Rule M4: nothing is multiplied."""
+def test_a_retry_around_a_guard_without_retries_is_fine() -> None:
+    """Rule M4: the attempts are not multiplied."""
     inner = ft.Guard(retry=ft.policies.Retry(max_retries=0), timeout=ft.policies.Timeout("1s"))
 
     @ft.retry(retry_on=TROUBLE)
@@ -370,7 +370,7 @@ def client() -> Iterator[type]:
     ],
 )
 def test_a_doubt_is_switched_off_by_a_key(client: type, properties: dict[str, Any], left: list[str]) -> None:
-    """Rule M4: for all, for a class, for a method; what any of them names is ignored."""
+    """Rule M4: for all guards, for a class, for a method; the codes of all three keys are ignored."""
     properties = {
         key.replace("CLIENT", f"{__name__}.{client.__qualname__}"): value for key, value in properties.items()
     }
@@ -382,7 +382,7 @@ def test_a_doubt_is_switched_off_by_a_key(client: type, properties: dict[str, An
 
 
 def test_every_code_is_tried() -> None:
-    """Rule M4: doubted, and settled."""
+    """Rule M4: each is doubted once, and settled once."""
     beside = {"FT007", "FT011"}  # of more than the policies of one guard
 
     assert {*DOUBTFUL, *beside} == {*SETTLED, *beside} == {*CODES}
@@ -414,17 +414,17 @@ def check(tmp_path: Path) -> Iterator[Callable[..., Any]]:
         (("--strict",), {"FAULTTOLERANCE_CHECK_IGNORE": "FT002"}, 1, ["FT005"]),
     ],
 )
-def test_check_tells_of_doubts_and_fails_if_it_is_strict(
+def test_check_reports_doubts_and_fails_if_it_is_strict(
     check: Callable[..., Any], options: tuple[str, ...], environment: dict[str, str], status: int, codes: list[str]
 ) -> None:
-    """Rule M4: on the command line, and in a build."""
+    """Rule M4: both on the command line and in a build."""
     done = check(*options, **environment)
 
     assert (done.returncode, re.findall(r"\[(FT\d+)\]$", done.stderr, re.MULTILINE)) == (status, codes)
 
 
 @pytest.mark.outside
-def test_a_code_that_does_not_exist_is_told_of(check: Callable[..., Any]) -> None:
-    """Rule M4: a typing mistake switches nothing off, and says so."""
+def test_an_unknown_code_is_reported(check: Callable[..., Any]) -> None:
+    """Rule M4: a typing mistake switches no doubt off."""
     assert check("--ignore", "FT999").returncode == 2
     assert "no doubt has the code 'FT999'; there are FT001" in check(FAULTTOLERANCE_CHECK_IGNORE="FT999").stderr

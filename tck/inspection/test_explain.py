@@ -1,4 +1,4 @@
-"""What `explain` shows (rule M3)."""
+"""The output of `explain` (rule M3)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ OWN = f"{__name__}.Client/charge"
 VARIABLE = OWN.replace(".", "_").replace("/", "_").upper()
 
 
-def test_what_differs_from_the_default_is_shown_with_source_and_variable() -> None:
-    """Rule M3: and nothing else."""
+def test_values_other_than_the_default_are_shown_with_source_and_variable() -> None:
+    """Rule M3: defaults are only counted."""
     assert repr(ft.explain(Client.charge)) == str(ft.explain(Client.charge)) == (
         f"{__name__}.Client.charge\n"
         "  Retry (declared on the method)\n"
@@ -48,8 +48,8 @@ def test_what_differs_from_the_default_is_shown_with_source_and_variable() -> No
     )  # fmt: skip
 
 
-def test_all_shows_the_rest_behind_what_differs() -> None:
-    """Rule M3: the defaults, with their units."""
+def test_all_shows_the_defaults_behind_the_other_values() -> None:
+    """Rule M3: defaults have their units."""
     lines = ft.explain(Client.charge, all=True).splitlines()
     values = [line for line in lines if line.startswith("    ") and " = " in line]
 
@@ -62,7 +62,7 @@ def test_all_shows_the_rest_behind_what_differs() -> None:
 
 @pytest.mark.parametrize("which", ["maxRetries", "delay", "retryOn"])
 def test_the_variable_that_is_named_changes_the_value(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule M3: also where a key that reaches more says otherwise, in a stronger source."""
+    """Rule M3: it wins over a stronger source with a key for more guards."""
     text = {"maxRetries": "7", "delay": "7s", "retryOn": "OSError"}
     with configured({"Retry/maxRetries": "5", "Retry/delay": "5s", "Retry/retryOn": "KeyError"}):
         told = ft.explain(Client.charge).as_dict()["policies"][0]["parameters"][which]
@@ -81,7 +81,7 @@ def test_the_variable_that_is_named_changes_the_value(which: str, monkeypatch: p
 def test_a_value_of_a_file_is_shown_with_the_variable_that_would_override_it(
     key: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule M3: the variable wins, whatever key the file has."""
+    """Rule M3: the variable wins over any key of a file."""
     file = tmp_path / f"{ending}"
     in_dotenv = f"{VARIABLE}_RETRY_DELAY" if key.startswith(OWN) else "FAULTTOLERANCE_RETRY_DELAY"
     file.write_text(json.dumps({key: "5s"}) if ending == ".json" else f"{in_dotenv}=5s\n")
@@ -104,7 +104,7 @@ def test_a_value_of_a_file_is_shown_with_the_variable_that_would_override_it(
 def test_the_variable_is_named_where_the_environment_is_stronger(
     ordinal: int, environments: str, is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule M3: by the ordinals of both, which either may say itself."""
+    """Rule M3: the ordinals of the two decide, and each source may declare its own."""
     file = tmp_path / "faulttolerance.json"
     file.write_text(json.dumps({"config_ordinal": ordinal, f"{OWN}/Retry/delay": "5s"}))
     monkeypatch.setenv("FAULTTOLERANCE_CONFIG", str(file))
@@ -119,7 +119,7 @@ def test_the_variable_is_named_where_the_environment_is_stronger(
     assert ("    delay = 7s  [" in ft.explain(Client.charge)) == is_named
 
 
-def test_no_variable_is_named_beside_one_that_is_stronger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_variable_is_named_beside_a_stronger_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule M3: of two spellings the first counts."""
     monkeypatch.setenv(f"{OWN}/Retry/delay", "5s")
     ft.reload()
@@ -128,7 +128,7 @@ def test_no_variable_is_named_beside_one_that_is_stronger(monkeypatch: pytest.Mo
 
 
 def test_no_variable_is_named_where_it_would_change_nothing() -> None:
-    """Rule M3: the same key is set by a stronger source, which is named."""
+    """Rule M3: a stronger source sets the same key, and is named."""
     with configured({f"{OWN}/Retry/delay": "7s"}):
         shown = ft.explain(Client.charge)
 
@@ -136,13 +136,13 @@ def test_no_variable_is_named_where_it_would_change_nothing() -> None:
     assert f"{VARIABLE}_RETRY_DELAY" not in shown
 
 
-def test_the_variables_of_a_guard_without_a_name_are_those_for_all() -> None:
-    """Rule M3: there is no other."""
+def test_the_variables_of_a_guard_without_a_name_are_the_global_ones() -> None:
+    """Rule M3: such a guard has no other variables."""
     assert "variable FAULTTOLERANCE_RETRY_MAXRETRIES" in ft.explain(ft.Guard(retry=ft.policies.Retry(max_retries=1)))
 
 
-def test_what_no_key_reaches_has_no_variable() -> None:
-    """Rule M3: the name of a circuit."""
+def test_a_value_without_a_key_has_no_variable() -> None:
+    """Rule M3: the name of a circuit has none."""
 
     @ft.circuit_breaker
     @ft.circuit_breaker_name("m3 orders")
@@ -161,7 +161,7 @@ def durations() -> Iterator[tuple[type[Policy], str]]:
 
 @pytest.mark.parametrize(("policy", "name"), list(durations()))
 def test_durations_are_shown_with_their_units(policy: type[Policy], name: str) -> None:
-    """Rule M3: whatever a number counts."""
+    """Rule M3: each number has its unit."""
     one = parameters(policy)[name]
     unit = {one.kind.unit: ChronoUnit.MINUTES} if one.kind.unit else {}
     further = {"max_duration": 0} if policy is ft.policies.Retry and name != "max_duration" else {}
@@ -172,21 +172,21 @@ def test_durations_are_shown_with_their_units(policy: type[Policy], name: str) -
 
 
 def test_every_unit_is_that_of_a_duration() -> None:
-    """Rule M3: a parameter that says what another counts is known to it."""
+    """Rule M3: the test knows each parameter that is the unit of another."""
     for policy in Policy.__subclasses__():
         named = parameters(policy)
         units = {name for name, one in named.items() if one.kind.members is ChronoUnit}
         assert {one.kind.unit for one in named.values() if one.kind.unit} == units
 
 
-def test_what_is_no_whole_number_of_microseconds_keeps_its_unit() -> None:
-    """Rule M3."""
+def test_a_duration_that_is_no_whole_number_of_microseconds_keeps_its_unit() -> None:
+    """Rule M3: it is not rounded."""
     assert "value = 0.5 nanos" in ft.explain(ft.Guard(timeout=ft.policies.Timeout(0.5, ft.ChronoUnit.NANOS)))
     assert "value = 3.5us" not in ft.explain(ft.Guard(timeout=ft.policies.Timeout(3.5, ft.ChronoUnit.MICROS)))
 
 
 def test_as_dict_is_for_json_and_has_everything() -> None:
-    """Rule M3: also what the text leaves out."""
+    """Rule M3: it has the values that the text leaves out."""
     told: Any = json.loads(json.dumps(ft.explain(Client.charge).as_dict()))
 
     assert (told["name"], told["wrong"]) == (f"{__name__}.Client.charge", [])
@@ -203,7 +203,7 @@ def test_as_dict_is_for_json_and_has_everything() -> None:
 
 
 def test_as_dict_goes_from_guard_to_guard() -> None:
-    """Rule M3: the outermost first."""
+    """Rule M3: the outermost guard comes first."""
     inner = ft.Guard(timeout=ft.policies.Timeout("1s"), name="m3 inner")
 
     @ft.bulkhead(3)

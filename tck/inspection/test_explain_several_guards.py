@@ -1,4 +1,4 @@
-"""What is said of a function that several guards stand around, and what is listed."""
+"""Explanations of a function under several guards, and the list of guards."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def payments() -> Iterator[Guard]:
 
 
 def headings(text: str) -> list[str]:
-    """The lines that begin a guard, and the policies in it."""
+    """Return the lines that begin a guard, and the policies in it."""
     return [
         line.partition(" (")[0].strip() for line in text.splitlines() if "[" not in line and " variable " not in line
     ]
 
 
 def test_a_function_under_a_guard_is_explained(payments: Guard) -> None:
-    """By whatever way the guard was put there."""
+    """The guard may be put there in any way."""
 
     @payments
     def charge() -> None: ...
@@ -53,7 +53,7 @@ def test_a_function_under_a_guard_is_explained(payments: Guard) -> None:
 
 
 def test_guards_that_stand_above_one_another_are_all_explained(payments: Guard) -> None:
-    """The outermost first, and each with its own values."""
+    """The outermost comes first, and each has its own values."""
 
     @bulkhead
     @payments
@@ -71,7 +71,7 @@ def test_guards_that_stand_above_one_another_are_all_explained(payments: Guard) 
     assert found.index("maxRetries = 2") < found.index("by the guard payments") < found.index("maxRetries = 7")
 
 
-def test_a_guard_that_is_not_there_is_told_of(payments: Guard) -> None:
+def test_a_missing_guard_is_reported(payments: Guard) -> None:
     """The other guards are explained all the same."""
 
     @apply_guard("paymnets")
@@ -85,7 +85,7 @@ def test_a_guard_that_is_not_there_is_told_of(payments: Guard) -> None:
 
 
 def test_the_code_of_a_call_is_shown_for_guards_too(payments: Guard) -> None:
-    """As it is for decorators; that of a coroutine function is another."""
+    """Decorators have it, too; the code of a coroutine function differs."""
     shared = Guard(timeout=Timeout(100), bulkhead=Bulkhead(2))
 
     @shared
@@ -97,7 +97,7 @@ def test_the_code_of_a_call_is_shown_for_guards_too(payments: Guard) -> None:
 
 
 def test_a_class_is_explained_method_by_method() -> None:
-    """Which one is to be said: there may be many."""
+    """An explanation of a class needs the name of a method."""
 
     class Client:
         @retry
@@ -109,8 +109,8 @@ def test_a_class_is_explained_method_by_method() -> None:
     assert explain(Client, "charge").splitlines()[0].endswith("Client.charge")
 
 
-def test_what_only_wraps_a_guarded_function_is_not_explained(payments: Guard) -> None:
-    """A guard knows itself by identity: a wrapper may do anything."""
+def test_a_wrapper_of_a_guarded_function_is_not_explained(payments: Guard) -> None:
+    """A guard knows its function by identity: a wrapper may do anything."""
 
     @payments
     def charge() -> None: ...
@@ -123,13 +123,13 @@ def test_what_only_wraps_a_guarded_function_is_not_explained(payments: Guard) ->
 
 
 def listed(of: Callable[..., object]) -> list[str]:
-    """What is guarded in the function *of*, without that part of the name."""
+    """Return the names of the guarded functions in *of*, without that part of the name."""
     prefix = f"{__name__}.{of.__name__}.<locals>."
     return [one.name.removeprefix(prefix) for one in guards() if one.name.startswith(prefix)]
 
 
 def test_a_property_is_listed_once_for_each_class_used_or_not() -> None:
-    """It belongs to the class in which it stands, like any other method."""
+    """It belongs to its class, as any other method."""
 
     class Base:
         @property
@@ -153,7 +153,7 @@ def test_a_property_is_listed_once_for_each_class_used_or_not() -> None:
 
 
 def test_a_method_that_was_guarded_late_is_listed_once_for_each_class_that_uses_it() -> None:
-    """Before its first use it is known by where it was defined."""
+    """Before its first use its name is that of its definition."""
 
     class Client:
         def send(self) -> None: ...
@@ -166,7 +166,7 @@ def test_a_method_that_was_guarded_late_is_listed_once_for_each_class_that_uses_
 
 
 def test_class_level_decorators_are_not_for_properties() -> None:
-    """L2: not even for those that have a decorator of their own."""
+    """L2: this holds even for properties with a decorator of their own."""
 
     @timeout
     class Client:
@@ -180,7 +180,7 @@ def test_class_level_decorators_are_not_for_properties() -> None:
 
 
 def test_the_fallback_method_of_a_property_is_looked_up_when_the_class_is_created() -> None:
-    """R6: as that of a method."""
+    """R6: it is looked up as that of a method."""
     with refused("names 'missing'", "Client.price"):
 
         class Client:
@@ -191,7 +191,7 @@ def test_the_fallback_method_of_a_property_is_looked_up_when_the_class_is_create
 
 
 def test_a_guarded_property_runs_plainly_where_it_is_reached_through_super() -> None:
-    """L3: as a method does."""
+    """L3: it does so as a method does."""
     calls = []
 
     class Base:
@@ -213,8 +213,8 @@ def test_a_guarded_property_runs_plainly_where_it_is_reached_through_super() -> 
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_listed_guard_tells_programs_what_explain_does() -> None:
-    """With how it stands now, and which of its policies refuse calls or let them wait."""
+def test_a_listed_guard_has_the_facts_of_explain_for_programs() -> None:
+    """It has the current state, and the policies that refuse calls or let them wait."""
 
     class Client:
         @circuit_breaker(request_volume_threshold=2, delay=60_000)

@@ -1,4 +1,4 @@
-"""One text for all that holds, the same wherever the same holds (rule Y4)."""
+"""A text for the effective configuration, the same for the same configuration (rule Y4)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def of(**policies: Any) -> str:
 
 @pytest.mark.outside
 def test_it_is_the_same_in_every_process() -> None:
-    """Whatever was called before, in whatever order, and however sets are written; objects have no address in it."""
+    """Earlier calls, their order and the writing of sets do not matter; objects have no address in it."""
     same = {
         seen(PYTHONHASHSEED="1"),
         seen(PYTHONHASHSEED="2"),
@@ -121,7 +121,7 @@ def test_it_follows_the_configuration() -> None:
     assert during != before
 
 
-def test_a_reload_tells_both(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reload_reports_both(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     guard = Guard(retry=Retry(), name="reloaded")
     guard.call(int)
     before = fingerprint()
@@ -170,7 +170,7 @@ def test_each_guard_has_its_own() -> None:
 
 @pytest.fixture
 def scrape() -> Iterator[Callable[[], tuple[str, int]]]:
-    """Read the gauge, and count what that calls."""
+    """Yield a function that reads the gauge, and counts the calls for that."""
     gc.collect()  # guards of other tests are not to go meanwhile
     testing.reset()
 
@@ -200,8 +200,8 @@ def service(number: int) -> Guard:
     return guard
 
 
-def test_a_guard_in_the_place_of_another_changes_the_gauge(scrape: Callable[[], tuple[str, int]]) -> None:
-    """However many there are: it is not remembered by their number."""
+def test_a_guard_that_replaces_another_changes_the_gauge(scrape: Callable[[], tuple[str, int]]) -> None:
+    """The gauge does not remember guards by their number."""
     guard = Guard(retry=Retry(max_retries=1), name="replaced")
     guard.call(int)
     before, _ = scrape()
@@ -215,10 +215,10 @@ def test_a_guard_in_the_place_of_another_changes_the_gauge(scrape: Callable[[], 
     assert after == fingerprint() != before
 
 
-def test_the_scrape_after_a_reload_or_a_new_guard_costs_what_any_other_does(
+def test_the_scrape_after_a_reload_or_a_new_guard_costs_as_much_as_any_other(
     scrape: Callable[[], tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reload finds out what holds for every guard, a new guard concerns itself alone."""
+    """A reload reads the configuration of every guard, a new guard only its own."""
     kept = [service(number) for number in range(100)]
     scrape()
     first, usual = scrape()

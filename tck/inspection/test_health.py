@@ -1,4 +1,4 @@
-"""Whether calls get through, read from what guards remember (rule Y5)."""
+"""The health of a process, read from the states of guards (rule Y5)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kit import VirtualClock
 
 @pytest.fixture(autouse=True)
 def _alone() -> None:
-    """Health is that of the whole process, and guards of other tests may live on."""
+    """Remove guards of other tests: health is that of the whole process."""
     testing.reset()
 
 
@@ -75,8 +75,8 @@ def test_an_open_circuit_degrades_and_a_critical_one_takes_down() -> None:
         (7200, "half-open"),
     ],
 )
-def test_an_open_circuit_tells_since_when(after: float, words: str) -> None:
-    """In seconds, however many there are."""
+def test_an_open_circuit_tells_its_time(after: float, words: str) -> None:
+    """The time is in seconds, however many there are."""
     guard = Guard(name="acme.ledger", circuit_breaker=CircuitBreaker(request_volume_threshold=1, delay="2h"))
     with virtual_time() as clock:
         call(guard, times=1)
@@ -87,7 +87,7 @@ def test_an_open_circuit_tells_since_when(after: float, words: str) -> None:
     assert state == {"CircuitBreaker": words}
 
 
-def test_a_forced_circuit_is_told_of_until_it_is_reset() -> None:
+def test_a_forced_circuit_is_reported_until_it_is_reset() -> None:
     guard = Guard(name="forced", circuit_breaker=breaker())
     guard.call(int)
     with virtual_time():
@@ -155,7 +155,7 @@ def test_a_throttle_that_refuses_degrades() -> None:
     }
 
 
-def test_a_policy_that_is_switched_off_has_no_say() -> None:
+def test_a_policy_that_is_switched_off_does_not_count() -> None:
     guard = Guard(name="off", circuit_breaker=breaker())
     call(guard)
     configure(properties={"off/CircuitBreaker/enabled": "false"})
@@ -189,7 +189,7 @@ def test_the_answer_is_json_and_a_value() -> None:
 
 
 def test_it_may_be_asked_from_anywhere() -> None:
-    """Also from a body under the very guard, while others hold its permits."""
+    """Also from a body under the very guard, while other calls hold its permits."""
     guard = Guard(name="asked", bulkhead=Bulkhead(2), circuit_breaker=breaker(), rate_limit=RateLimit(100))
     with virtual_time() as virtual:
         clock = VirtualClock(virtual)
@@ -203,8 +203,8 @@ def test_it_may_be_asked_from_anywhere() -> None:
     assert seen.reasons == ("asked: Bulkhead is 2 of 2 running",)
 
 
-def test_what_is_remembered_stands_beside_what_is_configured() -> None:
-    """In ``explain`` and in ``guards``, once the guard was called and while the policy is in force (rule X10)."""
+def test_the_state_of_a_policy_is_shown_beside_its_configuration() -> None:
+    """It is in ``explain`` and in ``guards``, after the first call and while the policy is in force (rule X10)."""
     guard = Guard(name="live", circuit_breaker=breaker(), bulkhead=Bulkhead(3), retry=Retry(max_retries=0))
 
     def conditions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What asks every guard costs each of them the same, however many there are; calls are counted, and no seconds."""
+"""The cost of questions to every guard: the same for each, however many there are; it is counted in calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kit.garbage import collect_garbage
 
 @pytest.fixture(autouse=True)
 def nothing_else() -> Iterator[None]:
-    """No guard of another test, before and after."""
+    """Remove guards of other tests, before and after."""
     collect_garbage()
     testing.reset()
     yield
@@ -40,7 +40,7 @@ def service(number: int) -> Guard:
 
 
 def calls_of(action: Callable[[], object]) -> int:
-    """Count what *action* calls."""
+    """Count the calls in *action*."""
     calls = 0
 
     def count(frame: object, event: str, arg: object) -> None:
@@ -90,7 +90,7 @@ def test_twice_as_many_guards_cost_twice_as_much(action: Callable[[], object], k
 
 @pytest.mark.parametrize("action", [health, lambda: list(guards())], ids=["health", "guards"])
 def test_circuits_that_others_have_opened_cost_each_guard_the_same(action: Callable[[], object]) -> None:
-    """However many circuits of a shared server are open that nobody here has: each guard is asked once."""
+    """Each guard is asked once, however many circuits of a shared server are open that this process does not have."""
     fleet = testing.MemoryFleet()
     configure(fleet=fleet)
     kept = [service(number) for number in range(20)]
@@ -126,8 +126,8 @@ def test_values_that_are_wrong_everywhere_cost_each_guard_the_same() -> None:
     assert many <= 2.1 * few
 
 
-def test_validating_looks_up_what_is_set_and_not_all_that_could_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable in the environment costs a look-up for each guard, not one for each of its parameters."""
+def test_validating_looks_up_the_variables_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable in the environment costs a look-up for each guard, and not one for each of its parameters."""
     kept = [service(number) for number in range(20)]
     validate()
     without = calls_of(validate)
@@ -140,7 +140,7 @@ def test_validating_looks_up_what_is_set_and_not_all_that_could_be(monkeypatch: 
     assert with_one < 3 * without
 
 
-def test_a_name_that_no_guard_has_costs_less_than_one_that_a_guard_has() -> None:
+def test_a_name_without_a_guard_costs_less_than_a_name_with_one() -> None:
     kept = [service(number) for number in range(40)]
     everything = calls_of(lambda: overview((), GuardFilter()))
     found, missed = (calls_of(lambda name=name: guard_called(name)) for name in ("service 7", "nothing"))
@@ -151,7 +151,7 @@ def test_a_name_that_no_guard_has_costs_less_than_one_that_a_guard_has() -> None
 
 
 def test_guards_are_found_by_name() -> None:
-    """Also where several have one, as copies of a class do; others are not looked at."""
+    """Several guards may have one name, as copies of a class do; others are not looked at."""
     kept = [service(number) for number in range(3)]
     found = [guard.method for guard in guards("service 1")]
     nothing = list(guards("service"))

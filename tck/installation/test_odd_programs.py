@@ -1,4 +1,4 @@
-"""Programs that are put together in other ways than from files of modules: frozen, moved, or made at run time."""
+"""Programs that do not consist of files of modules: frozen, moved, or made at run time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print(roles.is_attempt(callers[0]))
 
 
 def test_modules_may_have_no_file(tmp_path: Path) -> None:
-    """Programs that are frozen into one file give theirs none."""
+    """Modules of programs that are frozen into one file have none."""
     program = """
 import importlib.machinery, importlib.util, os, sys
 
@@ -72,7 +72,7 @@ assert not hasattr(faulttolerance, "__file__")
 
 
 def test_compiled_files_may_have_been_moved(tmp_path: Path) -> None:
-    """Time-outs know the library's own code by what it says of itself, not by where its files lie."""
+    """Time-outs recognise the library's own code by its names, and not by the folder of its files."""
     build, deployed = tmp_path / "build", tmp_path / "deployed"
     shutil.copytree(PACKAGE, build / "faulttolerance", ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(build, quiet=1, legacy=True)
@@ -85,7 +85,7 @@ def test_compiled_files_may_have_been_moved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [{"__name__": None}, {"__name__": 5}, {}], ids=["None", "a number", "nothing"])
 def test_code_under_exec_needs_no_name(names: dict[str, Any]) -> None:
-    """Whatever stands in its globals as the name of the module, functions, classes and guards of it work."""
+    """Functions, classes and guards work with any name of the module in its globals."""
     program = """
 import warnings
 from faulttolerance import *
@@ -131,7 +131,7 @@ validate()
 
 
 def test_the_reason_of_a_cancellation_reaches_the_body() -> None:
-    """Whoever cancels may say why: by the handle, by the task that awaits it, or by one that awaits that."""
+    """A cancellation has its reason from the handle, from the task that awaits it, or from a task that awaits that."""
     seen: list[tuple[Any, ...]] = []
 
     @asynchronous
@@ -183,18 +183,18 @@ def test_the_reason_of_a_cancellation_reaches_the_body() -> None:
         (functools.singledispatchmethod, "guard the functions that it chooses from"),
     ],
 )
-def test_what_becomes_something_else_in_a_class_is_refused_with_what_to_do(
+def test_a_descriptor_that_cannot_be_guarded_is_refused_with_the_remedy(
     descriptor: Callable[[Any], Any], hint: str
 ) -> None:
-    """By every decorator, in words that say what stands below it."""
+    """Every decorator refuses it, and names the descriptor below it."""
     audit = around_invoke(lambda invocation: invocation.proceed())
     for decorator in (retry, retry(max_retries=1), timeout, bulkhead, rate_limit, Guard(retry=Retry()), audit):
         with refused("cannot be guarded", hint):
             decorator(descriptor(lambda self, *_: None))
 
 
-def test_an_interceptor_above_what_cannot_be_called_is_refused() -> None:
-    """It would be taken, and fail at the first call."""
+def test_an_interceptor_above_an_object_that_is_no_callable_is_refused() -> None:
+    """It would else fail at the first call."""
     audit = around_invoke(lambda invocation: invocation.proceed())
 
     with refused("interceptor", "cannot be called"):

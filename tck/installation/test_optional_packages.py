@@ -1,4 +1,4 @@
-"""What an installation needs, and what the command line gives (rule M6, rule O5)."""
+"""The requirements of an installation, and the output of the command line (rule M6, rule O5)."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ STARTS = {
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize(("variables", "package", "problem"), NEEDED)
-def test_what_cannot_be_read_fails_when_the_program_starts(
+def test_a_file_that_cannot_be_read_fails_when_the_program_starts(
     start: str, variables: dict[str, str], package: str, problem: str, tmp_path: Path
 ) -> None:
-    """Rule O5: by the first thing that it does with the library, with what to install."""
+    """Rule O5: the first use of the library raises the error, which names the package to install."""
     (tmp_path / variables.get("FAULTTOLERANCE_CONFIG", "f")).write_text("")
     program = (
         f"import sys; sys.modules[{package!r}] = None\nimport faulttolerance as ft\nprint('imported')\n{STARTS[start]}"
@@ -77,8 +77,8 @@ def test_what_cannot_be_read_fails_when_the_program_starts(
         {"MP_FAULT_TOLERANCE_METRICS_ENABLED": "false"},
     ],
 )
-def test_what_needs_no_package_asks_for_none(variables: dict[str, str], tmp_path: Path) -> None:
-    """Rule O5: to set values and switch policies by variables takes nothing."""
+def test_variables_need_no_package(variables: dict[str, str], tmp_path: Path) -> None:
+    """Rule O5: they set values and switch policies."""
     program = """
     import sys
     for name in ("pydantic", "pydantic_settings", "yaml", "javaproperties", "typer", "wrapt"):
@@ -99,7 +99,7 @@ def faulttolerance(*arguments: str, folder: Path, **variables: str) -> subproces
 
 @pytest.mark.parametrize("arguments", [("--config", "f.toml", "list", "acme"), ("list", "acme", "--config", "f.toml")])
 def test_a_file_can_be_named_for_one_run(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    """Rule M6: whichever side it stands on."""
+    """Rule M6: the option may stand before or after the command."""
     (tmp_path / "f.toml").write_text("[Retry]\nmaxRetries = 9\n")
 
     listed = json.loads(faulttolerance(*arguments, "--json", folder=tmp_path).stdout)
@@ -109,7 +109,7 @@ def test_a_file_can_be_named_for_one_run(arguments: tuple[str, ...], tmp_path: P
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """Rule M6."""
+    """Rule M6: the command does not go on without it."""
     assert faulttolerance("list", "acme", "--config", "none.toml", folder=tmp_path).returncode == 2
 
 
@@ -126,12 +126,12 @@ def test_explain_has_the_options_that_the_function_has(tmp_path: Path) -> None:
 
 
 def test_it_tells_its_version(tmp_path: Path) -> None:
-    """Rule M6."""
+    """Rule M6: ``--version`` prints it."""
     assert faulttolerance("--version", folder=tmp_path).stdout == f"faulttolerance {version('faulttolerance')}\n"
 
 
 def test_it_completes_in_shells(tmp_path: Path) -> None:
-    """Rule M6: as a script of its own."""
+    """Rule M6: the completion is a script of its own."""
     assert "--show-completion" in faulttolerance("--help", folder=tmp_path).stdout
 
 
@@ -140,8 +140,8 @@ LONG = {"FAULTTOLERANCE_TIMEOUT_VALUE": "3s"}
 
 
 @pytest.mark.parametrize("command", ["keys", "list"])
-def test_nothing_that_could_be_copied_is_folded(command: str, tmp_path: Path) -> None:
-    """Rule M6: at 80 columns; only what is one word may be longer."""
+def test_words_that_could_be_copied_are_not_folded(command: str, tmp_path: Path) -> None:
+    """Rule M6: at 80 columns, only a single word may be longer."""
     lines = faulttolerance(command, "acme", folder=tmp_path, COLUMNS="80", **LONG).stdout.splitlines()
 
     assert [line for line in lines if len(line) > 80 and " in " not in line and len(line.split()) > 1] == []
@@ -155,7 +155,7 @@ def test_nothing_that_could_be_copied_is_folded(command: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("command", ["keys", "list"])
 def test_a_pipe_gets_one_line_for_each_row(command: str, tmp_path: Path) -> None:
-    """Rule M6: for grep and awk."""
+    """Rule M6: grep and awk can read it."""
     rows = faulttolerance(command, "acme", folder=tmp_path).stdout.splitlines()
 
     assert [row for row in rows if "etry/maxRetries " in row and " 4 " in row]
@@ -163,7 +163,7 @@ def test_a_pipe_gets_one_line_for_each_row(command: str, tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Gives what a command prints where nothing is configured; each is run once."""
+    """Return a function that runs a command without any configuration, once, and returns its output."""
     folder = tmp_path_factory.mktemp("plain")
 
     @cache
@@ -179,7 +179,7 @@ READER = {"properties": "javaproperties", "yaml": "yaml"}
 
 @pytest.mark.parametrize("how", FORMATS)
 def test_a_template_can_be_used_as_it_is_printed(how: str, printed: Callable[..., str], tmp_path: Path) -> None:
-    """Rule M6: it changes nothing; and each line may be taken in."""
+    """Rule M6: it changes nothing, and each of its lines may be activated."""
     pytest.importorskip(READER.get(how, "tomllib"))
     template = printed("keys", "acme", "--format", how)
     plain = json.loads(printed("list", "acme", "--json"))
@@ -211,7 +211,7 @@ def values(listed: Any) -> dict[str, Any]:
 def test_every_line_of_a_template_is_right_without_its_sign(
     how: str, printed: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Rule M6: also where guards differ; it is a value that is allowed."""
+    """Rule M6: its value is allowed, even where guards differ."""
     pytest.importorskip(READER.get(how, "tomllib"))
     template = printed("keys", "acme", "--format", how)
     lines = [line[1:] for line in template.splitlines() if line[:2] not in ("# ", "") and "Fallback" not in line]
@@ -226,7 +226,7 @@ def test_every_line_of_a_template_is_right_without_its_sign(
 
 
 def test_a_key_with_spaces_survives_every_format(tmp_path: Path) -> None:
-    """Rule M6: names of guards are anything."""
+    """Rule M6: the name of a guard may have any character."""
     from faulttolerance._config.key import Key
     from faulttolerance._config.template import FORMATS
 
@@ -239,7 +239,7 @@ def test_a_key_with_spaces_survives_every_format(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="a terminal of POSIX")
 def test_a_terminal_is_asked_for_its_width(tmp_path: Path) -> None:
-    """Rule M6: without COLUMNS."""
+    """Rule M6: without COLUMNS, its width counts."""
     import pty
 
     pytest.importorskip("typer")

@@ -1,4 +1,4 @@
-"""Guarded code that exists nowhere by name goes to other processes by value, as Dask, Ray and joblib send it."""
+"""Guarded code without an importable name goes to other processes by value, as Dask, Ray and joblib send it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The project in `examples/tested-service`, as its owner has it: in an environment of its own, from the wheel.
+"""The project in `examples/tested-service`, as its owner runs it: in an environment of its own, from the wheel.
 
-It says what it needs in its own `pyproject.toml`, and nothing of this project's tests is on its path.
+Its requirements are in its own `pyproject.toml`, and nothing of this project's tests is on its path.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def pip(python: Path) -> list[str]:
-    """The command that installs for *python*: the environment of these tests may be without pip itself."""
+    """Return the command that installs for *python*: the environment of these tests may be without pip itself."""
     if find_spec("pip"):
         return [sys.executable, "-m", "pip", "--python", str(python)]
     found = shutil.which("pip3") or shutil.which("pip") or pytest.fail("there is no pip on the PATH")
@@ -34,7 +34,7 @@ def pip(python: Path) -> list[str]:
 
 
 def install(python: Path, *arguments: str) -> None:
-    """Let pip do something for *python*; without access to packages, skip the tests unless this is CI."""
+    """Install packages for *python* by pip; without access to packages, skip the tests unless this is CI."""
     command = [*pip(python), "--quiet", "--disable-pip-version-check", "--no-input", *arguments]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
     if done.returncode and not os.environ.get("CI"):
@@ -45,7 +45,7 @@ def install(python: Path, *arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run Python in a copy of the project, where that and the wheel are installed."""
+    """Run Python in a copy of the project, in an environment with the wheel."""
     home = tmp_path_factory.mktemp("tested-service")
     wheels, environment = home / "wheels", home / "environment"
     project = home / "project"
@@ -80,7 +80,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     ids=["pytest", "xdist", "unittest"],
 )
 def test_the_tests_of_the_example_pass(run: Run, arguments: tuple[str, ...], words: str) -> None:
-    """Under pytest with pytest-asyncio, in two processes of pytest-xdist, and under unittest without any of these."""
+    """They pass under pytest with pytest-asyncio, in two processes of pytest-xdist, and under plain unittest."""
     done = run(*arguments)
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -88,7 +88,7 @@ def test_the_tests_of_the_example_pass(run: Run, arguments: tuple[str, ...], wor
 
 
 def test_the_example_runs_against_the_wheel(run: Run) -> None:
-    """And not against the sources beside it."""
+    """It does not run against the sources beside it."""
     done = run("-c", "import faulttolerance; print(faulttolerance.__file__)")
 
     assert "site-packages" in done.stdout

@@ -89,7 +89,7 @@ def after_stubborn():
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RedisServer, RedisServer]]:
-    """A broker, and the service that tasks call."""
+    """Yield a broker, and the service that tasks call."""
     folder = tmp_path_factory.mktemp("servers")
     with redis_server(folder) as broker, redis_server(folder) as service:
         yield broker, service
@@ -99,7 +99,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RedisSer
 def workers(
     servers: tuple[RedisServer, RedisServer], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Any]]:
-    """Applications whose tasks a worker runs, by the kind of its pool."""
+    """Yield applications whose tasks a worker runs, by the kind of its pool."""
     with ExitStack() as running:
         yield {
             pool: running.enter_context(worker_of(pool, number, *servers, tmp_path_factory.mktemp(pool)))
@@ -139,15 +139,15 @@ def worker(request: pytest.FixtureRequest, workers: dict[str, Any]) -> Any:
 
 
 def run(app: Any, name: str) -> Any:
-    """What a task gives that a worker runs."""
+    """Return the result of a task that a worker runs."""
     return app.send_task(f"tasks.{name}").get(timeout=PATIENCE)
 
 
 @pytest.mark.outside
-def test_what_is_refused_is_delivered_again_when_the_service_is_back(
+def test_a_refused_task_is_delivered_again_when_the_service_is_back(
     worker: Any, servers: tuple[RedisServer, RedisServer]
 ) -> None:
-    """The service dies in the middle; tasks wait at the broker, and the worker does something else meanwhile."""
+    """The service dies in the middle; tasks wait at the broker, and the worker runs another task meanwhile."""
     _, service = servers
     assert run(worker, "visit")[1] == 0
     service.kill()
@@ -166,7 +166,7 @@ def test_what_is_refused_is_delivered_again_when_the_service_is_back(
 
 @pytest.mark.outside
 def test_the_soft_time_limit_is_a_deadline(workers: dict[str, Any]) -> None:
-    """A little earlier; in a pool of threads, too, where Celery has no such limit."""
+    """The deadline is a little earlier, and holds in a pool of threads, where Celery has no such limit."""
     endless = [worker.send_task("tasks.endless") for worker in workers.values()]
     for one in endless:
         with pytest.raises(Exception, match=r"deadline of 1\.5 s passed"):
@@ -177,7 +177,7 @@ def test_the_soft_time_limit_is_a_deadline(workers: dict[str, Any]) -> None:
 
 @pytest.mark.outside
 def test_a_soft_time_limit_that_comes_itself_is_nobodys_failure(workers: dict[str, Any]) -> None:
-    """It strikes what no deadline may interrupt: not retried, and no failure of the circuit."""
+    """The limit strikes code that no deadline may interrupt: no retry follows, and the circuit counts no failure."""
     worker = workers["prefork"]
     began = time.monotonic()
     with pytest.raises(Exception, match=r"deadline of 1\.5 s passed"):
@@ -192,7 +192,7 @@ def test_a_soft_time_limit_that_comes_itself_is_nobodys_failure(workers: dict[st
 
 @pytest.fixture
 def app() -> Iterator[Any]:
-    """An application of which no worker knows."""
+    """Return an application of which no worker knows."""
     where = {"broker": "memory://", "backend": "cache+memory://"}
     app = celery.Celery("alone", **where, set_as_current=False, task_cls=GuardedTask)
     yield app
@@ -200,7 +200,7 @@ def app() -> Iterator[Any]:
 
 
 def test_after_max_retries_the_refusal_is_the_failure(app: Any) -> None:
-    """By default Celery's 3; without a worker each delivery follows at once."""
+    """By default Celery retries 3 times; without a worker each delivery follows at once."""
     deliveries: list[int] = []
 
     @app.task(bind=True)
@@ -215,8 +215,10 @@ def test_after_max_retries_the_refusal_is_the_failure(app: Any) -> None:
 
 
 @pytest.mark.parametrize("told", [None, 5.0], ids=["nobody knows", "told"])
-def test_a_refusal_says_when(told: float | None, app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never earlier, and later by chance, the more so the more often it was delivered."""
+def test_a_refusal_decides_the_time_of_the_next_delivery(
+    told: float | None, app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The delivery is never earlier, and later by chance, the more so the more deliveries there were."""
     countdowns: list[float] = []
 
     @app.task(bind=True, max_retries=4)
@@ -239,7 +241,7 @@ def test_a_refusal_says_when(told: float | None, app: Any, monkeypatch: pytest.M
 
 
 def test_a_task_that_is_called_is_a_function(app: Any) -> None:
-    """Nobody delivers it again."""
+    """No worker delivers a called task again."""
 
     @app.task(soft_time_limit=2)
     def refused() -> None:
@@ -250,7 +252,7 @@ def test_a_task_that_is_called_is_a_function(app: Any) -> None:
 
 
 def test_other_failures_and_autoretry_are_celerys(app: Any) -> None:
-    """What Celery retries by ``autoretry_for`` leaves refusals to the base class."""
+    """A task with ``autoretry_for`` retries other failures, and leaves refusals to the base class."""
     runs: list[int] = []
 
     @app.task(autoretry_for=(Exception,), max_retries=1, retry_backoff=False, default_retry_delay=0)
@@ -264,8 +266,8 @@ def test_other_failures_and_autoretry_are_celerys(app: Any) -> None:
 
 
 @pytest.mark.parametrize("control", [SoftTimeLimitExceeded(1), Ignore()], ids=["soft time limit", "ignore"])
-def test_what_steers_a_task_is_never_retried(control: Exception) -> None:
-    """Although these are exceptions like any other to a guard that retries all of them."""
+def test_an_exception_that_steers_a_task_is_never_retried(control: Exception) -> None:
+    """A guard that retries all other exceptions lets these pass."""
     attempts: list[int] = []
 
     def attempt() -> None:
@@ -280,7 +282,7 @@ def test_what_steers_a_task_is_never_retried(control: Exception) -> None:
 
 @pytest.mark.outside
 def test_publishing_to_a_broker_that_is_gone_is_refused_soon() -> None:
-    """By a guard around ``apply_async``: callers fail at once instead of waiting for Celery's own attempts."""
+    """With a guard around ``apply_async`` callers fail at once instead of waiting for Celery's own attempts."""
     app = celery.Celery("gone", broker=f"redis://127.0.0.1:{free_port()}", set_as_current=False)
     app.conf.broker_transport_options = {"max_retries": 0}
 

@@ -180,7 +180,7 @@ with asgi(get_asgi_application()) as url, httpx.Client(base_url=url, timeout=30)
 
 @functools.cache
 def told() -> tuple[list[Any], list[str]]:
-    """What the requests of both came to: view, status, type, wait, whether nothing of the inside is told, text."""
+    """Return view, status, type, wait, secrecy and text for the requests of both, and the other lines."""
     needs("django", "httpx", "uvicorn", "werkzeug")
     lines = run(_PROGRAM.format(tck=str(Path(__file__).parents[1])) + _SYNC + _ASYNC)
     return [json.loads(line) for line in lines if line[:2] == '["'], [line for line in lines if line[:2] != '["']
@@ -195,7 +195,7 @@ def texts(server: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("server", ["wsgi", "asgi"])
-def test_refusals_and_time_outs_have_their_status_and_what_else_is_raised_has_not(server: str) -> None:
+def test_refusals_and_time_outs_have_their_status_and_other_failures_do_not(server: str) -> None:
     """A group counts as the refusals that it is made of; a refusal beside an error is an error."""
     expected = {"full": 503, "async_full": 503, "late": 504, "group": 503, "broken": 500}
 
@@ -210,14 +210,14 @@ def test_a_rate_limit_says_when_to_come_back() -> None:
 
 
 def test_a_backend_that_dies_in_the_middle_opens_the_circuit() -> None:
-    """Its failures are the application's to answer; once the circuit is open, callers hear when to come back."""
+    """The application answers the backend's failures; once the circuit is open, callers learn when to come back."""
     asked = [(status, wait) for _, view, status, _, wait, *_ in told()[0] if view in ("ask", "half")]
 
     assert asked == [(200, None), (500, None), (503, "30")]
 
 
 def test_a_request_ends_when_its_caller_waits_no_longer() -> None:
-    """A thread is interrupted, a task cancelled; the permits are free again, and what is too late does not begin."""
+    """A thread is interrupted, a task cancelled; the permits are free again, and a late request does not begin."""
     assert statuses("wsgi")[-7:-5] == [("hang", 504), ("free", 200)]
     assert statuses("wsgi")[-2] == ("hang", 504)
     assert statuses("asgi")[5:7] == [("async_hang", 504), ("free", 200)]
@@ -231,11 +231,11 @@ def test_a_failure_that_django_does_not_answer_is_a_time_out_once_the_request_is
     assert late == [("patient", 504), ("patient?missing=1", 404)]
 
 
-def test_what_a_header_says_holds_up_to_the_setting() -> None:
+def test_the_time_in_a_header_counts_up_to_the_setting() -> None:
     assert 0 < float(texts("asgi")["left"]) <= 0.06
     assert 15 < float(texts("wsgi")["left"]) <= 20
 
 
-def test_a_response_that_has_begun_or_is_there_is_not_cut() -> None:
+def test_a_response_that_has_begun_or_is_complete_is_not_cut() -> None:
     assert (texts("wsgi")["stream"], texts("asgi")["async_stream"]) == ("None " * 3, "None " * 3)
     assert {texts("wsgi")["swallow"], texts("asgi")["async_swallow"]} == {"late, and complete"}

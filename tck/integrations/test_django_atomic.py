@@ -62,7 +62,7 @@ def found_by(program: str, folder: Path) -> dict[str, Any]:
 
 
 def test_nothing_is_retried_inside_an_atomic_block(tmp_path: Path) -> None:
-    """Of any database, also nested, also where the attempt itself has a savepoint; around the block it is."""
+    """This holds for any database, in nested blocks and in savepoints; an attempt around the block is retried."""
     found = found_by(
         """
     with transaction.atomic():
@@ -111,8 +111,8 @@ def test_nothing_is_retried_inside_an_atomic_block(tmp_path: Path) -> None:
     }
 
 
-def test_a_block_of_a_test_is_none_and_control_flow_goes_its_way(tmp_path: Path) -> None:
-    """``TestCase`` puts each test in one; what is retried in production is retried in tests."""
+def test_an_atomic_block_of_a_test_does_not_count_and_control_flow_passes(tmp_path: Path) -> None:
+    """``TestCase`` puts each test in one; code that is retried in production is retried in tests."""
     found = found_by(
         """
     from django.test import TestCase

@@ -95,12 +95,12 @@ install(app, longest="60s")
 def client() -> Iterator[Any]:
     limits = httpx.Limits(max_keepalive_connections=0)  # uvicorn closes connections after a failure
     with asgi(app) as address, httpx.Client(base_url=address, timeout=30, limits=limits) as client:
-        client.get("/left")  # begins what stays
+        client.get("/left")  # starts the threads that stay
         yield client
 
 
-def test_guarded_functions_are_given_what_their_signatures_ask_for(client: Any) -> None:
-    """Parameters of the path, the query and the body, converted and checked as without a guard."""
+def test_guarded_functions_get_the_arguments_of_their_signatures(client: Any) -> None:
+    """FastAPI converts and checks parameters of the path, the query and the body as without a guard."""
     assert client.get("/tea/2", params={"name": "black"}).json() == {"name": "black", "cups": 2}
     assert client.get("/tea/two").status_code == 422
     assert client.get("/tea/2", params={"name": "longer than allowed"}).status_code == 422
@@ -108,8 +108,8 @@ def test_guarded_functions_are_given_what_their_signatures_ask_for(client: Any) 
     assert client.post("/tea", json={}).status_code == 422
 
 
-def test_what_is_wrong_with_a_request_is_no_failure_of_the_guarded_function(client: Any) -> None:
-    """It is found before the call, which is made once it is right."""
+def test_a_fault_of_a_request_is_no_failure_of_the_guarded_function(client: Any) -> None:
+    """FastAPI finds the fault before the call, and makes no call."""
     kettle.attempts = 0
     client.get("/tea/two")
     assert kettle.attempts == 0
@@ -118,7 +118,7 @@ def test_what_is_wrong_with_a_request_is_no_failure_of_the_guarded_function(clie
 
 
 def test_the_document_describes_guarded_functions_as_it_does_others(client: Any) -> None:
-    """Their parameters, the class of the body and that of the answer."""
+    """It describes their parameters, the class of the body and that of the answer."""
     paths = client.get("/openapi.json").json()["paths"]
     names = [parameter["name"] for parameter in paths["/tea/{number}"]["get"]["parameters"]]
     answer = paths["/tea/{number}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
@@ -129,7 +129,7 @@ def test_the_document_describes_guarded_functions_as_it_does_others(client: Any)
 
 
 def test_refusals_and_time_outs_have_their_status_also_out_of_a_dependency(client: Any) -> None:
-    """A guarded function, or an object with a guarded ``__call__``, may be what an endpoint depends on."""
+    """An endpoint may depend on a guarded function, or on an object with a guarded ``__call__``."""
     assert client.get("/late").status_code == 504
     assert client.get("/backend", params={"fails": True}).status_code == 500
     assert client.get("/backend").status_code == 503
@@ -140,13 +140,13 @@ def test_refusals_and_time_outs_have_their_status_also_out_of_a_dependency(clien
 
 
 def test_the_deadline_of_a_request_reaches_a_function_on_another_thread(client: Any) -> None:
-    """FastAPI runs what is no coroutine on a thread of its own."""
+    """FastAPI runs functions that are no coroutines on a thread of its own."""
     assert 0 < client.get("/left", headers={"X-Request-Timeout-Ms": "20000"}).json() <= 20
 
 
 @pytest.mark.filterwarnings("ignore:Using `httpx`")  # Starlette wants the successor of httpx
 def test_the_lifespan_of_the_page_runs_under_a_test_client(caplog: pytest.LogCaptureFixture) -> None:
-    """Twice, as in a suite: validate(), a reload on a signal that is left out on this thread, and the end."""
+    """The lifespan runs twice, as in a suite: validate(), a reload without its signal on this thread, and the end."""
     from starlette.testclient import TestClient
 
     page = Path(__file__).parents[2] / "docs" / "how-to" / "web-frameworks.md"

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.outside
 
 
 class Shop:
-    """One application for all tests, with what they look at."""
+    """One application for all tests, with the records that they read."""
 
     def __init__(self) -> None:
         self.one = Guard(bulkhead=Bulkhead(1))
@@ -103,7 +103,7 @@ class Shop:
         return "in time"
 
     def patient(self) -> None:
-        """Wait as clients do whose own time-out is what is left."""
+        """Wait as a client does whose own time-out is the remaining time."""
         silent, peer = socket.socketpair()
         with silent, peer:
             silent.settimeout(remaining())
@@ -123,7 +123,7 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Shop, Any]]:
-    """The shop that is served once for all tests, and a client that asks it."""
+    """Yield the shop that is served once for all tests, and a client of it."""
     shop = Shop()
     install(shop.app)
     with wsgi(shop.app) as address, httpx.Client(base_url=address, timeout=30) as client:
@@ -133,7 +133,7 @@ def served() -> Iterator[tuple[Shop, Any]]:
 @pytest.mark.parametrize(
     ("path", "status"), [("/full", 503), ("/group", 503), ("/late", 504), ("/both", 500), ("/broken", 500)]
 )
-def test_refusals_and_time_outs_have_their_status_and_what_else_is_raised_has_not(
+def test_refusals_and_time_outs_have_their_status_and_other_failures_do_not(
     served: Any, path: str, status: int
 ) -> None:
     """A group counts as the refusals that it is made of; a refusal beside an error is an error."""
@@ -157,7 +157,7 @@ def test_a_rate_limit_says_when_to_come_back(served: Any) -> None:
 
 
 def test_a_backend_that_dies_in_the_middle_opens_the_circuit(served: Any) -> None:
-    """Its failures are the application's to answer; once the circuit is open, callers hear when to come back."""
+    """The application answers the backend's failures; once the circuit is open, callers learn when to come back."""
     shop, client = served
     with Backend() as backend:
         shop.address = backend.url
@@ -175,7 +175,7 @@ def test_a_backend_that_dies_in_the_middle_opens_the_circuit(served: Any) -> Non
 
 
 def test_a_request_is_interrupted_when_its_caller_waits_no_longer(served: Any) -> None:
-    """On a thread of the server; the permit that it held is free again."""
+    """The request runs on a thread of the server; its permit is free again."""
     shop, client = served
     shop.interrupted.clear()
 
@@ -186,7 +186,7 @@ def test_a_request_is_interrupted_when_its_caller_waits_no_longer(served: Any) -
     assert client.get("/free").status_code == 200
 
 
-def test_a_failure_that_nobody_handles_is_a_time_out_once_the_request_is_late(served: Any) -> None:
+def test_a_failure_without_a_handler_is_a_time_out_once_the_request_is_late(served: Any) -> None:
     """A client that ends by itself at the deadline raises an exception of its own."""
     assert served[1].get("/patient", headers={"X-Request-Timeout-Ms": "60"}).status_code == 504
 
@@ -217,8 +217,8 @@ def test_a_cap_holds_without_a_header_and_over_one() -> None:
     assert float(client.get("/time", headers={"X-Request-Timeout-Ms": "900"}).text) <= 0.9
 
 
-def test_handlers_of_the_application_still_have_what_is_theirs() -> None:
-    """One for all exceptions, and one for a narrower class; also where the application tests itself."""
+def test_handlers_of_the_application_still_get_their_exceptions() -> None:
+    """One handler is for all exceptions, one for a narrower class; both work while the application tests itself."""
     shop = Shop()
     shop.app.testing = True
     install(shop.app)
@@ -235,8 +235,8 @@ def test_handlers_of_the_application_still_have_what_is_theirs() -> None:
     assert late.text == "TimeoutError"
 
 
-def test_a_response_that_is_there_is_sent_although_it_is_late() -> None:
-    """And what has begun in vain is answered anew, as WSGI says it is done."""
+def test_a_complete_response_is_sent_although_it_is_late() -> None:
+    """A response that began in vain is replaced, in the way that WSGI demands."""
     begun: list[Any] = []
 
     def app(environ: Any, start_response: Any) -> list[bytes]:

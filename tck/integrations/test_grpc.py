@@ -326,14 +326,14 @@ asyncio.run(main())
 
 @functools.cache
 def told(program: str) -> dict[str, Any]:
-    """What each step of *program* came to."""
+    """Return the outcome of each step of *program*."""
     needs("grpc")
     return dict(json.loads(line) for line in run(_SERVICE + program))
 
 
 @pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
-def test_what_the_service_did_not_take_is_called_again_and_an_answer_is_not(program: str) -> None:
-    """``UNAVAILABLE`` is called again, up to ``max_retries``; what is found to be missing, or broken, comes out."""
+def test_a_call_that_the_service_did_not_take_is_made_again_and_an_answered_call_is_not(program: str) -> None:
+    """``UNAVAILABLE`` is retried up to ``max_retries``; errors for missing or broken data come out."""
     answers = told(program)
 
     outcome = {name: (answers[name], answers[f"{name} taken"]) for name in ("ada", "busy", "gone", "none", "broken")}
@@ -347,12 +347,12 @@ def test_what_the_service_did_not_take_is_called_again_and_an_answer_is_not(prog
 
 
 def test_the_codes_after_which_a_call_is_made_again_can_be_named() -> None:
-    """Where no failures are named, failed calls are meant."""
+    """A guard without named failures retries all failed calls."""
     assert (told(_CLIENT)["named broken taken"], told(_CLIENT)["named gone taken"]) == (3, 1)
 
 
 @pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
-def test_streams_are_called_again_until_the_first_response_and_those_of_requests_never(program: str) -> None:
+def test_response_streams_are_called_again_until_the_first_response_and_request_streams_never(program: str) -> None:
     answers = told(program)
 
     assert (answers["many"], answers["many gone"], answers["many gone taken"]) == (
@@ -368,8 +368,8 @@ def test_streams_are_called_again_until_the_first_response_and_those_of_requests
     assert "1" in str(answers["both"])
 
 
-def test_streams_and_futures_stay_what_they_are() -> None:
-    """A stream can be cancelled, a future is there before its result, and requests may follow responses."""
+def test_streams_and_futures_stay_streams_and_futures() -> None:
+    """A stream can be cancelled, a future exists before its result, and requests may follow responses."""
     assert told(_CLIENT)["future"] == ["later"] * 3
     assert told(_CLIENT)["stream"] == ["ada0", True, True]
     assert told(_CLIENT)["stream cancelled"] == "Error CANCELLED"
@@ -378,13 +378,13 @@ def test_streams_and_futures_stay_what_they_are() -> None:
 
 
 def test_a_call_has_the_time_that_is_left() -> None:
-    """As its own time-out, which the server sees; a shorter one of the caller's counts."""
+    """The remaining time is its time-out, which the server sees; a shorter one of the caller's counts."""
     assert [value for name, value in {**told(_CLIENT), **told(_AIO)}.items() if "left of" in name] == [True] * 5
 
 
 @pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
 def test_a_late_call_is_ended_on_both_sides(program: str) -> None:
-    """What comes out is the library's, and gRPC's; the handler of the server is interrupted by its own deadline."""
+    """The exception is one of the library and of gRPC; the handler of the server is interrupted by its own deadline."""
     answers = told(program)
 
     late = {value for name, value in answers.items() if name.endswith(("sleep", "thread")) and "aio" not in name}
@@ -403,7 +403,7 @@ def test_every_kind_of_call_opens_the_circuit_and_is_refused_by_it(program: str)
 
 
 def test_a_refusal_is_one_of_the_library_and_one_of_grpc() -> None:
-    """It can be asked as a call or a future, pickled, and read by the interceptor of somebody else."""
+    """It can be asked as a call or a future, pickled, and read by an interceptor of another library."""
     answers = told(_CLIENT)
 
     assert answers["refusal"] == ["UNAVAILABLE", True, True, "CircuitOpen"]
@@ -419,8 +419,8 @@ def test_a_cancelled_call_gives_its_permit_back() -> None:
     assert told(_AIO)["after a cancelled one"] == "b'ada'"
 
 
-def test_a_server_says_what_it_refuses_and_when_to_come_back() -> None:
-    """In codes of gRPC, without the names of guards; a client waits no longer than 30 seconds for ``RetryInfo``."""
+def test_a_server_names_its_refusals_and_when_to_come_back() -> None:
+    """The codes of gRPC leave out the names of guards; a client waits no longer than 30 seconds for ``RetryInfo``."""
     answers = told(_CLIENT)
 
     assert answers["open"] == "Error UNAVAILABLE"
@@ -429,7 +429,7 @@ def test_a_server_says_what_it_refuses_and_when_to_come_back() -> None:
     assert (answers["rate"], answers["rate taken"]) == ("Error RESOURCE_EXHAUSTED", 3)
 
 
-def test_a_server_of_asyncio_does_so_for_every_kind_of_handler() -> None:
+def test_a_server_of_asyncio_names_refusals_of_every_kind_of_handler() -> None:
     answers = told(_AIO)
 
     for kind in ("echo", "many", "gather", "both"):
@@ -443,7 +443,7 @@ def test_a_server_of_asyncio_does_so_for_every_kind_of_handler() -> None:
 
 
 def test_a_server_that_is_killed_in_the_middle_opens_the_circuit() -> None:
-    """The stream that it was sending fails, which the guard is told; the next call is not sent."""
+    """The stream that it was sending fails, and the guard counts the failure; the next call is not sent."""
     assert list(told(_KILLED).items()) == [
         ("alive", "b'ada'"),
         ("begun", "b'1'"),

@@ -61,7 +61,7 @@ DEAD = Answer(dies="before")
 
 
 class Got(NamedTuple):
-    """A response, read."""
+    """A response with its body."""
 
     status: int
     text: str
@@ -71,7 +71,7 @@ class Client:
     """One way to send requests, with one connection at most to each host."""
 
     family: type[Exception]
-    """What a user of the client catches."""
+    """The base class that users of the client catch."""
     timeout: type[Exception]
     failures: type[Exception]
     """The family, and failing answers."""
@@ -91,7 +91,7 @@ class Client:
         return self.send("GET", url, **options)
 
     def status(self, url: str) -> int:
-        """The status of an answer whose body nobody reads."""
+        """Return the status of an answer whose body is not read."""
         raise NotImplementedError
 
 
@@ -177,7 +177,7 @@ async def _async(parts: Any) -> Any:
 
 @pytest.fixture(params=[Httpx, AsyncHttpx, Requests], ids=lambda kind: kind.__name__)
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    """A client that a test opens."""
+    """Yield a client that a test opens."""
     made = request.param()
     with no_wait():
         yield made
@@ -192,7 +192,7 @@ def running() -> Iterator[Backend]:
 
 @pytest.fixture
 def served(running: Backend) -> Iterator[Backend]:
-    """A backend that serves."""
+    """Yield a backend that serves."""
     running.will(Answer())
     yield running
     running.release()
@@ -202,7 +202,7 @@ RETRY = Retry(max_retries=2, delay=0, jitter=0)
 GUARD = Guard(retry=RETRY)
 
 
-# What is sent again
+# Requests that are sent again
 
 
 def test_a_failing_answer_is_asked_for_again_on_the_same_connection(client: Client, served: Backend) -> None:
@@ -216,7 +216,7 @@ def test_a_failing_answer_is_asked_for_again_on_the_same_connection(client: Clie
 
 
 def test_the_last_response_comes_out(client: Client, served: Backend) -> None:
-    """It can be read, and the connection is free afterwards; nothing else is invented."""
+    """The last response can be read, and its connection is free afterwards; nothing else is invented."""
     client.open(retry=RETRY)
     for status in (429, 502, 503, 504):
         served.will(Answer(status, b"busy"))
@@ -228,7 +228,7 @@ def test_the_last_response_comes_out(client: Client, served: Backend) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_other_answers_are_answers(client: Client, served: Backend, method: str) -> None:
-    """Neither sent again nor counted; with a body or without one."""
+    """These answers are neither retried nor counted, with a body or without one."""
     client.open(circuit_breaker=CircuitBreaker(request_volume_threshold=1), retry=RETRY)
     for status in (200, 204, 304, 400, 404, 409, 500, 501):
         served.will(Answer(status))
@@ -238,14 +238,14 @@ def test_other_answers_are_answers(client: Client, served: Backend, method: str)
 
 
 def test_a_connection_that_ended_between_requests_is_made_anew(client: Client, served: Backend) -> None:
-    """As when the backend is restarted while nobody asks."""
+    """This happens when the backend is restarted between two requests."""
     served.will(Answer(dies="after"), Answer())
     client.open()
 
     assert [client.get(served.url) for _ in range(3)] == [(200, "served")] * 3
 
 
-def test_what_does_no_more_when_it_is_sent_twice_is_sent_again(client: Client, served: Backend) -> None:
+def test_an_idempotent_request_is_sent_again(client: Client, served: Backend) -> None:
     client.open(retry=RETRY)
     for method in ("GET", "PUT", "DELETE", "OPTIONS", "put"):
         served.will(DEAD, BUSY, Answer())
@@ -256,8 +256,8 @@ def test_what_does_no_more_when_it_is_sent_twice_is_sent_again(client: Client, s
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-def test_what_may_be_done_already_is_not_sent_again(client: Client, served: Backend, method: str) -> None:
-    """Neither after an answer nor without one."""
+def test_a_request_that_may_be_done_already_is_not_sent_again(client: Client, served: Backend, method: str) -> None:
+    """This holds after an answer and without one."""
     client.open(retry=RETRY)
     served.will(BUSY, Answer())
 
@@ -275,7 +275,7 @@ def test_what_may_be_done_already_is_not_sent_again(client: Client, served: Back
     assert served.methods == [method]
 
 
-def test_a_key_or_the_word_of_the_user_makes_it_repeatable(client: Client, served: Backend) -> None:
+def test_a_key_or_an_option_makes_a_request_repeatable(client: Client, served: Backend) -> None:
     served.will(DEAD, BUSY, Answer())
     got = client.open(retry=RETRY).send("POST", served.url, b"body", headers={"idempotency-key": "7"})
     client.close()
@@ -291,8 +291,8 @@ def test_a_key_or_the_word_of_the_user_makes_it_repeatable(client: Client, serve
 
 
 @pytest.mark.parametrize("parts", [None, (b"a", b"b")])
-def test_what_never_left_is_sent_again_whatever_it_is(client: Client, parts: Any) -> None:
-    """A POST, and a stream: the connection was refused, so nothing was read of the one or done by the other."""
+def test_a_request_that_never_left_is_sent_again_whatever_its_method_and_body(client: Client, parts: Any) -> None:
+    """The connection was refused, so no stream was read and no POST was done."""
     port = free_port()
     with ExitStack() as stack:
         begun: list[Backend] = []
@@ -309,7 +309,7 @@ def test_what_never_left_is_sent_again_whatever_it_is(client: Client, parts: Any
 
 @pytest.mark.parametrize("answer", [BUSY, DEAD])
 def test_a_body_that_can_be_read_once_is_sent_once(client: Client, served: Backend, answer: Answer) -> None:
-    """A generator, whatever the method: what would be sent again were empty."""
+    """A generator is empty when it is sent again, whatever the method."""
     client.open(retry=RETRY)
     served.will(answer, Answer())
     try:
@@ -324,7 +324,7 @@ def test_a_body_that_can_be_read_once_is_sent_once(client: Client, served: Backe
 
 @pytest.mark.parametrize("client", [Httpx, Requests], indirect=True)
 def test_a_file_is_sent_whole_or_once(client: Client, served: Backend) -> None:
-    """Requests can read it again from where it stood; httpx cannot, and does not."""
+    """Requests can read it again from its old position; httpx cannot, and does not."""
     served.will(DEAD, BUSY, Answer())
     file = io.BytesIO(b"head body")
     client.open(retry=RETRY)
@@ -339,7 +339,7 @@ def test_a_file_is_sent_whole_or_once(client: Client, served: Backend) -> None:
     assert sent == ([b"body"] * 3 if isinstance(client, Requests) else [b"head body"])
 
 
-def test_a_failing_answer_that_breaks_off_is_asked_for_again(client: Client, served: Backend) -> None:
+def test_a_failing_answer_that_breaks_off_is_requested_again(client: Client, served: Backend) -> None:
     served.will(BUSY._replace(dies="body"), Answer())
 
     assert client.open(retry=RETRY).get(served.url) == (200, "served")
@@ -356,10 +356,10 @@ def test_a_failing_answer_that_breaks_off_is_asked_for_again(client: Client, ser
     ],
     ids=["too long", "silent", "too slow", "silent at its end"],
 )
-def test_a_failing_answer_is_not_waited_for_whole(
+def test_the_guard_does_not_wait_for_the_whole_of_a_failing_answer(
     client: Client, served: Backend, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a stream at most 64 KiB and a second are read before the next attempt; its connection is lost to nobody."""
+    """At most 64 KiB and a second of a stream are read before the next attempt, and its connection is not lost."""
     monkeypatch.setattr(client.module, "MAX_BODY_SECONDS", 0.1)
     served.will(answer)
     client.open(retry=RETRY)
@@ -371,7 +371,7 @@ def test_a_failing_answer_is_not_waited_for_whole(
 
 
 def test_a_failing_answer_that_is_long_is_whole_for_the_caller(client: Client, served: Backend) -> None:
-    """The last one comes out with what was read of it and with what was not; so does one that is compressed."""
+    """The last answer comes out whole, both its parts read by the guard and the rest, also if it is compressed."""
     body = bytes(range(32, 127)) * 5_000
     served.will(Answer(503, body))
     client.open(retry=RETRY)
@@ -382,7 +382,7 @@ def test_a_failing_answer_that_is_long_is_whole_for_the_caller(client: Client, s
 
 
 def test_a_guard_ends_with_the_headers(client: Client, served: Backend) -> None:
-    """A body that breaks off is the client's failure: nothing is sent again, and nothing is counted."""
+    """A body that breaks off is the client's failure: no retry follows, and no failure is counted."""
     served.will(Answer(dies="body"))
     client.open(retry=RETRY, circuit_breaker=CircuitBreaker(request_volume_threshold=1), bulkhead=Bulkhead(1))
     for _ in range(2):
@@ -396,7 +396,7 @@ def test_a_guard_ends_with_the_headers(client: Client, served: Backend) -> None:
 
 
 def test_failures_that_are_named_are_those_that_are_retried(client: Client, served: Backend) -> None:
-    """With ``retry_on`` and ``abort_on`` as everywhere; what may not be sent again is not, whatever is named."""
+    """``retry_on`` and ``abort_on`` work as everywhere, but no request is sent again that may not be."""
     served.will(BUSY, Answer())
     client.open(retry=Retry(max_retries=2, jitter=0, retry_on=TimeoutException))
     assert client.get(served.url) == (503, "busy")
@@ -421,7 +421,7 @@ def test_other_statuses_may_be_failures(client: Client, served: Backend) -> None
 
 
 def test_retries_wait_as_the_server_says(client: Client, served: Backend) -> None:
-    """At most 30 s, or what ``honor_retry_after`` says; more ends the retries."""
+    """The longest wait is 30 s, or ``honor_retry_after``; a longer one ends the retries."""
     served.will(BUSY._replace(headers=(("Retry-After", "7"),)), Answer())
     client.open(retry=RETRY)
     with captured_events() as events:
@@ -441,8 +441,8 @@ def test_retries_wait_as_the_server_says(client: Client, served: Backend) -> Non
 # One state for each origin
 
 
-def test_an_origin_that_is_down_refuses_none_but_its_own(client: Client, served: Backend) -> None:
-    """What comes out is caught by users of the client and by users of the library."""
+def test_an_origin_that_is_down_refuses_only_its_own_requests(client: Client, served: Backend) -> None:
+    """Users of the client and users of the library can catch the exception."""
     dead = f"http://127.0.0.1:{free_port()}"
     client.open(name="origins", circuit_breaker=CircuitBreaker(request_volume_threshold=2, delay="10s"))
     for _ in range(2):
@@ -506,7 +506,7 @@ def test_redirects_pass_the_guard_of_each_origin(client: Client, served: Backend
 
 
 def test_a_fallback_answers_instead(client: Client, served: Backend) -> None:
-    """With a response of the client; the one that failed is closed."""
+    """The fallback returns a response of the client; the failed response is closed."""
 
     def cached(context: Any) -> Any:
         assert str(context.failure.response.request.url).startswith(served.url)
@@ -523,8 +523,8 @@ def test_a_fallback_answers_instead(client: Client, served: Backend) -> None:
     assert client.send("POST", served.url) == (200, "served")
 
 
-def test_one_guard_serves_several_transports(served: Backend) -> None:
-    """What is open for one client is open for all."""
+def test_a_guard_serves_several_transports(served: Backend) -> None:
+    """A circuit that is open for one client is open for all."""
     served.will(BUSY)
     shared = Guard(
         name="shared",
@@ -560,7 +560,7 @@ def test_a_time_out_holds_on_every_thread(client: Client, served: Backend) -> No
 
 
 def test_each_attempt_has_its_time_and_none_loses_a_connection(client: Client, served: Backend) -> None:
-    """On the main thread, where a deadline interrupts; a POST that timed out may have arrived."""
+    """An interrupt ends attempts on the main thread; a POST that timed out may have arrived."""
     client.open(timeout=Timeout("300ms"), retry=RETRY)
     served.will(Answer(waits=True), Answer())
     assert client.get(served.url) == (200, "served")
@@ -605,7 +605,7 @@ def test_at_an_enclosing_deadline_the_client_raises_its_time_out_and_ours(client
     assert [type(failure) for failure in caught] == [client.module.RequestTimeout]
 
 
-def test_the_own_time_out_of_the_client_stays_where_it_is_shorter(client: Client, served: Backend) -> None:
+def test_a_shorter_time_out_of_the_client_stays(client: Client, served: Backend) -> None:
     served.will(Answer(waits=True))
     client.open(timeout=Timeout("1m"))
     with pytest.raises(client.timeout) as raised:
@@ -635,8 +635,8 @@ class _LateAdapter(HTTPAdapter):
         return response
 
 
-def test_a_response_that_comes_too_late_is_closed_and_not_asked_for_again(client: Client, served: Backend) -> None:
-    """It was sent and done: a POST stays one POST. The one connection of the pool is free again."""
+def test_a_response_that_comes_too_late_is_closed_and_a_post_is_not_sent_again(client: Client, served: Backend) -> None:
+    """The server has done the request: a POST stays one POST. The only connection of the pool is free again."""
     inner: Any = {
         Httpx: lambda: _Late(**ONE),
         AsyncHttpx: lambda: _AsyncLate(**ONE),
@@ -649,11 +649,11 @@ def test_a_response_that_comes_too_late_is_closed_and_not_asked_for_again(client
     assert served.methods == ["POST", "GET", "GET"]
 
 
-# What is said
+# Errors and names
 
 
 @pytest.mark.parametrize("module", [for_httpx, for_requests])
-def test_what_is_raised_pickles(module: Any) -> None:
+def test_exceptions_of_the_clients_pickle(module: Any) -> None:
     for kind, base, args in (
         (module.RequestTimeout, TimeoutException, ("shop: timed out",)),
         (module.CircuitOpen, CircuitBreakerOpenException, ("shop: circuit is open", 3.0)),
@@ -687,7 +687,7 @@ def test_what_is_raised_pickles(module: Any) -> None:
 @pytest.mark.parametrize(
     "kind", [for_httpx.GuardedTransport, for_httpx.AsyncGuardedTransport, for_requests.GuardedAdapter]
 )
-def test_what_cannot_be_meant_is_refused(kind: Any, options: dict[str, Any], words: str) -> None:
+def test_options_without_a_meaning_are_refused(kind: Any, options: dict[str, Any], words: str) -> None:
     if isinstance(hedge := options.get("guard"), Hedge):
         options = {"guard": Guard(hedge=hedge)}
     with pytest.raises(FaultToleranceDefinitionException) as raised:
@@ -704,8 +704,8 @@ def test_what_cannot_be_meant_is_refused(kind: Any, options: dict[str, Any], wor
         (for_requests.GuardedAdapter, {"adapter": 7}),
     ],
 )
-def test_what_cannot_send_is_refused(kind: Any, sends: dict[str, Any]) -> None:
-    """As a transport of the other kind."""
+def test_an_object_that_cannot_send_is_refused(kind: Any, sends: dict[str, Any]) -> None:
+    """A transport of the other kind cannot send either."""
     with pytest.raises(
         FaultToleranceDefinitionException, match=r"\(what sends\) is .*; allowed: an object with"
     ) as raised:
@@ -714,7 +714,7 @@ def test_what_cannot_send_is_refused(kind: Any, sends: dict[str, Any]) -> None:
     assert raised.value.got in sends.values()
 
 
-def test_a_name_is_given_back_when_the_client_is_closed(client: Client) -> None:
+def test_a_closed_client_frees_its_name(client: Client) -> None:
     for _ in range(2):
         client.open(name="again")
         client.close()
@@ -735,7 +735,7 @@ def test_origins_are_told_apart_as_browsers_do(parts: tuple[str, str, int | None
 
 
 @pytest.mark.parametrize(("timeout", "given"), [(None, 2.0), (5, 2.0), (1, 1)])
-def test_what_is_left_bounds_a_time_out(timeout: float | None, given: float) -> None:
+def test_the_remaining_time_bounds_a_time_out(timeout: float | None, given: float) -> None:
     assert time_limit(timeout) == timeout
     with virtual_time() as clock, deadline("2s"):
         assert time_limit(timeout) == pytest.approx(given)

@@ -1,4 +1,4 @@
-"""What httpx alone has: streams, time-outs for each step, tasks that are cancelled, trio, transports of other kinds."""
+"""Tests of httpx alone: streams, time-outs for each step, tasks that are cancelled, trio, transports of other kinds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def running() -> Iterator[Backend]:
 
 @pytest.fixture
 def served(running: Backend) -> Iterator[Backend]:
-    """A backend that serves."""
+    """Yield a backend that serves."""
     running.will(Answer())
     with no_wait():
         yield running
@@ -41,7 +41,7 @@ def served(running: Backend) -> Iterator[Backend]:
 
 
 class _Watched(httpx.AsyncHTTPTransport):
-    """Knows the failing answers that were not closed to the end; the client never sees these."""
+    """Records the failing answers that were not closed to the end; the client never sees these."""
 
     def __init__(self) -> None:
         super().__init__(verify=ONE["verify"])
@@ -72,7 +72,7 @@ class _WatchedStream(httpx.AsyncByteStream):
 
 @pytest.mark.parametrize("answer", [BUSY, Answer(503, b"x" * 300_000)])
 def test_a_task_that_is_cancelled_leaves_nothing_behind(served: Backend, answer: Answer) -> None:
-    """At whichever step: each failing answer is closed to its end, and the one permit serves the next request."""
+    """At every step, each failing answer is closed to its end, and the only permit serves the next request."""
 
     async def main() -> int:
         sends = _Watched()
@@ -104,7 +104,7 @@ def test_a_task_that_is_cancelled_leaves_nothing_behind(served: Backend, answer:
 def test_requests_that_wait_for_a_connection_and_are_cancelled_lose_none(
     served: Backend, answer: Answer, step: int
 ) -> None:
-    """Also where it was assigned to one of them just now: httpcore 1.0.9 never takes it back."""
+    """This holds for a connection that was just assigned to one of them, too: httpcore 1.0.9 never takes it back."""
 
     async def main() -> str:
         sends = httpx.AsyncHTTPTransport(**ONE)
@@ -138,8 +138,8 @@ def test_many_tasks_share_one_circuit(served: Backend) -> None:
     assert asyncio.run(main()) == ["CircuitOpen"] * 8
 
 
-def test_in_trio_it_says_what_it_needs_before_anything_is_sent() -> None:
-    """What need not wait works."""
+def test_in_trio_a_transport_says_that_it_needs_asyncio_before_it_sends() -> None:
+    """A request that need not wait works."""
     needs("trio")
     lines = run(
         """
@@ -172,8 +172,8 @@ def test_in_trio_it_says_what_it_needs_before_anything_is_sent() -> None:
 # Streams
 
 
-def test_a_stream_is_read_by_who_asked_for_it(served: Backend) -> None:
-    """The guard has let go by then: the permit is free while the body is read."""
+def test_a_stream_is_read_by_the_code_that_asked_for_it(served: Backend) -> None:
+    """The permit is free while the body is read."""
     served.will(Answer(body=b"x" * 100_000))
     sends = httpx.HTTPTransport(verify=ONE["verify"])
     with (
@@ -186,7 +186,7 @@ def test_a_stream_is_read_by_who_asked_for_it(served: Backend) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_failing_answer_is_a_stream_like_any_other(served: Backend, method: str) -> None:
-    """Whether it was read by the guard or not, and however it is encoded."""
+    """This holds whether or not the guard has read it, and for any encoding."""
     served.will(Answer(503, b"\x1f\x8b", headers=(("Content-Encoding", "identity"),)))
     with httpx.Client(transport=GuardedTransport(transport=httpx.HTTPTransport(**ONE), retry=RETRY)) as client:
         for _ in range(2):
@@ -219,7 +219,7 @@ def test_a_body_that_was_read_into_memory_is_sent_again(served: Backend) -> None
 # Time
 
 
-def test_each_step_gets_what_is_left_when_it_begins() -> None:
+def test_each_step_gets_the_remaining_time_when_it_begins() -> None:
     seen: list[Any] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -236,7 +236,7 @@ def test_each_step_gets_what_is_left_when_it_begins() -> None:
         request = client.build_request("GET", "http://shop.example")
         client.send(request)
         assert seen == [[1, 2.0, 2.0, 2.0], [pytest.approx(0.5)] * 4]
-        assert request.extensions["timeout"] == own.as_dict()  # for the body: what is left has nothing to say
+        assert request.extensions["timeout"] == own.as_dict()  # for the body: the remaining time does not count
 
         seen.clear()
         with deadline("1800ms"):
@@ -244,10 +244,10 @@ def test_each_step_gets_what_is_left_when_it_begins() -> None:
         assert seen == [[1, *[pytest.approx(1.8)] * 3], [pytest.approx(0.3)] * 4]
 
 
-# What may be sent again
+# Requests that may be sent again
 
 
-def test_no_configuration_lets_anything_be_sent_twice(served: Backend) -> None:
+def test_no_configuration_sends_a_request_twice_that_may_be_sent_only_once(served: Backend) -> None:
     served.will(BUSY, Answer())
     with httpx.Client(transport=GuardedTransport(transport=httpx.HTTPTransport(**ONE), retry=RETRY)) as client:
         configure(properties={"Retry/retryOn": "builtins.BaseException", "Retry/maxRetries": 9})
@@ -256,7 +256,7 @@ def test_no_configuration_lets_anything_be_sent_twice(served: Backend) -> None:
     assert served.methods == ["POST"]
 
 
-def test_a_retry_of_the_application_around_the_client_is_its_own_word(served: Backend) -> None:
+def test_a_retry_of_the_application_around_the_client_sends_a_post_again(served: Backend) -> None:
     served.will(BUSY, Answer())
     with httpx.Client(transport=GuardedTransport(transport=httpx.HTTPTransport(**ONE))) as client:
 
@@ -269,7 +269,7 @@ def test_a_retry_of_the_application_around_the_client_is_its_own_word(served: Ba
 
 
 def test_a_guard_inside_the_transport_decides_for_itself(served: Backend) -> None:
-    """As one around fetching a token: that is not the request."""
+    """A guard around fetching a token is such a guard: the token is not the request."""
     tried: list[int] = []
     inside = Guard(retry=Retry(max_retries=2, jitter=0, retry_on=OSError))
 
@@ -288,7 +288,7 @@ def test_a_guard_inside_the_transport_decides_for_itself(served: Backend) -> Non
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_control_flow_passes(error: type[BaseException]) -> None:
-    """Rule R0: neither retried nor counted, and nothing stays taken."""
+    """Rule R0: it is neither retried nor counted, and the guard holds nothing afterwards."""
     answers: list[Any] = [error, httpx.Response(200)]
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -309,8 +309,8 @@ def test_control_flow_passes(error: type[BaseException]) -> None:
         assert client.get("http://shop.example").status_code == 200
 
 
-def test_its_own_guard_is_found_and_told_of() -> None:
-    """As every guard, by its name."""
+def test_the_guard_of_a_transport_is_found_and_reported() -> None:
+    """It has a name, as every guard has."""
     with httpx.Client(transport=GuardedTransport(name="found", transport=httpx.MockTransport(lambda _: BAD))) as client:
         for _ in range(20):
             client.post("http://shop.example")

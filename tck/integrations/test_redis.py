@@ -38,7 +38,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def server(started: RedisServer) -> Iterator[RedisServer]:
-    """An empty server, which runs again afterwards, whatever the test did to it."""
+    """Yield an empty server, and restart it afterwards."""
     yield started
     with suppress(AssertionError):
         started.thaw()
@@ -52,7 +52,7 @@ def client_of(server: RedisServer, guard: Guard, idempotent: tuple[str, ...] = (
 
 
 def taken_from(pool: Any) -> Any:
-    """A connection of *pool*; redis-py 5.0 wants to know for which command, and later ones warn of that."""
+    """Return a connection of *pool*; redis-py 5.0 asks for the name of a command, and later versions warn of that."""
     try:
         return pool.get_connection()
     except TypeError:
@@ -86,7 +86,7 @@ def when_blocked(server: RedisServer, then: Callable[[], object]) -> threading.T
     ids=["a command", "a pipeline", "another command"],
 )
 def test_a_command_ends_at_its_deadline_on_every_thread(command: Callable[[Any], Any], server: RedisServer) -> None:
-    """Rule S3: by the time-out of the socket; the server takes connections, and answers nothing."""
+    """Rule S3: the time-out of the socket ends it; the server accepts connections and sends no answer."""
     with client_of(server, Guard(timeout=LATE)) as client:
         client.set("a", 1)
         server.freeze()
@@ -100,7 +100,7 @@ def test_a_command_ends_at_its_deadline_on_every_thread(command: Callable[[Any],
 
 
 def test_connecting_ends_at_the_deadline_too(server: RedisServer) -> None:
-    """The kernel accepts for a server that is frozen; the first answer does not come."""
+    """The kernel accepts connections for a frozen server; the first answer does not come."""
     server.freeze()
     with client_of(server, Guard(timeout=LATE)) as client:
         failure, elapsed = on_thread(lambda: client.get("a"))
@@ -110,7 +110,7 @@ def test_connecting_ends_at_the_deadline_too(server: RedisServer) -> None:
 
 
 def test_a_command_that_blocks_ends_at_the_deadline(server: RedisServer) -> None:
-    """Its own time-out counts where that is shorter."""
+    """A shorter time-out of the command counts."""
     with client_of(server, Guard(timeout=LATE)) as client:
         assert client.blpop("nothing", timeout=0.05) is None
         failure, elapsed = on_thread(lambda: client.blpop("nothing", timeout=20))
@@ -129,7 +129,7 @@ def test_the_own_time_out_of_the_client_is_there_afterwards(server: RedisServer)
         client.connection_pool.release(connection)
 
 
-def test_nobody_waits_for_a_connection_longer_than_is_left(server: RedisServer) -> None:
+def test_no_call_waits_for_a_connection_longer_than_the_remaining_time(server: RedisServer) -> None:
     """A pool that blocks waits for 20 s by itself."""
     pool = redis.BlockingConnectionPool(port=server.port, max_connections=1, timeout=20)
     with install(redis.Redis(connection_pool=pool), Guard(timeout=LATE)) as client:
@@ -143,12 +143,12 @@ def test_nobody_waits_for_a_connection_longer_than_is_left(server: RedisServer) 
     pool.disconnect()
 
 
-# What was half read
+# Answers that were half read
 
 
 @pytest.mark.parametrize("several", [False, True], ids=["a command", "a pipeline"])
-def test_a_connection_with_answers_that_nobody_read_is_closed(several: bool, server: RedisServer) -> None:
-    """What strikes between a command and its answer leaves the connection to nobody, who would read the wrong one."""
+def test_a_connection_with_unread_answers_is_closed(several: bool, server: RedisServer) -> None:
+    """After an exception between a command and its answer, the next user would read the wrong answer."""
     with client_of(server, Guard()) as client:
         client.mset({"a": "A", "b": "B", "c": "C"})
         read = client.connection_pool.connection_class.read_response
@@ -172,8 +172,8 @@ def test_a_connection_with_answers_that_nobody_read_is_closed(several: bool, ser
         assert client.pipeline().get("b").get("c").execute() == ["B", "C"]
 
 
-def test_what_was_cancelled_leaves_no_answer_behind(server: RedisServer) -> None:
-    """At each step of a command, of a pipeline and of what follows."""
+def test_a_cancelled_call_leaves_no_answer_behind(server: RedisServer) -> None:
+    """This holds at each step of a command, of a pipeline and of the next call."""
 
     async def main() -> None:
         guard = Guard()
@@ -212,7 +212,7 @@ def test_a_deadline_that_ends_a_coroutine_leaves_no_answer_behind(server: RedisS
 
 
 def test_a_server_that_dies_in_the_middle_of_a_write_gets_it_once(server: RedisServer) -> None:
-    """Whatever ``retry_on`` names: it may have been carried out."""
+    """The command may have been carried out, so ``retry_on`` does not count."""
     guard = Guard(retry=THREE)
     with client_of(server, guard) as client:
         client.get("a")
@@ -225,8 +225,8 @@ def test_a_server_that_dies_in_the_middle_of_a_write_gets_it_once(server: RedisS
         assert f"BLPOP {FINAL}" in raised.value.__notes__[-1]
 
 
-def test_what_is_idempotent_by_name_is_sent_again(server: RedisServer) -> None:
-    """And so is what reads, and what was never sent since no connection was to be had."""
+def test_a_command_that_is_idempotent_by_name_is_sent_again(server: RedisServer) -> None:
+    """A command that reads is, too, and a command that was never sent because no connection was to be had."""
     pushed: list[Any] = []
 
     def restart() -> None:
@@ -246,7 +246,7 @@ def test_what_is_idempotent_by_name_is_sent_again(server: RedisServer) -> None:
 
 
 def test_a_pipeline_is_sent_again_whole_or_not_at_all(server: RedisServer) -> None:
-    """redis-py forgets what is in it when it fails; and it is a write where one of its commands is."""
+    """redis-py forgets the commands of a pipeline that fails; a pipeline with a write is a write."""
     with client_of(server, Guard(retry=THREE, timeout=LATE)) as client:
         client.set("a", "A")
         server.freeze()
@@ -272,8 +272,8 @@ def test_a_pipeline_is_sent_again_whole_or_not_at_all(server: RedisServer) -> No
             assert client.pipeline().get("a").set("a", "B").execute() == ["A", True]
 
 
-def test_what_watches_keys_is_not_sent_again(server: RedisServer) -> None:
-    """What was watched is not watched any more in another attempt."""
+def test_a_pipeline_that_watches_keys_is_not_sent_again(server: RedisServer) -> None:
+    """Another attempt would not watch the keys any more."""
     with client_of(server, Guard(retry=Retry(max_retries=2, delay=0, jitter=0))) as client:
         with client.pipeline() as pipe:
             pipe.watch("a")
@@ -293,7 +293,7 @@ def test_what_watches_keys_is_not_sent_again(server: RedisServer) -> None:
 
 
 def test_attempts_of_redis_py_do_not_multiply() -> None:
-    """It tries four times by itself, or twice, by its version."""
+    """redis-py makes four attempts by itself, or two, depending on its version."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         accepted: list[int] = []
 
@@ -315,7 +315,7 @@ def test_attempts_of_redis_py_do_not_multiply() -> None:
 
 
 def test_a_refused_answer_is_an_answer(server: RedisServer) -> None:
-    """What the server says no to was not carried out, and its connection serves on."""
+    """The server did not carry out the command, and its connection serves on."""
     with client_of(server, Guard(retry=Retry(max_retries=1, delay=0, jitter=0))) as client:
         client.set("a", "text")
         identity = client.client_id()
@@ -327,7 +327,7 @@ def test_a_refused_answer_is_an_answer(server: RedisServer) -> None:
 
 
 def test_a_circuit_opens_and_closes(server: RedisServer) -> None:
-    """One for the server, whatever is asked; the refused ones open no connection."""
+    """The server has one circuit, for all commands; refused calls open no connection."""
     breaker = CircuitBreaker(request_volume_threshold=2, failure_ratio=1, delay="60s", success_threshold=1)
     guard = Guard(circuit_breaker=breaker, name="test_redis.circuit")
     with client_of(server, guard) as client:

@@ -1,4 +1,4 @@
-"""What servers answer where the library said no, whatever the framework."""
+"""The answers of servers to refusals of the library, in any framework."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_each_refusal_has_its_status_and_tells_nothing_of_the_inside(
         ExceptionGroup("", [ExceptionGroup("", [ValueError()])]),
     ],
 )
-def test_what_is_no_refusal_is_not_answered(failure: BaseException) -> None:
-    """A programming error, or one beside a refusal, is to be seen."""
+def test_a_failure_that_is_no_refusal_is_not_answered(failure: BaseException) -> None:
+    """A programming error, alone or beside a refusal, must be visible."""
     assert answer_to(failure) is None
 
 
@@ -73,14 +73,14 @@ def test_what_is_no_refusal_is_not_answered(failure: BaseException) -> None:
     ("seconds", "header"), [(0.0, None), (0.001, "1"), (1.0, "1"), (1.2, "2"), (59.0001, "60"), (1e300, "2147483647")]
 )
 def test_the_wait_is_rounded_up_to_whole_seconds(seconds: float, header: str | None) -> None:
-    """Who came back a fraction early would be refused again; where nobody knows, nothing is said."""
+    """A client that came back a fraction early would be refused again; an unknown wait has no header."""
     answer = answered(CircuitBreakerOpenException("open", seconds))
 
     assert answer.headers.get("Retry-After") == header
 
 
 def test_a_group_of_refusals_is_answered_by_the_longest_wait() -> None:
-    """Task groups wrap what their tasks raise; whoever comes back needs all of them."""
+    """Task groups wrap what their tasks raise; a client that comes back needs all of them to succeed."""
     refused = [CircuitBreakerOpenException("open", 2.0), CircuitBreakerOpenException("open", 7.0)]
 
     answer = answered(ExceptionGroup("", [TimeoutException("late"), ExceptionGroup("", refused)]))
@@ -102,7 +102,7 @@ def test_the_body_is_problem_details(accept: str) -> None:
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "text/html,application/xhtml+xml,*/*;q=0.8"])
-def test_the_body_is_plain_text_for_who_asks_for_text(accept: str) -> None:
+def test_the_body_is_plain_text_for_a_client_that_asks_for_text(accept: str) -> None:
     answer = answered(TimeoutException("late"), accept)
 
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"

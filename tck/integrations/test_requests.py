@@ -1,4 +1,4 @@
-"""What requests alone has: its time-outs, streams, sessions of many threads."""
+"""Tests of requests alone: its time-outs, streams, sessions of many threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def running() -> Iterator[Backend]:
 
 @pytest.fixture
 def served(running: Backend) -> Iterator[Backend]:
-    """A backend that serves."""
+    """Yield a backend that serves."""
     running.will(Answer())
     with no_wait():
         yield running
@@ -46,7 +46,7 @@ def opened(adapter: GuardedAdapter) -> requests.Session:
 
 
 class _Seen(BaseAdapter):
-    """Sends nothing, and keeps what it was given."""
+    """Sends nothing, and records the time-outs that it was given."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,8 +73,8 @@ class _Seen(BaseAdapter):
         (Urllib3Timeout(total=9), (2.0, Urllib3Timeout.DEFAULT_TIMEOUT, Urllib3Timeout.DEFAULT_TIMEOUT)),
     ],
 )
-def test_the_time_out_is_what_is_left_in_all(given: Any, expected: tuple[Any, ...]) -> None:
-    """What was given stays where it is shorter; without a deadline it is what was given."""
+def test_the_time_out_is_at_most_the_remaining_time_in_all(given: Any, expected: tuple[Any, ...]) -> None:
+    """A given time-out stays if it is shorter, and without a deadline."""
     seen = _Seen()
     with virtual_time(), opened(GuardedAdapter(adapter=seen, bulkhead=Bulkhead(1))) as session:
         session.get("http://shop.example", timeout=given)
@@ -97,7 +97,7 @@ def test_a_failing_answer_is_a_stream_like_any_other(served: Backend, method: st
 
 
 def test_a_session_of_many_threads(served: Backend) -> None:
-    """More threads than connections; every second answer fails."""
+    """There are more threads than connections; every second answer fails."""
     served.will(*[BUSY, Answer()] * 80)
     patient = Retry(max_retries=80, delay=0, jitter=0, retry_on=requests.RequestException)  # one may get all that fail
     sends = HTTPAdapter(pool_maxsize=2, pool_block=True)

@@ -41,7 +41,7 @@ OPEN = "no more, because a transaction of SQLAlchemy is open, and another attemp
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A database with one empty table."""
+    """Return a database with one empty table."""
     file = tmp_path / "shop.db"
     with closing(sqlite3.connect(file)) as database:
         database.execute("create table orders (number integer primary key)")
@@ -58,7 +58,7 @@ def engine(file: Path) -> Iterator[Engine]:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Let another connection hold the database."""
+    """Hold the database by another connection within the block."""
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("begin immediate")
         yield
@@ -73,7 +73,7 @@ def execute(engine: Engine, statement: Any) -> Any:
 
 
 def test_a_statement_ends_at_its_deadline_on_every_thread(engine: Engine) -> None:
-    """By what the driver has for it, and the connection serves the next statement."""
+    """The driver's own means end it, and the connection serves the next statement."""
     guard = Guard(timeout=LATE)
     failure, elapsed = on_thread(lambda: guard.call(execute, engine, ENDLESS))
 
@@ -84,7 +84,7 @@ def test_a_statement_ends_at_its_deadline_on_every_thread(engine: Engine) -> Non
 
 
 class _Early(sqlite3.Connection):
-    """Loses its first interruption, as one that comes just before the statement runs."""
+    """A connection that loses its first interruption, like one just before the statement runs."""
 
     is_lost = False
 
@@ -107,7 +107,7 @@ def test_a_statement_that_begins_just_as_the_deadline_passes_is_cancelled_too(fi
 
 
 def test_an_enclosing_deadline_and_many_parameters_count_too(engine: Engine) -> None:
-    """Whatever way of the driver is taken: ``executemany`` has one of its own."""
+    """This holds for every way of the driver: ``executemany`` has one of its own."""
     several = [{"number": number} for number in range(3)]
 
     def insert() -> None:
@@ -121,7 +121,7 @@ def test_an_enclosing_deadline_and_many_parameters_count_too(engine: Engine) -> 
     assert elapsed < 10
 
 
-def test_nobody_waits_for_a_lock_longer_than_is_left(engine: Engine, file: Path) -> None:
+def test_no_call_waits_for_a_lock_longer_than_the_remaining_time(engine: Engine, file: Path) -> None:
     """SQLite waits for 5 s by itself, and nothing interrupts that; afterwards it waits as before."""
     insert = text("insert into orders values (1)")
     with locked(file):
@@ -133,7 +133,7 @@ def test_nobody_waits_for_a_lock_longer_than_is_left(engine: Engine, file: Path)
         assert connection.scalar(text("pragma busy_timeout")) == 5000
 
 
-def test_nobody_waits_for_the_pool_longer_than_is_left(file: Path) -> None:
+def test_no_call_waits_for_the_pool_longer_than_the_remaining_time(file: Path) -> None:
     """A pool waits for 30 s by itself."""
     engine = create_engine(f"sqlite:///{file}", poolclass=QueuePool, pool_size=1, max_overflow=0)
     install(engine)
@@ -171,7 +171,7 @@ def test_a_coroutine_ends_its_statement_as_well(file: Path) -> None:
 
 @pytest.mark.outside
 def test_another_process_that_held_the_lock_dies(engine: Engine, file: Path) -> None:
-    """The attempts while it lives end in time, and the first one behind its end succeeds."""
+    """The attempts during its life end in time, and the first one after its end succeeds."""
     program = f"""if True:
         import sqlite3, sys
         other = sqlite3.connect({str(file)!r}, isolation_level=None)
@@ -205,7 +205,7 @@ def test_another_process_that_held_the_lock_dies(engine: Engine, file: Path) -> 
 
 
 def attempts_of(body: Callable[[], Any], **policies: Any) -> tuple[int, str]:
-    """How often a guard that retries calls *body*, which fails, and the last note."""
+    """Return the number of calls of *body*, which fails, by a guard that retries, and the last note."""
     attempts: list[int] = []
 
     def attempt() -> None:
@@ -218,7 +218,7 @@ def attempts_of(body: Callable[[], Any], **policies: Any) -> tuple[int, str]:
 
 
 def test_nothing_is_retried_inside_a_transaction(engine: Engine) -> None:
-    """A second attempt would go on in what the first one left; around the transaction it begins anew."""
+    """A second attempt would go on in the rest of the first one; an attempt around the transaction begins anew."""
     with engine.begin() as connection:
         inside, note = attempts_of(lambda: connection.execute(WRONG))
     around, _ = attempts_of(lambda: execute(engine, WRONG))
@@ -252,7 +252,7 @@ def test_a_savepoint_is_inside_the_transaction(engine: Engine) -> None:
 
 
 def test_sessions_are_known(engine: Engine) -> None:
-    """While their transaction is open, and while they are broken: a flush that fails rolls the connection back."""
+    """A session counts while its transaction is open or broken: a failed flush rolls the connection back."""
     insert = text("insert into orders values (1)")
     with Session(engine) as session, session.begin():
         session.execute(insert)
@@ -289,7 +289,7 @@ def test_a_connection_that_is_lost_has_its_transaction_until_it_is_rolled_back(e
 
 
 def test_each_thread_and_task_knows_its_own(engine: Engine) -> None:
-    """What is open elsewhere is nobody's concern here; what was begun around a task that is started is."""
+    """Transactions of other threads do not count; a transaction around the start of a task counts in the task."""
     found: list[int] = []
     with engine.begin() as connection:
         connection.execute(text("select 1"))
@@ -340,8 +340,8 @@ def test_an_asynchronous_engine_is_known(file: Path) -> None:
     assert asyncio.run(main()) == (1, 4)
 
 
-def test_it_may_concern_failures_of_databases_alone(engine: Engine, file: Path) -> None:
-    """Behind another failure, too; any other one is retried, as that of a service that is asked meanwhile."""
+def test_the_rule_may_concern_failures_of_databases_alone(engine: Engine, file: Path) -> None:
+    """A wrapped failure counts, too; another one is retried, such as that of a service called meanwhile."""
     install(engine, no_retry_on=caused_by(exc.SQLAlchemyError))
     attempts: list[int] = []
 
@@ -371,15 +371,15 @@ def test_it_may_concern_failures_of_databases_alone(engine: Engine, file: Path) 
         assert attempts_of(lambda: connection.execute(WRONG))[0] == 4
 
 
-def test_engines_without_it_are_left_alone(file: Path) -> None:
+def test_engines_without_the_integration_are_left_alone(file: Path) -> None:
     engine = create_engine(f"sqlite:///{file}")
     with engine.begin() as connection:
         assert attempts_of(lambda: connection.execute(WRONG))[0] == 4
     engine.dispose()
 
 
-def test_what_is_over_is_not_remembered(engine: Engine) -> None:
-    """However many transactions a thread has seen."""
+def test_a_finished_transaction_is_not_remembered(engine: Engine) -> None:
+    """This holds however many transactions a thread has seen."""
     from faulttolerance.integrations.sqlalchemy import _in_transaction
 
     for _ in range(10):
@@ -413,7 +413,7 @@ def test_wrong_values_are_refused(engine: Engine) -> None:
 
 @pytest.mark.outside
 def test_a_synchronous_service_needs_no_asyncio_of_sqlalchemy() -> None:
-    """It cannot be imported where greenlet is not installed; what is no engine is refused there as everywhere."""
+    """Without greenlet it cannot be imported; an object that is no engine is refused there as everywhere."""
     program = """
 import sys
 sys.modules["sqlalchemy.ext.asyncio"] = None  # cannot be imported

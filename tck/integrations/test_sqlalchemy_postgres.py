@@ -51,7 +51,7 @@ def scalar(engine: Engine, statement: Any) -> Any:
 
 @pytest.mark.parametrize("where", ["main", "other"])
 def test_the_server_stops_working_on_a_statement_at_its_deadline(engine: Engine, where: str) -> None:
-    """Where nothing else would end the wait for it; the engine serves the next one."""
+    """Nothing else would end the wait for it; the engine serves the next statement."""
     guard = Guard(timeout=LATE)
     began = time.monotonic()
     if where == "main":
@@ -93,7 +93,7 @@ def test_the_server_stops_working_for_a_coroutine_as_well(server: PostgresServer
 def test_a_server_that_dies_in_the_middle_is_asked_again_when_it_is_back(
     server: PostgresServer, engine: Engine
 ) -> None:
-    """The connections that it took with it are not used again."""
+    """The connections that were lost with it are not used again."""
     asked: list[int] = []
     guard = Guard(retry=Retry(max_retries=200, delay=50, jitter=0, max_duration="60s", retry_on=exc.OperationalError))
 
@@ -117,8 +117,8 @@ def test_a_server_that_dies_in_the_middle_is_asked_again_when_it_is_back(
     assert len(asked) > 1
 
 
-def test_a_transaction_that_the_server_took_with_it_is_not_gone_on_with(server: PostgresServer, engine: Engine) -> None:
-    """What it held is lost, and a second attempt within it would do a part of it only."""
+def test_a_transaction_that_was_lost_with_the_server_is_not_continued(server: PostgresServer, engine: Engine) -> None:
+    """Its changes are lost, and a second attempt within it would do only a part of them."""
     guard = Guard(retry=Retry(max_retries=3, delay=0, jitter=0, retry_on=exc.DBAPIError))
     asked: list[int] = []
 

@@ -31,7 +31,7 @@ NO_REUSE = httpx.Limits(max_keepalive_connections=0)  # uvicorn closes connectio
 
 
 class Shop:
-    """One application for all tests, with what they look at."""
+    """One application for all tests, with the records that they read."""
 
     def __init__(self) -> None:
         self.one = Guard(bulkhead=Bulkhead(1))
@@ -134,17 +134,17 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Shop, Any]]:
-    """The shop that is served once for all tests, and a client that asks it."""
+    """Yield the shop that is served once for all tests, and a client of it."""
     shop = Shop()
     install(shop.app)
     with asgi(shop.app) as address, httpx.Client(base_url=address, timeout=30, limits=NO_REUSE) as client:
-        client.get("/thread")  # begins what stays
+        client.get("/thread")  # starts the threads that stay
         yield shop, client
 
 
 @pytest.fixture(scope="module")
 def wrapped() -> Iterator[Any]:
-    """A client of another one, around which stands a middleware of the kind that runs it as a task."""
+    """Yield a client of another shop, behind a middleware of the kind that runs the shop as a task."""
     shop = Shop()
 
     class Plain(BaseHTTPMiddleware):
@@ -160,7 +160,7 @@ def wrapped() -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("path", "status"), [("/full", 503), ("/group", 503), ("/late", 504), ("/both", 500), ("/broken", 500)]
 )
-def test_refusals_and_time_outs_have_their_status_and_what_else_is_raised_has_not(
+def test_refusals_and_time_outs_have_their_status_and_other_failures_do_not(
     served: Any, path: str, status: int
 ) -> None:
     """A group counts as the refusals that it is made of; a refusal beside an error is an error."""
@@ -183,7 +183,7 @@ def test_a_rate_limit_says_when_to_come_back(served: Any) -> None:
 
 @pytest.mark.outside
 def test_a_backend_that_dies_in_the_middle_opens_the_circuit(served: Any) -> None:
-    """Its failures are the application's to answer; once the circuit is open, callers hear when to come back."""
+    """The application answers the backend's failures; once the circuit is open, callers learn when to come back."""
     shop, client = served
     with Backend() as backend:
         shop.address = backend.url
@@ -201,7 +201,7 @@ def test_a_backend_that_dies_in_the_middle_opens_the_circuit(served: Any) -> Non
 
 
 def test_a_request_is_cancelled_when_its_caller_waits_no_longer(served: Any) -> None:
-    """The permit that it held is free again."""
+    """Its permit is free again."""
     shop, client = served
     shop.cancelled.clear()
 
@@ -224,7 +224,7 @@ def test_a_request_is_cancelled_when_its_caller_waits_no_longer(served: Any) -> 
         ({}, 200),
     ],
 )
-def test_what_a_header_says_is_obeyed_and_what_is_none_says_nothing(
+def test_the_time_in_a_header_is_obeyed_and_an_invalid_header_is_ignored(
     served: Any, headers: dict[str, str], status: int
 ) -> None:
     encoded = {name: value.encode("latin-1") for name, value in headers.items()}
@@ -233,28 +233,28 @@ def test_what_a_header_says_is_obeyed_and_what_is_none_says_nothing(
 
 
 @pytest.mark.parametrize("path", ["/time", "/thread"])
-def test_endpoints_know_what_is_left(served: Any, path: str) -> None:
-    """Those on a thread, too; three digits are kept of what the caller says."""
+def test_endpoints_know_the_remaining_time(served: Any, path: str) -> None:
+    """Endpoints on a thread do, too; the caller's time is kept to three digits."""
     left = served[1].get(path, headers={"X-Request-Timeout-Ms": "54321"}).json()
 
     assert 40 < left <= 54.3
 
 
-def test_a_response_that_is_there_is_sent_although_it_is_late(served: Any) -> None:
-    """Nothing is thrown away that only has to be written."""
+def test_a_complete_response_is_sent_although_it_is_late(served: Any) -> None:
+    """A response that only has to be written is not thrown away."""
     answer = served[1].get("/busy", headers=PASSED)
 
     assert (answer.status_code, answer.text) == (200, "late, and complete")
 
 
 def test_a_stream_is_not_cut_once_it_has_begun(served: Any) -> None:
-    """Nor is what it calls: the deadline ended where the response began."""
+    """The calls of the stream are not cut either: the deadline ended where the response began."""
     answer = served[1].get("/stream", headers=PASSED)
 
     assert answer.text == "None " * 6
 
 
-def test_what_runs_in_the_background_is_not_cut(served: Any) -> None:
+def test_a_background_task_is_not_cut(served: Any) -> None:
     shop, client = served
 
     answer = client.get("/background", headers=PASSED)
@@ -265,7 +265,7 @@ def test_what_runs_in_the_background_is_not_cut(served: Any) -> None:
 
 
 def test_a_client_that_leaves_gives_the_permit_back(served: Any) -> None:
-    """The cancellation goes through; nobody answers it."""
+    """The cancellation passes through, and no code answers it."""
     _, client = served
     with client.stream("GET", "/held") as answer:
         parts = answer.iter_text()
@@ -310,7 +310,7 @@ def test_other_scopes_pass_untouched() -> None:
 
 
 def test_the_middleware_stands_alone_around_any_application() -> None:
-    """A time-out that nobody answered is answered, but not a second time where the response has begun."""
+    """A time-out without a response gets one, but a response that has begun gets no second one."""
     sent: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -1,4 +1,4 @@
-"""Who may look at the status page: for which hosts it answers, and whom the application admits."""
+"""Access to the status page: the hosts for which it answers, and the users whom the application admits."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def payments() -> Iterator[Guard]:
 
 
 def status(host: str, at: str, hosts: Any = ()) -> int:
-    """What is answered through either protocol."""
+    """Return the status of the answer, which both protocols have in common."""
     answers = {ask(make(hosts=hosts), "GET", "/", {"host": host}, at=at).status for make, ask in KINDS}
     [answer] = answers
     return answer
 
 
 @pytest.mark.parametrize("at", [LOOPBACK, "127.0.1.1", "::1", "::ffff:127.0.0.1"])
-def test_on_loopback_the_names_of_this_machine_are_known_and_no_others(at: str) -> None:
-    """A page elsewhere may have its own name rebound to this machine, and would read everything."""
+def test_on_loopback_only_the_names_of_this_machine_are_known(at: str) -> None:
+    """A page elsewhere may rebind its own name to this machine, and would read everything."""
     own = ["localhost", "LocalHost:8000", "ops.localhost", "127.0.0.1", "127.0.0.1:9000", "[::1]:8000", "127.8.8.8"]
 
     assert {status(name, at) for name in (*own, socket.gethostname())} == {200}
@@ -46,8 +46,8 @@ def test_on_loopback_the_names_of_this_machine_are_known_and_no_others(at: str) 
     assert [name for name in others if status(name, at) != 421] == []
 
 
-def test_elsewhere_all_names_are_known_unless_hosts_says_which() -> None:
-    """A service that the network reaches is reached under names that it cannot guess."""
+def test_elsewhere_all_names_are_known_unless_hosts_limits_them() -> None:
+    """A service on the network has names that it cannot guess."""
     assert status("evil.example", EVERYWHERE) == 200
     assert status("evil.example", EVERYWHERE, "shop.example") == 421
 
@@ -65,22 +65,22 @@ def test_elsewhere_all_names_are_known_unless_hosts_says_which() -> None:
     ],
 )
 def test_hosts_are_names_or_patterns(host: str, known: bool) -> None:
-    """In any case of letters, whatever the port; a request without a name has none of them."""
+    """Case and port do not count; a request without a name matches none of them."""
     hosts = ["shop.example", "*.SHOP.internal"]
 
     assert status(host, EVERYWHERE, hosts) == (200 if known else 421)
 
 
 def test_on_loopback_hosts_are_known_beside_the_names_of_this_machine() -> None:
-    """As behind a proxy on the same machine, which passes on the name that it was asked for."""
+    """A proxy on the same machine passes on the name that it was asked for."""
     assert status("shop.example", LOOPBACK, "shop.example") == status("localhost", LOOPBACK, "shop.example") == 200
     assert status("evil.example", LOOPBACK, "shop.example") == 421
     assert status("anything", LOOPBACK, "*") == 200
 
 
 @pytest.mark.parametrize(("make", "ask"), KINDS, ids=["asgi", "wsgi"])
-def test_for_another_host_nothing_is_shown_done_or_asked(make: Callable[..., Any], ask: Ask) -> None:
-    """Neither a page nor an asset, nor is a hook asked, whatever address it goes by."""
+def test_for_another_host_nothing_is_shown_or_done_and_no_hook_is_asked(make: Callable[..., Any], ask: Ask) -> None:
+    """Pages and assets count, and so does every address of the request."""
     asked: list[object] = []
     app = make(hosts="shop.example", authorize=asked.append, admit=asked.append)
     own = {"host": "evil.example", "origin": "http://evil.example", "x-requested-by": "x"}
@@ -100,11 +100,11 @@ def test_hosts_that_are_no_names_are_refused(make: Callable[..., Any], hosts: An
         make(hosts=hosts)
 
 
-# Who may look
+# Users who may look
 
 
-def test_only_whom_the_application_admits_is_shown_anything() -> None:
-    """Neither pages nor probes nor assets, nor whether a guard exists; the hook decides by the request."""
+def test_a_user_whom_the_application_does_not_admit_sees_nothing() -> None:
+    """Pages, probes, assets and the names of guards are hidden; the hook decides by the request."""
     for make, ask in KINDS:
         app = make(admit=lambda request: request.path == "/ready" or request.headers.get("authorization") == "right")
         for path in ("/", "/guards/watched.payments", "/guards/nobody", "/health", "/page.js", "", "/nothing"):
@@ -116,8 +116,8 @@ def test_only_whom_the_application_admits_is_shown_anything() -> None:
         assert ask(app, "GET", "/nothing", {"authorization": "right"}).status == 404
 
 
-def test_who_acts_is_admitted_and_authorised() -> None:
-    """In this order, by two hooks: who may act is asked only about what may be looked at."""
+def test_a_user_who_acts_is_admitted_and_then_authorised() -> None:
+    """The second hook is asked only about guards that the user may look at."""
     for make, ask in KINDS:
         asked: list[str] = []
 
@@ -142,7 +142,7 @@ def test_who_acts_is_admitted_and_authorised() -> None:
 
 
 def test_a_hook_that_fails_admits_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """The failure is logged, and its words are not sent; a hook that finds nobody does not hang."""
+    """The failure is logged, and its words are not sent; a hook that raises ``StopIteration`` does not hang."""
 
     def fail(request: Request) -> bool:
         raise LookupError("password=hunter2")
@@ -158,7 +158,7 @@ def test_a_hook_that_fails_admits_nobody(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_hook_may_be_awaited_under_asgi_alone() -> None:
-    """As soon as it can be seen that it would have to be, wsgi_app refuses it."""
+    """wsgi_app refuses it as soon as it can be seen that it would have to be awaited."""
 
     async def admit(request: Request) -> bool:
         return request.headers.get("authorization") == "right"
@@ -175,7 +175,7 @@ def test_a_hook_may_be_awaited_under_asgi_alone() -> None:
 
 @pytest.mark.parametrize("served", [lambda: served_by_uvicorn(asgi_app()), lambda: served_by_wsgiref(wsgi_app())])
 def test_a_rebound_name_reaches_nothing_of_a_server_on_this_machine(served: Callable[[], Any]) -> None:
-    """Whatever the page says of where it comes from, which uvicorn believes of who asks over loopback."""
+    """The address that a header claims does not count, though uvicorn believes it from clients on loopback."""
     with served() as address:
         port = int(address.rpartition(":")[2])
         found = []

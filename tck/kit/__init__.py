@@ -1,4 +1,4 @@
-"""The words of the tests under ``spec``: time, calling conventions, barriers, failures; built on public names only."""
+"""The vocabulary of the tests under ``spec``: time, calling conventions, barriers, failures, on public names only."""
 
 from __future__ import annotations
 

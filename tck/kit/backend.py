@@ -1,4 +1,4 @@
-"""A backend of HTTP/1.1 on a real socket that answers as it is told: well, late, by halves or not at all."""
+"""A backend of HTTP/1.1 on a real socket that answers as a test demands: well, late, by halves or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Answer", "Backend", "Received", "backend"]
 
 
 class Answer(NamedTuple):
-    """What the backend does with one request.
+    """The reaction of the backend to one request.
 
     Args:
         status: The status.
@@ -21,7 +21,7 @@ class Answer(NamedTuple):
         dies: Where the connection ends: ``"before"`` the answer, in the ``"body"``, or ``"after"`` the answer, which
             does not say so; ``""``: it stays.
         waits: Whether it answers only when the backend is released.
-        holds: What follows the body, of 1,000 bytes more that were promised, until the backend is released:
+        holds: The 1,000 promised bytes after the body, until the backend is released:
             ``"silence"``, or ``"drops"``, one after the other.
     """
 
@@ -60,13 +60,13 @@ class Backend:
             return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def will(self, *answers: Answer) -> None:
-        """Answer so from now on, and forget what was received."""
+        """Answer so from now on, and forget the requests that were received."""
         with self._lock:
             self.answers[:] = answers
             self.received.clear()
 
     def release(self) -> None:
-        """Let those go on that wait."""
+        """Wake the answers that wait."""
         released, self.released = self.released, threading.Event()
         released.set()
 
@@ -91,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.close()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
+        """Write no line for a request."""
 
     def _serve(self) -> None:
         received = Received(self.command, self.path, self._body(), self.client_address, dict(self.headers))
@@ -142,12 +142,12 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients that go away are what is tested."""
+        """Ignore the error: the tests are about clients that go away."""
 
 
 @contextmanager
 def backend(*answers: Answer, port: int = 0) -> Iterator[Backend]:
-    """Run a backend that gives *answers*, by default well; at *port*, or any that is free."""
+    """Run a backend that gives *answers*, by default good ones, at *port* or at a free one."""
     with _Server(("127.0.0.1", port), _Handler) as server:
         made = Backend(answers or [Answer()], server.server_address[1])
         server.RequestHandlerClass = type("_BoundHandler", (_Handler,), {"backend": made})

@@ -1,6 +1,6 @@
-"""Places at which a body waits until the test lets it go on.
+"""Places at which a body waits until the test releases it.
 
-They are futures of the library: whoever waits for one does not hold virtual time.
+They are futures of the library: a wait for one does not hold virtual time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from faulttolerance import Future, Interrupted, sleep
 __all__ = ["Barrier", "wait_ignoring_interruptions"]
 
 _BODY_SECONDS = 30
-"""Bodies give up after so long, so that no failed test leaves one behind for ever."""
+"""The seconds after which a body gives up, so that no failed test leaves one behind for ever."""
 _LOOK_SECONDS = 0.05
 """The sleep of a body that waits interruptibly, before it looks again."""
 _PIECE_SECONDS = 3
@@ -22,21 +22,21 @@ _PIECE_SECONDS = 3
 
 
 class Barrier:
-    """A body arrives, the test sees that it has, and opens."""
+    """A place at which a body arrives and waits until the test opens it."""
 
     def __init__(self) -> None:
         self._arrived: Future[None] = Future()
         self._opened: Future[None] = Future()
 
     def pass_through(self) -> None:
-        """Wait, in a body that runs on a thread."""
+        """Wait at the barrier, in a body that runs on a thread."""
         _let_go(self._arrived)
         self._opened.result(_BODY_SECONDS)
 
     def pass_through_interruptibly(self) -> None:
-        """Wait, in a body that runs on a thread, so that an interruption ends it.
+        """Wait at the barrier, in a body that runs on a thread, so that an interruption ends the wait.
 
-        What waits for a lock cannot be interrupted off the main thread; ``faulttolerance.sleep`` can.
+        A wait for a lock cannot be interrupted off the main thread; ``faulttolerance.sleep`` can.
         """
         _let_go(self._arrived)
         for _ in range(int(_BODY_SECONDS / _LOOK_SECONDS)):
@@ -46,7 +46,7 @@ class Barrier:
         raise TimeoutError("the barrier was never opened")
 
     async def pass_through_async(self) -> None:
-        """Wait, in a body that is a coroutine."""
+        """Wait at the barrier, in a body that is a coroutine."""
         _let_go(self._arrived)
         await asyncio.shield(self._opened)
 
@@ -56,11 +56,11 @@ class Barrier:
         return self._arrived.done()
 
     def await_arrival(self, seconds: float) -> None:
-        """Return once a body has arrived; ``TimeoutError`` if that takes longer than so many real seconds."""
+        """Wait for a body to arrive; raise ``TimeoutError`` if that takes longer than so many real seconds."""
         self._arrived.result(seconds)
 
     def open(self) -> None:
-        """Let the body go on; more than once if need be."""
+        """Release the body; further calls change nothing."""
         _let_go(self._opened)
 
 
@@ -70,7 +70,7 @@ def _let_go(future: Future[None]) -> None:
 
 
 def wait_ignoring_interruptions(future: Future[None]) -> None:
-    """Wait as a body does that nothing can stop."""
+    """Wait for *future* in a body that nothing can stop."""
     while True:
         try:
             while not future.done():

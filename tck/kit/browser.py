@@ -15,11 +15,11 @@ import pytest
 __all__ = ["Browser", "browser"]
 
 _PATIENCE = 20.0
-"""Seconds after which a page that does not come, or an element that does not appear, is an error."""
+"""Seconds after which a page that does not load, or an element that does not appear, is an error."""
 
 
 def _program(name: str, package: str) -> str:
-    """The path of a program of Debian; without it the test is skipped, but never in CI."""
+    """Return the path of a program of Debian; skip the test without it, but never in CI."""
     found = shutil.which(name)
     if found is None and not os.environ.get("CI"):
         pytest.skip(f"{name} is not installed: apt-get install {package}")
@@ -28,7 +28,7 @@ def _program(name: str, package: str) -> str:
 
 
 class Browser:
-    """One window of Chromium. ``driver`` is selenium's, for all that stands not here."""
+    """One window of Chromium. ``driver`` is selenium's, for all other operations."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -38,24 +38,24 @@ class Browser:
         self.driver.get(url)
 
     def show(self, width: int, height: int, scale: float = 1.0) -> None:
-        """Give the page *width* times *height* pixels of CSS to show itself on, each of them *scale* dots wide."""
+        """Set the size of the page to *width* times *height* pixels of CSS, each of them *scale* dots wide."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
         self._tell("Emulation.setDeviceMetricsOverride", metrics)
 
     def prefer(self, scheme: Literal["light", "dark"]) -> None:
-        """Let ``prefers-color-scheme`` be that."""
+        """Set ``prefers-color-scheme``."""
         self._tell("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
 
     def find(self, selector: str) -> Any:
-        """Give the first element that a selector of CSS names."""
+        """Return the first element that a selector of CSS names."""
         return self.driver.find_element("css selector", selector)
 
     def text(self, selector: str = "body") -> str:
-        """Give the words that a reader sees there."""
+        """Return the words that a reader sees there."""
         return str(self.find(selector).text)
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """Give what *script* returns, the body of a function of JavaScript."""
+        """Return the result of *script*, the body of a function of JavaScript."""
         return self.driver.execute_script(script, *arguments)
 
     def run_first(self, script: str) -> None:
@@ -63,11 +63,11 @@ class Browser:
         self._tell("Page.addScriptToEvaluateOnNewDocument", {"source": script})
 
     def complaints(self) -> list[str]:
-        """Give what the console has of errors and warnings since it was asked last, violated policies included."""
+        """Return the new errors and warnings of the console, violated policies included."""
         return [str(entry["message"]) for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
 
     def picture(self, file: Path | None = None, *, whole: bool = False) -> bytes:
-        """Take a PNG of what is shown, or of the *whole* page, and write it to *file* if one is named."""
+        """Return a PNG of the visible part or of the *whole* page, and write it to *file* if one is named."""
         options: dict[str, Any] = {"format": "png", "optimizeForSpeed": False, "captureBeyondViewport": whole}
         if whole:
             size = self._tell("Page.getLayoutMetrics", {})["cssContentSize"]
@@ -83,7 +83,7 @@ class Browser:
 
 @contextmanager
 def browser(width: int = 1280, height: int = 800, *options: str) -> Iterator[Browser]:
-    """A browser of its own, with a profile that nobody has used, for the length of the block.
+    """Run a browser of its own, with a profile that nobody has used, for the length of the block.
 
     Args:
         width: That of the window, in pixels.

@@ -20,7 +20,7 @@ _EVENTUALLY_SECONDS = 10.0
 
 
 class Call:
-    """One call; its body stands at its barrier until that is opened."""
+    """One call, whose body waits at its barrier until that is opened."""
 
     def __init__(self, clock: Clock, barrier: Barrier, future: Future[Any]) -> None:
         self._clock = clock
@@ -39,19 +39,19 @@ class Call:
         return self.future.done()
 
     def await_start(self) -> None:
-        """Return once the body is at its barrier."""
+        """Wait until the body is at its barrier."""
         self._barrier.await_arrival(self._clock.within(_START_SECONDS))
 
     def release(self) -> None:
-        """Let the body go on."""
+        """Open the barrier of the body."""
         self._barrier.open()
 
     def result(self, seconds: float = _START_SECONDS) -> Any:
-        """Give the call's result, or raise its exception."""
+        """Return the call's result, or raise its exception."""
         return self.future.result(self._clock.within(seconds))
 
     def failure(self, seconds: float = _START_SECONDS) -> type[BaseException | None]:
-        """The class of what the call raised; ``NoneType`` where it returned."""
+        """Return the class of the exception of the call; ``NoneType`` if the call returned."""
         return type(self.future.exception(self._clock.within(seconds)))
 
 
@@ -79,31 +79,31 @@ class Calls:
         return call
 
     def start_running(self, method: Callable[..., Any], *args: Any) -> Call:
-        """Start a call, and return once its body is at its barrier."""
+        """Start a call, and wait until its body is at its barrier."""
         call = self.start(method, *args)
         call.await_start()
         return call
 
     def start_waiting(self, method: Callable[..., Any], *args: Any) -> Call:
-        """Start a call, and watch that its body does not begin."""
+        """Start a call, and check that its body does not begin."""
         call = self.start(method, *args)
         self.watch()
         assert not call.has_started
         return call
 
     def watch(self, seconds: float = _WATCH_SECONDS) -> None:
-        """Give time to what is expected not to happen."""
+        """Wait, so that an unexpected event has time to happen."""
         self._clock.sleep(seconds)
 
     def eventually(self, condition: Callable[[], bool]) -> None:
-        """Return once *condition* holds, which is looked at every 100 ms."""
+        """Wait until *condition* holds; look every 100 ms."""
         stopwatch = self._clock.stopwatch()
         while not condition():
             assert stopwatch.elapsed < self._clock.within(_EVENTUALLY_SECONDS), "it did not happen in time"
             self._clock.sleep(_POLL_SECONDS)
 
     def end(self) -> None:
-        """Open every barrier, and let the calls end."""
+        """Open every barrier, and wait for the end of the calls."""
         for barrier in self._barriers:
             barrier.open()
         wait([call.future for call in self._started], self._clock.within(_START_SECONDS))

@@ -31,11 +31,11 @@ class Clock(ABC):
 
     @abstractmethod
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Return the seconds since some moment."""
 
     @abstractmethod
     def work(self, seconds: float) -> None:
-        """Be at work for so long, in a body or outside, and do not stop for any interruption."""
+        """Work for so long, in a body or outside, and ignore every interruption."""
 
     @abstractmethod
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -43,23 +43,23 @@ class Clock(ABC):
 
     @abstractmethod
     def start(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call a function on a thread of its own; the future of its result."""
+        """Call a function on a thread of its own; return the future of its result."""
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass; in a body, until it is interrupted."""
+        """Wait for so long; in a body, until it is interrupted."""
         faulttolerance.sleep(seconds)
 
     def within(self, seconds: float) -> float:
-        """An upper bound, or a tolerance, of the official kit as it applies on this machine."""
+        """Return a bound or a tolerance of the official kit as it applies on this machine."""
         return seconds * self.factor
 
     def stopwatch(self) -> Stopwatch:
-        """A stopwatch that runs."""
+        """Return a running stopwatch."""
         return Stopwatch(self)
 
 
 class Stopwatch:
-    """Tells the time since it was made."""
+    """Measures the time since it was made."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -99,7 +99,7 @@ class RealClock(Clock):
         self._is_over = False
 
     def end(self) -> None:
-        """Let what is still at work stop: the test that set it going is over."""
+        """Stop the work that still goes on: the test that started it is over."""
         self._is_over = True
 
     def monotonic(self) -> float:

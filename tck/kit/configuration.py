@@ -1,4 +1,4 @@
-"""Settings that no guard depends on: what they say of declared policies is all that a test asks of them."""
+"""Settings on which no guard depends: a test asks only what they say of declared policies."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from faulttolerance._platform.swap import Swap
 
 
 def settings_of(**inputs: Any) -> Settings:
-    """New settings, with what ``configure`` would be given in force."""
+    """Return new settings, with the arguments of ``configure`` in force."""
     settings = Settings()
     renew(settings, **inputs)
     return settings
 
 
 def renew(settings: Settings, **inputs: Any) -> None:
-    """Read everything again, and put it in force."""
+    """Read all sources again, and put the result in force."""
     put(settings, settings.next_configuration(settings.prepare(**inputs)))
     settings.warn_of_ignored_switches()
 
 
 def put(settings: Settings, state: Configuration) -> None:
-    """Let *state* be in force."""
+    """Put *state* in force."""
     swap = Swap()
     settings.install(state, swap)
     swap.take_place()

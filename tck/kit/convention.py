@@ -47,7 +47,7 @@ class Invoke:
         self._clock = clock
 
     def body(self, function: Body) -> Any:
-        """The unguarded method that the test's policies are to guard."""
+        """Return the unguarded method for the test's policies, as the convention asks for it."""
         if self.convention == "asyncio":
             return function
         if self.convention == "task":
@@ -66,14 +66,14 @@ class Invoke:
         return asynchronous(_named_after(function, offloaded))
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, in a body."""
+        """Wait so long, in a body."""
         if self.is_on_loop:
             await asyncio.sleep(seconds)
         else:
             faulttolerance.sleep(seconds)
 
     def __call__(self, method: Callable[..., Any], *args: Any) -> Any:
-        """Call *method* and give its result, or raise what it came to."""
+        """Call *method*; return its result, or raise its exception."""
         if self.convention == "blocking":
             return method(*args)
         if self.convention == "offloaded":
@@ -85,7 +85,7 @@ class Invoke:
         return self._clock.run(main())
 
     def outcome(self, method: Callable[..., Any], *args: Any) -> Any:
-        """Call *method* and give its result, or the class of what it raised."""
+        """Call *method*; return its result, or the class of its exception."""
         try:
             return self(method, *args)
         except Exception as error:
@@ -93,7 +93,7 @@ class Invoke:
 
 
 def _driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that never waits for a loop to its end."""
+    """Run a coroutine that never waits for a loop to its end; return its result."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -103,7 +103,7 @@ def _driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _named_after(function: Body, body: Callable[..., Any]) -> Callable[..., Any]:
-    """Give *body* the name of *function*, and no more: it is no coroutine function, and must not seem to wrap one."""
+    """Copy only the name of *function* to *body*, which is no coroutine function and must not seem to wrap one."""
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(body, name, getattr(function, name))
     return body

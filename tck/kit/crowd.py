@@ -1,4 +1,4 @@
-"""Callers on threads of their own: one, or many at once, and counting how many of them are inside."""
+"""Callers on threads of their own: one, or many at once, with a count of those that are inside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Crowd", "on_thread", "press"]
 
 
 class Crowd:
-    """Counts who is inside of its block, and how many were at most."""
+    """Counts the callers inside of its block, and the most of them at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class Crowd:
 
 
 def on_thread(function: Callable[[], Any]) -> tuple[BaseException | None, float]:
-    """What *function* raises on another thread than the main one, and after how long."""
+    """Return the exception of *function* on another thread than the main one, and its duration."""
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -57,7 +57,7 @@ def press(
     tasks: int = 10_000,
     loops: int = 2,
 ) -> None:
-    """Let *thread* run on threads and *task* in tasks of some loops, of which three in ten are cancelled.
+    """Run *thread* on threads and *task* in tasks of some loops, of which three in ten are cancelled.
 
     *thread* goes on for *seconds* by itself; each has a chance of its own. All of them have to end.
     """

@@ -13,7 +13,7 @@ __all__ = ["holds"]
 
 
 def holds(some: int, many: int, *drawn: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a test of a property whose arguments are drawn.
+    """Return a decorator that makes a test of a property, whose arguments are drawn.
 
     Args:
         some: How many examples are tried in the tier default.

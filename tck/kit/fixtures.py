@@ -1,4 +1,4 @@
-"""What any test may ask for: virtual time, and whether something is still held when a call has ended."""
+"""Fixtures for all tests: virtual time, and a check that nothing is held when a call has ended."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def clock() -> Iterator[Clock]:
 
 @contextmanager
 def others_hidden(module: ModuleType | None = None) -> Iterator[None]:
-    """Hide the guards that there are, but those of *module* and its kit: what concerns all guards looks at each."""
-    # Who goes is to be found where it is looked for: they live as long as they are hidden.
+    """Hide the existing guards but those of *module* and its kit: operations on all guards look at each."""
+    # Hidden guards are kept alive: a guard that is freed must be in the registry.
     alive = {reference: guard for reference in list(registry._guards) if (guard := reference()) is not None}
     known = {name: each for name, each in sys.modules.items() if each is module or (module and name.startswith("kit."))}
     own = [value._resolver for each in known.values() for value in vars(each).values() if isinstance(value, Guard)]
@@ -52,14 +52,14 @@ def others_hidden(module: ModuleType | None = None) -> Iterator[None]:
 
 @pytest.fixture
 def alone() -> Iterator[None]:
-    """Hides the guards of other tests: each is looked at in every reload, which takes long where all is traced."""
+    """Hide the guards of other tests: each reload looks at each, which takes long where all is traced."""
     with others_hidden():
         yield
 
 
 @pytest.fixture(scope="module", autouse=True)
 def module_alone(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hides the guards of other modules from the tests of one: there are thousands, which each reset looks at."""
+    """Hide the guards of other modules from the tests of one: there are thousands, and each reset looks at them."""
     with others_hidden(request.module):
         yield
     if next(missing_guard_faults(), None) is not None:  # kept out of collections while it lived, and garbage since
@@ -68,17 +68,17 @@ def module_alone(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def struck_coroutines_collected() -> Iterator[None]:
-    """Collect coroutines that nobody came to await while the test's filter still ignores their warnings."""
+    """Collect coroutines that were never awaited, while the test's filter still ignores their warnings."""
     yield
     gc.collect()
 
 
 @pytest.fixture
 def held() -> Callable[..., list[str]]:
-    """Tells what stays held anywhere: permits, places in queues, places of probes, deadlines of this thread.
+    """Return a function that lists what is held anywhere: permits, places in queues, probes, deadlines of this thread.
 
-    With a word, such as "permits", it tells of nothing else.
-    A body on another thread may be about to hear that it is to end; it gets two seconds of real time.
+    With a word, such as "permits", it lists nothing else.
+    A body on another thread may be about to end; it gets two seconds of real time.
     """
 
     def look(word: str = "") -> list[str]:
@@ -108,7 +108,7 @@ def held() -> Callable[..., list[str]]:
 
 @pytest.fixture
 def give_up(invoke: Invoke, clock: Clock) -> GiveUp:
-    """Begins a call, and ends it from outside after some seconds; gives what came out.
+    """Return a function that begins a call, ends it from outside after some seconds, and returns the exception.
 
     A plain call is ended by the deadline of an enclosing one, which the call itself sees as control flow.
     """

@@ -1,4 +1,4 @@
-"""A fleet that is not in this process, as far as a guard can tell: several lanes meet in it, with delays and losses."""
+"""A fleet that seems to be outside of this process: several links meet in it, with delays and losses."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class DistantFleet:
         return DistantSession(self)
 
     def answer(self, question: Request) -> Response:
-        """Ask as another process, at once and whatever is wrong with the server."""
+        """Ask as another process, at once and regardless of faults of the server."""
         return self.memory.exchange([question], round(self.now() * 1e6))[0]
 
 
 class DistantSession:
-    """What ``DistantFleet.connect`` gives."""
+    """The session that ``DistantFleet.connect`` returns."""
 
     def __init__(self, fleet: DistantFleet) -> None:
         self.fleet = fleet

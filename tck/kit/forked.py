@@ -1,7 +1,7 @@
 """Programs that start where everything is imported: an interpreter imports it once, and forks a process for each.
 
 A program is alone in its process, as it is in an interpreter of its own; what it does is unseen by the next. This is
-for programs that may find modules imported. What is about imports, or about options of the interpreter, has its own.
+for programs that may find modules imported. A program about imports, or about options of the interpreter, has its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def begin(text, name, argv, first, folder, environment, out, err):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    atexit.register(gc.freeze)  # what was imported is not looked through once more at the end
+    atexit.register(gc.freeze)  # the last collection skips the imported objects
     paths = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.argv[:], sys.path[:] = argv, [first, *filter(None, paths), *installed]
     namespace = globals()
@@ -126,7 +126,7 @@ def fork(
     Args:
         program: Its text, or its file.
         options: For the interpreter that forks.
-        beginning: The program that imports what this one may find imported.
+        beginning: The program that imports the modules that this one may find imported.
         paths: The environment in which the interpreter that forks has been started.
         arguments: For the program.
         folder: Where it runs.

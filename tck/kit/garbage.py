@@ -13,7 +13,7 @@ _collections = count()
 
 
 def collect_garbage(*, everywhere: bool = False) -> None:
-    """Collect garbage among what came since the last time; among everything now and then, or if it is *everywhere*."""
+    """Collect garbage among the objects made since the last time; among all now and then, or if it is *everywhere*."""
     if everywhere or next(_collections) % 400 == 0:
         gc.unfreeze()
     before = _times_collected()
@@ -28,7 +28,7 @@ def _times_collected() -> int:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Collect what the block creates once, at its end, and not again: it is a lot, and stays."""
+    """Collect the objects that the block creates once, at its end, and not again: they are many, and stay."""
     gc.disable()
     try:
         yield

@@ -34,7 +34,7 @@ class Durations(NamedTuple):
         return sum(self.buckets)
 
     def fits(self, *seconds: float) -> bool:
-        """Whether the samples are those expected: each a fifth off at most, and short ones below 0.2 s."""
+        """Return whether the samples are those expected: each a fifth off at most, and short ones below 0.2 s."""
         left = list(self.buckets)
         for one in sorted(seconds, reverse=True):
             first, last = bisect_left(BOUNDARIES, 0.8 * one), bisect_left(BOUNDARIES, max(1.2 * one, 0.2))
@@ -58,16 +58,16 @@ class Meter(ABC):
         self.method = f"{place}.{method.__name__ if owner is not None else method.__qualname__}"
 
     def value(self, name: str, **tags: str) -> int:
-        """The value of a counter or a gauge; 0 where it does not exist, as the official kit reads."""
+        """Return the value of a counter or a gauge; 0 where it does not exist, as the official kit reads."""
         return int(self.values().get((self.known_as(name), self._tags(tags)), 0))
 
     def exists(self, name: str, **tags: str) -> bool:
-        """Whether there is such a series, with *tags* among its tags."""
+        """Return whether there is such a series, with *tags* among its tags."""
         series = [*self.values(), *self.histograms()]
         return any(found == self.known_as(name) and self._tags(tags) <= given for found, given in series)
 
     def durations(self, name: str) -> Durations:
-        """The histogram; without samples where it does not exist."""
+        """Return the histogram; without samples where it does not exist."""
         none = Durations((0,) * (len(BOUNDARIES) + 1), 0.0)
         return self.histograms().get((self.known_as(name), self._tags({})), none)
 
@@ -76,19 +76,19 @@ class Meter(ABC):
 
     @abstractmethod
     def known_as(self, name: str) -> str:
-        """The specification's *name* as this exporter spells it."""
+        """Return the specification's *name* as this exporter spells it."""
 
     @abstractmethod
     def values(self) -> dict[tuple[str, Tags], float]:
-        """Every counter and gauge."""
+        """Return every counter and gauge."""
 
     @abstractmethod
     def histograms(self) -> dict[tuple[str, Tags], Durations]:
-        """Every histogram."""
+        """Return every histogram."""
 
     @abstractmethod
     def unit(self, name: str) -> str:
-        """The unit that is exported; KeyError where the metric is not."""
+        """Return the unit that is exported; KeyError where the metric is not."""
 
 
 class PrometheusMeter(Meter):
@@ -146,7 +146,7 @@ class OpenTelemetryMeter(Meter):
         return name.lower()
 
     def metrics(self) -> dict[str, Any]:
-        """Collect now, by name; each name once."""
+        """Collect now; return each metric once, by name."""
         data = self.reader.get_metrics_data()
         scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
         found = [metric for scope in scopes for metric in scope.metrics]

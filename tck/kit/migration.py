@@ -1,4 +1,4 @@
-"""What the pages on migration say in tables, played: a service that answers as a row says, and what became of it.
+"""The tables of the pages on migration, played: a service that answers as a row says, and the outcome of the calls.
 
 A page shows pairs: a block `python old` of another library and a block `python new` of this one, either of which may be
 missing. Both define `fetch`, which calls `service`. The table behind a pair says what becomes of the calls:
@@ -7,7 +7,7 @@ missing. Both define `fetch`, which calls `service`. The table behind a pair say
 | --- | --- |
 | `ConnectionError` x2, `"fresh"` in 3 s | 3 calls, after 1 s, 2 to 4 s: `"fresh"` |
 
-is one call of `fetch` for each row, and begins anew; the last answer repeats. What chance draws is a range. A table
+is one call of `fetch` for each row, and begins anew; the last answer repeats. A drawn delay is a range. A table
 of time goes on from row to row, and says after each the state of the circuit:
 
 | at | the service answers | pybreaker | here |
@@ -40,11 +40,11 @@ _CALLS = re.compile(r"(?P<calls>\d+) calls?(?:, after (?P<delays>[^:]+))?: (?P<o
 _DELAY = re.compile(r"(?P<low>[\d.]+)(?: to (?P<high>[\d.]+))? s(?: [x\u00d7](?P<times>\d+))?")
 _REFUSALS = [f"`{name}`" for name in ("CircuitBreakerError", "CircuitBreakerOpenException", "RateLimitException")]
 _EDGE = 0.2
-"""How near to both ends of a range some of the delays come, as a part of it."""
+"""The distance to both ends of a range within which some of the delays come, as a part of it."""
 
 
 class Rejected(Exception):
-    """What `Rejected(503)` in a script is: an answer with a status."""
+    """The meaning of `Rejected(503)` in a script: an answer with a status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -53,7 +53,7 @@ class Rejected(Exception):
 
 @dataclass
 class Service:
-    """What is called: it answers as its script says, and writes down when it was asked."""
+    """The called service: it answers as its script says, and records the moments of its calls."""
 
     clock: VirtualClock
     script: list[tuple[Any, float]] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Service:
             self.ended.append(self.clock.monotonic())
 
     async def later(self, *args: Any) -> Any:
-        """Answer where it is awaited."""
+        """Answer as the script says, where the answer is awaited."""
         answer, seconds = self._next()
         try:
             await asyncio.sleep(seconds)
@@ -98,7 +98,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: a moment or none, what the service answers, and what each of the two libraries makes of it."""
+    """A line of a table: a moment or none, the answers of the service, and the results of the two libraries."""
 
     line: int
     at: float | None
@@ -126,7 +126,7 @@ class Case:
 
 @dataclass
 class Told:
-    """What became of one call, or of the calls of one moment."""
+    """The result of one call, or of the calls of one moment."""
 
     outcome: str
     calls: int
@@ -135,7 +135,7 @@ class Told:
 
 
 def cases(page: Path) -> Iterator[Case]:
-    """The pairs of *page*, each with the table behind it."""
+    """Yield the pairs of *page*, each with the table behind it."""
     text = page.read_text(encoding="utf-8")
     code = {"old": "", "new": ""}
     options: frozenset[str] = frozenset()
@@ -176,16 +176,16 @@ def _script(cell: str) -> Iterator[tuple[Any, float]]:
 
 
 def outcome(call: Callable[[], Any]) -> str:
-    """The value that came, or the class of what was raised, with that of its cause."""
+    """Return the result, or the class of the exception, with that of its cause."""
     try:
         return f"`{call()!r}`".replace("'", '"')
-    except (Exception, KeyboardInterrupt) as failure:  # whatever it is, it is compared
+    except (Exception, KeyboardInterrupt) as failure:  # any of them is compared
         cause = type(failure.__cause__).__name__ if failure.__cause__ else ""
         return f"`{type(failure).__name__}`" + (f" from `{cause}`" if cause else "")
 
 
 def matches(cell: str, told: Sequence[Told]) -> str:
-    """Say what is not as *cell* has it, of one call, or of as many as chance was asked."""
+    """Return the difference between *cell* and one call, or as many as chance was asked; empty if there is none."""
     first = told[0]
     if first.state is not None:
         said = "refused" if not first.calls and first.outcome in _REFUSALS else first.outcome
@@ -215,5 +215,5 @@ def _ranges(cell: str) -> Iterator[tuple[float, float]]:
 
 
 def _same(wanted: str, said: str) -> bool:
-    """Whether the outcome is that of the page, which may leave out the cause."""
+    """Return whether the outcome is that of the page, which may leave out the cause."""
     return said == wanted or ("from" not in wanted and said.partition(" from ")[0] == wanted)

@@ -1,4 +1,4 @@
-"""Whether the tests notice when the library decides wrongly.
+"""A check that the tests notice wrong decisions of the library.
 
     python tck/kit/mutation.py [--jobs N] [PART OF A NAME ...]
 
@@ -62,7 +62,7 @@ class Mutant:
     function: str = ""
     file: str = ""
     equivalent: str = ""
-    """Why nobody could notice it; empty where somebody has to."""
+    """The reason why no test could notice it; empty where a test has to."""
 
     @cached_property
     def path(self) -> str:
@@ -120,7 +120,7 @@ def mutants(file: str = "*/mutants.toml") -> list[Mutant]:
 
 
 class Copy:
-    """The project once more, where nobody else works."""
+    """A copy of the project, in which no other process works."""
 
     def __init__(self, home: Path, original: Path = ROOT) -> None:
         self.home = home
@@ -130,7 +130,7 @@ class Copy:
             shutil.copy(original / part, home / part)
 
     def outcome(self, mutant: Mutant) -> str:
-        """The file of the first test that fails on *mutant*; empty where none does."""
+        """Return the file of the first test that fails on *mutant*; empty where none does."""
         path = self.home / mutant.path
         whole = path.read_text(encoding="utf-8")
         try:
@@ -149,7 +149,7 @@ class Copy:
         return ""
 
     def first_failure(self, tests: Iterable[str]) -> tuple[str, str]:
-        """The file of the first of *tests* that fails, empty where none does; and what pytest said."""
+        """Return the file of the first of *tests* that fails, empty where none does; and the output of pytest."""
         # No bytecode: a file that is changed and changed back within a second would be taken for the other one.
         environment = {**os.environ, "PYTHONPATH": str(self.home), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-P", "-m", "pytest", "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider"]
@@ -180,7 +180,7 @@ class Copy:
 
 
 def main(arguments: list[str]) -> int:
-    """Run what the command line asks for."""
+    """Run the changes that the command line asks for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="parts of the names of the changes to try; all where none is given")
     parser.add_argument("--jobs", type=int, default=2, help="how many are tried at once")

@@ -1,4 +1,4 @@
-"""Other libraries on our clock: their delays pass at once, and their circuits recover when virtual time says so."""
+"""Other libraries on our clock: their delays pass at once, and their circuits recover by virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DAWN = datetime(2025, 1, 1, tzinfo=UTC)
 
 @contextmanager
 def on_clock(peers: Collection[str], clock: VirtualClock) -> Iterator[None]:
-    """Let *peers* sleep and read the time on *clock*. What they await follows the loop, which `clock.run` makes."""
+    """Replace sleep and time of *peers* by *clock*. Their awaits follow the loop, which `clock.run` makes."""
     time = SimpleNamespace(monotonic=clock.monotonic, sleep=clock.advance)
 
     class Calendar(datetime):
@@ -50,7 +50,7 @@ def on_clock(peers: Collection[str], clock: VirtualClock) -> Iterator[None]:
         "circuitbreaker": [("circuitbreaker", "monotonic", clock.monotonic), ("circuitbreaker", "datetime", Calendar)],
     }
     with ExitStack() as stack:
-        if "stamina" in peers:  # its hooks for whoever has Prometheus would put a counter into the global registry
+        if "stamina" in peers:  # its hooks for Prometheus would put a counter into the global registry
             hooks = import_module("stamina.instrumentation")
             hooks.set_on_retry_hooks([])
             stack.callback(hooks.set_on_retry_hooks, None)

@@ -42,14 +42,14 @@ class Pin:
     Args:
         function: The qualified name of the function or class that is closest around; empty for a module's own code.
         code: The expression or the statements.
-        new: What is to take their place; statements are removed where it is empty.
+        new: The code that takes their place; statements are removed where it is empty.
     """
 
     function: str
     code: str
     new: str
 
-    @lru_cache(maxsize=512)  # noqa: B019 -- whoever has found the file looks for the place in it
+    @lru_cache(maxsize=512)  # noqa: B019 -- the search for the file asks first, then the search for the place
     def spans(self, text: str) -> list[Span]:
         """Return where in the module *text* the code stands; each function of the name is searched."""
         scopes = (name for name in self.function.split(".") if name)

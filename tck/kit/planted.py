@@ -1,4 +1,4 @@
-"""Whether a type checker finds a mistake in ``attempt.path``, which is written once for every combination of policies.
+"""A check that mypy finds mistakes in ``attempt.path``, which is written once for every combination of policies.
 
     python tck/kit/planted.py
 
@@ -26,14 +26,14 @@ _COMPLAINT = re.compile(r"^(\S+?):\d+: error: .*\[([\w-]+)\]$", re.MULTILINE)
 
 
 class Mistake(NamedTuple):
-    """One change of ``path`` that is not to be overlooked."""
+    """One change of ``path`` that must be found."""
 
     kind: str
     right: str
     wrong: str
 
     def planted_in(self, text: str) -> str:
-        """*text* with the mistake in it."""
+        """Return *text* with the mistake in it."""
         if text.count(self.right) != 1:
             raise ValueError(f"attempt.py has {self.right!r} {text.count(self.right)} times; allowed: once")
         return text.replace(self.right, self.wrong)
@@ -75,7 +75,7 @@ MISTAKES = [
 
 
 def main() -> int:
-    """Plant every mistake, and say which of them are not found."""
+    """Plant every mistake, print those that are not found, and return the exit status."""
     text = (ROOT / HOME / "attempt.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as name:
         program = Path(name)
@@ -98,7 +98,7 @@ def main() -> int:
 
 
 def _complaints(program: Path, files: list[str]) -> dict[str, set[str]]:
-    """The codes of what mypy says of each of *files* in *program*, by the configuration of the project."""
+    """Return the codes of mypy's complaints about each of *files* in *program*, by the configuration of the project."""
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "--no-pretty", *files]
     run = subprocess.run(command, cwd=program, capture_output=True, text=True, check=False)
     if run.returncode not in (0, 1):

@@ -1,4 +1,4 @@
-"""A server of PostgreSQL that belongs to a test: killed and begun anew as it likes."""
+"""A server of PostgreSQL that belongs to a test, which may kill and restart it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .redis_server import free_port
 __all__ = ["PostgresServer", "postgres_server"]
 
 _PATIENCE = 30.0
-"""Seconds after which a server that was started did not start."""
+"""Seconds after which a server that was started must answer."""
 
 
 def _programs() -> Path:
-    """Where Debian's package has them; without it the test is skipped, but never in CI."""
+    """Return the folder of the programs of Debian's package; skip the test without it, but never in CI."""
     pytest.importorskip("psycopg")
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     initdb = str(found[-1]) if found else shutil.which("initdb")
@@ -35,7 +35,7 @@ def _programs() -> Path:
 
 
 class PostgresServer:
-    """A server on a port and in a directory of its own, to which everybody on this machine is let in."""
+    """A server on a port and in a directory of its own, which admits everybody on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._programs = _programs()
@@ -57,7 +57,7 @@ class PostgresServer:
         return f"postgresql+psycopg://shop@127.0.0.1:{self.port}/postgres"
 
     def start(self) -> None:
-        """Start it, with what it had; return when it lets somebody in."""
+        """Start the server with its old data; return when it admits a client."""
         import psycopg
 
         settings = ["fsync=off", "listen_addresses=127.0.0.1", "unix_socket_directories=", f"port={self.port}"]
@@ -75,7 +75,7 @@ class PostgresServer:
                 time.sleep(0.02)
 
     def kill(self) -> None:
-        """End it at once; return when nobody serves any more: its children notice by themselves."""
+        """Kill the server at once; return when its last child has noticed and ended."""
         if self._process is None:
             return
         self._process.kill()
@@ -87,7 +87,7 @@ class PostgresServer:
             time.sleep(0.02)
 
     def _is_held(self) -> bool:
-        """Whether a child still has a socket of the port."""
+        """Return whether a child still has a socket of the port."""
         with socket.socket() as one:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -99,7 +99,7 @@ class PostgresServer:
 
 @contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
-    """A server that runs for the length of the block, if the test does not end it sooner."""
+    """Run a server for the length of the block, if the test does not end it sooner."""
     with tempfile.TemporaryDirectory(prefix="postgres", ignore_cleanup_errors=True) as folder:
         os.chmod(folder, 0o700)
         server = PostgresServer(Path(folder))

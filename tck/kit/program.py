@@ -1,4 +1,4 @@
-"""Programs in an interpreter of their own: for what is imported first, forks, hangs or ends the process."""
+"""Programs in an interpreter of their own: for first imports, forks, hangs and exits of the process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ALONE = {
     "PYTHONPATH": str(Path(faulttolerance.__file__).parents[1]),
     **{name: value for name, value in os.environ.items() if name == "PYTHONPYCACHEPREFIX"},
 }
-"""An environment with nothing in it but the way to the package, and to what was compiled."""
+"""An environment with nothing in it but the path to the package, and to its compiled files."""
 QUIET = "import logging; logging.getLogger('faulttolerance').addHandler(logging.NullHandler())\n"
-"""The first line of a program whose calls fail on purpose, and whose standard error is looked at."""
+"""The first line of a program whose calls fail on purpose, and whose standard error is checked."""
 LIBRARY = "from faulttolerance import *"
-"""What imports all that the package exports, for programs that come *after* it."""
+"""The imports of all that the package exports, for programs that come *after* it."""
 
 
 def python(
@@ -37,7 +37,7 @@ def python(
 ) -> subprocess.CompletedProcess[str]:
     """Run *program*, a file or a text that may be indented, under the interpreter's *options*; a hang fails the test.
 
-    Where it may find imported what *after* imports, it is forked by an interpreter that has run this.
+    With *after*, an interpreter that has run this text forks it, and it finds these modules imported.
     """
     if isinstance(program, str):
         program = textwrap.dedent(program)
@@ -71,7 +71,7 @@ def output_of(
     environment: Mapping[str, str] = os.environ,
     after: str | None = None,
 ) -> str:
-    """Give the output of *program*, which ends well and writes nothing to its standard error."""
+    """Return the output of *program*, which ends well and writes nothing to its standard error."""
     done = python(program, *options, arguments=arguments, folder=folder, environment=environment, after=after)
     assert (done.returncode, done.stderr) == (0, ""), f"status {done.returncode}: {done.stderr}"
     return done.stdout.strip()

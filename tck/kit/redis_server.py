@@ -1,4 +1,4 @@
-"""Servers of Redis that belong to a test: killed, frozen, slowed and emptied as it likes."""
+"""Servers of Redis that belong to a test, which may kill, freeze, slow and empty them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 __all__ = ["RedisServer", "free_port", "redis_server", "slowed"]
 
 _PATIENCE = 20.0
-"""Seconds after which a server that was started did not start."""
+"""Seconds after which a server that was started must answer."""
 
 
 def free_port() -> int:
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 
 def _program() -> str:
-    """The path of Debian's redis-server; without it the test is skipped, but never in CI."""
+    """Return the path of Debian's redis-server; skip the test without it, but never in CI."""
     pytest.importorskip("redis")
     found = shutil.which("redis-server")
     if found is None and not os.environ.get("CI"):
@@ -44,7 +44,7 @@ class RedisServer:
     Args:
         folder: Where it runs.
         arguments: More of its settings, as on the command line: ``"--requirepass", "secret"``.
-        sentinel: What its file of settings says, if it is a sentinel.
+        sentinel: The text of its file of settings, if it is a sentinel.
     """
 
     def __init__(self, folder: Path, *arguments: str, sentinel: str = "") -> None:
@@ -60,7 +60,7 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it, empty; return when it answers."""
+        """Start the server, empty; return when it answers."""
         folder = self._folder / str(self.port)
         folder.mkdir(parents=True, exist_ok=True)
         settings = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder)]
@@ -78,7 +78,7 @@ class RedisServer:
             time.sleep(0.01)
 
     def _answers(self) -> bool:
-        """Whether it says anything, be it that a password is missing."""
+        """Return whether the server answers, even if only that a password is missing."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.5) as one:
             one.settimeout(0.5)
             one.sendall(b"PING\r\n")
@@ -86,42 +86,42 @@ class RedisServer:
         return False
 
     def kill(self) -> None:
-        """End it at once, and with it everything that it knew."""
+        """Kill the server at once, and all its data with it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def freeze(self) -> None:
-        """Let it take connections, and answer nothing."""
+        """Stop the process: it accepts connections, and answers nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on where it was frozen."""
+        """Continue the process where it was frozen."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
-        """Let it begin anew on the same port, empty."""
+        """Restart the server on the same port, empty."""
         self.kill()
         self.start()
 
     def client(self, **settings: Any) -> Any:
-        """A client of redis-py; to be closed."""
+        """Return a client of redis-py, which the caller closes."""
         import redis
 
         return redis.Redis(port=self.port, **settings)
 
     def ask(self, *command: str, **settings: Any) -> Any:
-        """What it answers to one command."""
+        """Return the server's answer to one command."""
         with self.client(decode_responses=True, **settings) as client:
             return client.execute_command(*command)
 
 
 @contextmanager
 def redis_server(folder: Path, *arguments: str, sentinel: str = "") -> Iterator[RedisServer]:
-    """A server that runs for the length of the block, if the test does not end it sooner."""
+    """Run a server for the length of the block, if the test does not end it sooner."""
     server = RedisServer(folder, *arguments, sentinel=sentinel)
     try:
         server.start()
@@ -132,7 +132,7 @@ def redis_server(folder: Path, *arguments: str, sentinel: str = "") -> Iterator[
 
 @contextmanager
 def slowed(port: int, seconds: float = 0.05) -> Iterator[int]:
-    """The port of a way to the server at *port* on which everything that it says takes *seconds* longer."""
+    """Yield a port that leads to the server at *port*, and delays all its answers by *seconds*."""
     with socket.create_server(("127.0.0.1", 0)) as entrance:
         ends: list[socket.socket] = []
 

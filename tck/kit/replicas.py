@@ -1,4 +1,4 @@
-"""Several processes of a fleet and its server, one step after the other: a breaker with its gate and what they share.
+"""Several processes of a fleet and its server, one step after the other: each has a breaker, its gate and shared state.
 
 The server is the one that keeps a fleet in memory. Processes are asked and told by hand: questions reach the server
 late, answers come late or never, in the order in which they were sent.
@@ -43,7 +43,7 @@ class World:
         return self.server.exchange([question], round((self.now + self.ahead) * 1e6))[0]
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and happen what is due meanwhile."""
+        """Advance the time, and run what is due meanwhile."""
         end = self.now + seconds
         while True:
             due = min((process.due for process in self.processes), default=end)
@@ -123,7 +123,7 @@ class Process:
         self.send(READ, lambda _: None)
 
     def lose(self, arrives: bool = False) -> None:
-        """Lose the fleet; *arrives*: what was sent reaches the server all the same."""
+        """Lose the fleet; if it *arrives*, the server still gets what was sent."""
         self.is_up = False
         lost = [tell for *_, tell in (*self.answered, *self.asked)]
         if arrives:
@@ -143,7 +143,7 @@ class Process:
     # Calls
 
     def begin(self) -> object | None:
-        """Begin a call; ``None``: it is refused."""
+        """Begin a call; return ``None`` if it is refused."""
         me, now = object(), self.world.now
         era = self.gate.state
         is_leased = False
@@ -166,7 +166,7 @@ class Process:
         self.deliver(self.breaker)
 
     def call(self, verdict: Verdict = SUCCESS) -> bool:
-        """Make a call that takes no time; false: it is refused."""
+        """Make a call that takes no time; return whether it was admitted."""
         me = self.begin()
         if me is not None:
             self.end(me, verdict)
@@ -179,7 +179,7 @@ class Process:
 
 
 def opened(*, after: float = 5.0, **values: Any) -> World:
-    """A fleet whose circuit was opened by its first process, and everybody knows."""
+    """Return a fleet whose circuit was opened by its first process, with every process informed."""
     world = World(**values)
     world.processes[0].fail()
     world.advance(after)
@@ -187,7 +187,7 @@ def opened(*, after: float = 5.0, **values: Any) -> World:
 
 
 def closed_again() -> World:
-    """A fleet whose circuit was open, and was closed by a probe."""
+    """Return a fleet whose circuit was open, and was closed by a probe."""
     world = opened()
     world.processes[0].call()
     world.processes[0].call()

@@ -1,7 +1,7 @@
-"""The conformance report: what became of each test method of the official kit.
+"""The conformance report: the result of each test method of the official kit.
 
-``Collector`` notes the outcomes of a run of ``tck/spec`` and makes ``docs/reference/conformance.md`` of them, with the
-totals and what differs. The page is committed; it holds no date, duration or path of a machine, so that the same
+``Collector`` records the outcomes of a run of ``tck/spec`` and makes ``docs/reference/conformance.md`` of them, with
+the totals and the differences. The page is committed; it holds no date, duration or path of a machine, so that the same
 outcomes always make the same page. Every entry with its outcome and its tests is written where
 ``--conformance-entries FILE`` asks for it.
 """
@@ -33,7 +33,7 @@ class Entry:
     chapter: str
     applies: str
     remark: str
-    """Why it is in another form here, or not here at all; or what is wrong with the official method."""
+    """The reason why it has another form here, or is not here at all; or the fault of the official method."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Result:
     entry: Entry
     outcome: str
     reason: str
-    """Why it did not pass; the entry's remark where it did."""
+    """The reason why it did not pass; the entry's remark where it did."""
     tests: tuple[str, ...]
     """The functions that stand for the entry, as ``test_retry.py::test_name``."""
 
 
 def catalogue() -> list[Entry]:
-    """Every test method of the official kit, chapter by chapter."""
+    """Return every test method of the official kit, chapter by chapter."""
     entries = []
     for official in tomllib.loads((ROOT / "tck" / "kit" / "catalogue.toml").read_text(encoding="utf-8"))["class"]:
         remarks = official.get("remarks", {})
@@ -67,7 +67,7 @@ def catalogue() -> list[Entry]:
 
 
 class Collector:
-    """A plugin that notes which entries the tests of a run claim, and how each test ended.
+    """A plugin that records the entries that the tests of a run claim, and the end of each test.
 
     It writes the *page* on conformance, and fails where that was stale; and the table of all *entries*.
     """
@@ -112,7 +112,7 @@ class Collector:
             terminalreporter.write_line(f"{self._page} was stale; it is new now", yellow=True)
 
     def results(self) -> list[Result]:
-        """Conclude on every entry of the catalogue, in its order."""
+        """Return the result of every entry of the catalogue, in its order."""
         troubles: dict[str, set[str]] = {}
         for node, ids in self._claims.items():
             for entry in ids:
@@ -124,7 +124,7 @@ class Collector:
 
 
 def result_of(entry: Entry, tests: Iterable[str], troubles: Iterable[str] = ()) -> Result:
-    """Conclude on *entry*, given the tests that stand for it and the troubles that they had."""
+    """Return the result of *entry*, given the tests that stand for it and their failures."""
     names = tuple(sorted(tests))
     if reasons := sorted(troubles):
         return Result(entry, "failed", "; ".join(reasons), names)
@@ -140,7 +140,7 @@ def _function(item: pytest.Item) -> str:
 
 
 def every_entry(results: list[Result]) -> str:
-    """A table for each chapter: every entry, its outcome, and the tests that stand for it."""
+    """Return a table for each chapter: every entry, its outcome, and the tests that stand for it."""
     lines = [
         "# Conformance report",
         "",
@@ -160,7 +160,7 @@ def every_entry(results: list[Result]) -> str:
 
 
 def page(results: list[Result]) -> str:
-    """The page on conformance: the totals, and what differs."""
+    """Return the page on conformance: the totals, and the differences."""
     changed = [result for result in results if result.entry.applies == "adapted"]
     remarked = [result for result in results if result.entry.applies == "yes" and result.entry.remark]
     failed = [result for result in results if result.outcome == "failed"]

@@ -57,11 +57,11 @@ class Halt(BaseException):
 
 
 class Fatal(Exception):
-    """A failure that nobody retries."""
+    """A failure that is never retried."""
 
 
 class Differs(NamedTuple):
-    """The outcome in a way that leaves late attempts behind, or one that queues, and why it differs."""
+    """The outcome in a way that leaves late attempts behind, or in one that queues, and the reason."""
 
     why: str
     attempts: int | None = None
@@ -85,13 +85,13 @@ class Scenario(NamedTuple):
     """By convention; ``detached``: where late attempts are left behind; ``queueing``: where attempts may wait."""
 
     def difference(self, way: Way) -> Differs | None:
-        """Find the outcome that the rules allow *way* instead, if any."""
+        """Return the outcome that the rules allow *way* instead, if any."""
         kinds = (way.convention, "detached" if way.is_detached else "", "queueing" if way.queues else "")
         return next((self.differs[kind] for kind in kinds if kind in self.differs), None)
 
 
 def fails(kind: type[BaseException] = ConnectionError, times: int | None = None, **late: float) -> Body:
-    """Make a body that fails so often, after it was busy for a time; ``None``: always."""
+    """Return a body that fails so often, after it was busy for a time; ``None``: always."""
 
     async def body(run: Run) -> Any:
         if "works" in late:
@@ -106,30 +106,30 @@ def fails(kind: type[BaseException] = ConnectionError, times: int | None = None,
 
 
 async def fails_fatally_in_the_end(run: Run) -> Any:
-    """Fail, and then so that nobody retries it."""
+    """Fail at first with a failure to retry, and then with one that is never retried."""
     raise ConnectionError("it failed") if run.attempts == 1 else Fatal("it failed")
 
 
 async def serves(run: Run) -> Any:
-    """Succeed."""
+    """Return a result."""
     return "served"
 
 
 async def serves_once(run: Run) -> Any:
-    """Succeed at first, and then no more."""
+    """Return a result at first, and fail from then on."""
     if run.attempts > 1:
         raise ConnectionError("it failed")
     return "served"
 
 
 async def serves_slowly_once(run: Run) -> Any:
-    """Take long at first, and then no more."""
+    """Sleep for long at first, and briefly from then on."""
     await run.sleep(5.0 if run.attempts == 1 else 0.1)
     return "served"
 
 
 async def serves_late(run: Run) -> Any:
-    """Succeed after the deadline, which does not reach it."""
+    """Return a result after the deadline; no interruption reaches the body."""
     run.work(2)
     return "served"
 
@@ -141,21 +141,21 @@ async def sleeps_long(run: Run) -> Any:
 
 
 async def slow_at_first(run: Run) -> Any:
-    """Wait beyond the deadline three times, and then no more."""
+    """Wait beyond the deadline three times, and return soon from then on."""
     if run.attempts <= 3:
         await run.sleep(5)
     return "served"
 
 
 async def holds_back(run: Run) -> Any:
-    """Let nothing interrupt for longer than there is time."""
+    """Forbid interruptions for longer than there is time."""
     with uninterruptible():
         await run.sleep(2)
     return "served"
 
 
 async def is_called_off(run: Run) -> Any:
-    """Wait beyond the deadline for what is called off then."""
+    """Wait beyond the deadline in a block of ``on_deadline``, and fail when it is called off."""
     called: list[str] = []
     with on_deadline(lambda: called.append("off")):
         try:
@@ -191,7 +191,7 @@ async def waits_inside(run: Run) -> Any:
 
 
 async def swallows(run: Run) -> Any:
-    """Take the interruption for no reason to end."""
+    """Catch the interruption, and go on."""
     try:
         await run.sleep(5)
     except INTERRUPTION:
@@ -208,12 +208,12 @@ async def fails_when_interrupted(run: Run) -> Any:
 
 
 def calls(count: int, gap: float = 0.0) -> Scene:
-    """Call so often, one after the other."""
+    """Return a scene with so many calls, one after the other."""
     return calls_at(0.0, *[gap] * (count - 1))
 
 
 def calls_at(*gaps: float) -> Scene:
-    """Call after each of these times."""
+    """Return a scene with a call after each of these times."""
 
     async def scene(run: Run) -> None:
         for gap in gaps:
@@ -225,7 +225,7 @@ def calls_at(*gaps: float) -> Scene:
 
 
 def within(seconds: float) -> Scene:
-    """Call under an enclosing deadline."""
+    """Return a scene with a call under an enclosing deadline."""
 
     async def scene(run: Run) -> None:
         await run.call_within(seconds)
@@ -234,7 +234,7 @@ def within(seconds: float) -> Scene:
 
 
 def cancelled(seconds: float) -> Scene:
-    """Call, and end it from outside."""
+    """Return a scene with a call that is ended from outside."""
 
     async def scene(run: Run) -> None:
         await run.call_cancelled(seconds)
@@ -243,7 +243,7 @@ def cancelled(seconds: float) -> Scene:
 
 
 async def crowded(run: Run) -> None:
-    """Call while as many calls run and wait as may."""
+    """Call while the most calls run and wait."""
     await run.hold(2 if run.way.queues else 1)
     await run.call()
 
@@ -255,7 +255,7 @@ async def beside_one(run: Run) -> None:
 
 
 def cancelled_beside_one(seconds: float) -> Scene:
-    """Call while one call runs, and end it from outside."""
+    """Return a scene with a call that is ended from outside while another one runs."""
 
     async def scene(run: Run) -> None:
         await run.hold(1)
@@ -265,7 +265,7 @@ def cancelled_beside_one(seconds: float) -> Scene:
 
 
 def then_cancelled(seconds: float) -> Scene:
-    """Call, and call again, and end that from outside."""
+    """Return a scene with two calls, the second of which is ended from outside."""
 
     async def scene(run: Run) -> None:
         await run.call()
@@ -275,7 +275,7 @@ def then_cancelled(seconds: float) -> Scene:
 
 
 def in_a_fleet(scene: Scene, *, is_lost: bool = False) -> Scene:
-    """The same where a fleet is configured."""
+    """Return *scene* with a configured fleet."""
 
     async def shared(run: Run) -> None:
         fleet = MemoryFleet()
@@ -289,13 +289,13 @@ def in_a_fleet(scene: Scene, *, is_lost: bool = False) -> Scene:
 
 
 async def holds(run: Run) -> Any:
-    """Hold what was taken while the scenario goes on."""
+    """Hold the permit while the scenario goes on."""
     await run.sleep(50)
     return "served"
 
 
 def replaced(run: Run) -> Policies:
-    """A fallback that tells what it sees."""
+    """Return a fallback that reports its context."""
 
     def handler(context: Any) -> Any:
         run.look()
@@ -305,12 +305,12 @@ def replaced(run: Run) -> Policies:
 
 
 def again(**values: Any) -> Policies:
-    """Retries without jitter."""
+    """Return retries without jitter."""
     return {"max_retries": 2, "delay": 0, "jitter": 0, **values}
 
 
 def raises(run: Run) -> Policies:
-    """A fallback with a failure of its own."""
+    """Return a fallback with a failure of its own."""
 
     def handler(context: Any) -> Any:
         raise LookupError("no substitute")
@@ -319,7 +319,7 @@ def raises(run: Run) -> Policies:
 
 
 def raises_again(run: Run) -> Policies:
-    """A fallback that gives up too."""
+    """Return a fallback that raises the call's failure again."""
 
     def handler(context: Any) -> Any:
         raise context.failure
@@ -328,7 +328,7 @@ def raises_again(run: Run) -> Policies:
 
 
 def waits(run: Run) -> Policies:
-    """A fallback that takes long."""
+    """Return a fallback that takes long."""
     if run.way.is_on_loop:
 
         async def awaited(context: Any) -> Any:
@@ -345,27 +345,27 @@ def waits(run: Run) -> Policies:
 
 
 def stops(*_: Any) -> Any:
-    """A handler, predicate or hook that ends more than the call."""
+    """Raise control flow: a handler, predicate or hook that ends more than the call."""
     raise Halt("all of it")
 
 
 def of_call(value: Any) -> Any:
-    """Give the body's result; where that is to be a future, a predicate is given the future (R7)."""
+    """Return the body's result; a predicate of a body with a future gets the future (R7)."""
     return value.result() if isinstance(value, Future) else value
 
 
 async def counts(run: Run) -> Any:
-    """Give the number of the attempt."""
+    """Return the number of the attempt."""
     return run.attempts
 
 
 def breaks(*_: Any) -> Any:
-    """A predicate with a mistake."""
+    """Raise an error: a predicate with a mistake."""
     raise ZeroDivisionError("a mistake")
 
 
 def gives_a_coroutine(*_: Any) -> Any:
-    """A predicate whose answer nobody can await."""
+    """Return a coroutine: a predicate whose answer cannot be awaited."""
 
     async def answer() -> bool:
         return True

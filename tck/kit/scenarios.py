@@ -1,4 +1,4 @@
-"""The possible outcomes of a call, as a table: policies, what each attempt does, how it is called, what comes out.
+"""The possible outcomes of a call, as a table: policies, the actions of each attempt, the way of the call, the result.
 
 Each row runs in every way of calling, and all have to agree. Where the specification or a rule makes a
 difference, the row says which.
@@ -71,7 +71,7 @@ def row(
     scene: Scene = ONCE,
     **differs: Differs,
 ) -> None:
-    """Put a row into the table."""
+    """Add a row to the table."""
     made = policies if callable(policies) else lambda _: policies
     SCENARIOS[name] = Scenario(name, made, body, attempts, outcomes, scene, differs)
 
@@ -112,7 +112,7 @@ row("not retryable after a retry", {"retry": again(abort_on=Fatal)}, fails_fatal
 
 
 async def slows_down(run: Run) -> Any:
-    """Take 20 ms as long as nobody knows that, and then longer; give the time there is."""
+    """Sleep for 20 ms at first, and longer from the 65th attempt on; return the remaining time."""
     left = remaining()
     await run.sleep(0.02 if run.attempts <= 64 else 0.5)
     return f"{left:.3f}"
@@ -388,7 +388,7 @@ row(
 )
 
 
-# Predicates and what runs beside
+# Predicates, and code beside the attempts
 
 
 row(
@@ -919,7 +919,7 @@ row(
 
 
 def in_fleet(scene: Scene) -> Scene:
-    """Let a fleet be there meanwhile, of which this process is the only one."""
+    """Return *scene* with a fleet, of which this process is the only one."""
 
     async def joined(run: Run) -> None:
         configure(fleet=MemoryFleet())
@@ -974,7 +974,7 @@ row(
 
 
 async def probe_cancelled(run: Run) -> None:
-    """Open the circuit, have a probe, end it from outside, and have another one."""
+    """Open the circuit, let a probe begin, end it from outside, and let another one begin."""
     for gap in (0.0, 0.0, 5.1):
         await run.passes(gap)
         await run.call()
@@ -984,7 +984,7 @@ async def probe_cancelled(run: Run) -> None:
 
 
 async def sleeps_once(run: Run) -> Any:
-    """Fail twice, then wait for long, and then no more."""
+    """Fail twice, then wait for long, and return from then on."""
     if run.attempts == 3:
         await run.sleep(3)
     return await fails(times=2)(run)
@@ -1004,7 +1004,7 @@ row(
     blocking=ENCLOSED,
 )
 
-# Calls that share a result: alone, a call is what it was
+# Calls that share a result: a call that is alone stays as it was
 
 ALONE = {"key": None}
 
@@ -1026,7 +1026,7 @@ row(
 )
 row("coalesce: failures", {"coalesce": ALONE, "retry": again()}, fails(), 6, *["ConnectionError"] * 2, scene=calls(2))
 
-# What retries may cost
+# The cost of retries
 
 SPENT = {"ratio": 0, "burst": 1}
 

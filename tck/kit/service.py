@@ -13,5 +13,5 @@ class Service:
 
 
 def key(owner: type, *parts: str) -> str:
-    """A configuration key: ``key(Client, "charge", "Retry", "maxRetries")``."""
+    """Return a configuration key: ``key(Client, "charge", "Retry", "maxRetries")``."""
     return "/".join([f"{owner.__module__}.{owner.__qualname__}", *parts])

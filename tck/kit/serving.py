@@ -15,7 +15,7 @@ __all__ = ["Backend", "asgi", "wsgi"]
 
 @contextlib.contextmanager
 def asgi(app: Any) -> Iterator[str]:
-    """Serve *app* by uvicorn, in a thread; give the address."""
+    """Serve *app* by uvicorn, in a thread; yield the address."""
     uvicorn = __import__("uvicorn")
     ready = threading.Event()
 
@@ -38,7 +38,7 @@ def asgi(app: Any) -> Iterator[str]:
 
 @contextlib.contextmanager
 def wsgi(app: Any) -> Iterator[str]:
-    """Serve *app* by threads of werkzeug; give the address."""
+    """Serve *app* by threads of werkzeug; yield the address."""
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Quiet(WSGIRequestHandler):
@@ -74,7 +74,7 @@ while True:
 
 
 class Backend:
-    """A process that answers ``/`` with ``hello``, and anything else with half of it; it dies where a test says so."""
+    """A process that answers ``/`` with ``hello``, and other paths with half of it; a test may kill it."""
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -88,7 +88,7 @@ class Backend:
         return self._process.stdout.readline()
 
     def die_in_the_middle(self) -> None:
-        """Wait until half of an answer was sent, and be killed."""
+        """Wait until half of an answer was sent, and kill the process."""
         assert self._said() == "half\n"
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(30.0)

@@ -1,4 +1,4 @@
-"""Every policy at once under ``testing.simulate``: what callers do, and what holds in whatever order they do it."""
+"""Every policy at once under ``testing.simulate``: actions of callers, and invariants for every order of them."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Shop:
 
 
 class _Watch:
-    """What one method remembers, looked at after each step."""
+    """The state of one method, checked after each step."""
 
     def __init__(self, method: str) -> None:
         self._name = f"{Shop.__module__}.{Shop.__qualname__}.{method}"
@@ -153,7 +153,7 @@ class _Watch:
         return None if self.state is None else self.state.strategies.get(policy)
 
     def holds(self) -> bool:
-        """Whether queue and budget keep within their limits, and a half-open circuit within its places."""
+        """Return whether queue and budget keep within their limits, and a half-open circuit within its places."""
         if self.state is None:
             return True
         permits, breaker, budget = map(self.strategy, (Bulkhead, CircuitBreaker, RetryBudget))
@@ -165,7 +165,7 @@ class _Watch:
         return budget is None or 0 <= budget.tokens <= BURST
 
     def counts(self) -> Callable[..., int]:
-        """The counters now: a function that sums up the series of one that have certain tags."""
+        """Return a function that sums up the series of a metric that have certain tags, as of now."""
         series = {} if self.state is None else self.state.counts()
 
         def counted(metric: str, **tags: str) -> int:
@@ -180,7 +180,7 @@ class _Watch:
         return counted
 
     def check_at_rest(self, calls: int, bodies: int, is_exact: bool) -> None:
-        """Nothing is held, and what was counted adds up: for so many calls and bodies of this method."""
+        """Check that nothing is held, and that the counts add up for so many calls and bodies of this method."""
         permits, breaker, flights = map(self.strategy, (Bulkhead, CircuitBreaker, Coalesce))
         assert not permits.held, "a permit was not given back"
         assert not len(permits.waiting), "a waiter is left"
@@ -194,7 +194,7 @@ class _Watch:
         if is_exact:
             assert counts == dict.fromkeys(counts, calls), "each call counts once"
             assert bodies == bodies_let_in, f"{bodies} bodies began, and {bodies_let_in} attempts were let in"
-        else:  # who is cancelled in time counts nothing, or begins no body
+        else:  # a call that is cancelled in time counts nothing, or begins no body
             assert max(counts.values()) <= calls, "no call counts twice"
             assert bodies <= bodies_let_in, f"{bodies} bodies began, and {bodies_let_in} attempts were let in"
         permitted = counted("ft.ratelimit.calls.total", rateLimitResult="permitted")
@@ -217,9 +217,9 @@ def _scenario(sim: Simulation, method: str, start: Callable[[Shop, int], object]
 
 
 def _recovers(sim: Simulation, shop: Shop, watch: _Watch, start: Callable[[Shop, int], object], before: int) -> None:
-    """Once the backend is well again, the circuit closes."""
+    """Check that the circuit closes once the backend is well again."""
     shop.failing = 0.0
-    for again in range(3):  # the window may fill, and open the circuit once more, with what succeeds first
+    for again in range(3):  # the window may fill with the first successes, and open the circuit once more
         sim.sleep(0.5)
         for number in range(PROBES + 1):
             start(shop, before + again * (PROBES + 1) + number)
@@ -229,12 +229,12 @@ def _recovers(sim: Simulation, shop: Shop, watch: _Watch, start: Callable[[Shop,
 
 
 def threads(sim: Simulation) -> None:
-    """Callers on threads of their own."""
+    """Run callers on threads of their own."""
     _scenario(sim, "pay", lambda shop, _: sim.start(shop.pay), 5)
 
 
 def queue(sim: Simulation) -> None:
-    """Callers that wait for a permit for as long as it takes: as none is lost, that is not long."""
+    """Run callers that wait for a permit without a limit: as no permit is lost, the wait is short."""
     shop, other = Shop(lambda: sim.random), Shop(lambda: sim.random)
     shop.failing = other.failing = 0.1
     sim.always(lambda: 0 <= shop.running <= 1 and 0 <= other.running <= 1, "at most one body of each runs")
@@ -247,7 +247,7 @@ def queue(sim: Simulation) -> None:
 
 
 def shared(sim: Simulation) -> None:
-    """Callers that want the same, one of whom gets it for all; where that one is interrupted, another one does."""
+    """Run callers of one key, one of which makes the call for all; if it is interrupted, another one does."""
     shops, watch = [Shop(lambda: sim.random) for _ in range(2)], _Watch("look_up")
     sim.always(lambda: all(shop.running <= 1 for shop in shops), "each is looked up once at a time")
     for number in range(5):
@@ -258,7 +258,7 @@ def shared(sim: Simulation) -> None:
 
 
 def spending(sim: Simulation) -> None:
-    """Callers that all fail at once: no more retries than there are tokens."""
+    """Run callers that all fail at once: no more retries than there are tokens."""
     shop = Shop(lambda: sim.random)
     for _ in range(4):
         sim.start(shop.spend)
@@ -267,7 +267,7 @@ def spending(sim: Simulation) -> None:
 
 
 def tasks(sim: Simulation) -> None:
-    """Tasks of one loop, some of which want the same, and some of which are cancelled."""
+    """Run tasks of one loop, some with the same key, and some of which are cancelled."""
 
     async def ask(shop: Shop, article: int) -> object:
         call = asyncio.ensure_future(shop.price(article))
@@ -280,7 +280,7 @@ def tasks(sim: Simulation) -> None:
 
 
 def offloaded(sim: Simulation) -> None:
-    """Calls whose bodies are on threads of the pool, some of which are cancelled."""
+    """Run calls whose bodies are on threads of the pool, some of which are cancelled."""
 
     def ask(shop: Shop) -> faulttolerance.Future[int]:
         call = shop.stock()
@@ -305,7 +305,7 @@ SCENARIOS: Final = {
 
 
 def main(name: str, seeds: int) -> str:
-    """Tell how the scenario *name* fails within so many seeds, and whether it replays; empty where it does not."""
+    """Return the failure of the scenario *name* within so many seeds, and whether it replays; or an empty text."""
     run = partial(simulate, SCENARIOS[name], switch_in=LINES, expected=EXPECTED)
     try:
         run(seeds=range(seeds))

@@ -9,7 +9,7 @@ __all__ = ["stacked"]
 
 
 def stacked(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """All *decorators* as one, the first outermost; none at all leaves its target as it is."""
+    """Return all *decorators* as one, the first outermost; without any, the target stays as it is."""
 
     def decorate(target: Any) -> Any:
         for decorator in reversed(decorators):

@@ -1,4 +1,4 @@
-"""An exception such as the handler of a signal raises, wherever the library's own frames may meet one."""
+"""An exception, as a signal handler raises it, at any place of the library's own frames."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["Strike", "Struck", "sampled", "strikes"]
 _LIBRARY = str(Path(faulttolerance.__file__).parent)
 _TESTING = str(Path(_LIBRARY) / "testing")
 _WATCHING = ("RESUME", "CALL", "JUMP_BACKWARD")
-"""The beginnings of the instructions behind which the interpreter looks whether a signal has come."""
+"""The beginnings of the names of the instructions behind which the interpreter looks for a signal."""
 
 _NOWHERE = -2
-"""Stands for a last instruction that is none; -1 is that of a frame that begins."""
+"""The index of no instruction; -1 is that of a frame that begins."""
 _AFTER_YIELD_FROM = 2
 """The argument of ``RESUME`` from which on the interpreter does not look there."""
 
@@ -39,14 +39,14 @@ class Strike:
     with Strike(17) as strike:
         call()
 
-    Such places are behind the call of what is no function of the library, at the beginning of a function, and where a
-    loop goes round or a generator goes on; not where an ``await`` or a ``yield from`` does.
-    Frames that were there before the block are none of its business; those of a coroutine that goes on in it are.
+    Such places are behind the call of a function of other code, at the beginning of a function, and where a loop goes
+    round or a generator goes on; not where an ``await`` or a ``yield from`` does.
+    Frames that began before the block do not count; those of a coroutine that goes on in it do.
 
     Args:
         number: The place, counted from 1.
         files: The names of the files in whose code places count; all of the library's if none is given.
-        handle: What the handler does, instead of raising.
+        handle: The action of the handler, instead of raising.
     """
 
     def __init__(self, number: int, *files: str, handle: Callable[[], object] | None = None) -> None:
@@ -59,7 +59,7 @@ class Strike:
         self._last: dict[FrameType | None, list[int]] = {}
 
     def __enter__(self) -> Self:
-        gc.disable()  # what finalizers raise comes out nowhere
+        gc.disable()  # exceptions of finalizers come out nowhere
         self._before = sys.gettrace()
         sys.settrace(self.begin)
         return self
@@ -129,7 +129,7 @@ def _note_where_it_watches(code: CodeType) -> None:
 
 
 def strikes(*files: str, handle: Callable[[], object] | None = None, step: int = 1) -> Iterator[Strike]:
-    """A strike for each such place of a call, or for each *step*-th, in turn: until the call had no more of them."""
+    """Yield a strike for each such place of a call, or for each *step*-th, until the call has no more of them."""
     number = 1
     while True:
         strike = Strike(number, *files, handle=handle)
@@ -140,5 +140,5 @@ def strikes(*files: str, handle: Callable[[], object] | None = None, step: int =
 
 
 def sampled(step: int, every: int = 1) -> pytest.MarkDecorator:
-    """Give a test its *step*: each *step*-th place in the tier default, each *every*-th in the tier *stress*."""
+    """Parametrize a test by *step*: each *step*-th place in the tier default, each *every*-th in the tier *stress*."""
     return few_and_many("step", step, every, "places")

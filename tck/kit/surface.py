@@ -1,4 +1,4 @@
-"""What users may rely on, in words: every public name of every public module, with its parameters and their defaults.
+"""The public surface in words: every public name of every public module, with its parameters and their defaults.
 
     python tck/kit/surface.py    # records it, where a change of it is meant
 
@@ -19,13 +19,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "tck" / "kit" / "surface.txt"
 MODULES = ["", ".exceptions", ".instrumentation", ".patching", ".policies", ".testing", ".typing"]
-"""Those that are imported to be looked at: what their decorators take is made when they are."""
+"""Modules that are imported: the parameters of their decorators are made at import."""
 FROM_SOURCE = [ROOT / "faulttolerance" / "integrations", ROOT / "faulttolerance" / "web"]
-"""Those that need a framework, or may: they are read."""
+"""Modules that need a framework, or may: their source is read."""
 
 
 def imported(name: str) -> Iterator[str]:
-    """The lines of a module that can be imported."""
+    """Yield the lines of a module that can be imported."""
     module = import_module(name)
     for public in sorted(module.__all__):
         thing = getattr(module, public)
@@ -39,7 +39,7 @@ def imported(name: str) -> Iterator[str]:
 
 
 def read() -> Iterator[str]:
-    """The lines of modules that are only read: one that begins with an underscore promises nothing."""
+    """Yield the lines of modules that are only read: one that begins with an underscore promises nothing."""
     for path in sorted(file for folder in FROM_SOURCE for file in folder.glob("*.py")):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         if path.stem.startswith("_") and path.stem != "__init__":
@@ -78,7 +78,7 @@ def _written(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def _parameters(thing: Any) -> str:
-    """The parameters of a *thing*; not those that Python gives to protocols and exceptions, in one way or another."""
+    """Return the parameters of a *thing*, without those that Python adds to protocols and exceptions."""
     if isinstance(thing, type) and (issubclass(thing, BaseException) or getattr(thing, "_is_protocol", False)):
         return ""
     try:
@@ -90,7 +90,7 @@ def _parameters(thing: Any) -> str:
 
 
 def lines() -> list[str]:
-    """The whole record."""
+    """Return the whole record."""
     return [*(line for module in MODULES for line in imported(f"faulttolerance{module}")), *read()]
 
 

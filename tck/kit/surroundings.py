@@ -1,4 +1,4 @@
-"""Programs of their own, for what has to happen before anything else does, or may hang: other people's surroundings.
+"""Programs of their own that act before all imports, or may hang: surroundings of other people.
 
 ``run`` is for a program that ends by itself, ``gunicorn`` for a service. A program that hangs says where all its
 threads stand, and fails the test.
@@ -26,7 +26,7 @@ from .program import python
 __all__ = ["GREENLETS", "PATCH", "Service", "gunicorn", "needs", "run"]
 
 SECONDS = 40.0
-"""The time that a program may take; it takes one or two where the machine has nothing else to do."""
+"""The time that a program may take; it takes one or two seconds on an idle machine."""
 
 _ISOLATED = {"PYTHONMALLOC": "malloc"} if (3, 12) <= sys.version_info < (3, 12, 4) else {}
 """The environment of a program that closes an isolated interpreter.
@@ -52,7 +52,7 @@ gevent.monkey.patch_all()
 GREENLETS = """
 import gevent.events, gevent.monkey, gevent.queue, gevent.selectors, gevent.ssl, gevent.subprocess, gevent.threading
 """
-"""What imports all that is imported to patch, and patches nothing."""
+"""The imports of all modules that gevent patches, without patching."""
 
 _WATCHED = "import faulthandler; faulthandler.dump_traceback_later({seconds}, exit=True); del faulthandler\n"
 
@@ -74,19 +74,19 @@ def run(
     after: str | None = None,
     **environment: str,
 ) -> list[str]:
-    """Run *program* with warnings as errors, and give the lines that it prints.
+    """Run *program* with warnings as errors, and return the lines that it prints.
 
     Args:
         program: Its text; indented alike.
-        options: For the interpreter; a further ``-W`` after ``-W error`` lets a warning of somebody else's pass.
+        options: For the interpreter; a further ``-W`` after ``-W error`` lets a warning of other code pass.
         status: The exit status that it has to have.
         seconds: How long it may take.
         isolated: Whether it closes an isolated interpreter.
-        after: What has imported modules in an interpreter that then forks this program, if it may find them imported.
+        after: The imports of an interpreter that then forks this program, if it may find them imported.
         environment: Variables beside those of this process.
     """
     with tempfile.TemporaryDirectory() as folder:
-        # A file and not ``-c``: the library looks at sources, and so does who reads a traceback.
+        # A file and not ``-c``: the library reads sources, and so do readers of a traceback.
         file = Path(folder) / "program.py"
         file.write_text(_WATCHED.format(seconds=seconds) + textwrap.dedent(program))
         options = ("-W", "error", *options)
@@ -105,7 +105,7 @@ class Service:
         self._log = log
 
     def get(self, path: str, seconds: float = SECONDS) -> str:
-        """Ask for *path*, and give the answer; for any status but 200, the status before it."""
+        """Return the answer for *path*; for any status but 200, the status before it."""
         request = urllib.request.Request(self._address + path)
         try:
             with urllib.request.urlopen(request, timeout=seconds) as answer:
@@ -116,7 +116,7 @@ class Service:
 
     @property
     def log(self) -> str:
-        """The text that the processes wrote to their standard error."""
+        """Return the text that the processes wrote to their standard error."""
         return self._log.read_text()
 
 

@@ -28,7 +28,7 @@ _DOORS = {"fleet": "testing/memory_fleet.py"}
 
 
 def copy_of_package(folder: Path) -> Path:
-    """Copy the package into *folder*, with what was compiled of it; return the copy."""
+    """Copy the package into *folder*, with its compiled files; return the copy."""
     copy = folder / "faulttolerance"
 
     def copy_file(source: str, target: str) -> None:

@@ -1,4 +1,4 @@
-"""Which tests run: three tiers by what a test needs, and a lock for tests beside which no other may run.
+"""The tests that run: three tiers by the needs of a test, and a lock for tests beside which no other may run.
 
 ``pytest`` without a path runs the tier *default*: one process, virtual time. Tests marked ``outside`` need programs,
 servers, browsers or forks; tests marked ``stress`` press for seconds. A path or ``-m`` runs all that it names.
@@ -44,9 +44,9 @@ def tier_of(item: pytest.Item) -> str:
 
 
 def few_and_many(name: str, few: object, many: object, of: str = "") -> pytest.MarkDecorator:
-    """Give a test its argument *name*: *few* of it in the tier default, *many* in the tier *stress*.
+    """Parametrize a test by *name*: *few* of it in the tier default, *many* in the tier *stress*.
 
-    A case is called by what there are few or many *of*; by *name*, if that is empty.
+    The id of a case names the things *of* which there are few or many; or *name*, if *of* is empty.
     """
     of = of or name
     cases = [pytest.param(few, id=f"few {of}"), pytest.param(many, marks=pytest.mark.stress, id=f"many {of}")]
@@ -54,7 +54,7 @@ def few_and_many(name: str, few: object, many: object, of: str = "") -> pytest.M
 
 
 def seeds(few: int, many: int) -> pytest.MarkDecorator:
-    """Give a test its *seed*: the first *few* in the tier default, the rest of *many* in the tier *stress*."""
+    """Parametrize a test by *seed*: the first *few* in the tier default, the rest of *many* in the tier *stress*."""
     stress = [pytest.param(seed, marks=pytest.mark.stress) for seed in range(few, many)]
     return pytest.mark.parametrize("seed", [*range(few), *stress])
 
@@ -77,11 +77,11 @@ class Tiers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a process of pytest-xdist, whose command line is not the user's."""
+        """Send the tiers to a process of pytest-xdist, whose command line is not the user's."""
         node.workerinput["tiers"] = self._chosen
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Leave out a file whose tests all are of other tiers: what it imports, such as a framework, takes long."""
+        """Leave out a file whose tests all are of other tiers: its imports, such as a framework, take long."""
         if collection_path.suffix != ".py":
             return None
         mark = _MARKED_WHOLE.search(collection_path.read_text(encoding="utf-8"))
@@ -109,7 +109,7 @@ class SafeReports:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Write a report without what cannot be sent, such as a lone surrogate in a captured log."""
+        """Remove characters from a report that cannot be sent, such as a lone surrogate in a captured log."""
         # Nothing is collected meanwhile: a finalizer that formats a traceback parses a line, and two that parse at once
         # fail before CPython 3.11.8, the one that reports the failure of a test as well.
         collects = gc.isenabled()
@@ -159,7 +159,7 @@ class OneAlone:
             turnstile, running = (
                 stack.enter_context((self._folder / name).open("w")) for name in ("turnstile", "running")
             )
-            # Who waits to be alone holds the turnstile, so that nobody begins another test meanwhile.
+            # A process that waits to be alone holds the turnstile, so that no other one begins a test meanwhile.
             fcntl.flock(turnstile, fcntl.LOCK_EX)
             fcntl.flock(running, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
             fcntl.flock(turnstile, fcntl.LOCK_UN)
@@ -168,7 +168,7 @@ class OneAlone:
 
 
 def ignore_threads_of_the_runner() -> None:
-    """Leave the threads that run now, but this one, out of what virtual time waits for.
+    """Exclude the threads that run now, but this one, from the threads for which virtual time waits.
 
     One of pytest-xdist reads commands. Each clock would look at it for some real milliseconds until it seems to wait.
     """

@@ -10,7 +10,7 @@ __all__ = ["wait_until"]
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Let others run until *condition* holds; fail where that takes too long."""
+    """Wait, while others run, until *condition* holds; fail where that takes too long."""
     pause = threading.Event()  # nothing that a test replaces
     deadline = time.monotonic() + seconds
     while not condition():

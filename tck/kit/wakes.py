@@ -1,4 +1,4 @@
-"""How often each waiter of a bulkhead is woken."""
+"""The number of times that each waiter of a bulkhead is woken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Wakes"]
 
 
 class Wakes:
-    """Counts the wake-ups of all that wait for a permit, as long as *monkeypatch* lasts."""
+    """Counts the wake-ups of all waiters for a permit, as long as *monkeypatch* lasts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._counts: Counter[int] = Counter()
@@ -50,5 +50,5 @@ class Wakes:
 
     @property
     def is_each_refused_told(self) -> bool:
-        """Whether each waiter that was refused was woken once."""
+        """Whether each refused waiter was woken once."""
         return all(self._counts[id(waiter)] == 1 for waiter in self._waiters if waiter.reason)

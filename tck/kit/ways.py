@@ -1,4 +1,4 @@
-"""Every way to call a guarded function, and what a caller, a scrape and the log see of one scenario.
+"""Every way to call a guarded function, and the results of one scenario for a caller, a scrape and the log.
 
 A body is written once, as a coroutine function that waits by ``await run.sleep(...)`` only, and so is the scenario that
 calls it. ``Way.declare`` guards the body by the same policies, given as the keywords of ``Guard``, as decorators or
@@ -83,7 +83,7 @@ class Way(NamedTuple):
         return self.convention != "blocking"
 
     def takes(self, policies: Policies) -> bool:
-        """Whether a function can be guarded by these in this way: a block has no result and no arguments (rule G2)."""
+        """Return whether a function can have these in this way: a block has no result and no arguments (rule G2)."""
         results = ("result" in policies[name] for name in ("retry_when", "fail_when") if name in policies)
         if self.guard == "block" and (any(results) or not policies.keys().isdisjoint(_OF_FUNCTIONS)):
             return False
@@ -92,7 +92,7 @@ class Way(NamedTuple):
         return not self.guard or policies.keys() <= _OF_GUARDS
 
     def declare(self, body: Callable[..., Any], policies: Policies, clock: Clock) -> Declared:
-        """Guard *body* by *policies*."""
+        """Return *body*, guarded by *policies*."""
         plain = Invoke(self.convention, clock).body(body)
         if not self.guard:
             guarded = stacked(*(_decorator(name, policies[name]) for name in _ORDER if name in policies))(plain)
@@ -122,7 +122,7 @@ WAYS = (
     Way("block", "blocking", "block"),
     Way("async-block", "asyncio", "block"),
 )
-"""The first one is what the others are compared to."""
+"""All ways; the others are compared to the first one."""
 
 
 def _in_blocks(guard: Guard, body: Callable[[], Any]) -> Any:
@@ -153,7 +153,7 @@ def _value(name: str, given: Any) -> Any:
     return kind(**given) if isinstance(given, Mapping) else kind(given)
 
 
-# What was seen
+# Results
 
 _REASON = re.compile(r"(?<=it was not interrupted: ).*")
 """Threads and coroutines have reasons of their own."""
@@ -163,7 +163,7 @@ _INTERRUPTION = "interruption"
 
 
 def shown(error: BaseException | None, name: str) -> Any:
-    """An exception with its causes and notes; seconds in notes are left out, and the guard is called ``G``.
+    """Return an exception with its causes and notes, without seconds in notes, and with ``G`` as name of the guard.
 
     Notes of nested guards use the last part of its name.
     """
@@ -217,7 +217,7 @@ class Run:
     # For bodies and handlers
 
     def look(self) -> None:
-        """Note what ``remaining()`` says."""
+        """Record the value of ``remaining()``."""
         left = faulttolerance.remaining()
         if self._is_over:
             return
@@ -228,17 +228,17 @@ class Run:
         await self._invoke.sleep(seconds)
 
     def work(self, seconds: float) -> None:
-        """Be at work, which no interruption ends, and which lets no other task go on."""
+        """Work; no interruption ends it, and no other task runs meanwhile."""
         self.clock.work(seconds)
 
     # For scenarios
 
     async def call(self) -> None:
-        """Call, and note the outcome."""
+        """Call, and record the outcome."""
         await self._note(self.method)
 
     async def call_within(self, seconds: float) -> None:
-        """Call under the deadline of an enclosing guard, and note the outcome."""
+        """Call under the deadline of an enclosing guard, and record the outcome."""
         outer = Guard(timeout=Timeout(seconds * 1000), name="outer")
         try:
             if self.way.convention == "blocking":
@@ -267,7 +267,7 @@ class Run:
         self.attempts, self.left = 0, []
 
     async def passes(self, seconds: float) -> None:
-        """Let time pass between calls."""
+        """Wait between calls."""
         if self.way.convention == "blocking":
             self.clock.sleep(seconds)
         else:
@@ -287,7 +287,7 @@ class Run:
             self.outcomes.append(shown(error, self.name))
 
     def drive(self, scenario: Scene) -> Run:
-        """Run *scenario*, and keep what can be seen afterwards."""
+        """Run *scenario*; keep and return all that can be seen afterwards."""
         with _logged() as log:
             try:
                 if self.way.convention == "blocking":
@@ -300,7 +300,7 @@ class Run:
         self.log = [
             (level, text.replace(self.name, "G"))
             for level, text in log
-            # What a body comes to that was left behind, and what the enclosing guard does, is no business of the call.
+            # The end of a body that was left behind, and events of the enclosing guard, are none of the call.
             if not text.startswith(("dropped the exception of a call", "outer: "))
         ]
         return self
@@ -313,7 +313,7 @@ class Run:
         else:
             raise AssertionError("the scenario waits for a loop; in a plain call there is none")
         self._read()
-        self.clock.sleep(1000)  # what goes on beside it ends
+        self.clock.sleep(1000)  # the calls beside it end
 
     async def _drive_on_loop(self, scenario: Scene) -> None:
         await scenario(self)
@@ -322,9 +322,9 @@ class Run:
         await asyncio.gather(*map(_awaitable, self._calls), return_exceptions=True)
 
     def _counts(self) -> Iterator[Mapping[Any, int]]:
-        """Give what each guard of this name has counted: its values need not be found anew, nor its callbacks checked.
+        """Yield the counts of each guard of this name, without resolving its values or checking its callbacks again.
 
-        Only those are asked whose name may be that of the scenario: of the others there are thousands.
+        Only guards whose name may be that of the scenario are read: there are thousands of others.
         """
         for resolver in list(registry.resolvers()):
             if self.name.endswith(registry.name_of(resolver)):

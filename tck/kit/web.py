@@ -23,7 +23,7 @@ __all__ = ["Answer", "Ask", "ask_asgi", "ask_wsgi", "served_by_uvicorn", "served
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """The answer of an application."""
 
     status: int
     headers: dict[str, str]
@@ -52,7 +52,7 @@ def ask_asgi(
     scheme: str = "http",
     at: str = "192.0.2.1",
 ) -> Answer:
-    """Ask as a server does that knows ASGI and listens at the address *at*; *target* is below *prefix*."""
+    """Ask as a server that knows ASGI and listens at the address *at*; *target* is below *prefix*."""
     return asyncio.run(asked(application, method, target, headers, body, prefix=prefix, scheme=scheme, at=at))
 
 
@@ -67,7 +67,7 @@ async def asked(
     scheme: str = "http",
     at: str = "192.0.2.1",
 ) -> Answer:
-    """Ask on the loop that runs."""
+    """Ask on the running loop."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",
@@ -81,7 +81,7 @@ async def asked(
         "headers": [
             (name.lower().encode(), value.encode()) for name, value in {"host": "shop.example", **headers}.items()
         ],
-        # As servers name it that believe what a proxy says, and a page elsewhere can say the same.
+        # A server that believes a proxy takes this address from its header, which a page elsewhere can send, too.
         "client": ("192.0.2.7", 4711),
         "server": (at, 80),
     }
@@ -118,7 +118,7 @@ def ask_wsgi(
     scheme: str = "http",
     at: str = "192.0.2.1",
 ) -> Answer:
-    """Ask as a server does that knows WSGI, and that is strict about it; *target* is below *prefix*.
+    """Ask as a server that knows WSGI, and is strict about it; *target* is below *prefix*.
 
     WSGI has no address of the server; who asks this machine under a loopback address has one, too.
     """
@@ -157,14 +157,14 @@ class _Quiet(WSGIRequestHandler):
 
 
 class _Threads(ThreadingMixIn, WSGIServer):
-    """Browsers open connections that they do not use yet; a server with one thread waits for those."""
+    """A server on threads: browsers open connections that they do not use yet, for which a single thread would wait."""
 
     daemon_threads = True
 
 
 @contextmanager
 def served_by_wsgiref(application: Any) -> Iterator[str]:
-    """The address at which the standard library's server shows *application*, on threads."""
+    """Serve *application* on threads by the standard library's server; yield the address."""
     with make_server("127.0.0.1", 0, application, server_class=_Threads, handler_class=_Quiet) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -177,7 +177,7 @@ def served_by_wsgiref(application: Any) -> Iterator[str]:
 
 @contextmanager
 def served_by_uvicorn(application: Any, **settings: Any) -> Iterator[str]:
-    """The address at which uvicorn shows *application*, on a thread with a loop of its own."""
+    """Serve *application* by uvicorn, on a thread with a loop of its own; yield the address."""
     uvicorn = pytest.importorskip("uvicorn")
     server = uvicorn.Server(
         uvicorn.Config(application, host="127.0.0.1", port=0, log_level="critical", ws="none", **settings)

@@ -1,4 +1,4 @@
-"""What is appended is folded into counts, once each, and stays when nothing can count any more."""
+"""The ledger of counts: entries are folded into counts once each, and stay after the end of their counters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def entered(ledger: Ledger, name: str = "shop") -> Counters:
     return counters
 
 
-def test_one_duration_stands_for_all_that_a_first_try_advances() -> None:
+def test_a_duration_advances_all_series_of_a_first_try() -> None:
     ledger = Ledger()
     counters = entered(ledger)
 
@@ -66,8 +66,8 @@ def test_a_batch_and_single_entries_add_up() -> None:
     assert [ledger.read().counts["shop"][FAILED[0]] for _ in range(2)] == [4, 4]
 
 
-def test_what_a_call_counts_last_is_not_read_without_what_it_counted_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads while other threads call finds no call that was retried without its retry and its attempt."""
+def test_the_last_count_of_a_call_is_not_read_without_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While other threads call, a reader finds no call that was retried without its retry and its attempt."""
     ledger = Ledger()
     counters = entered(ledger)
     recovered = call_series(True, "notDefined", True, "valueReturned")
@@ -89,7 +89,7 @@ def test_what_a_call_counts_last_is_not_read_without_what_it_counted_before(monk
         assert counts.get(recovered[-1], 0) <= counts.get(RETRIED[0], 0) <= counts.get(TIMED_OUT[0], 0)
 
 
-def test_what_is_appended_does_not_grow_without_end() -> None:
+def test_the_list_of_entries_stays_bounded() -> None:
     counters = entered(Ledger())
 
     for _ in range(3 * FOLD):
@@ -98,7 +98,7 @@ def test_what_is_appended_does_not_grow_without_end() -> None:
     assert len(counters.account.others) < FOLD
 
 
-def test_counts_of_equal_names_add_up_and_outlive_what_counted() -> None:
+def test_counts_of_equal_names_add_up_and_outlive_their_counters() -> None:
     ledger = Ledger()
     first, second = entered(ledger), entered(ledger)
     for counters in (first, second):
@@ -126,7 +126,7 @@ def test_a_child_of_a_fork_counts_from_nothing() -> None:
 
 
 def test_an_account_that_goes_while_it_is_read_is_in_the_reading_once() -> None:
-    """A signal handler may read, or guard something new, while its thread reads."""
+    """A signal handler may read, or make a guard, while its thread reads."""
     ledger = Ledger()
     kept = [entered(ledger) for _ in range(2)]
     for counters in kept:
@@ -134,7 +134,7 @@ def test_an_account_that_goes_while_it_is_read_is_in_the_reading_once() -> None:
     nested: list[int] = []
 
     class Interrupted(dict[str, Any]):
-        """Runs a handler after what it gives was given."""
+        """A dictionary that runs a handler after its items were read."""
 
         def items(self) -> Any:
             yield from super().items()
@@ -151,19 +151,19 @@ def test_an_account_that_goes_while_it_is_read_is_in_the_reading_once() -> None:
     assert not ledger._accounts
 
 
-def test_counters_whose_making_was_interrupted_go_without_a_word() -> None:
+def test_counters_whose_making_was_interrupted_go_silently() -> None:
     """By rule R0: Ctrl-C during the first call of a method leaves no second traceback behind."""
     Counters.__new__(Counters).__del__()
 
 
 def gone(ledger: Ledger, *names: str) -> None:
-    """Let each of *names* count a failure, and have no guard any more."""
+    """Count a failure for each of *names*, whose counters then go."""
     for name in names:
         entered(ledger, name).add(FAILED)
 
 
 def test_names_that_are_gone_keep_their_counts_up_to_a_thousand() -> None:
-    """Of more, those go that have been without a guard longest: a guard for each tenant does not grow for ever."""
+    """Beyond that, the counts without a guard for the longest time go: a guard for each tenant needs bounded memory."""
     ledger = Ledger()
     gone(ledger, *(f"tenant {number}" for number in range(MAX_DEPARTED_NAMES)))
     all_there = set(ledger.read().durations)
@@ -175,7 +175,7 @@ def test_names_that_are_gone_keep_their_counts_up_to_a_thousand() -> None:
     assert reading.counts["tenant 0"][FAILED[0]] == 2
 
 
-def test_a_name_that_has_a_guard_keeps_what_those_before_it_counted() -> None:
+def test_a_name_that_has_a_guard_keeps_the_counts_of_its_former_guards() -> None:
     ledger = Ledger()
     gone(ledger, "kept")
     living = entered(ledger, "kept")
@@ -197,7 +197,7 @@ def test_a_name_that_comes_back_after_its_counts_were_dropped_counts_from_0() ->
     assert ledger.read().counts["back"][FAILED[0]] == 1
 
 
-def test_dropping_counts_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_dropping_counts_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     ledger = Ledger()
     for number in range(3):
         gone(ledger, *(f"tenant {number} {other}" for other in range(MAX_DEPARTED_NAMES)))

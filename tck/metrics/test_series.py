@@ -28,7 +28,7 @@ def test_a_metric_comes_from_facts_or_from_readings_or_is_a_histogram(metric: Me
 
 
 @pytest.mark.parametrize("row", every_policy(), ids=lambda row: row.policy.annotation)
-def test_what_goes_well_at_once_is_a_fact_of_the_policy(row: PolicyMetrics) -> None:
+def test_the_series_of_a_first_try_is_a_fact_of_the_policy(row: PolicyMetrics) -> None:
     facts = {fact for metric in row.metrics for fact in metric.facts}
 
     assert row.at_once in facts or not row.at_once
@@ -71,7 +71,7 @@ def test_only_calls_that_may_wait_have_waiting_times() -> None:
     assert queued.waits == ("ft.bulkhead.waitingDuration",)
 
 
-def test_what_goes_well_at_once_exists_from_the_beginning() -> None:
+def test_the_series_of_a_first_try_exist_from_the_beginning() -> None:
     schema = schema_of([row.policy for row in every_policy()], queue=True)
     assert schema is not None
 

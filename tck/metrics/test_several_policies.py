@@ -1,4 +1,4 @@
-"""What is counted where several policies take part in one call."""
+"""Counts of a call in which several policies take part."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from kit.meter import PrometheusMeter
 
 @pytest.fixture
 def meter() -> PrometheusMeter:
-    """A registry that is there before the first call."""
+    """Return a registry that is there before the first call."""
     return PrometheusMeter()
 
 
-def test_retries_that_ended_in_a_fallback_are_counted_by_why_they_ended(meter: PrometheusMeter, clock: Clock) -> None:
+def test_retries_that_ended_in_a_fallback_are_counted_by_their_end(meter: PrometheusMeter, clock: Clock) -> None:
     """The retries have failed, although the caller gets a value: the fallback is outside."""
 
     class Client(Service):
@@ -59,7 +59,7 @@ def test_retries_that_ended_in_a_fallback_are_counted_by_why_they_ended(meter: P
 
 
 def test_attempts_that_an_open_circuit_refuses_are_counted_one_by_one(meter: PrometheusMeter, clock: Clock) -> None:
-    """The circuit breaker is inside the retries: each of them meets it."""
+    """The circuit breaker is inside the retries: each attempt is refused."""
 
     class Client(Service):
         @retry(max_retries=2, jitter=0)
@@ -77,11 +77,11 @@ def test_attempts_that_an_open_circuit_refuses_are_counted_one_by_one(meter: Pro
     assert (attempts("failure"), attempts("circuitBreakerOpen")) == (2, 1)
 
 
-# What became of a call
+# Outcomes of a call
 
 
 def counted(guard: Any) -> dict[str, list[dict[str, str]]]:
-    """The tags of what a guarded method of one class has counted, by metric; each call counts once."""
+    """Return the counted tags of a guarded method by metric; each call counts once."""
     (found,) = [one for one in guards() if one.method is guard]
     tags: dict[str, list[dict[str, str]]] = {}
     for (metric, tag), count in found.counts.items():
@@ -89,7 +89,7 @@ def counted(guard: Any) -> dict[str, list[dict[str, str]]]:
     return tags
 
 
-def test_fallback_that_raises_what_it_was_given_was_used(invoke: Invoke) -> None:
+def test_fallback_that_raises_the_failure_again_was_used(invoke: Invoke) -> None:
     """Specification: ``applied`` if fallback was used."""
 
     def give_up(context: ExecutionContext) -> NoReturn:
@@ -108,7 +108,7 @@ def test_fallback_that_raises_what_it_was_given_was_used(invoke: Invoke) -> None
 
 
 def test_fallback_method_that_is_not_for_the_failure_was_not_used(clock: Clock) -> None:
-    """R6: one that takes failures of another class only is not called."""
+    """R6: a method that takes only failures of another class is not called."""
 
     class Client(Service):
         @fallback(fallback_method="instead")
@@ -126,7 +126,7 @@ def test_fallback_method_that_is_not_for_the_failure_was_not_used(clock: Clock) 
 
 @pytest.mark.parametrize("body_fails", [True, False])
 def test_call_that_is_cancelled_in_the_delay_was_not_retried(body_fails: bool, clock: Clock) -> None:
-    """Specification: ``retried`` tells whether any retries occurred; one that never began did not."""
+    """Specification: ``retried`` tells whether any retries occurred; a retry that never began did not."""
 
     class Client(Service):
         @retry(max_retries=5, delay=1000, jitter=0)
@@ -150,7 +150,7 @@ def test_call_that_is_cancelled_in_the_delay_was_not_retried(body_fails: bool, c
 
 
 def test_attempt_that_ends_late_is_measured_to_its_end(meter: PrometheusMeter, invoke: Invoke, clock: Clock) -> None:
-    """Specification: "the length of time taken for each attempt"; what is left behind ends at its deadline."""
+    """Specification: "the length of time taken for each attempt"; an attempt left behind ends at its deadline."""
 
     class Client(Service):
         @timeout(100)
@@ -166,7 +166,7 @@ def test_attempt_that_ends_late_is_measured_to_its_end(meter: PrometheusMeter, i
 
 
 def test_counts_of_a_cancelled_call_are_there_before_its_result() -> None:
-    """R7b: also where the call is given up while a thread is busy with it, between its body and what follows."""
+    """R7b: also where the call is cancelled while a thread runs it, between its body and the next step."""
     busy, go_on = threading.Event(), threading.Event()
 
     def ask(failure: BaseException) -> bool:
@@ -190,8 +190,8 @@ def test_counts_of_a_cancelled_call_are_there_before_its_result() -> None:
     assert counted(service)["ft.invocations.total"] == [{"result": "exceptionThrown", "fallback": "notDefined"}]
 
 
-def test_call_that_gives_itself_up_is_not_waited_for_by_itself() -> None:
-    """R7b: a predicate that cancels the call that asks it gets its answer."""
+def test_call_that_cancels_itself_does_not_wait_for_itself() -> None:
+    """R7b: a predicate may cancel its own call, and gets the answer."""
     told: list[bool] = []
     made = threading.Event()
 

@@ -42,7 +42,7 @@ BREAKER = {"request_volume_threshold": 2, "failure_ratio": 1.0, "delay": 5000}
 
 
 class Takes(Service):
-    """What a body is to do, and how long that takes."""
+    """A client whose body takes some time, and may fail."""
 
     seconds = 0.0
     failure: BaseException | None = None
@@ -50,7 +50,7 @@ class Takes(Service):
 
 
 def client_of(invoke: Invoke, *decorators: Callable[[Any], Any]) -> tuple[Takes, str]:
-    """An object whose service is guarded, and the name of its guard."""
+    """Return an object whose service is guarded, and the name of its guard."""
 
     async def service(self: Takes) -> str:
         self.executions += 1
@@ -71,12 +71,12 @@ def client_of(invoke: Invoke, *decorators: Callable[[Any], Any]) -> tuple[Takes,
 
 
 def observing(client: Any, annotation: str) -> Any:
-    """The policy of the client's service is observed in this block."""
+    """Observe a policy of the client's service in a block."""
     return configured({key(type(client), "service", annotation, "mode"): "observe"})
 
 
 def counted(name: str) -> dict[str, float]:
-    """What was counted, by the metric and the values of its tags, where it is not 0."""
+    """Return the counts that are not 0, by the metric and the values of its tags."""
     (guard,) = [one for one in guards() if one.name == name]
     return {
         " ".join([metric, *(value for _, value in tags)]): value
@@ -86,7 +86,7 @@ def counted(name: str) -> dict[str, float]:
 
 
 def seen(name: str, annotation: str) -> float:
-    """How many attempts the policy would have refused."""
+    """Return the number of attempts that the policy would have refused."""
     return counted(name).get(f"ft.observed.total {annotation}", 0)
 
 
@@ -94,7 +94,7 @@ def seen(name: str, annotation: str) -> float:
 
 
 def test_an_observed_circuit_opens_and_lets_calls_by(invoke: Invoke) -> None:
-    """By rule X7: it decides as if it were obeyed, and what happened is what is counted."""
+    """By rule X7: it decides as if it were obeyed, and the counts show the calls that happened."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     with observing(client, "CircuitBreaker"):
         client.failure = OSError()
@@ -117,7 +117,7 @@ def test_an_observed_circuit_opens_and_lets_calls_by(invoke: Invoke) -> None:
 
 
 def test_an_observed_circuit_closes_by_its_probe(invoke: Invoke, clock: Clock) -> None:
-    """By rule X7: half-open, it takes the result of as many calls as it would let in."""
+    """By rule X7: half-open, it counts the results of as many calls as it would admit."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     with observing(client, "CircuitBreaker"):
         client.failure = OSError()
@@ -132,8 +132,8 @@ def test_an_observed_circuit_closes_by_its_probe(invoke: Invoke, clock: Clock) -
         assert seen(name, "CircuitBreaker") == 1
 
 
-def test_what_would_have_been_refused_is_no_result_of_the_circuit(invoke: Invoke, clock: Clock) -> None:
-    """By rule X7: failures while it is open open it no second time."""
+def test_an_observed_circuit_counts_no_call_that_it_would_refuse(invoke: Invoke, clock: Clock) -> None:
+    """By rule X7: failures while it is open do not open it a second time."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     with observing(client, "CircuitBreaker"):
         client.failure = OSError()
@@ -145,7 +145,7 @@ def test_what_would_have_been_refused_is_no_result_of_the_circuit(invoke: Invoke
 
 
 def test_each_attempt_is_counted(invoke: Invoke) -> None:
-    """By rule X7: once per attempt; retry and fallback go on as they are."""
+    """By rule X7: each attempt that would be refused counts once; retry and fallback work as before."""
     client, name = client_of(
         invoke, fallback(lambda _: "replaced"), retry(max_retries=3, jitter=0), circuit_breaker(**BREAKER)
     )
@@ -161,7 +161,7 @@ def test_each_attempt_is_counted(invoke: Invoke) -> None:
 
 
 def test_an_observed_throttle_lets_all_by(invoke: Invoke) -> None:
-    """By rule X7: its probability is what it would be, since it learns of those only that it would let in."""
+    """By rule X7: its probability is that of an enforced throttle: it learns only of attempts that it would admit."""
     client, name = client_of(invoke, adaptive_throttle(min_requests=1))
     client.failure = OSError()
     with observing(client, "AdaptiveThrottle"):
@@ -172,7 +172,7 @@ def test_an_observed_throttle_lets_all_by(invoke: Invoke) -> None:
 
 
 def test_an_observed_rate_limit_lets_all_by(invoke: Invoke, clock: Clock) -> None:
-    """By rule X7: its window holds what it would have let in."""
+    """By rule X7: its window holds the attempts that it would admit."""
     client, name = client_of(invoke, rate_limit(2, window=1, window_unit=ChronoUnit.SECONDS))
     with observing(client, "RateLimit"):
         assert [invoke(client.service) for _ in range(5)] == ["served"] * 5
@@ -205,8 +205,8 @@ def test_an_observed_time_out_interrupts_nothing(invoke: Invoke, seconds: float,
         }
 
 
-def test_an_observed_time_out_counts_what_fails_late_too(invoke: Invoke) -> None:
-    """By rule X7: each attempt that it would have ended; the failure is that of the method, and retried as such."""
+def test_an_observed_time_out_counts_late_failures_too(invoke: Invoke) -> None:
+    """By rule X7: each attempt that it would end counts; the failure is that of the method, and is retried."""
     client, name = client_of(
         invoke, retry(max_retries=1, jitter=0), circuit_breaker(**BREAKER), timeout(1000), bulkhead(4)
     )
@@ -218,7 +218,7 @@ def test_an_observed_time_out_counts_what_fails_late_too(invoke: Invoke) -> None
         assert "ft.timeout.calls.total true" not in counted(name)
 
 
-def test_the_durations_of_an_observed_time_out_are_what_calls_took(clock: Clock) -> None:
+def test_the_durations_of_an_observed_time_out_are_those_of_the_calls(clock: Clock) -> None:
     """By rule X7: every other series counts what really happened."""
     guard = Guard(name=f"acme.observed{next(_numbers)}", timeout=Timeout(1000))
     with configured({f"{guard.name}/Timeout/mode": "observe"}):
@@ -247,7 +247,7 @@ def test_a_failing_attempt_under_an_observed_time_out_is_counted(clock: Clock) -
 
 
 def test_blocks_are_observed_too(clock: Clock) -> None:
-    """By rule X7: in threads and in coroutines; each attempt that would have been ended, once."""
+    """By rule X7: in threads and in coroutines each attempt that would be ended counts once."""
     import asyncio
 
     name = f"acme.observed{next(_numbers)}"
@@ -272,7 +272,7 @@ def test_blocks_are_observed_too(clock: Clock) -> None:
 
 
 def test_an_enclosing_deadline_interrupts_what_an_observed_time_out_does_not(clock: Clock) -> None:
-    """By rule X7: only the policy that is observed is."""
+    """By rule X7: observing a policy leaves all others enforced."""
     name = f"acme.observed{next(_numbers)}"
     inner, outer = Guard(name=name, timeout=Timeout(1000)), Guard(timeout=Timeout(5000))
 
@@ -287,7 +287,7 @@ def test_an_enclosing_deadline_interrupts_what_an_observed_time_out_does_not(clo
 
 
 def test_an_observed_bulkhead_runs_beyond_its_limit() -> None:
-    """By rule X7: ``executionsRunning`` tells the truth, and who would have been refused takes no place of others."""
+    """By rule X7: ``executionsRunning`` counts all that run; a call that would be refused takes no permit of others."""
     name = f"acme.observed{next(_numbers)}"
     guard = Guard(name=name, bulkhead=Bulkhead(2))
 
@@ -322,7 +322,7 @@ def test_an_observed_bulkhead_runs_beyond_its_limit() -> None:
 
 
 def test_nobody_waits_at_an_observed_bulkhead(clock: Clock) -> None:
-    """By rule X7: tasks run at once; those for whom there was a place in the queue would not have been refused."""
+    """By rule X7: tasks run at once; a task with a place in the queue would not be refused."""
     import asyncio
 
     most = now = 0
@@ -370,7 +370,7 @@ def test_permits_come_back_however_an_observed_call_ends(invoke: Invoke, held: C
 
 
 def test_mode_is_enforce_unless_it_says_observe(invoke: Invoke) -> None:
-    """By rule X7: written in any case of letters."""
+    """By rule X7: the word may be written in any case of letters."""
     client, _ = client_of(invoke, rate_limit(1, window=60_000))
     for word, outcomes in (("Enforce", 1), ("OBSERVE", 3)):
         with configured({"RateLimit/mode": word}):
@@ -380,7 +380,7 @@ def test_mode_is_enforce_unless_it_says_observe(invoke: Invoke) -> None:
 
 @pytest.mark.parametrize("word", ["", "watch", "true", 1, None])
 def test_another_word_is_a_definition_error(word: object) -> None:
-    """By rule X7: with the key, the value and what is allowed; nothing is put in force."""
+    """By rule X7: the error gives the key, the value and the allowed words; nothing is put in force."""
     guard = Guard(name=f"acme.observed{next(_numbers)}", timeout=Timeout(1000))
     guard.call(int)
 
@@ -391,8 +391,8 @@ def test_another_word_is_a_definition_error(word: object) -> None:
     assert (fault.where, fault.got, fault.allowed) == (f"{guard.name}/Timeout/mode", word, "observe or enforce")
 
 
-def test_mode_is_a_key_of_what_can_be_observed_only() -> None:
-    """By rule X7: any other is reported as one that nothing uses."""
+def test_mode_is_a_key_of_policies_that_can_be_observed_only() -> None:
+    """By rule X7: any other mode is reported as a key that nothing uses."""
 
     class Client:
         @retry(jitter=0)
@@ -406,8 +406,8 @@ def test_mode_is_a_key_of_what_can_be_observed_only() -> None:
     assert found == [key(Client, "service", "Retry", "mode")]
 
 
-def test_what_is_observed_is_shown() -> None:
-    """By rule X7: by ``explain``, as a text and for programs, and by ``guards``."""
+def test_observed_policies_are_shown() -> None:
+    """By rule X7: ``explain`` shows them as a text and for programs, and ``guards`` lists them."""
 
     class Client:
         @timeout(1000)
@@ -429,8 +429,8 @@ def test_what_is_observed_is_shown() -> None:
     assert guard.fingerprint != mark
 
 
-def test_a_reload_enforces_what_was_observed(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By rule X7: the circuit that opened meanwhile is open; the change is told."""
+def test_a_reload_enforces_an_observed_policy(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By rule X7: a circuit that opened meanwhile is open; the change is reported."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     client.failure = OSError()
     variable = "FAULTTOLERANCE_CIRCUITBREAKER_MODE"
@@ -452,8 +452,8 @@ def test_a_reload_enforces_what_was_observed(invoke: Invoke, monkeypatch: pytest
         reload()
 
 
-def test_what_would_have_been_refused_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """By rule X7: at DEBUG, with the guard and the policy as fields."""
+def test_attempts_that_would_be_refused_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """By rule X7: the record has the level DEBUG, and the guard and the policy as fields."""
     guard = Guard(name=f"acme.observed{next(_numbers)}", rate_limit=RateLimit(1, window=60_000))
     with configured({f"{guard.name}/RateLimit/mode": "observe"}), caplog.at_level(logging.DEBUG, "faulttolerance"):
         guard.call(int)
@@ -465,7 +465,7 @@ def test_what_would_have_been_refused_is_logged(caplog: pytest.LogCaptureFixture
 
 
 def test_nothing_shows_where_nothing_is_observed() -> None:
-    """By rule X8: neither a series nor a line of the code that runs."""
+    """By rule X8: neither a series nor a line of the code that runs speaks of it."""
 
     class Client:
         @circuit_breaker(**BREAKER)

@@ -1,4 +1,4 @@
-"""Strategies that are not obeyed: what they tell and what they learn is that of those that are."""
+"""Observed strategies: they report the refusals of obeyed ones, and learn the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kit.tiers import seeds
 
 
 class Told:
-    """Counts what it is told."""
+    """A function that counts its calls."""
 
     times = 0
 
@@ -37,7 +37,7 @@ def refuses(ask: Callable[[], object]) -> bool:
 
 @seeds(8, 30)
 def test_an_observed_circuit_lives_as_one_that_is_obeyed(seed: int) -> None:
-    """By rule X7: after any calls both are in the same state, and what the one refuses the other tells."""
+    """By rule X7: after any calls both have the same state, and the observed one reports each refusal of the other."""
     chance = random.Random(seed)
     obeyed, inner = (CircuitBreaker("acme", CircuitValues(5.0, 4, 0.5, 2), now=0.0) for _ in range(2))
     told = Told()
@@ -68,8 +68,8 @@ def test_an_observed_circuit_lives_as_one_that_is_obeyed(seed: int) -> None:
 
 
 @seeds(8, 30)
-def test_an_observed_throttle_learns_what_one_learns_that_is_obeyed(seed: int) -> None:
-    """By rule X7: attempts that it would have refused are none of its window, however they end."""
+def test_an_observed_throttle_learns_as_one_that_is_obeyed(seed: int) -> None:
+    """By rule X7: attempts that it would refuse do not count in its window, however they end."""
     chance = random.Random(seed)
     obeyed, inner = (AdaptiveThrottle("acme", 1.5, 10.0, 2, random.Random(seed).random) for _ in range(2))
     told = Told()
@@ -90,8 +90,8 @@ def test_an_observed_throttle_learns_what_one_learns_that_is_obeyed(seed: int) -
 
 
 @seeds(8, 30)
-def test_an_observed_rate_limit_tells_what_another_one_refuses(seed: int) -> None:
-    """By rule X7: what would have been refused takes no place in the window."""
+def test_an_observed_rate_limit_reports_the_refusals_of_one_that_is_obeyed(seed: int) -> None:
+    """By rule X7: an attempt that would be refused takes no place in the window."""
     chance = random.Random(seed)
     obeyed, inner = (RateLimit("acme", LimitValues(3, 1.0, 0.0, "rolling")) for _ in range(2))
     told = Told()
@@ -104,8 +104,8 @@ def test_an_observed_rate_limit_tells_what_another_one_refuses(seed: int) -> Non
     assert 0 < refused < 300
 
 
-def test_whoever_would_wait_for_a_turn_is_not_refused() -> None:
-    """By rule X7: and takes that turn when it comes."""
+def test_an_attempt_that_would_wait_for_a_turn_is_not_refused() -> None:
+    """By rule X7: the attempt takes its turn when that comes."""
     told = Told()
     observed = ObservedRateLimit(RateLimit("acme", LimitValues(1, 1.0, 0.0, "rolling", max_wait=2.0)), told)
     seen = []
@@ -118,8 +118,8 @@ def test_whoever_would_wait_for_a_turn_is_not_refused() -> None:
 
 
 @seeds(8, 30)
-def test_an_observed_bulkhead_tells_what_another_one_refuses(seed: int) -> None:
-    """By rule X7: whatever runs beyond the limit takes no permit of others, and all that run are counted."""
+def test_an_observed_bulkhead_reports_the_refusals_of_one_that_is_obeyed(seed: int) -> None:
+    """By rule X7: an attempt beyond the limit takes no permit of others, and all that run are counted."""
     chance = random.Random(seed)
     obeyed, inner = (Bulkhead(3, 5, "acme") for _ in range(2))
     told = Told()
@@ -138,7 +138,7 @@ def test_an_observed_bulkhead_tells_what_another_one_refuses(seed: int) -> None:
 
 
 def test_a_bulkhead_that_is_obeyed_again_refuses_until_there_is_room() -> None:
-    """By rule X7: those that run beyond the limit go on."""
+    """By rule X7: attempts that run beyond the limit go on."""
     bulkhead = Bulkhead(1, 1, "acme")
     observed = ObservedBulkhead(bulkhead, Told(), may_wait=False)
     for attempt_id in range(3):
@@ -155,7 +155,7 @@ def test_a_bulkhead_that_is_obeyed_again_refuses_until_there_is_room() -> None:
 
 
 def test_an_attempt_that_is_given_up_leaves_no_probe_behind() -> None:
-    """By rule X7, and R0: whether the gate let it in or not."""
+    """By rule X7, and R0: the probe is given back, whether the gate admitted it or not."""
     breaker = CircuitBreaker("acme", CircuitValues(5.0, 1, 1.0, 1), now=0.0)
     gate = ObservedGate(breaker, Told())
     breaker.settle(breaker.state, "first", FAILURE, 0.0, "OSError")

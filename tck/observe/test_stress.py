@@ -20,7 +20,7 @@ THREADS, CALLS, TASKS = 64, 100, 10_000
 
 
 def observed(name: str) -> tuple[Guard, Any]:
-    """A guard that would refuse most calls, and what lets it observe them."""
+    """Return a guard that would refuse most calls, and a block that lets it observe them."""
     guard = Guard(
         name=name,
         circuit_breaker=CircuitBreaker(request_volume_threshold=10),
@@ -65,7 +65,7 @@ def test_threads_go_through_observed_policies() -> None:
 
 
 def test_tasks_go_through_observed_policies_and_are_cancelled() -> None:
-    """By rule X7, and R0: whoever is cancelled leaves nothing behind."""
+    """By rule X7, and R0: a cancelled task leaves nothing behind."""
     guard, observing = observed("acme.stress.tasks")
     chance = random.Random(7)
 

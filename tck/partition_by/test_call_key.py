@@ -41,7 +41,7 @@ def test_by_default_the_key_is_the_target_and_all_arguments_with_defaults_applie
     ],
 )
 def test_a_key_is_a_callable_or_names(key: Any, args: Any, kwargs: Any, expected: object) -> None:
-    """A key is what a callable with the function's parameters returns, one argument, or several."""
+    """A key is the result of a callable with the function's parameters, one argument, or several."""
     assert key_function(key, simple, takes_self=False)(*args, **kwargs) == expected
 
 
@@ -61,7 +61,7 @@ def test_the_callable_of_a_method_may_leave_the_instance_out(key: Callable[..., 
 
 
 def test_the_instance_in_variadic_arguments_is_known_by_its_identity() -> None:
-    """A method that takes its instance by ``*args`` has it in the key like any other."""
+    """A method that takes its instance by ``*args`` has the instance in the key like any other method."""
 
     def method(*args: Any, **kwargs: Any) -> None: ...
 
@@ -70,7 +70,7 @@ def test_the_instance_in_variadic_arguments_is_known_by_its_identity() -> None:
     assert key_function(lambda *args: args, method, takes_self=True)(shop, 1) == (shop, 1)
 
 
-def test_what_has_no_signature_has_a_key_all_the_same() -> None:
+def test_a_function_without_a_signature_has_a_key_all_the_same() -> None:
     """Without a signature, arguments count as they are written; names are refused."""
     assert key_function(None, dict.update, takes_self=False)(1, a=2) == ((1,), frozenset({("a", 2)}))
     ((problem, allowed),) = mismatches("host", dict.update, takes_self=False)
@@ -79,7 +79,7 @@ def test_what_has_no_signature_has_a_key_all_the_same() -> None:
 
 
 def test_wrong_arguments_are_reported_as_by_the_function_itself() -> None:
-    """Whoever forgets an argument reads the name of the guarded function."""
+    """A caller who forgets an argument reads the name of the guarded function."""
     with pytest.raises(TypeError, match=r"simple\(\) missing 1 required positional argument: 'host'"):
         key_function("host", simple, takes_self=False)()
 
@@ -98,12 +98,12 @@ async def never_awaited(host: str, path: str) -> str:
 
 @pytest.mark.parametrize("key", [lambda: 1, lambda host: host, lambda host, path, more: host, never_awaited])
 def test_a_callable_with_other_parameters_is_refused(key: Callable[..., Any]) -> None:
-    """A callable that does not take what the function takes is refused, and so is a coroutine function."""
+    """A callable with other parameters than the function is refused, and so is a coroutine function."""
     assert len(list(mismatches(key, simple, takes_self=False))) == 1
 
 
 def test_a_key_that_outlives_its_call_does_not_keep_the_target() -> None:
-    """A key made with ``IdentityReference`` neither keeps the instance, nor equals that of one that took its place."""
+    """A key made with ``IdentityReference`` does not keep the instance, and equals no key of a later instance."""
     made, shop = key_function(None, Shop.fetch, takes_self=True, identity=IdentityReference), Shop()
     key, again = made(shop, "a"), made(shop, "a")
     assert {key} == {again}
@@ -117,8 +117,8 @@ def test_a_key_that_outlives_its_call_does_not_keep_the_target() -> None:
     assert len({key, key}) == 1
 
 
-def test_a_key_without_a_hash_is_named_with_what_helps() -> None:
-    """A key that has no hash is a ``TypeError`` that names ``key=`` (rule CO5)."""
+def test_the_error_for_a_key_without_a_hash_names_a_remedy() -> None:
+    """It is a ``TypeError`` that names ``key=`` (rule CO5)."""
     with pytest.raises(TypeError, match="key="):
         refuse_unhashable("acme.fetch", ([1],))
     refuse_unhashable("acme.fetch", (1,))

@@ -77,7 +77,7 @@ def outcome(call: Any, *args: Any) -> str:
         return type(error).__name__
 
 
-def test_one_host_that_is_down_opens_no_other_circuit() -> None:
+def test_a_host_that_is_down_opens_no_other_circuit() -> None:
     """By rule N1: each key has its own breaker."""
     client = Client("bad")
 
@@ -87,7 +87,7 @@ def test_one_host_that_is_down_opens_no_other_circuit() -> None:
 
 
 def test_each_key_has_its_own_permits_and_window(invoke: Invoke) -> None:
-    """By rule N1: in every way of calling, what one key uses up is not missing to another."""
+    """By rule N1: in every way of calling, a key does not use up the permits and the window of another key."""
 
     class Service:
         @partition_by(lambda self, tenant: tenant)
@@ -123,7 +123,7 @@ def test_permits_are_held_by_key() -> None:
 
 
 def test_a_key_function_that_raises_takes_nothing(invoke: Invoke) -> None:
-    """By rule N1: its error comes out, in the way of the call, and nothing was taken."""
+    """By rule N1: the error of the key function comes out, in the way of the call, and the call takes no permit."""
 
     class Service:
         @partition_by(lambda tenant: tenant.lower(), max_partitions=1)
@@ -139,8 +139,8 @@ def test_a_key_function_that_raises_takes_nothing(invoke: Invoke) -> None:
     assert invoke.outcome(service.work, "a") is RateLimitException
 
 
-def test_a_key_without_a_hash_is_an_error_that_names_what_helps(invoke: Invoke) -> None:
-    """By rule N1: as where calls share a result."""
+def test_the_error_for_a_key_without_a_hash_names_a_remedy(invoke: Invoke) -> None:
+    """By rule N1: the error is the same as where calls share a result."""
 
     @partition_by(lambda key: [key])
     @bulkhead(1)
@@ -152,7 +152,7 @@ def test_a_key_without_a_hash_is_an_error_that_names_what_helps(invoke: Invoke) 
 
 
 def test_the_idle_key_that_was_used_least_recently_goes() -> None:
-    """By rule N2: at ``max_partitions`` it makes room; its limit begins anew when it comes again."""
+    """By rule N2: at ``max_partitions`` it makes room; its limit begins anew when the key comes again."""
 
     @partition_by("key", max_partitions=2)
     @rate_limit(1, window="10s")
@@ -175,7 +175,7 @@ def test_the_idle_key_that_was_used_least_recently_goes() -> None:
 
 
 def test_each_call_is_a_use_of_its_key() -> None:
-    """By rule N2: what is called again and again is not forgotten for what came later."""
+    """By rule N2: a key that is called again and again outlives later keys."""
 
     @partition_by("key", max_partitions=2)
     @circuit_breaker(request_volume_threshold=2, failure_ratio=0.5, fail_on=Down)
@@ -191,8 +191,8 @@ def test_each_call_is_a_use_of_its_key() -> None:
 
 
 @pytest.mark.parametrize("remembers", [timeout(1000), fallback(last_good(max_age=1000)), bulkhead(5), coalesce()])
-def test_what_any_policy_remembers_may_go(remembers: Callable[[Any], Any]) -> None:
-    """By rule N2: also where a time-out or the last good result is remembered for each key."""
+def test_the_state_of_any_policy_may_go(remembers: Callable[[Any], Any]) -> None:
+    """By rule N2: this includes the state of a time-out and the last good result of each key."""
 
     class Many:
         @partition_by("host", max_partitions=2)
@@ -205,7 +205,7 @@ def test_what_any_policy_remembers_may_go(remembers: Callable[[Any], Any]) -> No
     assert [many.fetch(host) for host in range(5)] == [0, 1, 2, 3, 4]
 
 
-def test_what_is_not_idle_stays() -> None:
+def test_a_key_that_is_not_idle_stays() -> None:
     """By rule N2: an open circuit, a failure in its window, a permit, a throttle that refuses, a window in use stay."""
 
     @partition_by("key", max_partitions=2)
@@ -238,14 +238,16 @@ def test_what_is_not_idle_stays() -> None:
         clock.advance(1)
 
         assert outcome(held, "bad") == "BulkheadException"
-        assert sum(other.exception() is not None for other in others) == 1  # two had one place and what is shared
+        assert (
+            sum(other.exception() is not None for other in others) == 1
+        )  # two had the only place and the shared state
         busy.result()
         assert "ThrottleException" in [outcome(throttled, "bad") for _ in range(20)]
         assert counts_of(failed.__qualname__)["ft.partitions", ()] == 2
 
 
 def test_a_flood_of_keys_neither_grows_nor_closes_an_open_circuit() -> None:
-    """By rule N2: so many keys as one likes leave the open circuit of another open, and memory as it was (trap 26)."""
+    """By rule N2: under any number of keys another key's circuit stays open, and memory stays as it was (trap 26)."""
     client = Client("bad")
     for _ in range(2):
         outcome(client.fetch, "bad")
@@ -259,7 +261,7 @@ def test_a_flood_of_keys_neither_grows_nor_closes_an_open_circuit() -> None:
 
 
 def test_calls_that_find_no_place_share_one_state() -> None:
-    """By rule N2: where no key is idle, others have one state together; where one is again, they have their own."""
+    """By rule N2: while no key is idle, new keys share one state; once a key is idle, a new key gets its place."""
     client = Client("a", "b", "c", "d", "e")
     for host in "aabbcc":
         outcome(client.fetch, host)
@@ -273,7 +275,7 @@ def test_calls_that_find_no_place_share_one_state() -> None:
 
 
 def test_metrics_add_up_under_the_name_of_the_method() -> None:
-    """By rule N3: one set of series, whatever the keys; what was counted for a key that went stays."""
+    """By rule N3: there is one set of series for all keys; counts of a key that went stay."""
     client = Client("bad")
     for host in ("bad", "bad", "bad", "a", "b", "c", "d"):
         outcome(client.fetch, host)
@@ -293,7 +295,7 @@ def test_metrics_add_up_under_the_name_of_the_method() -> None:
 
 
 def test_a_circuit_is_asked_and_closed_by_key() -> None:
-    """By rule N3: by name and key; without a key, the state is that of any that is open, and all are closed."""
+    """By rule N3: a name alone asks for the state of any open circuit, and closes all circuits of the name."""
     client = Client("bad", "worse")
     for host in ("bad", "bad", "worse", "worse", "fine"):
         outcome(client.fetch, host)
@@ -320,7 +322,7 @@ def test_a_circuit_is_asked_and_closed_by_key() -> None:
 
 
 def test_a_circuit_that_is_forced_open_is_so_for_new_keys_too() -> None:
-    """By rule N3: whoever takes a dependency away means all of it."""
+    """By rule N3: a user who forces a circuit open means the dependency with all its keys."""
     client = Client()
     client.fetch("a")
     circuit_breakers.force_open(FETCH)
@@ -332,7 +334,7 @@ def test_a_circuit_that_is_forced_open_is_so_for_new_keys_too() -> None:
 
 
 def test_a_snapshot_shows_the_key_whose_state_counts() -> None:
-    """By rules N3 and C7: what ``state`` says of all keys, ``snapshot`` says too, whichever key was called last."""
+    """By rules N3 and C7: ``snapshot`` and ``state`` agree about all keys, whichever key was called last."""
     client = Client("bad")
     assert circuit_breakers.snapshot(FETCH).state == "closed"
     for host in ("fine", "bad", "bad", "fine"):
@@ -346,7 +348,7 @@ def test_a_snapshot_shows_the_key_whose_state_counts() -> None:
 
 
 def test_listeners_and_health_hear_of_every_key() -> None:
-    """By rule N3: under the name of the method."""
+    """By rule N3: the event has the name of the method."""
     client, heard = Client("bad"), []
     undo = circuit_breakers.on_state_change(FETCH, lambda *change: heard.append(change))
     for _ in range(2):
@@ -358,7 +360,7 @@ def test_listeners_and_health_hear_of_every_key() -> None:
 
 
 def test_a_change_of_the_configuration_reaches_every_key() -> None:
-    """By rule N2: at once, keys that were there before included; and the number of keys is one of the values."""
+    """By rule N2: existing keys change at once; the number of keys is one of the values."""
     pytest.importorskip("pydantic_settings")
     client = Client("bad", "worse")
     with virtual_time() as clock:
@@ -384,7 +386,7 @@ def test_a_change_of_the_configuration_reaches_every_key() -> None:
 
 
 def test_a_policy_that_is_switched_on_later_is_there_for_keys_that_were_before() -> None:
-    """By rule N2: what a key lacks is made when its next call comes."""
+    """By rule N2: the missing state of a key is made when its next call comes."""
     pytest.importorskip("pydantic_settings")
 
     @partition_by("key")
@@ -404,8 +406,8 @@ def test_a_policy_that_is_switched_on_later_is_there_for_keys_that_were_before()
 
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_child_keeps_what_is_known_of_each_key_and_drops_what_others_held() -> None:
-    """By rule N2: permits of threads that are not there are given back; an open circuit stays open."""
+def test_a_child_keeps_the_state_of_each_key_and_drops_permits_of_other_threads() -> None:
+    """By rule N2: permits of threads that the child does not have are given back; an open circuit stays open."""
 
     class Service:
         @partition_by("key")
@@ -437,7 +439,7 @@ def test_a_child_keeps_what_is_known_of_each_key_and_drops_what_others_held() ->
 
 
 def test_a_class_that_is_dropped_leaves_no_key_behind() -> None:
-    """Rule L4: its partitions go with it."""
+    """Rule L4: the partitions of a class are freed with it."""
 
     class Service:
         @partition_by("key")
@@ -459,7 +461,7 @@ def test_a_class_that_is_dropped_leaves_no_key_behind() -> None:
 
 
 def test_a_key_is_all_that_is_kept_of_a_call() -> None:
-    """By rule N2: by its parameter's name, neither the object nor other arguments stay."""
+    """By rule N2: with the name of a parameter as key, neither the object nor other arguments stay."""
 
     class Service:
         @partition_by("key")
@@ -475,8 +477,8 @@ def test_a_key_is_all_that_is_kept_of_a_call() -> None:
     assert gone() is None
 
 
-def test_a_guard_tells_calls_apart_by_the_parameters_of_what_it_calls() -> None:
-    """By rule N1: names are those of each function's parameters; a function without them is a ``TypeError``."""
+def test_a_guard_tells_calls_apart_by_the_parameters_of_the_called_function() -> None:
+    """By rule N1: names belong to each function's parameters; a function without them is a ``TypeError``."""
     guard = Guard(
         partition_by=PartitionBy("host"),
         circuit_breaker=CircuitBreaker(request_volume_threshold=1, fail_on=Down),
@@ -545,8 +547,8 @@ def test_every_way_of_calling_finds_its_key(invoke: Invoke) -> None:
     assert service.seen == ["bad", "bad", "good"]
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
-    """By rule N1: no key, a name that a method does not have, and no room at all."""
+def test_arguments_without_a_meaning_are_refused() -> None:
+    """By rule N1: these are no key, a name that a method does not have, and no room at all."""
 
     def work(host: str) -> str:
         return host
@@ -578,7 +580,7 @@ def test_what_cannot_be_meant_is_refused() -> None:
 
 
 def test_hosts_that_failed_once_do_not_keep_their_places_for_ever(caplog: pytest.LogCaptureFixture) -> None:
-    """By rule N2: unused for a minute they go, and who found no place until then is counted, and told of once."""
+    """By rule N2: unused keys go after a minute; calls without a place until then are counted, and logged once."""
     client = Client("a", "b", "c", "d")
     with virtual_time() as clock:
         for host in "abcd":
@@ -595,7 +597,7 @@ def test_hosts_that_failed_once_do_not_keep_their_places_for_ever(caplog: pytest
 
 
 def test_the_circuit_of_a_host_that_hangs_opens_under_a_flood_of_keys(invoke: Invoke) -> None:
-    """By rule N2: no key goes while a call runs in it, in whatever way it is called."""
+    """By rule N2: a key stays while a call runs in it, in every way of calling."""
 
     class Service:
         @partition_by(lambda host: host, max_partitions=3)
@@ -631,7 +633,7 @@ class Row:
 
 @pytest.mark.parametrize("later", [1_000, -1])
 def test_a_key_that_changes_its_hash_harms_nobody(later: int) -> None:
-    """By rule N2: new keys find places, and whatever asks all guards goes on."""
+    """By rule N2: new keys find places, and operations on all guards go on."""
     rows = [Row(number) for number in range(5)]
 
     @partition_by("key", max_partitions=3)
@@ -651,10 +653,10 @@ def test_a_key_that_changes_its_hash_harms_nobody(later: int) -> None:
     assert reload() == []
 
 
-def test_what_one_guard_cannot_say_ends_nothing_for_the_others(
+def test_a_guard_whose_state_cannot_be_read_ends_nothing_for_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By rule N3: a scrape, ``health``, ``guards`` and a reload leave it out, and say so once."""
+    """By rule N3: a scrape, ``health``, ``guards`` and a reload leave it out, and log this once."""
 
     @circuit_breaker(request_volume_threshold=1, fail_on=Down)
     def sound(how: str) -> None:
@@ -686,7 +688,7 @@ def test_what_one_guard_cannot_say_ends_nothing_for_the_others(
         lambda one, *rest, **options: fail() if one.name == "broken" else ours(one, *rest, **options),
     )
     configure(properties={"CircuitBreaker/delay": 7})
-    (found,) = [guard for guard in guards() if "cannot_say" in guard.name]
+    (found,) = [guard for guard in guards() if "cannot_be_read" in guard.name]
     assert found.policies == (CircuitBreaker(delay=7, request_volume_threshold=1, fail_on=Down),)
 
     troubles = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]

@@ -1,4 +1,4 @@
-"""State for each key: who has one, and which goes."""
+"""State for each key: the keys that have one, and the key that goes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Busy:
 
 
 class Row:
-    """A key whose hash and equality are whatever the object has now, as those of a row of a database."""
+    """A key with the hash and the equality that its object has now, as those of a row of a database."""
 
     def __init__(self, number: int) -> None:
         self.number: int | None = number
@@ -60,7 +60,7 @@ class Row:
 
 @seeds(8, 30)
 def test_decides_as_the_rule_says_naively(seed: int) -> None:
-    """By rule N2: of those that are idle, the one that was used least recently goes; else nobody gets in."""
+    """By rule N2: of the idle keys the least recently used one goes; without an idle key no new key gets in."""
     chance, partitions = random.Random(seed), Partitions(4)
     used: list[int] = []  # the model: keys, the one used least recently first
     busy: dict[int, object] = {}
@@ -92,7 +92,7 @@ def test_decides_as_the_rule_says_naively(seed: int) -> None:
 
 
 def test_a_lower_limit_is_reached_as_keys_become_idle() -> None:
-    """By rule N2: a reload ends nothing; the next key that comes takes the place of several."""
+    """By rule N2: a reload removes no key; the next new key takes the place of several."""
     partitions = Partitions(4)
     for key in range(4):
         place(partitions, key, Bulkhead(1, 1))
@@ -104,7 +104,7 @@ def test_a_lower_limit_is_reached_as_keys_become_idle() -> None:
 
 @pytest.mark.parametrize("limit", [100, 10_000])
 def test_a_key_that_finds_no_place_looks_at_few_others(limit: int) -> None:
-    """By rule N3: however many there are; at a thousand of them now and then, and after a reset."""
+    """By rule N3: this holds for any number of keys; now and then, and after a reset, it looks at a thousand."""
     partitions = Partitions(limit)
     for key in range(limit):
         place(partitions, key, Busy())
@@ -122,7 +122,7 @@ def test_a_key_that_finds_no_place_looks_at_few_others(limit: int) -> None:
 
 
 def test_the_one_idle_key_of_many_is_found() -> None:
-    """By rule N2: a flood of keys comes by all of them, where it looks at few each time."""
+    """By rule N2: a flood of keys passes all of them, though each new key looks at few."""
     partitions = Partitions(5_000)
     for key in range(5_000):
         place(partitions, key, *(() if key == 4_000 else (Busy(),)))
@@ -147,7 +147,7 @@ def test_calls_that_run_for_long_hide_no_idle_key(limit: int) -> None:
 
 
 def test_no_key_goes_while_a_call_runs_in_it() -> None:
-    """By rule N2: whatever the call holds, and whoever else comes; once it is over it goes as others do."""
+    """By rule N2: this holds whatever the call holds and whichever keys come; after the call the key may go."""
     partitions = Partitions(2)
     placed, _ = partitions.place("busy", tuple, 0.0)
     for key in range(10):
@@ -162,7 +162,7 @@ def test_no_key_goes_while_a_call_runs_in_it() -> None:
 
 
 def test_a_call_that_comes_while_its_key_is_about_to_go_keeps_it() -> None:
-    """By rule N2: also where nobody ran in it when it was looked at."""
+    """By rule N2: this holds even if no call ran in the key when it was looked at."""
     partitions, pins = Partitions(1), []
 
     class Wanted:
@@ -182,7 +182,7 @@ def test_a_call_that_comes_while_its_key_is_about_to_go_keeps_it() -> None:
 
 @pytest.mark.parametrize("ends", [5, None])
 def test_keys_whose_hash_changes_or_is_gone_harm_no_other_key(ends: int | None) -> None:
-    """By rule N2: they are forgotten as others are, and other keys find what is theirs."""
+    """By rule N2: such keys are forgotten as others are, and other keys find their own state."""
     partitions = Partitions(3)
     rows = [Row(number) for number in range(3)]
     for row in rows:
@@ -209,7 +209,7 @@ def test_a_key_that_can_no_longer_be_compared_equals_none() -> None:
 
 
 def test_keys_of_one_hash_are_told_apart() -> None:
-    """By rule N1: -1 and -2 have the same one; when either goes, in whatever order, the others are found."""
+    """By rule N1: -1 and -2 have the same hash; when either goes, in any order, the others are found."""
     for goes, stays in ((-1, -2), (-2, -1)):
         partitions = Partitions(2)
         found = {key: place(partitions, key) for key in (-1, -2)}
@@ -220,7 +220,7 @@ def test_keys_of_one_hash_are_told_apart() -> None:
 
 
 def test_a_finalizer_that_needs_a_place_takes_none_that_was_just_given() -> None:
-    """By rule N2: also where the table has one place only."""
+    """By rule N2: this holds even in a table with one place."""
     partitions = Partitions(1)
     inner: list[object] = []
 
@@ -235,7 +235,7 @@ def test_a_finalizer_that_needs_a_place_takes_none_that_was_just_given() -> None
 
 
 def test_a_circuit_is_idle_while_it_is_closed_without_a_failure() -> None:
-    """By rule N2: neither an open circuit, nor a failure that still counts, nor what was forced is forgotten."""
+    """By rule N2: an open circuit, a failure that still counts and a forced state are not forgotten."""
     fresh, failing, forced = breaker(), breaker(), breaker()
     fresh.settle(fresh.state, "me", SUCCESS, 0.0)
     failing.settle(failing.state, "me", FAILURE, 0.0)
@@ -251,7 +251,7 @@ def test_a_circuit_is_idle_while_it_is_closed_without_a_failure() -> None:
 
 @pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
 def test_a_rate_limit_is_idle_once_its_window_is_empty(kind: str) -> None:
-    """By rule N2: as long as a call counts, or the spacing holds, it is not forgotten."""
+    """By rule N2: a rate limit with a call that counts, or a spacing that holds, is not forgotten."""
     limit = RateLimit("x", LimitValues(1, 1.0, 0.0, kind))  # type: ignore[arg-type]
     spaced = RateLimit("x", LimitValues(10, 0.5, 3.0, kind))  # type: ignore[arg-type]
     limit.admit(10.0)
@@ -261,7 +261,7 @@ def test_a_rate_limit_is_idle_once_its_window_is_empty(kind: str) -> None:
     assert [spaced.is_idle(moment) for moment in (12.9, 20.0)] == [False, True]
 
 
-def test_what_a_circuit_counted_that_went_is_counted_on() -> None:
+def test_the_counts_of_a_circuit_that_went_are_continued() -> None:
     """By rule N3: openings and times never fall."""
     shared, gone = breaker(), breaker()
     for _ in range(2):
@@ -273,8 +273,8 @@ def test_what_a_circuit_counted_that_went_is_counted_on() -> None:
     assert [shared.time_in(state, 4.0) for state in ("closed", "open")] == [4.0 + 2.0, 2.0]  # type: ignore[arg-type]
 
 
-def test_a_closed_circuit_is_forgotten_that_nobody_used_for_a_minute() -> None:
-    """By rule N2: where no key is idle, and the one used least recently first; an open circuit is not."""
+def test_a_closed_circuit_that_was_unused_for_a_minute_is_forgotten() -> None:
+    """By rule N2: it goes where no key is idle, the least recently used one first; an open circuit stays."""
     partitions, breakers = Partitions(3), [breaker() for _ in range(3)]
     for key, one in enumerate(breakers):
         place(partitions, key, one)
@@ -291,7 +291,7 @@ def test_a_closed_circuit_is_forgotten_that_nobody_used_for_a_minute() -> None:
 
 
 def test_a_limit_that_was_lowered_once_does_not_keep_its_place() -> None:
-    """By rule N2: a minute after it was lowered, where no other key is idle."""
+    """By rule N2: it goes a minute after its limit was lowered, where no other key is idle."""
     lowered = Bulkhead(4, 1, latency=0.1)
     assert lowered.adaptive is not None
     for moment in range(30):

@@ -40,13 +40,13 @@ Outcomes = Counter[str]
 
 
 def strategies_of(function: Callable[..., Any], policy: type) -> list[Any]:
-    """What is remembered for a guarded function, for each key that there is."""
+    """Return the state that *policy* keeps for a guarded function, for each key."""
     states = [state for state in registry.every_state() if state.name.endswith(function.__qualname__)]
     return [strategy for state in states for kind, strategy in state.strategies.items() if kind is policy]
 
 
 class counted:
-    """Count who is inside, whatever ends the block: a body that counts by itself may be interrupted amidst that."""
+    """Counts the bodies inside, however a block ends: a body that counts itself may be interrupted while it counts."""
 
     lock = threading.Lock()
 
@@ -102,7 +102,7 @@ def on_loops(call: Callable[[int], Coroutine[Any, Any, str]], outcomes: Outcomes
 
 
 def test_no_follower_waits_for_ever() -> None:
-    """Rule CO2: whoever gives up, and whenever, each call ends with the result of its key or by its own end."""
+    """Rule CO2: whichever call gives up, at any moment, each call ends with the result of its key or by its own end."""
     outcomes: Outcomes = Counter()
 
     @coalesce
@@ -147,7 +147,7 @@ def test_no_follower_waits_for_ever() -> None:
         assert [len(flights) for flights in strategies_of(function, Coalesce)] in ([0], [])
 
 
-def test_who_comes_as_a_flight_ends_is_not_left_behind() -> None:
+def test_a_call_that_comes_as_a_flight_ends_is_not_left_behind() -> None:
     """Rule CO1: where calls end as soon as they began, each still gets a result, and never two lead at once."""
     leading: list[int] = []
     most: list[int] = []
@@ -214,7 +214,7 @@ def test_no_permit_of_any_key_is_lost() -> None:
 
 
 def test_no_permit_of_a_key_is_given_twice_however_many_keys_come_and_go() -> None:
-    """By rule N2: where there is a place for each key in use, also for calls that nest, none goes amidst a call."""
+    """By rule N2: with a place for each key in use, nested calls included, no key goes during a call."""
     inside: Counter[int] = Counter()
     most: Counter[int] = Counter()
     lock = threading.Lock()

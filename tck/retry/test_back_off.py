@@ -1,4 +1,4 @@
-"""How delays grow and vary."""
+"""Growth and variation of delays."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_fibonacci_delay_grows_by_1_2_3_5_8() -> None:
 
 
 def test_an_exponential_delay_with_a_fraction_as_its_factor() -> None:
-    """Rule T5: half as long again each time."""
+    """Rule T5: each delay is half as long again as the one before."""
     delay = exponential(0.1, 1.5, maximum=0.4).begin()
 
     assert [delay(attempt, None) for attempt in range(1, 6)] == pytest.approx([0.1, 0.15, 0.225, 0.3375, 0.4])
@@ -56,7 +56,7 @@ def test_an_exponential_delay_with_a_fraction_as_its_factor() -> None:
 def test_an_exponential_delay_is_that_of_the_naive_formula(
     delay: float, factor: float, minimum: float, maximum: float, attempt: int
 ) -> None:
-    """Rule T5: multiplied once per attempt, then brought between its limits."""
+    """Rule T5: the delay is multiplied once per attempt, then brought between its limits."""
     maximum = max(minimum, maximum)
     grown = delay
     for _ in range(attempt - 1):
@@ -67,7 +67,7 @@ def test_an_exponential_delay_is_that_of_the_naive_formula(
 
 
 def test_a_factor_close_to_1_costs_no_more_than_any_other() -> None:
-    """Rule T5: no table of a million steps is made of it."""
+    """Rule T5: the factor does not lead to a table of a million steps."""
     back_off = exponential(1e-3, 1 + 1e-9, 60.0)
 
     assert back_off.delay(1) == 1e-3
@@ -77,7 +77,7 @@ def test_a_factor_close_to_1_costs_no_more_than_any_other() -> None:
 
 @given(durations, chances, durations)
 def test_full_jitter_is_drawn_from_the_least_delay_to_the_delay(delay: float, chance: float, minimum: float) -> None:
-    """Rule T5: evenly, and not below the least one."""
+    """Rule T5: the draw is even, and never below the least delay."""
     assert full(delay, 0.0, minimum) == minimum
     assert minimum <= full(delay, chance, minimum) <= max(delay, minimum)
     assert Full(fixed(delay)).begin()(1, None, chance) == delay * chance
@@ -85,7 +85,7 @@ def test_full_jitter_is_drawn_from_the_least_delay_to_the_delay(delay: float, ch
 
 @given(st.floats(1e-3, 10), st.floats(1e-3, 100), st.lists(chances, max_size=50))
 def test_decorrelated_delays_are_those_of_the_naive_formula(first: float, maximum: float, draws: list[float]) -> None:
-    """Rule T5: each from the first delay to three times the last one, within the maximum."""
+    """Rule T5: each delay lies between the first delay and three times the last one, within the maximum."""
     delay = Decorrelated(first, maximum).begin()
     first = last = min(first, maximum)
     for attempt, chance in enumerate(draws, 1):
@@ -99,7 +99,7 @@ def test_decorrelated_delays_are_those_of_the_naive_formula(first: float, maximu
 
 
 def test_a_decorrelated_delay_neither_overflows_nor_is_negative() -> None:
-    """Rule T5: without a maximum it stays finite for ever; 0 stays 0 (B14)."""
+    """Rule T5: without a maximum the delay stays finite for ever; a delay of 0 stays 0 (B14)."""
     delay, nothing = Decorrelated(1.0).begin(), Decorrelated(0.0).begin()
 
     assert max(delay(attempt, None, 0.999) for attempt in range(1, 2000)) <= LONGEST
@@ -119,7 +119,7 @@ def test_no_delay_overflows(delay: float, factor: int, maximum: float, attempt: 
 
 
 def test_a_factor_that_no_float_can_hold_leads_to_the_longest_delay_at_once() -> None:
-    """It is a whole number, and files may name any."""
+    """The factor is a whole number, and files may name any."""
     back_off = exponential(1e-9, 10**400)
 
     assert [back_off.delay(attempt) for attempt in (1, 2, 3)] == [1e-9, LONGEST, LONGEST]
@@ -166,7 +166,7 @@ def test_jitter_does_not_vanish_at_the_maximum() -> None:
 
 
 def test_jitter_does_not_vanish_at_the_minimum() -> None:
-    """Rule T5: as at the maximum, what is left of the range is used evenly."""
+    """Rule T5: as at the maximum, the rest of the range is used evenly."""
     delays = {varied(1.0, 5.0, chance / 10, maximum=2.0, minimum=0.9) for chance in range(10)}
 
     assert len(delays) == 10

@@ -1,4 +1,4 @@
-"""Which failures a set means that looks behind them, or at the members of a group (rule T2)."""
+"""Sets of failures that look behind a failure, or at the members of a group (rule T2)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from kit import Invoke
 
 
 class Halt(BaseException):
-    """Somebody's control flow."""
+    """Control flow of an application."""
 
 
 class Wrapped(Exception):
-    """What a library makes of whatever failed below it."""
+    """A library's own exception around a failure below it."""
 
 
 def chained(failure: BaseException, cause: BaseException | None = None, context: BaseException | None = None) -> Any:
@@ -74,7 +74,7 @@ def nested(*members: Exception, depth: int = 200) -> ExceptionGroup[Exception]:
 
 
 def attempts_of(invoke: Invoke, failure: BaseException, **parameters: Any) -> int:
-    """How often a call is made that fails with *failure* each time."""
+    """Return the number of attempts of a call that fails with *failure* each time."""
     attempts = []
 
     @retry(max_retries=1, delay=0, jitter=0, **parameters)
@@ -109,10 +109,10 @@ def attempts_of(invoke: Invoke, failure: BaseException, **parameters: Any) -> in
         (lambda: chained(ValueError(), cause=ExceptionGroup("", [ConnectionError()])), True),
     ],
 )
-def test_a_failure_is_meant_by_what_its_traceback_shows(
+def test_a_failure_is_meant_by_the_chain_that_its_traceback_shows(
     failure: Callable[[], BaseException], is_meant: bool, invoke: Invoke
 ) -> None:
-    """Rule T2: itself, its causes, contexts that are not suppressed, one member of a group; circles end (B18)."""
+    """Rule T2: a set looks at the failure, its causes, shown contexts, one member of a group; circles end (B18)."""
     assert attempts_of(invoke, failure(), retry_on=caused_by(ConnectionError)) == 1 + is_meant
     assert attempts_of(invoke, failure(), abort_on=[KeyboardInterrupt, caused_by(ConnectionError)]) == 2 - is_meant
 
@@ -130,7 +130,7 @@ def test_a_failure_is_meant_by_what_its_traceback_shows(
 def test_a_group_is_meant_if_all_its_members_are(
     group: Callable[[], BaseException], is_meant: bool, invoke: Invoke
 ) -> None:
-    """Rule T2: a set of plain classes means a group of nothing else, however deep; also as what never to retry."""
+    """Rule T2: plain classes mean a group of nothing else, at any depth; so do the classes that are never retried."""
     classes = (ConnectionError, TimeoutError)
 
     assert attempts_of(invoke, group(), retry_on=classes) == 1 + is_meant
@@ -152,8 +152,8 @@ def test_a_set_without_classes_means_no_group() -> None:
 
 
 @pytest.mark.parametrize("kind", [Halt, KeyboardInterrupt, SystemExit])
-def test_control_flow_is_not_meant_by_what_stands_behind_it(kind: type[BaseException], invoke: Invoke) -> None:
-    """Rules T2 and R0: neither a cause nor a member makes a failure of it; only its own name does."""
+def test_control_flow_is_not_meant_by_its_causes_or_members(kind: type[BaseException], invoke: Invoke) -> None:
+    """Rules T2 and R0: a cause or a member makes no failure of control flow; only its own name in a set does."""
     causes = caused_by(ConnectionError, BaseException)
 
     assert attempts_of(invoke, chained(Halt(), cause=ConnectionError()), retry_on=causes) == 1
@@ -162,14 +162,14 @@ def test_control_flow_is_not_meant_by_what_stands_behind_it(kind: type[BaseExcep
 
 
 def test_no_chain_and_no_nesting_is_too_deep() -> None:
-    """Rule T2: nothing here recurs."""
+    """Rule T2: the search uses no recursion."""
     assert isinstance(deep(ConnectionError(), 100_000), caused_by(ConnectionError))  # type: ignore[arg-type]
     assert contains((ConnectionError,), nested(ConnectionError(), depth=100_000))
     assert not contains((ConnectionError,), nested(ConnectionError(), ValueError(), depth=100_000))
 
 
 def test_the_chain_of_a_failure_stays_where_the_caller_handles_another() -> None:
-    """Rule T2: what a body was handling when it failed is still behind its failure, whatever its caller handles."""
+    """Rule T2: a failure keeps the exception that its body handled, whatever its caller handles."""
     again = retry(max_retries=1, delay=0, jitter=0)
 
     @again
@@ -196,7 +196,7 @@ def test_the_chain_of_a_failure_stays_where_the_caller_handles_another() -> None
 
 
 def test_it_stands_in_every_set(invoke: Invoke) -> None:
-    """Rule T2: of the breaker and of the fallback, beside classes and alone."""
+    """Rule T2: in those of the breaker and of the fallback, beside classes and alone."""
 
     @fallback(lambda context: "substitute", apply_on=(OSError, caused_by(ConnectionError)))
     @invoke.body
@@ -237,7 +237,7 @@ def test_it_stands_in_every_set(invoke: Invoke) -> None:
     ],
 )
 def test_it_is_configured_as_it_is_written(text: str, invoke: Invoke) -> None:
-    """Rule T2: with names of classes between the brackets, alone or in a list; or by the name of a constant."""
+    """Rule T2: by names of classes between the brackets, alone or in a list; or by the name of a constant."""
     with configured({"Retry/retryOn": text}):
         assert attempts_of(invoke, chained(RuntimeError(), cause=ConnectionError()), retry_on=()) == 2
         assert attempts_of(invoke, chained(RuntimeError(), cause=OSError()), retry_on=()) == 1
@@ -256,8 +256,8 @@ BEHIND = caused_by(ConnectionError)
         ("caused_by(caused_by(OSError))", "Retry/retryOn"),
     ],
 )
-def test_what_is_written_wrongly_is_refused(text: str, words: str) -> None:
-    """Rule T2: by the key, with the nearest name."""
+def test_a_misspelt_set_is_refused(text: str, words: str) -> None:
+    """Rule T2: the error names the key and the nearest name."""
     guarded = retry(lambda: None)
 
     with configured({"Retry/retryOn": text}), pytest.raises(FaultToleranceDefinitionException) as refused:
@@ -289,8 +289,8 @@ def test_it_is_a_value() -> None:
     assert pickle.loads(pickle.dumps(CircuitBreaker(fail_on=causes))) == CircuitBreaker(fail_on=causes)
 
 
-def test_explain_shows_it_and_formatting_writes_what_can_be_read_back() -> None:
-    """Rule T2: with the classes' names."""
+def test_explain_shows_it_and_formatting_writes_a_text_that_can_be_read_back() -> None:
+    """Rule T2: both have the classes' names."""
 
     @retry(retry_on=(OSError, caused_by(ft.TimeoutException, KeyError)))
     def service() -> None: ...
@@ -302,7 +302,7 @@ def test_explain_shows_it_and_formatting_writes_what_can_be_read_back() -> None:
         assert "retryOn = OSError, caused_by(TimeoutException, KeyError)" in explain(service)
 
 
-def test_check_knows_what_it_names() -> None:
-    """Rule T2: whoever asks for the classes of a set gets those that are named inside."""
+def test_check_knows_the_classes_that_it_names() -> None:
+    """Rule T2: the classes of a set are those that are named inside."""
     assert issubclass(ft.BulkheadException, caused_by(ft.RefusedException))  # type: ignore[arg-type]
     assert not issubclass(OSError, caused_by(ConnectionError))  # type: ignore[arg-type]

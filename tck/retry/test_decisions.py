@@ -147,7 +147,7 @@ def test_the_back_off_is_asked_with_the_number_of_attempts() -> None:
 
 @given(st.integers(1, 10**6), st.floats(0, 1, exclude_max=True), st.floats(0, 100))
 def test_jitter_never_passes_the_maximum_of_the_back_off(attempt: int, chance: float, jitter: float) -> None:
-    """The stated maximum holds for what is really waited (B15)."""
+    """The stated maximum holds for the real delay (B15)."""
     decision = after(
         retry(max_retries=-1, jitter=jitter, back_off=exponential(1.0, 2, maximum=60.0)), attempt=attempt, random=chance
     )
@@ -157,7 +157,7 @@ def test_jitter_never_passes_the_maximum_of_the_back_off(attempt: int, chance: f
 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, math.nan, math.inf])
-def test_a_custom_back_off_stops_with_what_is_no_delay(seconds: float) -> None:
+def test_a_custom_back_off_stops_with_a_value_that_is_no_delay(seconds: float) -> None:
     """A negative number says that this failure is not worth another attempt."""
     assert after(retry(back_off=CustomBackOff(lambda: lambda _: seconds))) is Stop.NOT_RETRYABLE
 
@@ -170,7 +170,7 @@ def test_a_custom_back_off_has_no_jitter() -> None:
 
 
 def test_a_custom_back_off_remembers_within_one_call() -> None:
-    """What ``begin`` gave is asked at each failure of that call, with the failure."""
+    """Each failure of a call is passed to the function that ``begin`` returned for that call."""
     failures = [OSError(1), OSError(2)]
     seen = []
 

@@ -1,4 +1,4 @@
-"""How delays grow, and how chance varies them (rule T5)."""
+"""Growth of delays, and their variation by chance (rule T5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING: Decorate = lambda function: function  # noqa: E731
 
 
 def delays_of(invoke: Invoke, clock: Clock, *decorators: Decorate) -> list[float]:
-    """The seconds between the attempts of a call that always fails."""
+    """Return the seconds between the attempts of a call that always fails."""
     began: list[float] = []
 
     @invoke.body
@@ -55,7 +55,7 @@ def test_no_delay_is_shorter_than_min_delay(invoke: Invoke, clock: Clock, delay:
 
 
 def test_jitter_stays_between_min_delay_and_max_delay(invoke: Invoke, clock: Clock) -> None:
-    """Rule T5: both limits hold for what is really waited."""
+    """Rule T5: both limits hold for the real delay."""
     delays = delays_of(
         invoke,
         clock,
@@ -80,7 +80,7 @@ def test_full_jitter_is_drawn_from_nothing_to_the_delay(invoke: Invoke, clock: C
 
 
 def test_full_jitter_of_a_delay_that_stays(invoke: Invoke, clock: Clock) -> None:
-    """Rule T5: without a back-off it is drawn from 0 to ``delay``, and ``jitter`` is left alone."""
+    """Rule T5: without a back-off the delay is drawn from 0 to ``delay``, and ``jitter`` is left alone."""
     delays = delays_of(invoke, clock, retry(max_retries=40, delay=100, jitter=5000, jitter_kind="full"))
 
     assert 0.08 < max(delays) <= 0.1
@@ -103,14 +103,14 @@ def test_decorrelated_jitter_is_at_most_three_times_the_last_delay(invoke: Invok
 def test_decorrelated_jitter_has_a_ceiling_without_a_back_off(
     invoke: Invoke, clock: Clock, delay: int, longest: float
 ) -> None:
-    """Rule T5: the formula needs one: it is a minute, or ``delay``."""
+    """Rule T5: the formula needs a ceiling: a minute, or ``delay``."""
     delays = delays_of(invoke, clock, retry(max_retries=40, delay=delay, max_duration=0, jitter_kind="decorrelated"))
 
     assert max(delays) <= longest + 1e-6
     assert max(delays) > longest / 2
 
 
-def test_calls_do_not_share_what_they_drew() -> None:
+def test_calls_do_not_share_their_random_delays() -> None:
     """Rule T5: a decorrelated delay begins anew in each call."""
     with virtual_time() as clock:
         first_delays = []
@@ -146,8 +146,8 @@ def test_calls_do_not_share_what_they_drew() -> None:
         (lambda: retry(jitter_kind=None), "@Retry(jitter_kind) is None"),
     ],
 )
-def test_what_contradicts_itself_is_refused(decorate: Callable[[], Decorate], words: str) -> None:
-    """Rule T5: when decorating, with the parameter, the value and what is allowed."""
+def test_contradictory_delays_are_refused(decorate: Callable[[], Decorate], words: str) -> None:
+    """Rule T5: the decorator raises the error, with the parameter, the value and the allowed values."""
     with pytest.raises(FaultToleranceDefinitionException) as refused:
         decorate()(lambda: None)
 
@@ -180,6 +180,6 @@ def test_delays_are_configured_like_anything_else(clock: Clock) -> None:
 
 
 def test_a_kind_of_jitter_is_a_word_in_letters_of_any_case() -> None:
-    """Rule T5: as it is in the configuration, and its ``repr`` can be typed."""
+    """Rule T5: the configuration spells it so, too, and its ``repr`` can be typed."""
     assert Retry(jitter_kind="Full") == Retry(jitter_kind="full")
     assert "jitter_kind='full'" in repr(Retry(jitter_kind="FULL"))

@@ -1,4 +1,4 @@
-"""Rules R1 and R12: which failure comes out, what is noted on it, and which delays are begun."""
+"""Rules R1 and R12: the failure that comes out, its note, and the delays that begin."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Notes = list[str]
 
 
 def failure_of(invoke: Invoke, method: Callable[..., Any], *args: Any) -> Any:
-    """What a call raises."""
+    """Return the exception that a call raises."""
     with pytest.raises(Exception) as raised:
         invoke(method, *args)
     return raised.value
@@ -72,7 +72,7 @@ def test_failure_that_comes_out_is_that_of_the_last_attempt(invoke: Invoke) -> N
         ({"max_retries": 5, "jitter": 0, "delay": 100, "abort_on": KeyError}, ["2 attempts in 0.100 s", "not to be"]),
     ],
 )
-def test_note_says_how_many_attempts_over_how_long_and_why_no_more(
+def test_note_has_the_number_of_attempts_their_duration_and_the_reason_of_the_end(
     invoke: Invoke, parameters: dict[str, Any], words: list[str]
 ) -> None:
     """R1: PEP 678, one note of ours."""
@@ -176,7 +176,7 @@ def test_concurrent_calls_count_their_attempts_apart(clock: Clock) -> None:
 
 
 def test_failure_of_the_fallback_has_no_note_of_the_retries(invoke: Invoke) -> None:
-    """R1: it comes out as it is."""
+    """R1: the failure comes out as it is."""
 
     def instead(context: Any) -> Any:
         raise KeyError
@@ -316,7 +316,7 @@ def test_other_tasks_get_their_turn_between_retries_without_a_delay() -> None:
 
 
 def test_synchronous_delay_on_a_loop_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    """R12: at WARNING, per guard; it blocks everything else on that loop."""
+    """R12: at WARNING, once per guard; it blocks everything else on that loop."""
 
     @retry(max_retries=2, delay=1, jitter=0)
     def service() -> None:
@@ -359,7 +359,7 @@ def test_time_out_ends_when_it_is_due_in_every_convention(invoke: Invoke, clock:
 
 
 def test_a_traceback_shows_few_lines_of_the_library(invoke: Invoke) -> None:
-    """R1: those that lead to the body, and none that asked a fallback where there is none."""
+    """R1: it shows the lines that lead to the body, and no line of a fallback where there is none."""
 
     @retry(max_retries=1, delay=0)
     @invoke.body

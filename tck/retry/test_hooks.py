@@ -34,7 +34,7 @@ HOOKS: dict[str, Hook] = {
 
 
 def _made_of(function: Callable[..., Any]) -> Any:
-    """The factory of a back-off: what is asked is what it gives; an object of a class, as far as anyone can tell."""
+    """Return a factory of a back-off: its result is asked; an object of a class is one, as far as anyone can tell."""
     if asyncio.iscoroutinefunction(function):
 
         class BackOff:
@@ -65,7 +65,7 @@ async def fails_later(subject: Any) -> NoReturn:
 
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_coroutine_function_is_refused_where_nothing_awaits_it(name: str) -> None:
-    """Rule T3: when decorating what is known to be synchronous, with the parameter and the function."""
+    """Rule T3: a decorator of a synchronous function names the parameter and the hook."""
     with pytest.raises(FaultToleranceDefinitionException) as refused:
         HOOKS[name](later)(retry(plain))
 
@@ -74,7 +74,7 @@ def test_a_coroutine_function_is_refused_where_nothing_awaits_it(name: str) -> N
 
 @pytest.mark.parametrize("name", HOOKS)
 def test_it_is_refused_by_a_guard_that_calls(name: str) -> None:
-    """Rule T3: before the function runs; the same guard awaits it in ``call_async``."""
+    """Rule T3: before the function runs; the same guard awaits the hook in ``call_async``."""
     policies: dict[str, Any] = {
         "RetryWhen(exception)": {"retry_when": RetryWhen(exception=later)},
         "RetryWhen(result)": {"retry_when": RetryWhen(result=later)},
@@ -97,10 +97,10 @@ def test_it_is_refused_by_a_guard_that_calls(name: str) -> None:
 
 @pytest.mark.parametrize("hook", [fails, fails_later])
 @pytest.mark.parametrize("name", [name for name in HOOKS if name != "Fallback(value)"])
-def test_one_that_raises_never_replaces_the_failure(
+def test_a_hook_that_raises_never_replaces_the_failure(
     name: str, hook: Callable[..., Any], invoke: Invoke, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rule T3: it is logged once, and the failure goes its way, into the fallback."""
+    """Rule T3: its error is logged once, and the failure goes its way, into the fallback."""
     if hook is fails_later and invoke.convention == "blocking":
         pytest.skip("refused there")
     failures: list[BaseException] = []
@@ -127,7 +127,7 @@ def test_one_that_raises_never_replaces_the_failure(
 def test_a_result_predicate_that_raises_accepts_the_result(
     hook: Callable[..., Any], invoke: Invoke, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rule T3: it counts as false."""
+    """Rule T3: the predicate counts as false."""
     if hook is fails_later and invoke.convention == "blocking":
         pytest.skip("refused there")
 
@@ -142,7 +142,7 @@ def test_a_result_predicate_that_raises_accepts_the_result(
 
 
 @pytest.mark.parametrize("name", [name for name in HOOKS if name != "Fallback(value)"])
-def test_control_flow_in_one_is_no_mistake(name: str, clock: Clock) -> None:
+def test_control_flow_in_a_hook_is_no_mistake(name: str, clock: Clock) -> None:
     """Rules T3 and R0: Ctrl-C during a hook ends the call."""
 
     def interrupted(subject: Any) -> NoReturn:
@@ -159,7 +159,7 @@ def test_control_flow_in_one_is_no_mistake(name: str, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_a_call_that_is_cancelled_while_one_is_awaited_is_over(
+def test_a_call_that_is_cancelled_while_a_hook_is_awaited_is_over(
     name: str, clock: Clock, held: Callable[[], list[str]]
 ) -> None:
     """Rules T3 and R0: the cancellation passes, and nothing stays held."""

@@ -1,4 +1,4 @@
-"""What is said where a guard retries what another one, inside it, has retried (rule T6)."""
+"""Notes and warnings where a guard retries a guard that has retried inside (rule T6)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def nested(invoke: Invoke, failure: BaseException | None = None, delay: float = 0) -> Any:
-    """A function that is retried twice around one that is retried twice."""
+    """Return a function that is retried twice around one that is retried twice."""
 
     @retry(max_retries=2, delay=delay, jitter=0)
     @invoke.body
@@ -53,7 +53,7 @@ def call(invoke: Invoke, clock: Clock, outer: Any) -> BaseException:
 def test_the_note_of_the_inner_guard_is_kept_and_that_of_the_outer_one_follows(
     invoke: Invoke, clock: Clock, delay: float
 ) -> None:
-    """Rule T6: a reader sees nine attempts, and who made them."""
+    """Rule T6: a reader sees nine attempts, and the guards that made them."""
     inner, outer = notes_of(call(invoke, clock, nested(invoke, delay=delay)))
 
     assert "faulttolerance: 3 attempts in" in inner
@@ -63,7 +63,7 @@ def test_the_note_of_the_inner_guard_is_kept_and_that_of_the_outer_one_follows(
 
 
 def test_guards_as_values_are_called_by_their_names(clock: Clock) -> None:
-    """Rule T6: and three of them one after the other."""
+    """Rule T6: three of them leave their notes one after the other."""
 
     def fail() -> None:
         raise ConnectionError
@@ -86,7 +86,7 @@ def test_guards_as_values_are_called_by_their_names(clock: Clock) -> None:
 
 
 def test_a_failure_that_is_raised_again_and_again_gets_no_more_notes(invoke: Invoke, clock: Clock) -> None:
-    """Rules T6 and R1: one of each guard, whichever call they are from."""
+    """Rules T6 and R1: it has one note of each guard, from whichever call."""
     shared = ConnectionError("shared")
     outer = nested(invoke, shared, delay=10)
 
@@ -188,8 +188,8 @@ def test_callers_that_share_a_failure_leave_one_note(caplog: pytest.LogCaptureFi
     assert warnings(caplog) == []
 
 
-def test_names_that_end_alike_are_told_in_full(clock: Clock) -> None:
-    """Rule T6: of ``Client.send`` and ``Server.send`` the last part says nothing."""
+def test_names_that_end_alike_are_shown_in_full(clock: Clock) -> None:
+    """Rule T6: the last part of ``Client.send`` and ``Server.send`` tells a reader nothing."""
 
     class Server:
         @retry(max_retries=1, jitter=0)
@@ -208,8 +208,8 @@ def test_names_that_end_alike_are_told_in_full(clock: Clock) -> None:
     assert "Client.send, each up to 2 of " in notes_of(raised.value)[1]
 
 
-def test_without_a_limit_the_attempts_are_told_that_there_were(clock: Clock) -> None:
-    """Rule T6: "up to" what is reached."""
+def test_without_a_limit_the_note_has_the_attempts_that_were_made(clock: Clock) -> None:
+    """Rule T6: the note tells the number that was reached, without "up to"."""
     inner = retry(max_retries=-1, delay=400, max_duration=1000, jitter=0)(nothing_but_failures)
 
     @retry(max_retries=1, jitter=0)
@@ -226,7 +226,7 @@ def nothing_but_failures() -> None:
 
 
 def test_a_retry_inside_a_retry_is_logged_once(invoke: Invoke, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Rule T6: at WARNING, by the first retry of what was retried."""
+    """Rule T6: the first retry of a retried call logs at WARNING."""
     outer = nested(invoke)
 
     for _ in range(3):
@@ -237,8 +237,10 @@ def test_a_retry_inside_a_retry_is_logged_once(invoke: Invoke, clock: Clock, cap
     assert [one.levelno for one in caplog.records if one.getMessage() == warning] == [logging.WARNING]
 
 
-def test_what_retries_nothing_is_not_warned_of(invoke: Invoke, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Rule T6: neither a single retry nor one that leaves the rest to the guard around it."""
+def test_no_warning_is_logged_where_only_a_single_guard_retries(
+    invoke: Invoke, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rule T6: neither for a guard that retries nothing nor for one that leaves retries to the guard around it."""
 
     @retry(max_retries=0)
     @invoke.body
@@ -260,8 +262,8 @@ def test_what_retries_nothing_is_not_warned_of(invoke: Invoke, clock: Clock, cap
     assert warnings(caplog) == []
 
 
-def test_a_note_is_text_to_whoever_else_sees_it(clock: Clock) -> None:
-    """Rule T6: it arrives elsewhere as plain text."""
+def test_a_note_is_plain_text_in_other_programs(clock: Clock) -> None:
+    """Rule T6: it survives pickling as plain text."""
     error = call(Invoke("blocking", clock), clock, nested(Invoke("blocking", clock)))
 
     arrived = pickle.loads(pickle.dumps(error))

@@ -1,4 +1,4 @@
-"""Rule R10 for what a retry asks: predicates and back-offs with mistakes of their own."""
+"""Rule R10 for the functions of a retry: predicates and back-offs with mistakes of their own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def later(*_: Any) -> bool:
 
 
 def mistakes(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the log says of them, with what was raised."""
+    """Return the logged errors of predicates, with the exception of each."""
     return [f"{one.getMessage()}: {one.exc_info[1]!r}" for one in caplog.records if one.exc_info]
 
 
@@ -62,7 +62,7 @@ def test_exception_predicate_that_raises_is_logged_once_and_noted(
 
 
 def test_result_predicate_that_raises_accepts_the_result(invoke: Invoke, caplog: pytest.LogCaptureFixture) -> None:
-    """R10: the method has answered, and the answer is not lost."""
+    """R10: the method has returned, and its result is not lost."""
 
     class Client(Service):
         @retry_when(result=breaks)
@@ -78,7 +78,7 @@ def test_result_predicate_that_raises_accepts_the_result(invoke: Invoke, caplog:
 def test_back_off_that_raises_lets_the_delay_of_retry_count(
     invoke: Invoke, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R10: as if there were none."""
+    """R10: the delay is the one without a back-off."""
 
     class Client(Service):
         @custom_backoff(lambda: breaks)
@@ -114,7 +114,7 @@ class Slow:
     ],
 )
 def test_coroutine_function_that_nothing_awaits_is_a_definition_error(decorator: Any, place: str) -> None:
-    """R9: a coroutine counts as true, whatever it would say: good results would be retried, and fatal errors."""
+    """R9: a coroutine counts as true, whatever its result: good results would be retried, and fatal errors."""
 
     def plain() -> None: ...
 
@@ -134,13 +134,13 @@ class TwoSeconds:
 
 
 async def two_seconds() -> TwoSeconds:
-    """Make one, which has to be awaited too."""
+    """Return a back-off, after an await."""
     return TwoSeconds()
 
 
 @pytest.mark.parametrize("back_off", [TwoSeconds, two_seconds, lambda: lambda _: TwoSeconds()(None)])
 def test_back_off_may_be_awaited_where_calls_are(back_off: Any, invoke: Invoke, clock: Clock) -> None:
-    """rule T3: the function, what makes it, or what a lambda gives."""
+    """Rule T3: the function, its factory, or the result of a lambda may have to be awaited."""
     began = []
 
     @invoke.body
@@ -156,7 +156,7 @@ def test_back_off_may_be_awaited_where_calls_are(back_off: Any, invoke: Invoke, 
     assert [later - sooner for sooner, later in pairwise(began)] == pytest.approx([2, 2])
 
 
-def test_coroutine_function_as_the_predicate_of_what_turns_out_synchronous_is_refused_at_the_first_call() -> None:
+def test_coroutine_function_as_the_predicate_of_a_synchronous_function_is_refused_at_the_first_call() -> None:
     """R9: until then ``@asynchronous`` might follow; the function does not run."""
     calls = []
 
@@ -213,7 +213,7 @@ async def is_transient(error: BaseException) -> bool:
 
 @pytest.mark.parametrize("way", WAYS)
 class TestPredicatesThatAreAwaited:
-    """Where the call is awaited, they may be coroutine functions."""
+    """Predicates that are coroutine functions, where the call is awaited."""
 
     def test_results_are_refused(self, way: str) -> None:
         values[:] = [-1, -2, 5, 6]
@@ -231,7 +231,7 @@ class TestPredicatesThatAreAwaited:
 
         assert "3 attempts" in raised.value.__notes__[0]
 
-    def test_what_no_predicate_accepts_is_told_at_the_end(self, way: str) -> None:
+    def test_the_last_refused_result_is_on_the_exception(self, way: str) -> None:
         values[:] = [-1, -2, -3]
         guarded = WAYS[way](lambda body: retry_when(result=is_negative)(retry(max_retries=2, jitter=0)(body)))
 
@@ -240,7 +240,7 @@ class TestPredicatesThatAreAwaited:
 
         assert raised.value.result == -3
 
-    def test_one_that_raises_counts_as_false(self, way: str, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_predicate_that_raises_counts_as_false(self, way: str, caplog: pytest.LogCaptureFixture) -> None:
         async def fails(_: Any) -> bool:
             await asyncio.sleep(0)
             raise ZeroDivisionError("a mistake")
@@ -255,7 +255,7 @@ class TestPredicatesThatAreAwaited:
         assert "the exception predicate of retry_when failed" in raised.value.__notes__[0]
         assert len(mistakes(caplog)) == 2
 
-    def test_control_flow_is_shown_to_none(self, way: str) -> None:
+    def test_no_predicate_sees_control_flow(self, way: str) -> None:
         asked: list[BaseException] = []
 
         async def ask(error: BaseException) -> bool:
@@ -271,7 +271,7 @@ class TestPredicatesThatAreAwaited:
 
         assert not asked
 
-    def test_one_of_the_two_may_answer_at_once(self, way: str) -> None:
+    def test_either_predicate_may_be_a_plain_function(self, way: str) -> None:
         values[:] = [OSError("transient"), -1, 5]
         decorator = retry_when(exception=is_transient, result=lambda value: value < 0)
 
@@ -279,7 +279,7 @@ class TestPredicatesThatAreAwaited:
 
 
 def test_coroutine_function_in_a_class_level_policy_is_a_definition_error() -> None:
-    """R9: also there."""
+    """R9: class-level policies follow the same rule."""
     with pytest.raises(FaultToleranceDefinitionException, match="RetryWhen"):
 
         @retry_when(result=later)

@@ -1,4 +1,4 @@
-"""What is told of a call that the retries could not save: which failures there were, and who let it not through."""
+"""Calls that the retries could not save: the failures of their attempts, and the policy that refused the last one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from faulttolerance import (
 from faulttolerance.policies import Bulkhead, CircuitBreaker, Fallback, RateLimit, Retry
 from kit import Clock, Invoke, Service, key
 
-# What ended the retries
+# The end of the retries
 
 
 def failing_client(invoke: Invoke, **values: Any) -> Any:
@@ -45,22 +45,22 @@ def failing_client(invoke: Invoke, **values: Any) -> Any:
 
 
 def failure_of(invoke: Invoke, method: Any) -> BaseException:
-    """What a call raises."""
+    """Return the exception that a call raises."""
     with pytest.raises(Exception) as raised:
         invoke(method)
     return raised.value
 
 
 def test_refusal_that_ends_the_retries_is_caused_by_the_last_failure(invoke: Invoke) -> None:
-    """R1, R4: the circuit opened between two attempts; why is not lost."""
+    """R1, R4: the circuit opened between two attempts; the reason is not lost."""
     failure = failure_of(invoke, failing_client(invoke)().charge)
 
     assert type(failure) is CircuitBreakerOpenException
     assert repr(failure.__cause__) == "ConnectionError('attempt 2')"
 
 
-def test_note_lists_what_each_attempt_failed_with(invoke: Invoke) -> None:
-    """R1: where they did not all fail alike."""
+def test_note_lists_the_failure_of_each_attempt(invoke: Invoke) -> None:
+    """R1: where the failures differ."""
     failure = failure_of(invoke, failing_client(invoke)().charge)
 
     (note,) = failure.__notes__
@@ -84,7 +84,7 @@ def test_note_of_many_attempts_lists_the_last_ones(invoke: Invoke) -> None:
 
 
 def test_refusal_by_the_rate_limit_has_a_cause_too(invoke: Invoke) -> None:
-    """R1: as every refusal that ends the retries."""
+    """R1: every refusal that ends the retries has its cause."""
 
     class Client(Service):
         @retry(max_retries=3, jitter=0)
@@ -116,7 +116,7 @@ def test_fallback_sees_the_cause(invoke: Invoke) -> None:
 def test_log_says_why_the_circuit_opened_and_refusals_name_the_class(
     invoke: Invoke, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R4: the log tells what happened, and each refusal what it is about."""
+    """R4: the log tells the failure that opened it, and each refusal names the class of the failure."""
     caplog.set_level(logging.INFO, "faulttolerance")
     cls = failing_client(invoke)
 
@@ -131,7 +131,7 @@ def test_log_says_why_the_circuit_opened_and_refusals_name_the_class(
 
 
 def test_breaker_keeps_no_failure_alive() -> None:
-    """R4: it remembers the name of the class only; a traceback would hold what the call was given."""
+    """R4: it remembers only the name of the class; a traceback would hold the arguments of the call."""
 
     class Argument:
         pass
@@ -153,8 +153,8 @@ def test_breaker_keeps_no_failure_alive() -> None:
 
 
 @pytest.mark.parametrize("ends", ["refused", "returned"])
-def test_what_a_call_failed_with_is_freed_with_its_outcome(ends: str) -> None:
-    """R1: without waiting for a collection, though the call remembered its last failure."""
+def test_the_failures_of_a_call_are_freed_with_its_outcome(ends: str) -> None:
+    """R1: no collection is needed for that, though the call remembered its last failure."""
     gc.collect()
     gc.disable()
     try:
@@ -190,11 +190,11 @@ def test_what_a_call_failed_with_is_freed_with_its_outcome(ends: str) -> None:
         gc.enable()
 
 
-# Who refused
+# The refusing policy
 
 
-def test_refusals_have_one_base_that_tells_when_to_come_back(clock: Clock) -> None:
-    """P5: ``retry_after`` in seconds, ``None`` where nobody knows; it survives pickling."""
+def test_refusals_have_one_base_with_the_time_to_come_back(clock: Clock) -> None:
+    """P5: ``retry_after`` in seconds, ``None`` where it is unknown; it survives pickling."""
     guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1, failure_ratio=1.0), name="refusing")
     with pytest.raises(ZeroDivisionError):
         guard.call(lambda: 1 / 0)
@@ -221,7 +221,7 @@ def test_refusals_have_one_base_that_tells_when_to_come_back(clock: Clock) -> No
 
 @pytest.mark.parametrize("kind", [CircuitBreakerOpenException, RateLimitException, BulkheadException])
 def test_each_refusal_is_one(kind: type[Exception]) -> None:
-    """P5: one class names them all, and not what had begun."""
+    """P5: one class names all refusals, and no failure of an attempt that had begun."""
     assert issubclass(kind, RefusedException)
     assert not issubclass(TimeoutException, RefusedException)
 

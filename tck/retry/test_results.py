@@ -1,4 +1,4 @@
-"""What comes out where no result is accepted (rule T4)."""
+"""The outcome of calls whose results are never accepted (rule T4)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pending(result: Any) -> bool:
 @SEES_RESULTS
 @pytest.mark.parametrize("max_retries", [0, 2])
 def test_the_exception_has_the_last_result_and_a_note(invoke: Invoke, max_retries: int) -> None:
-    """Rule T4: also where there was one attempt only, for nobody else says why a result was an error."""
+    """Rule T4: a single attempt has them, too, for nothing else says why a result was an error."""
     results = iter(range(9))
 
     @retry_when(result=lambda result: True)
@@ -71,7 +71,7 @@ def test_the_last_result_is_given_where_that_is_asked_for(invoke: Invoke, limits
 
 @SEES_RESULTS
 def test_a_failure_comes_out_as_ever(invoke: Invoke) -> None:
-    """Rule T4: ``give`` is about results only, also where an earlier attempt gave one."""
+    """Rule T4: ``give`` concerns results alone, also where an earlier attempt returned one."""
     outcomes = iter(["pending", "pending"])
 
     @retry_when(result=pending, give="result")
@@ -90,7 +90,7 @@ def test_a_failure_comes_out_as_ever(invoke: Invoke) -> None:
 
 @SEES_RESULTS
 def test_a_call_that_gave_up_did_not_recover(invoke: Invoke) -> None:
-    """Rule T4: events tell of a given result as they do of any other end of retrying."""
+    """Rule T4: events report a given result as any other end of the retries."""
     told: list[str] = []
 
     @retry_when(result=pending, give="result")
@@ -116,8 +116,8 @@ def test_a_call_that_gave_up_did_not_recover(invoke: Invoke) -> None:
         ({"result": bool, "give": None}, "@RetryWhen(give) is None"),
     ],
 )
-def test_what_contradicts_itself_is_refused(values: dict[str, Any], words: str) -> None:
-    """Rule T4: when decorating, and as a value."""
+def test_contradictory_values_are_refused(values: dict[str, Any], words: str) -> None:
+    """Rule T4: by the decorator and by the value."""
     with pytest.raises(FaultToleranceDefinitionException) as refused:
         retry_when(**values)(lambda: None)
     assert words in str(refused.value)
@@ -125,8 +125,8 @@ def test_what_contradicts_itself_is_refused(values: dict[str, Any], words: str) 
         RetryWhen(**values)
 
 
-def test_what_is_given_is_configured_like_anything_else() -> None:
-    """Rule T4: by its word."""
+def test_give_is_configured_like_anything_else() -> None:
+    """Rule T4: the configuration names it by its word."""
 
     @retry_when(result=pending)
     @retry(max_retries=1, jitter=0)

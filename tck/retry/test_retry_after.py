@@ -1,4 +1,4 @@
-"""How long a failure says to wait, and what comes of it (rule T1)."""
+"""Failures that say how long to wait, and the delays that follow (rule T1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kit import Clock, Invoke
 
 
 class Response:
-    """As much of a response as a failure of an HTTP client carries; false, as that of requests is."""
+    """The parts of a response that a failure of an HTTP client carries; false, as that of requests is."""
 
     def __init__(self, headers: Any) -> None:
         self.headers = headers
@@ -62,7 +62,7 @@ def attempts_of(
     honors: Callable[[Any], Any] = honor_retry_after,
     **parameters: Any,
 ) -> tuple[list[float], Any]:
-    """The seconds between the attempts of a call that always fails, and what comes out."""
+    """Return the seconds between the attempts of a call that always fails, and its outcome."""
     began: list[float] = []
 
     @retry(**{"max_retries": 2, "jitter": 0, **parameters})
@@ -76,7 +76,7 @@ def attempts_of(
     return [round(later - sooner, 3) for sooner, later in pairwise(began)], raised.value
 
 
-# What is read
+# Sources of the delay
 
 
 def metadata(entry: str, value: bytes) -> Callable[[], Any]:
@@ -117,22 +117,22 @@ STATUS = (
         (lambda: CircuitBreakerOpenException("open"), 0.1),
     ],
 )
-def test_what_a_failure_says_replaces_a_shorter_delay(
+def test_the_delay_of_a_failure_replaces_a_shorter_one(
     failure: Callable[[], BaseException], seconds: float, invoke: Invoke, clock: Clock
 ) -> None:
-    """Rule T1: our refusals, headers of HTTP clients, gRPC's RetryInfo; what says nothing, or less, changes nothing."""
+    """Rule T1: by our refusals, headers of HTTP clients, gRPC's RetryInfo; failures that say less change nothing."""
     delays, _ = attempts_of(invoke, clock, failure, delay=100)
 
     assert delays == [seconds] * 2
 
 
 def test_a_longer_delay_stays(invoke: Invoke, clock: Clock) -> None:
-    """Rule T1: whoever wants to wait for longer does."""
+    """Rule T1: a declared delay that is longer holds."""
     assert attempts_of(invoke, clock, lambda: Busy("2"), delay=5000)[0] == [5, 5]
 
 
 def test_a_date_is_compared_with_the_time_on_the_wall() -> None:
-    """Rule T1: under virtual time with a wall clock that goes on from where the real one stood."""
+    """Rule T1: under virtual time the wall clock goes on from where the real one stood."""
     for usegmt in (True, False):
         with virtual_time() as clock:
             date = formatdate(time.time() + 2000, usegmt=usegmt)  # noqa: TID251
@@ -151,8 +151,8 @@ def test_a_date_is_compared_with_the_time_on_the_wall() -> None:
         assert 1495 < began[1] - began[0] < 1505
 
 
-def test_a_refused_result_says_how_long_to_wait(invoke: Invoke, clock: Clock) -> None:
-    """Rule T1: a response of 429 that was returned and not raised."""
+def test_a_refused_result_may_have_the_time_to_wait(invoke: Invoke, clock: Clock) -> None:
+    """Rule T1: a response of 429 that was returned and not raised does so."""
     if invoke.convention == "offloaded":
         pytest.skip("the result of its policies is a future")
     began: list[float] = []
@@ -171,7 +171,7 @@ def test_a_refused_result_says_how_long_to_wait(invoke: Invoke, clock: Clock) ->
 
 
 def test_a_rate_limit_of_our_own_is_waited_for(clock: Clock) -> None:
-    """Rule T1: the refusal says when the next call gets in, and that one does."""
+    """Rule T1: the refusal says when the next call is admitted, and that call is."""
     guard = Guard(
         retry=Retry(max_retries=1, delay=0, jitter=0),
         honor_retry_after=HonorRetryAfter(),
@@ -183,8 +183,8 @@ def test_a_rate_limit_of_our_own_is_waited_for(clock: Clock) -> None:
     assert [guard.call(clock.monotonic) - began for _ in range(3)] == pytest.approx([0, 3, 6])
 
 
-def test_jitter_never_goes_below_what_was_said(invoke: Invoke, clock: Clock) -> None:
-    """Rule T1: a crowd that was told the same comes apart behind that moment."""
+def test_jitter_never_goes_below_the_delay_of_a_failure(invoke: Invoke, clock: Clock) -> None:
+    """Rule T1: callers with the same moment spread behind it."""
     delays, _ = attempts_of(invoke, clock, lambda: Busy("2"), delay=0, jitter=500, max_retries=20)
 
     assert min(delays) >= 2
@@ -197,7 +197,7 @@ def test_jitter_never_goes_below_what_was_said(invoke: Invoke, clock: Clock) -> 
     ["nan", "inf", "1e400", "-1", "soon", "", "9" * 5000, "1_0", "٣", "Mon, 99 Foo 2020", "\x00", b"\xff\xfe"],
 )
 def test_a_hostile_header_never_replaces_the_failure(hostile: object, invoke: Invoke, clock: Clock) -> None:
-    """Rule T1: what is no number of seconds and no date says nothing; endless digits say more than is allowed."""
+    """Rule T1: a header without seconds or a date says nothing; endless digits say more than is allowed."""
     delays, failure = attempts_of(invoke, clock, lambda: Busy(hostile), delay=100)
 
     assert delays == ([] if hostile == "9" * 5000 else [0.1, 0.1])
@@ -221,7 +221,7 @@ def test_a_hostile_header_never_replaces_the_failure(hostile: object, invoke: In
 def test_a_failure_that_cannot_be_read_says_nothing(
     attributes: Any, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rule T1: and what it raises meanwhile is logged once at most."""
+    """Rule T1: an exception of the reader is logged at most once."""
     for _ in range(2):
         delays, _ = attempts_of(Invoke("blocking", clock), clock, lambda: Busy(**attributes), delay=100)
 
@@ -229,7 +229,7 @@ def test_a_failure_that_cannot_be_read_says_nothing(
     assert len([one for one in caplog.records if one.exc_info]) in (0, 2)  # once for each of two functions
 
 
-# How long is too long
+# Delays that are too long
 
 
 def test_more_than_max_delay_ends_the_retries(invoke: Invoke, clock: Clock) -> None:
@@ -245,7 +245,7 @@ def test_more_than_max_delay_ends_the_retries(invoke: Invoke, clock: Clock) -> N
 
 
 def test_more_than_max_duration_leaves_ends_the_retries(invoke: Invoke, clock: Clock) -> None:
-    """Rule T1: as a delay would, and with a note also after a single attempt."""
+    """Rule T1: as a delay would end them, and with a note also after a single attempt."""
     delays, failure = attempts_of(invoke, clock, lambda: Busy("20"), max_duration=30_000)
 
     assert delays == [20]
@@ -256,7 +256,7 @@ def test_more_than_max_duration_leaves_ends_the_retries(invoke: Invoke, clock: C
 
 
 def test_more_than_an_enclosing_deadline_leaves_ends_the_retries(clock: Clock) -> None:
-    """Rule T1: nobody would get what the next attempt brings."""
+    """Rule T1: nobody would get the result of the next attempt."""
     attempts = []
 
     @honor_retry_after
@@ -308,7 +308,7 @@ def test_a_failure_that_says_too_much_is_replaced(invoke: Invoke) -> None:
 def test_read_takes_the_failure_and_gives_the_time(
     answer: Callable[[Any], Any], expected: list[float], invoke: Invoke, clock: Clock
 ) -> None:
-    """Rule T1: seconds, a timedelta or nothing, instead of what else would be read."""
+    """Rule T1: it returns seconds, a timedelta or nothing, and nothing else is read."""
     delays, _ = attempts_of(
         invoke, clock, lambda: Busy(7, headers={"Retry-After": "9"}), honor_retry_after(read=answer), delay=100
     )
@@ -330,7 +330,7 @@ def test_read_that_fails_is_logged_once_and_says_nothing(
 
 
 def test_read_is_asked_only_about_failures_that_are_retried(invoke: Invoke, clock: Clock) -> None:
-    """Rule T1: neither about others nor where no attempt is left."""
+    """Rule T1: neither about failures that are not retried nor where no attempt is left."""
     asked: list[BaseException] = []
 
     def read(failure: Any) -> float:
@@ -353,7 +353,7 @@ async def later(failure: Any) -> float:
 
 
 def test_read_may_be_awaited_where_calls_are(invoke: Invoke, clock: Clock) -> None:
-    """Rules T1 and T3: a coroutine function, elsewhere an error of the definition."""
+    """Rules T1 and T3: elsewhere a coroutine function is an error of the definition."""
     honors = honor_retry_after(read=later)
     if invoke.convention == "blocking":
         with pytest.raises(FaultToleranceDefinitionException, match=r"@HonorRetryAfter\(read\) is later, a coroutine"):
@@ -373,7 +373,7 @@ def test_read_may_be_awaited_where_calls_are(invoke: Invoke, clock: Clock) -> No
     ],
 )
 def test_wrong_values_are_refused(decorate: Callable[[], Any], words: str) -> None:
-    """Rule T1: when decorating."""
+    """Rule T1: the decorator refuses them."""
     with pytest.raises(FaultToleranceDefinitionException) as refused:
         decorate()(lambda: None)
 
@@ -381,7 +381,7 @@ def test_wrong_values_are_refused(decorate: Callable[[], Any], words: str) -> No
 
 
 def test_it_needs_a_retry() -> None:
-    """Rule T1: it would do nothing without one, and says so at the first call."""
+    """Rule T1: without a retry it would do nothing, and says so at the first call."""
     alone = honor_retry_after(lambda: None)
 
     with pytest.raises(FaultToleranceDefinitionException, match="is used without @Retry"):
@@ -389,7 +389,7 @@ def test_it_needs_a_retry() -> None:
 
 
 def test_it_is_configured_like_anything_else(clock: Clock) -> None:
-    """Rule T1: the longest wait, the function, and whether it is in force."""
+    """Rule T1: the longest wait, the function, and the switch have keys."""
 
     @honor_retry_after
     @retry(max_retries=1, delay=0, jitter=0)
@@ -456,7 +456,7 @@ def test_results_that_are_refused_for_ever_come_out_as_ever(invoke: Invoke) -> N
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[str]]]:
-    """A server that answers with 429 and the headers that it is given, one after the other, then with 200."""
+    """Yield a server that answers with 429 and the given headers, one after the other, then with 200."""
     import threading
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -513,7 +513,7 @@ def test_httpx_waits_as_the_server_says(server: tuple[str, list[str]], raises: b
 
 @pytest.mark.outside
 def test_urllib_waits_as_the_server_says(server: tuple[str, list[str]]) -> None:
-    """Rule T1: the failure itself has the headers, as that of aiohttp has."""
+    """Rule T1: the failure itself has the headers, as the failure of aiohttp does."""
     from urllib.error import HTTPError
     from urllib.request import urlopen
 

@@ -1,4 +1,4 @@
-"""What becomes of a storm of retries, by simulation."""
+"""The end of a storm of retries, by simulation."""
 
 from __future__ import annotations
 

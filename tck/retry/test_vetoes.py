@@ -1,4 +1,4 @@
-"""Rule T7 through public names: what the application says against a further attempt, in every way of calling."""
+"""Rule T7 through public names: vetoes of the application against a further attempt, in every way of calling."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Veto = Callable[[Callable[[BaseException], Any]], Callable[[], object]]
 
 @pytest.fixture
 def veto() -> Iterator[Veto]:
-    """``veto_retries`` for one test."""
+    """Yield ``veto_retries`` for one test."""
     undo: list[Callable[[], object]] = []
 
     def veto(ask: Callable[[BaseException], Any]) -> Callable[[], object]:
@@ -77,7 +77,7 @@ def test_the_failure_comes_out_at_once_and_says_why(invoke: Invoke, veto: Veto) 
 
 
 def test_blocks_are_not_repeated(veto: Veto) -> None:
-    """Nor in a loop of a coroutine."""
+    """A loop of a coroutine does not repeat them either."""
     veto(lambda failure: REASON)
     guard, attempts = Guard(retry=THREE), []
 
@@ -102,7 +102,7 @@ def test_blocks_are_not_repeated(veto: Veto) -> None:
 
 
 def test_nobody_is_asked_unless_another_attempt_would_follow(veto: Veto) -> None:
-    """Not for what goes well, is not retried, was retried often enough, or is control flow."""
+    """No veto is needed for a success, a failure that is not retried, the last attempt, or control flow."""
     asked: list[BaseException] = []
     veto(asked.append)
     guard, attempts = Guard(retry=Retry(max_retries=1, delay=0, jitter=0, retry_on=OSError)), []
@@ -122,7 +122,7 @@ def test_nobody_is_asked_unless_another_attempt_would_follow(veto: Veto) -> None
     assert len(asked) == 1  # and not after the second attempt, the last one
 
 
-def test_it_is_asked_before_the_budget_and_costs_nothing(veto: Veto) -> None:
+def test_a_veto_is_asked_before_the_budget_and_costs_nothing(veto: Veto) -> None:
     veto(lambda failure: REASON)
     guard = Guard(retry=THREE, retry_budget=RetryBudget(burst=5))
     with pytest.raises(OSError, match="down"):
@@ -159,7 +159,7 @@ def test_a_refused_result_is_not_retried_either(veto: Veto) -> None:
 
 
 def test_the_guard_around_may_try_again(veto: Veto) -> None:
-    """What is said against the attempt inside is asked anew for the one around, when that has left the block."""
+    """The veto is asked anew for the guard around, after its attempt has left the block."""
     depth: list[int] = []
     veto(lambda failure: REASON if depth else None)
     inner, outer, attempts = Guard(name="inner", retry=THREE), Guard(name="outer", retry=THREE), []
@@ -196,7 +196,7 @@ def test_of_several_the_first_reason_counts_and_each_can_be_taken_back(veto: Vet
 
 
 @pytest.mark.parametrize("said", [True, 3, b"why"])
-def test_one_that_fails_forbids_nothing_and_is_logged_once(
+def test_a_veto_function_that_fails_forbids_nothing_and_is_logged_once(
     said: object, veto: Veto, caplog: pytest.LogCaptureFixture
 ) -> None:
     def ask(failure: BaseException) -> object:
@@ -215,7 +215,7 @@ def test_one_that_fails_forbids_nothing_and_is_logged_once(
     assert len([record for record in caplog.records if "the veto function" in record.getMessage()]) == 1
 
 
-def test_control_flow_out_of_it_comes_out(veto: Veto) -> None:
+def test_control_flow_of_a_veto_function_comes_out(veto: Veto) -> None:
     """By rule R0."""
 
     def ask(failure: BaseException) -> str:
@@ -231,7 +231,7 @@ async def awaited(failure: BaseException) -> str:
 
 
 @pytest.mark.parametrize("wrong", [None, REASON, awaited])
-def test_what_cannot_answer_at_once_is_refused(wrong: Any) -> None:
+def test_a_veto_function_that_cannot_answer_at_once_is_refused(wrong: Any) -> None:
     """By rules R9 and O4."""
     with pytest.raises(
         FaultToleranceDefinitionException, match=r"veto_retries\(ask\) is .*allowed: a synchronous function"

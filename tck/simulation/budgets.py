@@ -17,27 +17,27 @@ __all__ = ["KINDS", "OURS", "Budget", "Unlimited", "Window", "attempts_in_outage
 
 
 class Budget(Protocol):
-    """Says whether a retry may be made; hears what happens."""
+    """A budget that is told of calls and attempts, and decides about retries."""
 
     asks_late: bool
-    """Whether it is asked after the delay, and not before."""
+    """Whether it is asked after the delay instead of before."""
 
     def call(self, now: float) -> None:
-        """Hear of a call."""
+        """Count a call."""
 
     def begin(self) -> None:
-        """Hear of an attempt."""
+        """Count an attempt that begins."""
 
     def end(self, number: int, is_success: bool) -> None:
-        """Hear how the attempt of that *number* ended; the first is 1."""
+        """Count the end of the attempt with this *number*; the first is 1."""
 
     def take(self, now: float) -> bool:
-        """Let one more retry be made, or not."""
+        """Return whether one more retry may be made."""
         ...
 
 
 class Unlimited:
-    """No budget: whoever may retry does."""
+    """No budget: every retry is granted."""
 
     asks_late = False
 
@@ -55,7 +55,7 @@ class Unlimited:
 
 
 class Window(Unlimited):
-    """In ten seconds, a part of the calls and so many a second in any case (Finagle's RetryBudget)."""
+    """A part of the calls in ten seconds, and a number each second in any case (Finagle's RetryBudget)."""
 
     def __init__(self, ratio: float, per_second: int) -> None:
         self._ratio, self._least = ratio, per_second * 10
@@ -75,7 +75,7 @@ class Window(Unlimited):
 
 
 class Throttling(Unlimited):
-    """Ten tokens; a failure costs 1, a success gives 0.1, none is left at five (gRPC, proposal A6)."""
+    """Ten tokens; a failure costs 1, a success gives 0.1, no retry at five or less (gRPC, proposal A6)."""
 
     def __init__(self) -> None:
         self._tokens = 10.0
@@ -88,7 +88,7 @@ class Throttling(Unlimited):
 
 
 class Quota(Unlimited):
-    """Five hundred; a retry costs 5 and gets them back if it succeeds, a first attempt gives 1 (AWS SDKs, standard)."""
+    """500 tokens; a retry costs 5 and returns them if it succeeds, a first attempt gives 1 (AWS SDKs, standard)."""
 
     def __init__(self) -> None:
         self._left = 500
@@ -105,7 +105,7 @@ class Quota(Unlimited):
 
 
 class InFlight(Unlimited):
-    """Of the attempts in flight a fifth may be retries, and three in any case (Envoy; failsafe-go asks late)."""
+    """A fifth of the attempts in flight may be retries, and three in any case (Envoy; failsafe-go asks late)."""
 
     def __init__(self, asks_late: bool) -> None:
         self.asks_late = asks_late
@@ -126,7 +126,7 @@ class InFlight(Unlimited):
 
 
 class Shipped(Unlimited):
-    """Ours, with its defaults, asked as a guard asks it."""
+    """The budget of the library with its defaults, used as a guard uses it."""
 
     def __init__(self) -> None:
         self._budget = retry_budget()
@@ -150,7 +150,7 @@ class Retried(NamedTuple):
 
 
 class Outage:
-    """Calls of which, at a moment, a part of the attempts fails."""
+    """Calls whose attempts fail in part, as a function of the moment."""
 
     def __init__(
         self, budget: Budget, per_second: float, seconds: float, failing: Load, seconds_to_fail: float, seed: int
@@ -186,12 +186,12 @@ class Outage:
         simulation.after(self._seconds_to_fail if fails else 0.05, end)
 
     def attempts(self, begin: float, end: float) -> float:
-        """How many attempts a call made on average that came from *begin* to *end*."""
+        """Return the average number of attempts of the calls that came from *begin* to *end*."""
         span = [one for one in self.ends if begin <= one.began < end]
         return sum(one.attempts for one in span) / len(span)
 
     def succeeding(self, begin: float, end: float) -> float:
-        """The part of the calls that succeeded."""
+        """Return the part of the calls that succeeded."""
         span = [one for one in self.ends if begin <= one.began < end]
         return sum(one.is_success for one in span) / len(span)
 
@@ -223,17 +223,17 @@ class Attempts(NamedTuple):
 
 @cache
 def attempts_in_outage(kind: str, per_second: float, seconds_to_fail: float, seed: int) -> Attempts:
-    """Let all attempts fail from one moment on."""
+    """Simulate an outage in which all attempts fail from one moment on."""
     run = Outage(KINDS[kind](), per_second, 100.0, lambda now: float(now > 60), seconds_to_fail, seed)
     return Attempts(run.attempts(60, 70), run.attempts(80, 95))
 
 
 @cache
 def succeeding(kind: str, part: float, seed: int) -> float:
-    """Let a *part* of the attempts fail at random; give the part of the calls that succeed."""
+    """Return the part of the calls that succeed while a *part* of the attempts fails at random."""
     return Outage(KINDS[kind](), 100.0, 120.0, lambda now: part, 0.05, seed).succeeding(30, 110)
 
 
 def layered(kind: str, seed: int) -> float:
-    """Give the attempts at the bottom of three layers per call at the top, when the bottom fails."""
+    """Return the attempts at the bottom of three layers per call at the top, when the bottom fails."""
     return attempts_in_outage(kind, 100.0, 0.002, seed).later ** 3

@@ -1,4 +1,4 @@
-"""Deadlines: what ten workers behind one long queue get done, by whether anybody looks at how much time is left.
+"""Deadlines: the goodput of ten workers behind one long queue, with and without a look at the time that is left.
 
 Log-normal service of 50 ms on average (median 42, p90 90 ms); a caller gives up after a second, the wait included.
 """
@@ -18,12 +18,12 @@ WARM, SECONDS = 10.0, 40.0
 
 
 class Looks(NamedTuple):
-    """What a service does about deadlines."""
+    """The treatment of deadlines by a service."""
 
     ends: bool
-    """Whether what runs is ended at its deadline."""
+    """Whether a running call is ended at its deadline."""
     needs: float
-    """What has fewer seconds left is not begun."""
+    """A call with fewer seconds left is not begun."""
 
 
 class Queue:
@@ -32,7 +32,7 @@ class Queue:
     def __init__(self, looks: Looks, load: float, seed: int) -> None:
         self.simulation = Simulation(seed)
         self.answered: list[float] = []
-        """When those came that were answered in time."""
+        """The moments of arrival of the calls that were answered in time."""
         self._looks, self._service = looks, lognormal(USUAL.mean, USUAL.sigma)
         self._waiting: deque[float] = deque()
         self._busy = 0
@@ -72,7 +72,7 @@ KINDS = {
 
 @cache
 def goodput(kind: str, load: float, seed: int) -> float:
-    """Give the calls answered in time per second, in capacities."""
+    """Return the calls per second that were answered in time, in capacities."""
     answered = Queue(KINDS[kind], load, seed).answered
     seconds = SECONDS - USUAL.patience - WARM
     return sum(WARM <= came < WARM + seconds for came in answered) / seconds / CAPACITY

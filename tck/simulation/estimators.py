@@ -1,4 +1,4 @@
-"""Estimators of a latency's quantile: how far they are off, and how soon they follow a shift."""
+"""Estimators of a latency's quantile: their errors, and how soon they follow a shift."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Draw = Callable[[random.Random], float]
 
 
 class Estimator(Protocol):
-    """Takes sample after sample, and gives what it takes for the quantile; ``None``: it does not know yet."""
+    """An estimator that takes samples and returns its quantile; ``None``: it does not know yet."""
 
     def add(self, sample: float, /) -> None: ...
     def value(self) -> float | None: ...
@@ -67,7 +67,7 @@ class PSquare:
 
 
 class TwoHalves:
-    """Two P², begun anew in turns after each 512 samples; the older one answers (forze)."""
+    """Two P², of which one begins anew after each 512 samples; the older one answers (forze)."""
 
     def __init__(self, part: float) -> None:
         self._part = part
@@ -85,7 +85,7 @@ class TwoHalves:
 
 
 class Moving:
-    """One number that each sample pushes a little (failsafe-go's moving quantile; 0.01, age 512)."""
+    """A number that each sample moves a little (failsafe-go's moving quantile; 0.01, age 512)."""
 
     def __init__(self, part: float) -> None:
         self._part, self._weight = part, 2 / 513
@@ -109,7 +109,7 @@ class Moving:
 
 
 class Sketch:
-    """Bins that grow by a fiftieth, two times 256 samples in turns (DDSketch; Masson, Rim and Lee, 2019)."""
+    """Bins that grow by a fiftieth, in two halves of 256 samples (DDSketch; Masson, Rim and Lee, 2019)."""
 
     def __init__(self, part: float) -> None:
         self._part, self._growth = part, 1.02 / 0.98
@@ -155,7 +155,7 @@ def narrow(chance: random.Random) -> float:
 
 
 def cached(chance: random.Random) -> float:
-    """Draw as from a cache: 93 % hits of 2 ms or so, the rest 80 ms."""
+    """Draw the latency of a cache: 93 % hits of about 2 ms, the rest 80 ms."""
     return chance.lognormvariate(0, 0.2) * (0.002 if chance.random() < 0.93 else 0.08)
 
 
@@ -169,7 +169,7 @@ PART = 0.95
 
 
 class Error(NamedTuple):
-    """How far an estimate is off, in parts of the true value."""
+    """The error of an estimate, in parts of the true value."""
 
     bias: float
     spread: float
@@ -186,7 +186,7 @@ def _true(drawn: str) -> float:
 
 @cache
 def error(kind: str, drawn: str) -> Error:
-    """Look at the estimates of a p95 that are made of many samples."""
+    """Return the error of the estimates of a p95 over many samples."""
     errors = []
     for seed in range(4):
         chance, estimator = random.Random(seed), KINDS[kind](PART)
@@ -199,7 +199,7 @@ def error(kind: str, drawn: str) -> Error:
 
 @cache
 def samples_to_follow(kind: str) -> float:
-    """Give after how many samples a p95 that became three times as high is found, but for a tenth."""
+    """Return how many samples an estimate needs to reach 90 % of a p95 that became three times as high."""
     counts = []
     for seed in range(5):
         chance, estimator = random.Random(seed), KINDS[kind](PART)

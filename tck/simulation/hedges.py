@@ -1,4 +1,4 @@
-"""Hedges: what they do to the tail and to the load, by what their delay learns from and whether there is a budget.
+"""Hedges: their effect on the tail and on the load, by the samples of their delay and by their budget.
 
 200 calls a second of 20 ms or so; one in twenty-five meets a slow replica: 50 ms and more, with a heavy tail.
 """
@@ -20,22 +20,22 @@ PATIENCE, RATE, WORKERS = 1.0, 200.0, 14
 
 
 class Hedger(Protocol):
-    """When a hedge is sent, and what it learns from."""
+    """The rule that decides when a hedge is sent, and which samples it learns from."""
 
     def delay(self) -> float | None:
-        """Seconds until the hedge of a call that begins now; ``None``: there will be none."""
+        """Return the seconds until the hedge of a call that begins now; ``None``: there will be none."""
         ...
 
     def take(self) -> bool:
-        """Whether the hedge may be sent, now that it is due."""
+        """Return whether the hedge may be sent, now that it is due."""
         ...
 
     def learn(self, winner: str, waited: float, since_hedge: float) -> None:
-        """Hear how a call ended: by its ``"primary"``, its ``"hedge"`` or not in time (``""``)."""
+        """Record the end of a call: by its ``"primary"``, its ``"hedge"`` or not in time (``""``)."""
 
 
 class After:
-    """A hedge after so many seconds; endless: none."""
+    """A hedge after a fixed number of seconds; infinity: none."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -51,7 +51,7 @@ class After:
 
 
 class Average(After):
-    """After the average of winning primaries, at first at once (resilience4j)."""
+    """A hedge after the average of winning primaries, at first at once (resilience4j)."""
 
     def __init__(self) -> None:
         super().__init__(0.0)
@@ -65,7 +65,7 @@ class Average(After):
 
 
 class Winners(After):
-    """After the p95 of winners: of primaries alone, or of whoever wins (failsafe-go)."""
+    """A hedge after the p95 of the winners: of primaries alone, or of all (failsafe-go)."""
 
     def __init__(self, learns_from_hedges: bool) -> None:
         super().__init__(math.inf)
@@ -96,7 +96,7 @@ class Replicas:
         self._number = 0
 
     def start(self, tell: Callable[[], object]) -> int:
-        """Begin an attempt, now or when a worker is free; give its number."""
+        """Begin an attempt, now or when a worker is free; return its number."""
         self._number += 1
         if self._busy < self.workers:
             self._work(tell)
@@ -105,7 +105,7 @@ class Replicas:
         return self._number
 
     def cancel(self, number: int) -> None:
-        """Take an attempt out of the queue, if it is there and not to be worked on all the same."""
+        """Remove an attempt from the queue, if it waits there and the workers drop it."""
         if self.drop:
             self._queue.pop(number, None)
 
@@ -121,7 +121,7 @@ class Replicas:
 
 
 class Ended(NamedTuple):
-    """A call that is over; one that was given up took until then."""
+    """A call that is over; the duration of one that was given up ends then."""
 
     began: float
     seconds: float
@@ -129,7 +129,7 @@ class Ended(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """What became of the calls of a span of time."""
+    """The latencies and the hedges of the calls in a span of time."""
 
     p99: float
     p999: float
@@ -141,13 +141,13 @@ class Tail(NamedTuple):
 
 
 class Hedged:
-    """Calls at replicas, each ended by the first success."""
+    """Calls at replicas, each ended by its first success."""
 
     def __init__(
         self, hedger: Hedger, seconds: float, seed: int, per_second: float = RATE, workers: float = math.inf,
         slow: float = 1.0, most: float = math.inf, drop: bool = True,
     ) -> None:  # fmt: skip
-        """From the 60th second on all is as many times as slow; no attempt takes longer than *most*."""
+        """*slow* is the factor of all durations from the 60th second on; no attempt takes longer than *most*."""
         self.simulation = Simulation(seed)
         self.hedger, self.seconds = hedger, seconds
         self.replicas = Replicas(self.simulation, workers, lambda chance: min(most, durations(chance)), drop)
@@ -183,14 +183,14 @@ class Hedged:
             simulation.after(delay, hedge)
 
     def tail(self, begin: float, end: float) -> Tail:
-        """What became of those that came from *begin* to *end*."""
+        """Return the tail of the calls that came from *begin* to *end*."""
         span = [one for one in self.ends if begin <= one.began < min(end, self.seconds - PATIENCE)]
         took = [one.seconds for one in span]
         return Tail(quantile(took, 0.99), quantile(took, 0.999), sum(one.is_hedged for one in span) / len(span))
 
 
 def durations(chance: random.Random) -> float:
-    """Draw how long an attempt takes."""
+    """Draw the duration of an attempt."""
     if chance.random() < 0.04:
         return 0.05 * chance.paretovariate(1.1)
     return 0.02 * chance.lognormvariate(0, 0.35)
@@ -208,28 +208,28 @@ KINDS: dict[str, Callable[[], Hedger]] = {
     OURS: lambda: Hedging(has_budget=True),
 }
 BUSY = [NONE, "after 10 ms: too early", OURS]
-"""The kinds that are tried where hedges have to queue."""
+"""The kinds that are simulated where hedges have to queue."""
 
 
 @cache
 def healthy(kind: str, seed: int) -> Tail:
-    """Let nothing happen."""
+    """Simulate healthy replicas."""
     return Hedged(KINDS[kind](), 90.0, seed).tail(20.0, 90.0)
 
 
 @cache
 def slowed(kind: str, seed: int) -> Tail:
-    """Give the first 10 s of all being eight times as slow."""
+    """Return the first 10 s in which all attempts are eight times as slow."""
     return Hedged(KINDS[kind](), 72.0, seed, slow=8.0).tail(60.0, 70.0)
 
 
 @cache
 def hung(kind: str, seed: int) -> Tail:
-    """Give the first 10 s of a hang."""
+    """Return the first 10 s of a hang."""
     return Hedged(KINDS[kind](), 72.0, seed, slow=1e6).tail(60.0, 70.0)
 
 
 @cache
 def busy(kind: str, per_second: float, seed: int, drop: bool = True) -> Tail:
-    """Let fourteen workers do it, no attempt for longer than half a second: 400 a second are 80 % of what they can."""
+    """Simulate fourteen workers and attempts of at most half a second: 400 a second are 80 % of the capacity."""
     return Hedged(KINDS[kind](), 60.0, seed, per_second, WORKERS, most=0.5, drop=drop).tail(15.0, 60.0)

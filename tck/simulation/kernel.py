@@ -1,4 +1,4 @@
-"""A discrete-event kernel: events happen in the order of their moments, and chance comes from a seed; and a backend."""
+"""A discrete-event kernel and a backend: events happen in the order of their moments, and chance comes from a seed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Load = Callable[[float], float]
 
 
 class Timers(Protocol):
-    """What backends live by: a simulation, or an event loop in virtual time."""
+    """The timers of a backend: a simulation, or an event loop in virtual time."""
 
     chance: random.Random
 
     def after(self, delay: float, act: Callable[[], object]) -> None:
-        """Let *act* happen *delay* seconds from now."""
+        """Schedule *act* in *delay* seconds."""
 
 
 class Simulation:
@@ -33,12 +33,12 @@ class Simulation:
         self._asked = 0
 
     def after(self, delay: float, act: Callable[[], object]) -> None:
-        """Let *act* happen *delay* seconds from now."""
+        """Schedule *act* in *delay* seconds."""
         self._asked += 1
         heapq.heappush(self._events, (self.now + delay, self._asked, act))
 
     def arrivals(self, per_second: float | Load, arrive: Callable[[], object]) -> None:
-        """Let *arrive* happen again and again, at random and so often on average."""
+        """Schedule *arrive* again and again, at random and with this rate on average."""
 
         def next_one() -> None:
             arrive()
@@ -48,7 +48,7 @@ class Simulation:
         self.after(0.0, next_one)
 
     def run(self, until: float) -> None:
-        """Let everything happen that is due by then."""
+        """Run every event that is due by then."""
         while self._events and self._events[0][0] <= until:
             self.now, _, act = heapq.heappop(self._events)
             act()
@@ -56,17 +56,17 @@ class Simulation:
 
 
 class Backend:
-    """Workers behind one queue, first come first served. A job that nobody waits for any more is done all the same."""
+    """Workers behind one queue, first come first served, which also do a job for which no caller waits any more."""
 
     def __init__(self, timers: Timers, workers: int, service: Callable[[random.Random], float]) -> None:
         self.timers, self.workers, self.service = timers, workers, service
         self.slowness = 1.0
-        """What each duration that begins is multiplied by."""
+        """The factor of each duration that begins."""
         self.queue: deque[Callable[[], object]] = deque()
         self._busy = 0
 
     def submit(self, tell: Callable[[], object]) -> None:
-        """Do one job as soon as a worker is free, and *tell* when it is done."""
+        """Run one job as soon as a worker is free, and call *tell* when it is done."""
         if self._busy < self.workers:
             self._busy += 1
             self._work(tell)
@@ -85,11 +85,11 @@ class Backend:
 
 
 def lognormal(mean: float, sigma: float) -> Callable[[random.Random], float]:
-    """Make a source of durations with a heavy tail."""
+    """Return a source of durations with a heavy tail."""
     return lambda chance: mean * chance.lognormvariate(-sigma * sigma / 2, sigma)
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """Find the value that *part* of all is below."""
+    """Return the value that *part* of all are below."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))]

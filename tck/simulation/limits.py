@@ -1,6 +1,6 @@
-"""Limits of concurrency that others use, to compare ours with: each in our words, after its source, with its defaults.
+"""Limits of concurrency of other libraries, written anew after their sources, with their defaults.
 
-A limit hears of each attempt that ended, or whose caller gave it up, and says how many may run.
+A limit is told of each attempt that ended, or whose caller gave it up, and says how many may run.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ __all__ = ["Failsafe", "Fixed", "FrozenGradient", "Gradient2", "Limit", "Netflix
 
 
 class Limit(Protocol):
-    """How many attempts may run at once."""
+    """A limit of the attempts that run at once."""
 
     def admits(self, running: int) -> bool:
-        """Whether one more may run."""
+        """Return whether one more attempt may run."""
         ...
 
     def observe(self, now: float, began: float, running: int, is_late: bool) -> None:
-        """Hear of an attempt that is over; *running* counts itself, *is_late*: nobody waited for its end."""
+        """Record an attempt that is over; *running* counts itself, *is_late*: its caller had gone."""
 
 
 class Fixed:
-    """As many as it was told, for ever."""
+    """A limit that never changes."""
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
@@ -119,13 +119,13 @@ class FrozenGradient(Fixed):
 
 
 class _Correlation:
-    """How two series go together, over the newest fifty pairs."""
+    """The correlation of two series over the newest fifty pairs."""
 
     def __init__(self) -> None:
         self._pairs: deque[tuple[float, float]] = deque(maxlen=50)
 
     def add(self, x: float, y: float) -> tuple[float, float]:
-        """Give the coefficient, and how much the second varies in parts of its mean."""
+        """Return the coefficient, and the variation of the second series in parts of its mean."""
         self._pairs.append((x, y))
         n = len(self._pairs)
         if n < 10:
@@ -185,7 +185,7 @@ class Failsafe(Fixed):
 
 
 class Pid(Fixed):
-    """No limit, but a part of the calls shed at random, as large as a PID controller of the p90 says.
+    """No limit: a PID controller of the p90 decides the part of the calls that are shed at random.
 
     Latencies are milliseconds, and the controller's output is divided by a thousand.
     """

@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a table calls it."""
+        """The name in a table."""
         return f"{self.workers}, {self.mean * 1e3:g} ms, {self.sigma}"
 
 
@@ -47,7 +47,7 @@ Make = Callable[[Simulation], Limit]
 
 
 class Seen(NamedTuple):
-    """What became of the calls that came in a span of time."""
+    """The outcomes of the calls that came in a span of time."""
 
     goodput: float
     """Calls per second that were answered in time, in capacities."""
@@ -64,7 +64,7 @@ class Seen(NamedTuple):
 
 
 class Overload:
-    """Calls at *count* replicas; each ends once, and no more run at one than its limit said when they began."""
+    """Calls at *count* replicas; each ends once, and starts only if the limit of its replica admits it."""
 
     def __init__(
         self, make: Make, load: float | Load, seconds: float, seed: int, count: int = 4, place: Place = USUAL,
@@ -112,7 +112,7 @@ class Overload:
         simulation.after(self.place.patience, lambda: end(True))
 
     def seen(self, begin: float, end: float | None = None) -> Seen:
-        """What became of those that came from *begin* to *end*, but for the last who may still be waiting."""
+        """Return the outcomes of the calls that came from *begin* to *end*, except those that may still wait."""
         end = self.seconds if end is None else end
         if end > self.seconds - self.place.patience:
             end = self.seconds - self.place.patience
@@ -143,39 +143,39 @@ KINDS: dict[str, Make] = {
 
 @cache
 def loaded(kind: str, load: float, seed: int) -> Seen:
-    """Give the steady state under *load*."""
+    """Return the steady state under *load*."""
     return Overload(KINDS[kind], load, 46.0, seed).seen(15.0)
 
 
 @cache
 def long_overload(kind: str) -> Seen:
-    """Give the last minute of 400 s of twice the capacity."""
+    """Return the last minute of 400 s at twice the capacity."""
     return Overload(KINDS[kind], lambda now: 0.6 if now < 30 else 2.0, 431.0, 1).seen(370.0)
 
 
 @cache
 def fleet(kind: str) -> tuple[Seen, Seen]:
-    """Give the first 45 s of twice the capacity at fifty replicas, and what comes after 150 s."""
+    """Return the first 45 s at twice the capacity with fifty replicas, and the time after 150 s."""
     run = Overload(KINDS[kind], lambda now: 0.6 if now < 60 else 2.0, 240.0, 1, count=50)
     return run.seen(65.0, 110.0), run.seen(210.0)
 
 
 @cache
 def slower(kind: str) -> Seen:
-    """Give the steady state of a backend that is 2.5 times as slow, so that a load of 0.3 becomes 0.75."""
+    """Return the steady state of a backend that is 2.5 times as slow, so that a load of 0.3 becomes 0.75."""
     run = Overload(KINDS[kind], 0.3, 200.0, 1, slow=(60.0, math.inf, 2.5))
     return run.seen(120.0)
 
 
 @cache
 def hang(kind: str) -> float:
-    """Give how many seconds after a hang of 20 s nineteen in twenty calls are served again."""
+    """Return the seconds from the end of a hang of 20 s until nineteen in twenty calls are served again."""
     run = Overload(KINDS[kind], 0.6, 120.0, 1, slow=(40.0, 60.0, 100.0))
     return next((after for after in range(56) if run.seen(60.0 + after, 63.0 + after).goodput >= 0.95 * 0.6), math.inf)
 
 
 class Swept(NamedTuple):
-    """The worst of some seeds."""
+    """The worst results of several seeds."""
 
     goodput: float
     p90: float
@@ -196,7 +196,7 @@ PLACES = [
 
 @cache
 def swept(place: Place, times: float, seeds: int) -> Swept:
-    """Try a target of so many *times* the p90 without load; long enough for some thousands of calls."""
+    """Simulate a target of so many *times* the p90 without load, over some thousands of calls."""
     target = times * place.mean * math.exp(1.2816 * place.sigma - place.sigma**2 / 2)
     calls = 8000 / place.capacity
     warm = max(10.0, calls / 4)

@@ -1,4 +1,4 @@
-"""The page on overload: its text is people's, and what stands between two markers is the simulation's."""
+"""The page on overload: people write its text, and the simulation fills the tables between two markers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _TABLE = "<!-- simulated: {} -->\n(.*?)<!-- end -->"
 
 
 def names(text: str) -> list[str]:
-    """Give the names of the tables that the page has."""
+    """Return the names of the tables of the page."""
     return re.findall(r"<!-- simulated: (\S+) -->", text)
 
 
 def shown(text: str, name: str) -> list[str]:
-    """Give the lines of a table as the page shows it."""
+    """Return the lines of a table as the page shows it."""
     found = re.search(_TABLE.format(re.escape(name)), text, re.DOTALL)
     assert found, f"{PAGE.name} has no table {name}"
     return found[1].strip().splitlines()
 
 
 def filled(text: str, name: str, lines: Iterable[str]) -> tuple[str, bool]:
-    """Give the text of the page with a table made anew, and whether that differs."""
+    """Return the text of the page with a table made anew, and whether it changed."""
     found = re.search(_TABLE.format(re.escape(name)), text, re.DOTALL)
     assert found, f"{PAGE.name} has no table {name}"
     table = "\n" + "\n".join(lines) + "\n\n"

@@ -15,12 +15,12 @@ _COLOURS = {"ours": "#1a7f37", 0: "#8c959f", 1: "#cf222e", 2: "#0969da", 3: "#bf
 
 
 class Panel(NamedTuple):
-    """Some lines over one another.
+    """Several lines in one diagram.
 
     Attributes:
-        title: What is shown.
-        across: What goes from left to right.
-        lines: Points by name, the later ones on top.
+        title: The title.
+        across: The name of the horizontal axis.
+        lines: Points by the name of their line, the later ones on top.
         most: The highest value; the lowest is 0.
         ours: The name of the line that stands out.
     """
@@ -33,7 +33,7 @@ class Panel(NamedTuple):
 
 
 def svg(panels: Sequence[Panel], caption: str) -> str:
-    """Give the panels below one another."""
+    """Return a picture of the panels, one below the other."""
     parts: list[str] = []
     top = 24
     for panel in panels:

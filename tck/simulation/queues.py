@@ -1,4 +1,4 @@
-"""Queues of a bulkhead, ours and others', under an overload.
+"""Queues of a bulkhead under an overload: that of the library and those of others.
 
 A bulkhead of ten over a backend of 200 calls per second: log-normal service, 50 ms on average. A caller gives up after
 500 ms, waiting included; a body is interrupted then, and its permit is free.
@@ -25,7 +25,7 @@ WARM, SECONDS = 5.0, 25.0
 
 
 class End(NamedTuple):
-    """How one call ended."""
+    """The end of one call."""
 
     began: float
     tier: int
@@ -37,7 +37,7 @@ Make = Callable[[Callable[[], float]], "Bulkhead"]
 
 
 class Bulkhead(Protocol):
-    """Permits and a queue; the shipped one says what its methods mean."""
+    """Permits and a queue; the bulkhead of the library describes the methods."""
 
     max_wait: float
 
@@ -49,9 +49,9 @@ class Bulkhead(Protocol):
 
 
 class ControlledDelay:
-    """CoDel: once its queue has not been empty for an interval, whoever waited longer than a target is refused.
+    """CoDel: once its queue was not empty for an interval, a waiter that waited longer than a target is refused.
 
-    Before, whoever waited longer than the interval. *newest_first*: whom a queue serves that has not been empty.
+    Before, the interval is the target. *newest_first*: the order of a queue that was not empty for an interval.
     """
 
     max_wait = 0.0
@@ -106,10 +106,10 @@ class ControlledDelay:
 
 
 class Queued:
-    """Calls at a bulkhead; each ends once, and no more run than may."""
+    """Calls at a bulkhead; each ends once, and no more run than there are permits."""
 
     def __init__(self, make: Make, load: float | Load, seed: int, tiers: bool = False) -> None:
-        """*load* is in capacities; with *tiers* a quarter of the calls is of each."""
+        """*load* is in capacities; with *tiers* each tier has a quarter of the calls."""
         self.simulation = Simulation(seed)
         self.bulkhead = make(lambda: self.simulation.now)
         self.ends: dict[int, End] = {}
@@ -178,7 +178,7 @@ class Queued:
 
     @property
     def served(self) -> list[float]:
-        """How long those took that were served."""
+        """The durations of the calls that were served."""
         return [end.seconds for end in self.counted if end.end == "served"]
 
     @property
@@ -187,7 +187,7 @@ class Queued:
         return len(self.served) / (SECONDS - 1 - WARM) / CAPACITY
 
     def part_served(self, tier: Criticality) -> float:
-        """The part of the calls of *tier* that were served."""
+        """Return the part of the calls of *tier* that were served."""
         ends = [end.end for end in self.counted if end.tier == tier]
         return ends.count("served") / len(ends)
 
@@ -197,12 +197,12 @@ class Queued:
 
 
 def shipped(queue: int, max_wait: float = 0.0) -> Make:
-    """Give a maker of the bulkhead that is shipped."""
+    """Return a maker of the bulkhead of the library."""
     return lambda now: strategy.Bulkhead(PERMITS, queue, max_wait=max_wait, now=now)
 
 
 def controlled(target: float, newest_first: bool) -> Make:
-    """Give a maker of one with a queue of 100 under CoDel."""
+    """Return a maker of a bulkhead with a queue of 100 under CoDel."""
     return lambda now: ControlledDelay(target, newest_first, now)
 
 
@@ -218,11 +218,11 @@ KINDS: dict[str, Make] = {
 
 
 def bursts(now: float) -> float:
-    """Give twice the capacity for 0.4 s in two, 0.88 on average."""
+    """Return the load of bursts: twice the capacity for 0.4 s of every two, 0.88 on average."""
     return 2.0 if now % 2.0 < 0.4 else 0.6
 
 
 @cache
 def queued(kind: str, load: float | Load, seed: int, tiers: bool = False) -> Queued:
-    """Simulate once for all tests and tables."""
+    """Simulate a kind once for all tests and tables."""
     return Queued(KINDS[kind], load, seed, tiers)

@@ -1,4 +1,4 @@
-"""What the library ships, under the names that the scenarios call the others by."""
+"""The policies of the library, under the names by which the scenarios call those of others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .kernel import Simulation
 
 
 class Gated:
-    """The circuit breaker or the adaptive throttle, asked as an attempt asks it."""
+    """The circuit breaker or the adaptive throttle, used as an attempt uses it."""
 
     def __init__(self, gate: CircuitBreaker | throttle_strategy.AdaptiveThrottle) -> None:
         self._gate = gate
@@ -43,14 +43,14 @@ class Gated:
             self._gate.settle(era, permit, SUCCESS if is_accepted else FAILURE, now)
 
     def refuse(self, admission: object, now: float) -> None:
-        """Hear that a policy further inside refused one: a failure to the breaker, nothing to the throttle."""
+        """Settle an attempt that an inner policy refused: a failure to the breaker, nothing to the throttle."""
         if self._gate.judges_refusals:
             self.settle(admission, now, is_accepted=False)
         else:
             self.leave(admission, now)
 
     def leave(self, admission: object, now: float) -> None:
-        """Hear that one ended by control flow."""
+        """Settle an attempt that ended by control flow."""
         assert isinstance(admission, tuple)
         era, permit = admission
         if not era.is_closed:
@@ -58,24 +58,24 @@ class Gated:
 
 
 def circuit_breaker(results: int = 20) -> CircuitBreaker:
-    """Give the specification's, by its defaults, over so many *results*."""
+    """Return the circuit breaker of the specification with its defaults, over this number of *results*."""
     return CircuitBreaker("", CircuitValues(5.0, results, 0.5, 1), now=0.0)
 
 
 def adaptive_throttle(
     chance: Callable[[], float], tier: Callable[[], int] = lambda: 0
 ) -> throttle_strategy.AdaptiveThrottle:
-    """Give the throttle with its defaults."""
+    """Return the throttle with its defaults."""
     return throttle_strategy.AdaptiveThrottle("", 2.0, 10.0, 10, chance, tier)
 
 
 def retry_budget(ratio: float = 0.2, burst: float = 10.0) -> RetryBudget:
-    """Give the budget with its defaults."""
+    """Return the budget with its defaults."""
     return RetryBudget(ratio, burst)
 
 
 class Quantile:
-    """One quantile of the latencies that attempts are measured by."""
+    """A quantile of the latencies of attempts."""
 
     def __init__(self, part: float) -> None:
         self._part, self._latencies = part, Latencies()
@@ -86,7 +86,7 @@ class Quantile:
 
 
 class AdaptiveTimeout:
-    """A time-out of a second that adapts, asked and told as a guard does it."""
+    """A time-out of a second that adapts, used as a guard uses it."""
 
     def __init__(self) -> None:
         self._strategy = adaptive_timeout.AdaptiveTimeout(1.0)
@@ -99,7 +99,7 @@ class AdaptiveTimeout:
 
 
 class Hedging:
-    """What hedging remembers and pays, with its defaults, asked and told as a race does it."""
+    """The state of hedging with its defaults, used as a race of attempts uses it."""
 
     def __init__(self, has_budget: bool) -> None:
         self._hedge = Hedge(1, 0.95, 0.0)
@@ -118,7 +118,7 @@ class Hedging:
 
 
 class AdaptiveLimit:
-    """A bulkhead with a *latency*, asked and told as a guard does it."""
+    """A bulkhead with a *latency*, used as a guard uses it."""
 
     def __init__(self, simulation: Simulation, ceiling: int, latency: float) -> None:
         self._bulkhead = Bulkhead(ceiling, 0, latency=latency, now=lambda: simulation.now)

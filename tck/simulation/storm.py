@@ -1,4 +1,4 @@
-"""A storm of retries: whether a service that was pushed over by a spike of five seconds comes back by itself.
+"""A storm of retries: the recovery of a service that was pushed over by a spike of five seconds.
 
 Four replicas in front of one backend at 0.7 of its capacity, then three times the capacity for 5 s, then 0.7 again. An
 attempt times out after a second, the backend works on it all the same, and three retries follow within 200 ms each.
@@ -23,7 +23,7 @@ REPLICAS, SPIKE, CALM, SECONDS = 4, 60.0, 65.0, 180.0
 
 
 class Policies:
-    """What one replica has; where a policy is missing, it lets all pass."""
+    """The policies of one replica; a missing policy lets all calls pass."""
 
     retries = 3
     deadline = math.inf
@@ -35,7 +35,7 @@ class Policies:
         self.running = 0
 
     def delay(self, number: int, chance: float) -> float:
-        """The pause after attempt *number*."""
+        """Return the pause after attempt *number*."""
         return 0.2 * chance
 
 
@@ -53,7 +53,7 @@ class Recommended(Policies):
 
 
 class Storm:
-    """Calls at four replicas; those that have ended, with when they began and whether they succeeded."""
+    """Calls at four replicas, and their ends: the beginning of a call, and whether it succeeded."""
 
     def __init__(self, kind: str, seed: int) -> None:
         self.simulation = Simulation(seed)
@@ -110,7 +110,7 @@ class Storm:
             self.simulation.after(delay, lambda: self._attempt(replica, called, number + 1))
 
     def succeeding(self, begin: float, end: float) -> float:
-        """The part that succeeded of the calls that came from *begin* to *end*."""
+        """Return the part that succeeded of the calls that came from *begin* to *end*."""
         span = [is_success for began, is_success in self.ends if begin <= began < end]
         return span.count(True) / max(1, len(span))
 
@@ -137,12 +137,12 @@ FURTHER: dict[str, Callable[[Simulation], Policies]] = {RECOMMENDED: lambda simu
 
 
 class Aftermath(NamedTuple):
-    """What a spike leaves behind."""
+    """The effects of a spike."""
 
     during: float
     """The part of the calls that succeed during it."""
     after: float
-    """The part of those that come in the 20 s after it."""
+    """The part of the calls that come in the 20 s after it."""
     recovered: float
     """Seconds until 99 % of the calls of five seconds succeed again; endless: not in 105 s."""
 
@@ -153,7 +153,7 @@ class Aftermath(NamedTuple):
 
 @cache
 def aftermath(kind: str, seed: int) -> Aftermath:
-    """Let the storm come."""
+    """Simulate the storm."""
     run = Storm(kind, seed)
     starts = range(int(CALM), int(CALM) + 105)
     recovered = next((one - CALM for one in starts if run.succeeding(one, one + 5) >= 0.99), math.inf)

@@ -1,4 +1,4 @@
-"""The tables of the page on overload: each row is found by simulation when it is asked for."""
+"""The tables of the page on overload: each row is simulated when it is asked for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TABLES", "Table"]
 
 
 class Table(NamedTuple):
-    """Heads, and what gives the cells of a row by its name."""
+    """The heads, and for the name of each row a function that returns its cells."""
 
     heads: tuple[str, ...]
     rows: Mapping[str, Callable[[], tuple[object, ...]]]
@@ -24,12 +24,12 @@ class Table(NamedTuple):
     """The names of rows that cost little, or that are simulated for a test anyway."""
 
     def line(self, name: str) -> str:
-        """Make one row in Markdown."""
+        """Return one row in Markdown."""
         cells = (re.sub(r"(?<=\d)%", " %", str(cell)) for cell in self.rows[name]())
         return f"| {' | '.join([name, *cells])} |"
 
     def lines(self) -> Iterator[str]:
-        """Make all lines in Markdown."""
+        """Yield all lines in Markdown."""
         yield f"| {' | '.join(self.heads)} |"
         yield "| --- " * len(self.heads) + "|"
         yield from map(self.line, self.rows)

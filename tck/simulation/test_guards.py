@@ -1,6 +1,6 @@
-"""The scenarios once more through real guards, as tasks in virtual time; half the margin's distance again is allowed.
+"""The scenarios through real guards, as tasks in virtual time; the margins are half as wide again.
 
-Where there are four guards they stand for four replicas. What they call are coroutines that wait for the same backends
+Where there are four guards they stand for four replicas. They call coroutines that wait for the same backends
 as in the simulation, whose events are timers of the loop here.
 """
 
@@ -37,7 +37,7 @@ class End(NamedTuple):
 
 
 class Scene:
-    """Calls at guards, as a loop's tasks in virtual time; moments count from its beginning."""
+    """Calls at guards, as tasks of a loop in virtual time; moments count from its beginning."""
 
     def __init__(self, clock: VirtualClock, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -46,15 +46,15 @@ class Scene:
 
     @property
     def now(self) -> float:
-        """The moment."""
+        """The present moment."""
         return self._clock.monotonic() - self._began
 
     def after(self, delay: float, act: Callable[[], object]) -> None:
-        """Let *act* happen *delay* seconds from now."""
+        """Schedule *act* in *delay* seconds."""
         asyncio.get_running_loop().call_later(delay, act)
 
     async def play(self, guards: list[Guard], body: Body, load: Load, seconds: float) -> None:
-        """Let calls come for so long, and wait for the last one."""
+        """Start calls for this number of seconds, and wait for the last one."""
         async with asyncio.TaskGroup() as calls:
             while self.now < seconds:
                 calls.create_task(self._call(self.chance.choice(guards), body))
@@ -69,17 +69,17 @@ class Scene:
         self.ends.append(End(began, self.now - began, failure))
 
     def between(self, begin: float, end: float) -> list[End]:
-        """Those that came from *begin* to *end*."""
+        """Return the calls that came from *begin* to *end*."""
         return [one for one in self.ends if begin <= one.began < end]
 
     def part(self, begin: float, end: float, failure: type[Exception] | None = None) -> float:
-        """The part of those that ended so."""
+        """Return the part of these calls that ended with *failure*."""
         span = self.between(begin, end)
         return sum(one.failure is failure for one in span) / len(span)
 
 
 def behind(scene: Scene, backend: Backend) -> Body:
-    """Give a body that waits for the backend, which goes on where nobody waits any more."""
+    """Return a body that waits for the backend, which also works for callers that have gone."""
 
     async def body() -> None:
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -122,8 +122,8 @@ def test_a_limit_that_adapts(load: float) -> None:
 
 
 @pytest.mark.parametrize("load", [1.2, 2.0])
-def test_what_waits_under_a_limit_that_adapts(load: float) -> None:
-    """By rule Q1: in the usual queue, which names no longest wait; callers wait no longer than the target allows."""
+def test_calls_wait_under_a_limit_that_adapts(load: float) -> None:
+    """By rule Q1: in the usual queue, which has no longest wait, callers wait no longer than the target allows."""
     with virtual_time() as clock:
         scene = Scene(clock, 3)
         guards = four(lambda: Guard(bulkhead=Bulkhead(200, latency=LATENCY * 1000)))
@@ -183,7 +183,7 @@ def test_a_throttle() -> None:
 
 @pytest.mark.parametrize("failing", [0.2, 1.0])
 def test_a_retry_budget(failing: float) -> None:
-    """Target G5: when a fifth of the attempts fails, and when all do, from the tenth second on."""
+    """Target G5: a fifth of the attempts fails from the tenth second on, or all do."""
     attempts = Counter[int]()
     with virtual_time() as clock:
         scene = Scene(clock, 3)
@@ -226,7 +226,7 @@ def test_a_hedge() -> None:
 
 @pytest.mark.parametrize("slowness", [10.0, math.inf])
 def test_a_time_out_that_adapts(slowness: float) -> None:
-    """By rule E1: target G7; from the 15th second on all takes ten times as long, or for ever."""
+    """By rule E1: target G7; from the 15th second on all attempts take ten times as long, or for ever."""
     with virtual_time() as clock:
         scene = Scene(clock, 3)
 
@@ -249,7 +249,7 @@ def test_a_time_out_that_adapts(slowness: float) -> None:
 
 @pytest.mark.parametrize("is_guarded", [True, False])
 def test_a_storm(is_guarded: bool) -> None:
-    """By rule A2: target G8; without a limit and a budget nothing is left, long after the spike."""
+    """By rule A2: target G8; without a limit and a budget hardly a call succeeds long after the spike."""
 
     def replica() -> Guard:
         retry, timeout = Retry(max_retries=3, delay=100, jitter=100), Timeout(1000)

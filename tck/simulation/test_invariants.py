@@ -1,4 +1,4 @@
-"""What holds in every run, whatever chance brings: ten thousand short ones, over all strategies at once.
+"""Promises that hold in every run, whatever chance brings: ten thousand short runs over all strategies at once.
 
 Each is a few dozen calls at one guard's strategies with values drawn at random: a gate, a bulkhead whose limit may move
 and whose queue may have a longest wait, retries and hedges that share a budget. Bodies succeed, fail, time out or are
@@ -26,7 +26,7 @@ ENDS: Final = {"ok": SUCCEEDED, "late": TIMED_OUT, "failed": OTHERWISE, "cancell
 
 
 class Call:
-    """One call, of which several attempts may run."""
+    """A call, of which several attempts may run."""
 
     def __init__(self) -> None:
         self.ends = 0
@@ -35,7 +35,7 @@ class Call:
 
 
 class Chaos:
-    """One run; it raises where something does not hold on the way."""
+    """A run, which raises as soon as a promise is broken."""
 
     def __init__(self, seed: int) -> None:
         self.simulation = Simulation(seed)
@@ -169,7 +169,7 @@ class Chaos:
 @pytest.mark.parametrize(
     "first", [pytest.param(first, marks=pytest.mark.stress if first else ()) for first in range(0, SEEDS, AT_ONCE)]
 )
-def test_what_always_holds_does(first: int) -> None:
+def test_each_run_keeps_all_promises(first: int) -> None:
     """No limit is exceeded, each call ends once, each waiter leaves once, no budget is overdrawn, nothing is left."""
     for seed in range(first, first + AT_ONCE):
         run = Chaos(seed)
@@ -179,8 +179,8 @@ def test_what_always_holds_does(first: int) -> None:
         assert (run.running, run.bulkhead.running, run.bulkhead.waiting_count) == (0, 0, 0), seed
 
 
-def test_the_runs_are_worth_their_name() -> None:
-    """Calls wait, are refused, retried and hedged, circuits open and limits fall, in many of them."""
+def test_the_runs_meet_every_kind_of_trouble() -> None:
+    """In many runs calls wait, are refused, retried and hedged, circuits open and limits fall."""
     runs = [Chaos(seed) for seed in range(100)]
 
     assert sum(bool(run.waited) for run in runs) >= 50

@@ -26,7 +26,7 @@ def test_the_page_has_each_table_once() -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_the_rows_that_are_simulated(name: str) -> None:
-    """By their names, and in their order."""
+    """The rows have the same names, in the same order."""
     heads, _, *rows = shown(TEXT, name)
 
     assert heads == f"| {' | '.join(TABLES[name].heads)} |"
@@ -37,8 +37,8 @@ def test_a_table_has_the_rows_that_are_simulated(name: str) -> None:
     sys.platform != "linux", reason="the last digits of logarithms differ from one C library to another"
 )
 @pytest.mark.parametrize(("table", "row"), QUICK)
-def test_the_page_shows_what_is_found_now(table: str, row: str) -> None:
-    """Those rows that cost little; `nox -s simulate` makes all of them."""
+def test_the_page_shows_the_present_results(table: str, row: str) -> None:
+    """The test compares the rows that cost little; `nox -s simulate` makes all of them."""
     assert TABLES[table].line(row) in shown(TEXT, table)
 
 

@@ -1,6 +1,6 @@
-"""Throttles that others use, and a callee that takes a part of the calls and turns the others down.
+"""Throttles of other libraries, and a callee that takes a part of the calls and turns the others down.
 
-A throttle is asked before each call, and hears 10 ms later whether the callee took it.
+A throttle is asked before each call, and is told 10 ms later whether the callee took it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["KINDS", "OURS", "Recovery", "TurnedDown", "dead", "degraded", "recov
 
 
 class Throttle(Protocol):
-    """Lets calls pass, or not."""
+    """A throttle that lets calls pass, or not."""
 
     def admit(self, now: float) -> object | None:
-        """Let one pass and give what stands for it, or not (``None``)."""
+        """Return an admission of a call that may pass, or ``None``."""
         ...
 
     def settle(self, admission: object, now: float, is_accepted: bool) -> None:
-        """Hear what became of one that passed."""
+        """Record whether the callee took a call that passed."""
 
 
 class Windowed:
@@ -34,11 +34,11 @@ class Windowed:
     Args:
         chance: Gives a random number.
         window: Seconds.
-        multiplier: What it is called there.
+        multiplier: The multiplier of this formula.
         counts_refused: Whether a call that is refused here is a request, as in Google's book.
         most: The highest probability.
-        least: Nothing is refused below so many requests.
-        buckets: With one of them the window tumbles, as forze's does.
+        least: Nothing is refused below this number of requests.
+        buckets: Their number; with one bucket the window tumbles, as in forze.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TurnedDown:
         self.throttle = KINDS[kind](self.simulation)
         self.seconds, self._capacity = seconds, capacity
         self.ends: Counter[tuple[int, str]] = Counter()
-        """How many calls ended how, by the whole second in which they came."""
+        """The number of calls by the whole second in which they came, and by their end."""
         self._tokens, self._filled_at = 0.0, 0.0
         self.simulation.arrivals(per_second, self._arrive)
         self.simulation.run(seconds)
@@ -100,15 +100,15 @@ class TurnedDown:
         self.simulation.after(0.01, lambda: self.throttle.settle(admission, self.simulation.now, is_accepted))
 
     def per_second(self, end: str, first: int, last: int) -> float:
-        """How many ended so in each second from *first* to before *last*."""
+        """Return how many calls ended so in each second from *first* to before *last*."""
         return sum(self.ends[second, end] for second in range(first, last)) / (last - first)
 
     def sent(self, first: int, last: int) -> float:
-        """How many were sent in each second."""
+        """Return how many calls were sent in each second."""
         return self.per_second("accepted", first, last) + self.per_second("turned down", first, last)
 
     def recovered(self, since: int) -> float:
-        """After how many seconds, from *since*, nineteen in twenty calls of two seconds are accepted."""
+        """Return the seconds from *since* until nineteen in twenty calls of two seconds are accepted."""
         for second in range(since, int(self.seconds) - 2):
             accepted = self.per_second("accepted", second, second + 2)
             if accepted >= 0.95 * (accepted + self.per_second("turned down", second, second + 2)
@@ -146,14 +146,14 @@ class Sent(NamedTuple):
 
 @cache
 def degraded(kind: str, per_second: float, seed: int) -> Sent:
-    """Give what passes when a callee has begun to take 30 calls a second."""
+    """Return the calls that pass when a callee has begun to take 30 calls a second."""
     run = TurnedDown(kind, per_second, 160.0, lambda now: 30.0 if now > 60 else HEALTHY, seed)
     return Sent(run.sent(110, 160), run.per_second("accepted", 110, 160))
 
 
 @cache
 def dead(kind: str, seed: int) -> float:
-    """Give how many calls a second are sent in the last 20 s of 120 s in which nothing is taken."""
+    """Return the calls a second that are sent in the last 20 s of 120 s in which none is taken."""
     return TurnedDown(kind, 100.0, 180.0, lambda now: 0.0 if now > 60 else HEALTHY, seed).sent(160, 180)
 
 
@@ -173,7 +173,7 @@ class Recovery(NamedTuple):
 
 @cache
 def recovery(kind: str, seed: int, seconds: int = 900) -> Recovery:
-    """Look on for so many *seconds* in all."""
+    """Simulate this number of *seconds* in all, and return the times of recovery."""
 
     def run(end: int, capacity: float) -> float:
         load = lambda now: capacity if 60 < now < end else HEALTHY  # noqa: E731

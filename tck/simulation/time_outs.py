@@ -1,4 +1,4 @@
-"""Time-outs, fixed and adaptive: what they end wrongly, how they follow a slower backend, how long they wait in a hang.
+"""Time-outs, fixed and adaptive: attempts that end wrongly, a backend that becomes slower, and waits in a hang.
 
 A hundred calls a second, log-normal with a median of 20 ms and a p99 of 81 ms, under a time-out of at most a second.
 """
@@ -19,18 +19,18 @@ CEILING, RATE = 1.0, 100.0
 
 
 class Limit(Protocol):
-    """How long an attempt may take."""
+    """The limit of the duration of an attempt."""
 
     def seconds(self) -> float:
-        """The limit of an attempt that begins now."""
+        """Return the limit of an attempt that begins now."""
         ...
 
     def learn(self, seconds: float, is_success: bool) -> None:
-        """Hear of one that is over."""
+        """Record an attempt that is over."""
 
 
 class Fixed:
-    """The ceiling."""
+    """A limit that is always the ceiling."""
 
     def seconds(self) -> float:
         return CEILING
@@ -69,7 +69,7 @@ class Attempt(NamedTuple):
 
 
 class Slow:
-    """Calls at a backend that becomes slower, from the 60th second on."""
+    """Calls at a backend that becomes slower from the 60th second on."""
 
     def __init__(self, kind: str, seconds: float, slowness: Load, seed: int) -> None:
         self.simulation = Simulation(seed)
@@ -91,7 +91,7 @@ class Slow:
         self.simulation.after(took, end)
 
     def lost(self, begin: float, end: float) -> float:
-        """The part of the attempts from *begin* to *end* that were ended."""
+        """Return the part of the attempts from *begin* to *end* that were ended."""
         span = [one.is_success for one in self.ends if begin <= one.began < end]
         return span.count(False) / len(span)
 
@@ -118,21 +118,21 @@ class Lost(NamedTuple):
 
 @cache
 def healthy(kind: str, seed: int) -> tuple[float, float]:
-    """Give the median limit in seconds, and the part of the attempts that were ended wrongly."""
+    """Return the median limit in seconds, and the part of the attempts that were ended wrongly."""
     run = Slow(kind, 300.0, lambda now: 1.0, seed)
     return quantile([one.limit for one in run.ends if one.began > 20], 0.5), run.lost(20.0, 290.0)
 
 
 @cache
 def slowed(kind: str, seed: int) -> Lost:
-    """Let all take ten times as long."""
+    """Simulate attempts that take ten times as long."""
     run = Slow(kind, 90.0, lambda now: 10.0 if now > 60 else 1.0, seed)
     return Lost(run.lost(60.0, 63.0), run.lost(70.0, 88.0))
 
 
 @cache
 def hung(kind: str, seed: int) -> tuple[int, float]:
-    """Give how many attempts are held half a second into a hang, and the seconds until twenty were ended."""
+    """Return the attempts that are held half a second into a hang, and the seconds until twenty were ended."""
     run = Slow(kind, 70.0, lambda now: math.inf if now > 60 else 1.0, seed)
     ended = sorted(one.began + one.seconds for one in run.ends if one.began > 60 and not one.is_success)
     held = max(

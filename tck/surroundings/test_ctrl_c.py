@@ -1,4 +1,4 @@
-"""Ctrl-C, which a terminal sends to every process that it started: the demonstration, and what starts that."""
+"""Ctrl-C, which a terminal sends to all its processes: the demonstration, and the program that starts it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ needs_groups = pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are n
 
 
 def interrupted(command: list[str], after: str) -> tuple[int, str]:
-    """The status of a command, and what it wrote, where Ctrl-C is typed once it has written a line with *after*."""
+    """Return the status and the output of a command that gets Ctrl-C after its line with *after*."""
     with subprocess.Popen(
         [sys.executable, *command],
         stdout=subprocess.PIPE,
@@ -50,7 +50,7 @@ def _hear_ctrl_c() -> None:
 @needs_groups
 @pytest.mark.parametrize("options", [[], ["--workers", "gevent"]], ids=["threads", "gevent"])
 def test_the_demonstration_ends_at_ctrl_c(options: list[str]) -> None:
-    """With the status that a shell expects, and without a traceback; its processes end with it."""
+    """Its status is the one that a shell expects, without a traceback; its processes end with it."""
     needs("httpx", "uvicorn", "rich", "gevent", "gunicorn", "pydantic_settings")
 
     status, written = interrupted([*DEMONSTRATION, *options], after="second")
@@ -61,8 +61,8 @@ def test_the_demonstration_ends_at_ctrl_c(options: list[str]) -> None:
 
 @needs_groups
 @pytest.mark.parametrize("ends", ["sys.exit(130)", "os.kill(os.getpid(), signal.SIGINT)"], ids=["exits", "is-killed"])
-def test_what_starts_the_demonstration_waits_for_it(ends: str) -> None:
-    """The status is that of the program, which may take its time; nothing else is written."""
+def test_the_starter_of_the_demonstration_waits_for_it(ends: str) -> None:
+    """The status is that of the program, which may end slowly; the output has nothing else."""
     bootstrap = ROOT / ".ci/bootstrap.py"
     if not bootstrap.is_file():
         pytest.skip("not part of a source distribution")

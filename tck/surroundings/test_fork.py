@@ -1,4 +1,4 @@
-"""Rule L5: what a fork leaves in the parent and in the child, each in a process of its own."""
+"""Rule L5: the effects of a fork in the parent and in the child, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def test_no_thread_of_the_library_makes_a_fork_warn() -> None:
     """)
 
 
-def test_what_other_threads_held_comes_back_in_the_child() -> None:
-    """L5: permits, places in the queue and probes of threads that do not exist there are free."""
+def test_permits_of_other_threads_are_free_in_the_child() -> None:
+    """L5: so are places in the queue and probes of threads that do not exist there."""
     run("""
         go = threading.Event()
 
@@ -144,8 +144,8 @@ def test_what_other_threads_held_comes_back_in_the_child() -> None:
     """)
 
 
-def test_forking_thread_keeps_what_it_held_and_its_deadline() -> None:
-    """L5: a call that forks goes on guarded on both sides."""
+def test_forking_thread_keeps_its_permits_and_its_deadline() -> None:
+    """L5: a call that forks stays guarded on both sides."""
     run("""
         class Client:
             @timeout(300)
@@ -190,7 +190,7 @@ def test_forking_thread_keeps_what_it_held_and_its_deadline() -> None:
 
 
 def test_counts_start_at_zero_in_the_child() -> None:
-    """L5: what the parent counted is the parent's."""
+    """L5: counts of the parent stay with the parent."""
     run("""
         @retry(max_retries=0)
         def service():
@@ -263,7 +263,7 @@ def test_locks_that_another_thread_held_are_new_in_the_child() -> None:
 
 
 def test_fork_amidst_the_first_call_of_another_thread_locks_no_module_in_the_child() -> None:
-    """L5: what a first call imports is imported when the fork happens, or nobody has begun to."""
+    """L5: the modules of a first call are imported at the moment of the fork, or their import has not begun."""
     run("""
         entered = threading.Event()
 
@@ -293,7 +293,7 @@ def test_fork_amidst_the_first_call_of_another_thread_locks_no_module_in_the_chi
 
 
 def test_hung_call_never_holds_the_exit() -> None:
-    """R7c: neither of an offloaded call, nor of an awaitable on the library's loop, nor the watchdog."""
+    """R7c: neither does a call on a thread, nor an awaitable on the library's loop, nor the watchdog."""
     run("""
         began = time.monotonic()
 
@@ -320,7 +320,7 @@ def test_hung_call_never_holds_the_exit() -> None:
 
 
 def test_shutdown_drains_and_the_next_call_opens_the_pool_again() -> None:
-    """R7c: what is under way ends, retries included; a second life of the application begins as the first one did."""
+    """R7c: calls under way end, retries included; the next life of the application begins as the first one did."""
     run("""
         attempts = []
 
@@ -359,7 +359,7 @@ print(fork())
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_the_first_fork_of_a_program_that_does_not_log_is_quiet(tmp_path: Path) -> None:
-    """A module that is imported between two halves of a fork has half of its own hooks run: none is (rule L5)."""
+    """No module is imported between two halves of a fork, of whose hooks only half would run (rule L5)."""
     program = tmp_path / "forks.py"
     program.write_text(PROGRAM)
 

@@ -1,4 +1,4 @@
-"""Greenlets in the place of threads: gevent patches before the library is imported, after it declared, or later."""
+"""Greenlets instead of threads: gevent patches before the library is imported, after it declared, or later."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def needs_gevent() -> None:
 
 
 INTERRUPTED = r"TimeoutException: it ended \S+ s after its deadline(?!.*it was)"
-"""What is said of a call that was interrupted once; where the machine was busy, also in which line it stood."""
+"""The message about a call that was interrupted once, with its line where the machine was busy."""
 
 
 @pytest.fixture(params=["patched-first", "declared-first", "used-first"])
 def patched(request: pytest.FixtureRequest) -> str:
-    """The beginning of a program that uses gevent, with a greenlet that notes whether it is let run."""
+    """Return the beginning of a program that uses gevent, with a greenlet that notes whether it runs."""
     return {
         "patched-first": PATCH + PREAMBLE,
         "declared-first": PREAMBLE + PATCH,
@@ -107,7 +107,7 @@ def patched(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_call_of_the_first_greenlet_that_waits_is_interrupted(patched: str) -> None:
-    """S4: by the hub's timer, as in any other greenlet; others run meanwhile."""
+    """S4: the hub's timer interrupts it, as in any other greenlet; other greenlets run meanwhile."""
     (waited, again, seconds) = run(
         patched
         + """
@@ -125,14 +125,14 @@ print(time.perf_counter() - began)
 
 
 def test_a_call_of_the_first_greenlet_that_computes_is_interrupted(patched: str) -> None:
-    """Its stack stands on its thread, as if there were no greenlets."""
+    """Its stack is on its thread, as without greenlets."""
     (computed,) = run(patched + "print(outcome(compute, 30))")
 
     assert re.match(INTERRUPTED, computed)
 
 
 def test_a_call_in_a_greenlet_is_interrupted_where_it_waits(patched: str) -> None:
-    """See rule S4: many at once, each by its own deadline; what never gives way ends late, and nothing is logged."""
+    """By rule S4: each of many at its own deadline; a call that never yields ends late, and nothing is logged."""
     lines = run(
         """
 import logging, sys
@@ -205,7 +205,7 @@ print(remaining())
 
 
 def test_a_timer_that_comes_after_its_call_does_nothing(patched: str) -> None:
-    """S4: neither to the greenlet that goes on, nor to the hub, which ends when all have."""
+    """S4: it affects neither the greenlet that goes on nor the hub, which ends after all greenlets."""
     lines = run(
         patched
         + """
@@ -235,8 +235,8 @@ print(time.perf_counter() - began < 25)
     assert lines == ["undisturbed", "True"]
 
 
-def test_many_greenlets_that_end_at_about_their_deadlines_disturb_nobody(patched: str) -> None:
-    """S4, R2: whatever ends a call (its deadline, that of an enclosing one, gevent), only that ends, and only once."""
+def test_many_greenlets_that_end_at_about_their_deadlines_do_not_disturb_others(patched: str) -> None:
+    """S4, R2: exactly one cause ends a call, once: its deadline, that of an enclosing call, or gevent."""
     lines = run(
         patched
         + """
@@ -288,8 +288,8 @@ print(all(one.value for one in greenlets), sorted(found))
     assert lines == ["True ['inner', 'outer']"]
 
 
-def test_what_on_deadline_calls_is_called_in_a_greenlet(patched: str) -> None:
-    """S1 in a hub: it may wait, and the block waits for it."""
+def test_on_deadline_calls_its_function_in_a_greenlet(patched: str) -> None:
+    """S1 in a hub: the function may wait, and the block waits for it."""
     lines = run(
         patched
         + """
@@ -315,7 +315,7 @@ print(order)
 
 
 def test_a_timeout_of_gevent_stands_beside_a_deadline(patched: str) -> None:
-    """For as long as the deadline leaves; whichever comes first ends the call."""
+    """It rules for as long as the deadline allows; the earlier of the two ends the call."""
     (ended,) = run(
         patched
         + """
@@ -337,7 +337,7 @@ except TimeoutError as error:
 
 
 def test_delays_between_attempts_let_other_greenlets_run(patched: str) -> None:
-    """Two calls that wait for their next attempts do so side by side, and the hub goes on."""
+    """Two calls wait for their next attempts side by side, and the hub goes on."""
     (results, seen, seconds) = run(
         patched
         + """
@@ -356,7 +356,7 @@ print(time.perf_counter() - began)
 
 
 def test_a_sleep_lets_other_greenlets_run_and_ends_at_the_deadline(patched: str) -> None:
-    """``faulttolerance.sleep`` is interrupted in greenlets, too; each goes by its own deadlines."""
+    """``faulttolerance.sleep`` is interrupted in greenlets, too; each has its own deadlines."""
     lines = run(
         patched
         + """
@@ -378,7 +378,7 @@ assert time.perf_counter() - began < 30
 
 
 def test_offloaded_calls_are_made_and_waited_for_by_greenlets(patched: str) -> None:
-    """Their bodies are greenlets, as everything is that ``threading`` starts; the bulkhead lets them wait."""
+    """Their bodies are greenlets, as all threads of ``threading`` are; the bulkhead makes them wait."""
     lines = run(
         patched
         + """
@@ -396,7 +396,7 @@ print(offloaded(1, [1, 2, 3]).exception(30))
 
 
 def test_nobody_waits_for_an_offloaded_body_beyond_its_deadline(patched: str) -> None:
-    """The caller goes on; the body is interrupted where it waits, so that the next call is served at once."""
+    """The caller goes on; the body is interrupted where it waits, and the next call is served at once."""
     lines = run(
         patched
         + """
@@ -416,8 +416,8 @@ print(stubborn(0).result())
     assert lines == ["TimeoutException True", "ended"]
 
 
-def test_a_call_that_is_given_up_wakes_its_body(patched: str) -> None:
-    """Cancelling ends a sleep of the library in whatever greenlet that is."""
+def test_cancelling_a_call_wakes_its_body(patched: str) -> None:
+    """It ends a sleep of the library in any greenlet."""
     lines = run(
         patched
         + """
@@ -469,7 +469,7 @@ print([one.value for one in greenlets], len(ticks) > 2)
 
 
 def test_greenlets_wait_for_permits_and_turns_side_by_side(patched: str) -> None:
-    """Rule S4: by ``max_wait``, while others run; one that is killed, or interrupted, leaves its place to the next."""
+    """Rule S4: up to ``max_wait``, while others run; a killed or interrupted greenlet leaves its place to the next."""
     lines = run(
         patched
         + """
@@ -506,7 +506,7 @@ print(*{one.get(timeout=30) for one in made})
     assert lines == ["TimeoutException", "permit permit  permit permit", "turn turn  turn turn", "permit"]
 
 
-def test_a_greenlet_that_is_killed_gives_back_what_it_holds(patched: str) -> None:
+def test_a_greenlet_that_is_killed_releases_its_permits(patched: str) -> None:
     """``GreenletExit`` and ``gevent.Timeout`` are control flow: no attempt follows, and no permit is lost."""
     lines = run(
         patched
@@ -535,7 +535,7 @@ print(len(attempts), remaining())
 
 
 def test_greenlets_of_one_thread_have_deadlines_of_their_own(patched: str) -> None:
-    """What one began does not bind another that runs meanwhile, in whatever order they end."""
+    """A deadline of a greenlet does not rule another that runs meanwhile, in whatever order they end."""
     lines = run(
         patched
         + """
@@ -562,8 +562,8 @@ print(all(5 < one < 10 for one in short[:2]), all(80 < one < 90 for one in long[
     assert lines == ["None", "True True None None"]
 
 
-def test_calls_from_threads_that_are_threads_are_guarded_as_ever(patched: str) -> None:
-    """Those of gevent's pool, where each task is a greenlet, and those that somebody starts beside it."""
+def test_calls_from_real_threads_are_guarded_as_always(patched: str) -> None:
+    """In threads of gevent's pool, each task is a greenlet; other code may start threads beside it."""
     lines = run(
         patched
         + """
@@ -588,7 +588,7 @@ print(found)
 def test_code_of_gevent_itself_is_never_interrupted() -> None:
     """Its locks are Python code, as those of ``threading`` are.
 
-    From 3.13 on, what is sent to a thread that stands before a call may arrive where the callee has done nothing yet.
+    From 3.13 on, an exception sent to a thread before a call may arrive at the beginning of the callee.
     """
     lines = run(
         PATCH
@@ -649,8 +649,8 @@ print(outcome(compute, 30).partition("; it was")[1] == "")
         assert lines == ["done True", "True", "True True", "True"]
 
 
-def test_whoever_only_imports_gevent_is_interrupted_as_ever() -> None:
-    """As error reporters do where it is installed; nothing runs in greenlets then."""
+def test_a_program_that_only_imports_gevent_is_interrupted_as_always() -> None:
+    """Error reporters import it where it is installed; no code runs in greenlets then."""
     lines = run(
         "import logging, sys\nlogging.basicConfig(stream=sys.stdout)\n"
         + PREAMBLE
@@ -701,7 +701,7 @@ def run():
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 def test_a_handler_that_calls_the_same_waits_for_no_call_below_it() -> None:
-    """Rule CO5: on one thread greenlets do wait for one another, and the handler of a signal still does not."""
+    """Rule CO5: greenlets of one thread do wait for one another, and the handler of a signal still does not."""
     lines = run(
         """
 import greenlet
@@ -768,7 +768,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("preloaded", [(), ("--preload",)], ids=["each-loads", "preloaded"])
 def test_gunicorn_serves_guarded_calls_by_greenlets(preloaded: tuple[str, ...], tmp_path: Path) -> None:
-    """Also where the master loads the application, so that it is patched after it was declared."""
+    """The master may load the application, which is then patched after its declarations."""
     needs("gunicorn")
     with gunicorn(APPLICATION, tmp_path, "--worker-class=gevent", "--workers=2", *preloaded) as service:
         assert service.get("/patched").startswith("gevent")
@@ -789,7 +789,7 @@ def test_gunicorn_serves_guarded_calls_by_greenlets(preloaded: tuple[str, ...], 
 
 
 def test_a_block_under_a_deadline_ends_in_each_greenlet(patched: str) -> None:
-    """One object for all of them, each with its own moment (rules D1, S4)."""
+    """They share the object, and each has its own moment (rules D1, S4)."""
     lines = run(
         patched
         + """
@@ -815,7 +815,7 @@ print(sorted(job.value for job in jobs), block(5), remaining())
 
 
 def test_eventlet_that_has_replaced_threads_is_refused_at_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S4: each call raises, until it has not."""
+    """S4: each call raises while the patch holds."""
     patcher = SimpleNamespace(is_monkey_patched=lambda module: module == "thread")
     guarded = faulttolerance.retry(lambda: "called")
     with monkeypatch.context() as patched:

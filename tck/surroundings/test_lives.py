@@ -1,4 +1,4 @@
-"""Lives of an application in one process, one after another, and how they end."""
+"""Lives of an application in one process, one after another, and their ends."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_application_that_shuts_down_at_its_end_may_begin_anew() -> None:
 
 
 def test_uvicorn_may_serve_twice_in_one_process() -> None:
-    """The same, by a server."""
+    """A server begins and ends a life each time."""
     needs("uvicorn")
     lines = run(
         APPLICATION
@@ -93,8 +93,8 @@ for _ in range(2):
     assert lines == ["[b'7'] []"] * 2
 
 
-def test_a_shutdown_at_exit_waits_for_what_is_under_way() -> None:
-    """Whoever registered earlier comes later, and may still call."""
+def test_a_shutdown_at_exit_waits_for_calls_under_way() -> None:
+    """A function that was registered earlier runs later, and may still call."""
     lines = run(
         APPLICATION
         + """
@@ -108,7 +108,7 @@ future = work(1, [1])
     assert lines[1].startswith("last ")
 
 
-def test_what_hangs_holds_up_no_exit_though_a_shutdown_gave_up_on_it() -> None:
+def test_a_hung_call_delays_no_exit_after_a_shutdown_gave_up_on_it() -> None:
     """Threads of the pool are daemons in every life."""
     lines = run(
         """

@@ -1,4 +1,4 @@
-"""Servers that fork workers, from wherever they do so, and before or after greenlets take the place of threads."""
+"""Servers that fork workers, from any thread, and before or after greenlets replace threads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def in_child(*functions):
 
 
 def test_a_child_of_a_thread_that_forks_is_interrupted() -> None:
-    """The thread that forks is the main one of the child; on CPython 3.13 signals alone do not reach it."""
+    """The forking thread is the main one of the child; on CPython 3.13 signals alone do not reach it."""
     for used in ("", "outcome(wait)\n"):
         lines = run(
             PREAMBLE
@@ -82,7 +82,7 @@ thread.join()
 
 @pytest.mark.parametrize("first", ["patched", "declared", "used"])
 def test_workers_that_greenlets_fork_serve_guarded_calls(first: str) -> None:
-    """As a pool of Celery: each worker makes calls of its own, and the parent goes on with its."""
+    """A pool of Celery does so: each worker makes its own calls, and the parent continues its own."""
     needs("gevent")
     use = "assert offloaded(1, [1]).result(10) == 1\noutcome(wait)\n"
     beginning = {"patched": PATCH + PREAMBLE, "declared": PREAMBLE + PATCH, "used": PREAMBLE + use + PATCH}[first]

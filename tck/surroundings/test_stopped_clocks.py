@@ -1,4 +1,4 @@
-"""Tools of tests that stop or move the clock: freezegun and time-machine. Durations are measured on a real one."""
+"""Tools of tests that stop or move the clock: freezegun and time-machine. The library measures on a real one."""
 
 from __future__ import annotations
 
@@ -83,28 +83,28 @@ def indented(text: str) -> str:
 
 @pytest.fixture(params=STOPPED)
 def stopped(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """How the tool is imported, and how it stops the clock."""
+    """Return the statements that import the tool and that stop the clock."""
     imported, stops = STOPPED[request.param]
     needs(imported.removeprefix("import "))
     return imported, stops
 
 
 def test_delays_and_deadlines_pass_while_the_clock_is_stopped(stopped: tuple[str, str]) -> None:
-    """A retry comes back from its delay, a deadline is a ``TimeoutException``, a circuit's delay ends."""
+    """A retry continues after its delay, a deadline is a ``TimeoutException``, a circuit's delay ends."""
     imported, stops = stopped
 
     assert run(f"{imported}\n{PREAMBLE}\n{stops}\n{indented(CALLS)}", after=TOOLS + LIBRARY) == EXPECTED
 
 
 def test_the_clock_may_be_stopped_when_the_library_is_imported(stopped: tuple[str, str]) -> None:
-    """What the tool has put in place is not what the library keeps; it works afterwards as well."""
+    """The library does not keep the clock of the tool, and works afterwards as well."""
     imported, stops = stopped
 
     assert run(f"{imported}\n{stops}\n    import faulttolerance\n{PREAMBLE}\n{CALLS}", after=TOOLS) == EXPECTED
 
 
 def test_the_clock_may_be_stopped_and_go_on_again_within_virtual_time(stopped: tuple[str, str]) -> None:
-    """Neither takes the other's clock; the real one is back in use in the end."""
+    """Neither takes the other's clock; the real one is in use again in the end."""
     imported, stops = stopped
     program = (
         f"{imported}\n{PREAMBLE}\nfrom faulttolerance.testing import virtual_time\n"
@@ -126,7 +126,7 @@ print(outcome(sleeps))
 
 
 def test_coroutines_go_on_under_freezegun_where_it_leaves_their_loop_alone() -> None:
-    """Event loops ask the stopped clock otherwise, and none of their timers is ever due, whoever set it."""
+    """Without that, event loops ask the stopped clock, and no timer of theirs is ever due."""
     needs("freezegun")
 
     assert run(

@@ -1,4 +1,4 @@
-"""Interpreters beside the main one in a process: they can be closed, whatever was guarded in them."""
+"""Interpreters beside the main one in a process: they can be closed after guarded calls of any kind."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def batched(life: list[str]) -> list[list[str]]:
 
 
 def test_an_isolated_interpreter_can_be_closed_after_guarded_calls() -> None:
-    """No thread of the library runs there, so that deadlines end late, and nothing is offloaded."""
+    """No thread of the library runs there: deadlines end late, and no call runs on another thread."""
     *life, closed = calls_in("isolated")
 
     assert closed == "closed"
@@ -81,7 +81,7 @@ def test_an_isolated_interpreter_can_be_closed_after_guarded_calls() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="_xxsubinterpreters of 3.11 crashes by itself there")
 def test_an_interpreter_that_shares_its_memory_can_be_closed_after_guarded_calls() -> None:
-    """As those of mod_wsgi; its threads end before it does."""
+    """Interpreters of mod_wsgi are such; its threads end before it does."""
     *life, closed = calls_in("legacy")
 
     assert closed == "closed"

@@ -1,4 +1,4 @@
-"""Tasks of trio: what has to wait needs asyncio and says so, what does not works."""
+"""Tasks of trio: a call that has to wait needs asyncio and says so, other calls work."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ POLICIES = (
 
 @pytest.mark.parametrize("imports", ["", "import asyncio"])
 def test_a_coroutine_that_may_have_to_wait_is_refused_before_its_body_runs(imports: str) -> None:
-    """Nothing is tried again, counted or replaced: the program is wrong."""
+    """No call is retried, counted or replaced: the program is wrong."""
     calls = (
         f"""
 @{policy}
@@ -82,7 +82,7 @@ print(trio.run(outcome_in(charge)), bodies)
 
 
 def test_handles_and_futures_are_refused_before_they_wait() -> None:
-    """Of both kinds of ``@asynchronous``; a future that is done needs nobody to wait."""
+    """Both kinds of ``@asynchronous`` are; a future that is done needs no wait."""
     lines = run(
         PREAMBLE
         + """
@@ -120,8 +120,8 @@ trio.run(main)
     ]
 
 
-def test_what_waits_for_nothing_works() -> None:
-    """Circuit breaker, rate limit and fallback decide, and ask nobody to wake them."""
+def test_policies_that_never_wait_work() -> None:
+    """Circuit breaker, rate limit and fallback decide at once."""
     lines = run(
         PREAMBLE
         + """
@@ -164,8 +164,8 @@ print(trio.run(outcome_in(main)).partition(":")[0], len(bodies))
     assert lines == ["TimeoutException 2"]
 
 
-def test_asyncio_is_as_ever_where_trio_is_merely_imported() -> None:
-    """The running task is asked, and not what was imported."""
+def test_asyncio_is_as_always_where_trio_is_merely_imported() -> None:
+    """The running task decides, and not the imported modules."""
     lines = run(
         PREAMBLE
         + """
@@ -185,7 +185,7 @@ print(asyncio.run(outcome_in(rest)()).partition(":")[0])
 
 
 def test_guards_are_refused_as_functions_are() -> None:
-    """See rule O3: ``Guard.call_async`` of either kind, and what a guard decorates, with what may have to wait."""
+    """By rule O3: ``Guard.call_async`` of either kind, and guarded functions, with policies that may have to wait."""
     lines = run(
         PREAMBLE
         + """
@@ -211,7 +211,7 @@ for start in (lambda: guard.call_async(charge), lambda: guard.call_async(compute
 
 
 def test_a_call_that_has_to_follow_another_is_refused_in_words() -> None:
-    """See rule O3: of shared calls the one that leads waits for nobody."""
+    """By rule O3: the leader of shared calls waits for no other call."""
     lines = run(
         PREAMBLE
         + """
@@ -235,8 +235,8 @@ trio.run(several)
     assert lines == [f"FaultToleranceException: {refusal}", "loaded"]
 
 
-def test_a_coroutine_that_no_loop_runs_is_told_that_it_needs_asyncio() -> None:
-    """See rule O3: other libraries step coroutines themselves; what waits for nothing works there as well."""
+def test_the_error_of_a_coroutine_that_no_loop_runs_says_that_it_needs_asyncio() -> None:
+    """By rule O3: other libraries step coroutines themselves; a coroutine that never waits works there as well."""
     lines = surroundings.run(
         """
 from faulttolerance import Guard, asynchronous, circuit_breaker, retry, timeout
@@ -274,7 +274,7 @@ print(*outcome(lambda: Guard(timeout=Timeout(500)).call_async(charge)))
 
 
 def test_deadlines_are_refused() -> None:
-    """Rule O3: of blocks and of calls, before anything runs."""
+    """Rule O3: deadlines of blocks and of calls are refused before any code runs."""
     lines = run(
         PREAMBLE
         + """

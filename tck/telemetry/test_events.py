@@ -1,4 +1,4 @@
-"""Events: who is told of what, on which thread, and that telling changes nothing."""
+"""Events: their listeners, their threads, and calls that they do not change."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from kit.program import python
 
 @pytest.fixture
 def events() -> list[Event]:
-    """Everything that happens."""
+    """Yield the list of all events."""
     found: list[Event] = []
     set_event_sinks([found.append])
     return found
@@ -67,7 +67,7 @@ def events() -> list[Event]:
 
 @pytest.fixture
 def spans() -> Iterator[tuple[Any, InMemorySpanExporter]]:
-    """A tracer, and where its spans end."""
+    """Yield a tracer, and the exporter of its spans."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -76,7 +76,7 @@ def spans() -> Iterator[tuple[Any, InMemorySpanExporter]]:
 
 
 class Flaky:
-    """Fails as often as it is told to."""
+    """A service that fails a given number of times."""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures
@@ -88,7 +88,7 @@ class Flaky:
         return "done"
 
 
-def test_retries_and_the_recovery_are_told(events: list[Event]) -> None:
+def test_retries_and_the_recovery_are_events(events: list[Event]) -> None:
     """Each event names the attempt that failed, the delay and the failure."""
     call = retry(max_retries=3, delay=10, jitter=0)(Flaky(2))
     with virtual_time():
@@ -104,7 +104,7 @@ def test_retries_and_the_recovery_are_told(events: list[Event]) -> None:
 
 
 def test_giving_up_says_why(events: list[Event]) -> None:
-    """The reason, the number of attempts, and the failure that the caller gets."""
+    """The event has the reason, the number of attempts, and the failure that the caller gets."""
     call = retry(max_retries=1, jitter=0)(Flaky(9))
     with pytest.raises(OSError, match="secret") as caught:
         call()
@@ -114,8 +114,8 @@ def test_giving_up_says_why(events: list[Event]) -> None:
     assert last.failure is caught.value
 
 
-def test_time_out_is_told(events: list[Event]) -> None:
-    """With the limit that passed."""
+def test_time_out_is_an_event(events: list[Event]) -> None:
+    """The event has the limit that passed."""
 
     @timeout(100)
     def slow() -> None:
@@ -130,7 +130,7 @@ def test_time_out_is_told(events: list[Event]) -> None:
 
 
 def test_rejections_say_by_which_policy(events: list[Event]) -> None:
-    """Only the guard that refused tells, not the ones that its exception passes through."""
+    """Only the guard that refused reports it, not the guards that its exception passes through."""
 
     @rate_limit(1, window=1000)
     def limited() -> None: ...
@@ -157,7 +157,7 @@ def test_rejections_say_by_which_policy(events: list[Event]) -> None:
     assert [event.policy for event in rejected] == ["Bulkhead", "Bulkhead", "RateLimit", "CircuitBreaker"]
 
 
-def test_state_changes_and_fallbacks_are_told(events: list[Event]) -> None:
+def test_state_changes_and_fallbacks_are_events(events: list[Event]) -> None:
     """The states are those of ``circuit_breakers.state``."""
 
     @fallback(lambda context: "instead")
@@ -174,8 +174,8 @@ def test_state_changes_and_fallbacks_are_told(events: list[Event]) -> None:
     assert isinstance(applied.failure, ValueError)
 
 
-def test_nothing_is_told_of_a_call_on_which_everything_goes_well(events: list[Event]) -> None:
-    """Events cost nothing where nothing happens."""
+def test_a_call_without_trouble_has_no_event(events: list[Event]) -> None:
+    """A healthy call pays nothing for events."""
 
     @retry
     @timeout
@@ -203,7 +203,7 @@ def test_control_flow_is_no_giving_up(events: list[Event]) -> None:
 
 
 def test_sink_that_raises_is_logged_once_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """The others are told all the same, and the call comes to what it would have come to."""
+    """The other sinks get the event all the same, and the outcome of the call is the same."""
     found: list[Event] = []
 
     def broken(event: Event) -> None:
@@ -217,7 +217,7 @@ def test_sink_that_raises_is_logged_once_and_changes_nothing(caplog: pytest.LogC
     assert len([record for record in caplog.records if "an event sink failed" in record.message]) == 1
 
 
-def test_sink_may_call_the_breaker_that_tells_it() -> None:
+def test_sink_may_call_the_breaker_of_its_event() -> None:
     """No lock is held while a sink runs."""
     from faulttolerance import circuit_breaker_name, circuit_breakers
 
@@ -241,8 +241,8 @@ def test_sink_may_call_the_breaker_that_tells_it() -> None:
 
 
 @pytest.mark.parametrize("is_offloaded", [False, True])
-def test_sink_is_not_told_of_its_own_calls_and_others_are(is_offloaded: bool) -> None:
-    """A guarded sink whose connection is down would tell itself so without end."""
+def test_sink_gets_no_event_of_its_own_calls_and_others_do(is_offloaded: bool) -> None:
+    """A guarded sink whose connection is down would cause events without end."""
     sent, heard = [], []
 
     @retry(max_retries=1, jitter=0)
@@ -277,7 +277,7 @@ def test_default_sinks_come_back() -> None:
 
 
 def test_log_records_have_levels_and_fields_and_no_arguments(caplog: pytest.LogCaptureFixture) -> None:
-    """Attempts at DEBUG, the end and an opening circuit at WARNING; neither arguments nor messages of failures."""
+    """Attempts are at DEBUG, the end and an opening circuit at WARNING; neither arguments nor messages are in it."""
     caplog.set_level(logging.DEBUG, "faulttolerance")
 
     @retry(max_retries=1, jitter=0)
@@ -301,8 +301,8 @@ def test_log_records_have_levels_and_fields_and_no_arguments(caplog: pytest.LogC
     assert (last["ft_error_type"], last["ft_method"]) == ("OSError", f"{__name__}.{charge.__qualname__}")
 
 
-def test_one_attempt_is_told_of_in_the_singular(caplog: pytest.LogCaptureFixture) -> None:
-    """As in the note of the failure."""
+def test_the_log_of_a_single_attempt_is_in_the_singular(caplog: pytest.LogCaptureFixture) -> None:
+    """The note of the failure has the singular, too."""
 
     @honor_retry_after(read=lambda failure: 3600)
     @retry(max_retries=1, jitter=0)
@@ -316,7 +316,7 @@ def test_one_attempt_is_told_of_in_the_singular(caplog: pytest.LogCaptureFixture
 
 
 def test_failure_that_is_not_retried_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """It is the application's answer, and as frequent as its users are."""
+    """Such a failure is the application's answer, and as frequent as its users are."""
 
     @retry(abort_on=KeyError)
     def find() -> None:
@@ -328,8 +328,8 @@ def test_failure_that_is_not_retried_is_no_warning(caplog: pytest.LogCaptureFixt
     assert caplog.records == []
 
 
-def test_that_a_circuit_is_open_is_not_logged_again_for_every_call(caplog: pytest.LogCaptureFixture) -> None:
-    """It was said when it opened; what gives up on it is as frequent as the calls."""
+def test_an_open_circuit_is_not_logged_for_every_call(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has its opening; calls that it refuses are as frequent as all calls."""
 
     @retry(max_retries=1, jitter=0)
     @circuit_breaker(request_volume_threshold=2, failure_ratio=1.0)
@@ -351,7 +351,7 @@ def test_that_a_circuit_is_open_is_not_logged_again_for_every_call(caplog: pytes
 
 
 def test_events_stand_on_the_current_span(spans: tuple[Any, InMemorySpanExporter]) -> None:
-    """A trace shows each attempt, with its delay and what went wrong."""
+    """A trace shows each attempt, with its delay and its failure."""
     tracer, exporter = spans
     call = retry(max_retries=1, delay=10, jitter=0)(Flaky(9))
     with virtual_time(), tracer.start_as_current_span("order"), pytest.raises(OSError, match="secret"):
@@ -366,10 +366,10 @@ def test_events_stand_on_the_current_span(spans: tuple[Any, InMemorySpanExporter
     assert told[1][1]["ft.stop_reason"] == "max_retries reached"
 
 
-def test_a_limit_that_falls_is_told_logged_and_traced(
+def test_the_fall_of_a_limit_is_an_event_in_log_and_trace(
     caplog: pytest.LogCaptureFixture, spans: tuple[Any, InMemorySpanExporter]
 ) -> None:
-    """By rule A2: once for all calls that were late together."""
+    """By rule A2: a fall is reported once for all calls that were late together."""
     tracer, exporter = spans
     events: list[Event] = []
     set_event_sinks([*get_event_sinks(), events.append])
@@ -394,7 +394,7 @@ def test_a_limit_that_falls_is_told_logged_and_traced(
 
 
 def test_span_that_does_not_record_gets_nothing() -> None:
-    """Without a span there is nothing to write to, and nothing is wrong with that."""
+    """A call without a span is normal, and has nowhere to write its events."""
     call = retry(max_retries=1, jitter=0)(Flaky(1))
 
     assert call() == "done"
@@ -403,7 +403,7 @@ def test_span_that_does_not_record_gets_nothing() -> None:
 @pytest.mark.parametrize("way", ["def", "async def", "on a thread"])
 @pytest.mark.parametrize("ending", ["done", "refused", "timed out", "given up", "replaced"])
 def test_a_call_asks_once_for_a_span_where_none_records(monkeypatch: pytest.MonkeyPatch, way: str, ending: str) -> None:
-    """Whatever happens to the call: the answer is the same each time, and looking it up takes long."""
+    """The answer is the same for the whole call, and the look-up takes long."""
     asked = []
     monkeypatch.setattr(trace, "get_current_span", lambda: asked.append(1) or trace.INVALID_SPAN)
 
@@ -452,7 +452,7 @@ def test_a_call_asks_once_for_a_span_where_none_records(monkeypatch: pytest.Monk
 def test_a_call_whose_events_are_logged_asks_once_for_a_span_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each event is made for the log then; the tracer is handed the first one only."""
+    """Each event is made for the log then; the tracer gets only the first one."""
     asked = []
     monkeypatch.setattr(trace, "get_current_span", lambda: asked.append(1) or trace.INVALID_SPAN)
 
@@ -464,7 +464,7 @@ def test_a_call_whose_events_are_logged_asks_once_for_a_span_too(
 
 
 def test_sinks_are_asked_once_for_each_event() -> None:
-    """A sink that wants none is not told, and its question is not asked a second time."""
+    """A sink without interest in an event does not get it, and is asked about it only once."""
     asked = []
 
     class Deaf:
@@ -482,10 +482,10 @@ def test_sinks_are_asked_once_for_each_event() -> None:
 
 
 @pytest.mark.parametrize(("logged", "traced"), [(False, False), (False, True), (True, False), (True, True)])
-def test_no_text_is_made_that_is_not_written(
+def test_text_is_made_only_for_a_log_or_a_span_that_records(
     spans: tuple[Any, InMemorySpanExporter], monkeypatch: pytest.MonkeyPatch, logged: bool, traced: bool
 ) -> None:
-    """The log makes none for a span that records, and the span none for a log that is on."""
+    """The log needs no text for a span that records, and the span none for a log that is on."""
     texts: list[str] = []
 
     def describe_for(receiver: str, event: Event) -> Any:
@@ -508,7 +508,7 @@ def test_no_text_is_made_that_is_not_written(
 
 
 def test_a_block_asks_again_for_the_span_of_each_attempt(spans: tuple[Any, InMemorySpanExporter]) -> None:
-    """The application may begin one between two of them."""
+    """The application may begin a span between two of them."""
     tracer, exporter = spans
     guard = Guard(retry=Retry(max_retries=2, jitter=0))
     with suppress(OSError):
@@ -521,7 +521,7 @@ def test_a_block_asks_again_for_the_span_of_each_attempt(spans: tuple[Any, InMem
 
 
 def test_tracing_can_be_switched_off(spans: tuple[Any, InMemorySpanExporter]) -> None:
-    """By ``configure``, at any time."""
+    """``configure`` does so at any time."""
     tracer, exporter = spans
     configure(tracing=False)
     with tracer.start_as_current_span("order"):
@@ -535,7 +535,7 @@ def test_tracing_can_be_switched_off(spans: tuple[Any, InMemorySpanExporter]) ->
 
 @pytest.mark.outside
 def test_tracing_can_be_switched_off_by_the_environment() -> None:
-    """Before a program begins, and ``validate`` does not call the variable a key that nothing uses."""
+    """The variable is read when a program begins; ``validate`` does not report it as an unused key."""
     program = (
         "from faulttolerance.instrumentation import get_event_sinks\n"
         "from faulttolerance import validate\n"

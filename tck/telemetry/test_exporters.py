@@ -1,4 +1,4 @@
-"""Which exporters the counts reach, and when: chosen, found, one, both or none; and what is left of what is gone."""
+"""Exporters and the counts that reach them: chosen, found, one, both or none; and counts of guards that are gone."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ COUNTED = "[('valueReturned', 3), ('exceptionThrown', 0)]"
     ],
 )
 def test_prometheus_is_found_when_the_application_imports_it(program: str) -> None:
-    """It is a matter of taste where a program's imports stand, and what was counted before is shown."""
+    """Imports may stand anywhere in a program, and earlier counts are shown."""
     shown = output_of(program, "-W", "error")
 
     assert 'result="valueReturned"} 3.0' in shown
@@ -90,13 +90,13 @@ def test_prometheus_is_found_when_the_application_imports_it(program: str) -> No
     ],
 )
 def test_opentelemetry_provider_may_be_set_after_the_first_call(program: str) -> None:
-    """What was counted before the provider was set is not lost."""
+    """Counts from before the provider was set are not lost."""
     assert output_of(program, "-W", "error") == COUNTED
 
 
 @pytest.mark.outside
 def test_neither_exporter_is_imported_for_an_application_that_does_not() -> None:
-    """Metrics that nobody reads cost no import."""
+    """Metrics without a reader cost no import."""
     program = GUARDED + (
         "import sys\ncharge()\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('prometheus_client', 'opentelemetry')])"
@@ -108,14 +108,14 @@ def test_neither_exporter_is_imported_for_an_application_that_does_not() -> None
 @pytest.mark.outside
 @pytest.mark.parametrize("missing", [["prometheus_client"], ["opentelemetry"], ["prometheus_client", "opentelemetry"]])
 def test_missing_packages_are_no_error(missing: list[str]) -> None:
-    """Either may be installed without the other, and none has to be."""
+    """Either package may be installed without the other, and neither is required."""
     program = f"import sys\nfor name in {missing!r}: sys.modules[name] = None\n" + GUARDED + "charge()\nprint('served')"
 
     assert output_of(program, "-W", "error") == "served"
 
 
 def test_nothing_is_exported_before_the_first_guarded_call() -> None:
-    """A program that imports a guarded library and never calls it shows no metrics of ours."""
+    """A program that imports a guarded library and never calls it shows no metrics of the library."""
     meter = PrometheusMeter()
 
     @retry
@@ -128,7 +128,7 @@ def test_nothing_is_exported_before_the_first_guarded_call() -> None:
 
 @pytest.mark.outside
 def test_opentelemetrys_own_reader_for_prometheus_is_not_doubled() -> None:
-    """Where it sits in the global registry, our collector gives way: each family would appear twice."""
+    """If it is in the global registry, our collector gives way: each family would appear twice."""
     program = (
         """
 from prometheus_client import REGISTRY, generate_latest
@@ -152,7 +152,7 @@ set_meter_provider(MeterProvider())
 
 
 def test_both_exporters_show_the_same_counts() -> None:
-    """Specification: where both are there, metrics are exported to both."""
+    """Specification: metrics are exported to both where both exist."""
     prometheus = PrometheusMeter()
     opentelemetry = OpenTelemetryMeter()
     configure(prometheus_registry=prometheus.registry)
@@ -174,7 +174,7 @@ def test_both_exporters_show_the_same_counts() -> None:
 
 
 def test_none_turns_an_exporter_off_while_it_is_in_use() -> None:
-    """And back on: nothing that was counted meanwhile is lost."""
+    """It may be turned on again: no count of the meantime is lost."""
     meter = PrometheusMeter()
     opentelemetry = OpenTelemetryMeter()
 
@@ -194,8 +194,8 @@ def test_none_turns_an_exporter_off_while_it_is_in_use() -> None:
 
 
 @pytest.mark.parametrize("argument", ["prometheus_registry", "meter_provider"])
-def test_what_is_no_exporter_is_refused(argument: str) -> None:
-    """A word that means nothing is named together with what is allowed."""
+def test_an_unknown_exporter_is_refused(argument: str) -> None:
+    """The error names the unknown word and the allowed values."""
     given: dict[str, Any] = {argument: "automatic"}
 
     with pytest.raises(FaultToleranceDefinitionException, match="is 'automatic'"):
@@ -203,7 +203,7 @@ def test_what_is_no_exporter_is_refused(argument: str) -> None:
 
 
 def test_a_clash_in_the_registry_does_not_fail_the_call(caplog: pytest.LogCaptureFixture) -> None:
-    """Metrics are an aside: the reason why they are missing is logged, and the application goes on."""
+    """The reason of missing metrics is logged, and the application goes on."""
     meter = PrometheusMeter()
     other = PrometheusMeter()
     from prometheus_client import Counter
@@ -220,7 +220,7 @@ def test_a_clash_in_the_registry_does_not_fail_the_call(caplog: pytest.LogCaptur
 
 
 def test_guarded_function_may_be_called_first_by_a_callback_of_opentelemetry() -> None:
-    """The SDK holds a lock while it asks callbacks, and takes it to make instruments: nobody waits for ever."""
+    """The SDK holds a lock while it asks callbacks, and takes it to make instruments: no thread waits for ever."""
     from opentelemetry.metrics import CallbackOptions, Observation
 
     @retry
@@ -301,7 +301,7 @@ def test_rejection_while_half_open_counts_as_open() -> None:
 
 
 def test_registry_can_be_asked_for_one_family() -> None:
-    """As Prometheus does with ``name[]=``."""
+    """Prometheus asks so with ``name[]=``."""
     meter = PrometheusMeter()
 
     @retry
@@ -320,7 +320,7 @@ def test_registry_can_be_asked_for_one_family() -> None:
 
 @few_and_many("threads", 2, 6)
 def test_no_call_is_lost_or_counted_twice_under_threads(threads: int) -> None:
-    """Smooth calls, failures and readings at once: folding takes what was appended, once."""
+    """Successes, failures and readings overlap: folding takes each appended count once."""
     meter = PrometheusMeter()
     calls = 2 * FOLD
 
@@ -359,14 +359,14 @@ def test_no_call_is_lost_or_counted_twice_under_threads(threads: int) -> None:
 
 @pytest.fixture
 def no_garbage() -> Iterator[None]:
-    """Collect before and after, so that only this test's classes depart."""
+    """Collect garbage before and after, so that only the classes of this test go."""
     gc.collect()
     yield
     gc.collect()
 
 
 def test_dropped_class_leaves_its_final_counts_and_nothing_else(no_garbage: None) -> None:
-    """Rule L4: the class goes, its counters stay, and what ran at a moment is gone."""
+    """Rule L4: the class goes, its counters stay, and its gauges go."""
     meter = PrometheusMeter()
 
     def make() -> type[Any]:
@@ -391,7 +391,7 @@ def test_dropped_class_leaves_its_final_counts_and_nothing_else(no_garbage: None
 
 
 def test_guards_made_in_a_loop_do_not_grow_the_registry(no_garbage: None) -> None:
-    """One name, one set of series, however many guards had it."""
+    """A name has one set of series, however many guards had it."""
     meter = PrometheusMeter()
     for _ in range(500):
         guard = Guard(retry=Retry(max_retries=1), name="payments")
@@ -405,7 +405,7 @@ def test_guards_made_in_a_loop_do_not_grow_the_registry(no_garbage: None) -> Non
 
 
 def test_call_that_outlives_its_guard_is_counted() -> None:
-    """Counts are final when nothing can count any more, not when the guard's last name goes."""
+    """Counts are final when no call can count any more, and not when the guard's last reference goes."""
     meter = PrometheusMeter()
     entered, leave = threading.Event(), threading.Event()
 
@@ -435,7 +435,7 @@ def test_call_that_outlives_its_guard_is_counted() -> None:
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
 def test_forked_child_counts_from_zero() -> None:
-    """Rule L5: the parent's calls are the parent's, also where only the child is scraped."""
+    """Rule L5: the child has no calls of the parent, even where only the child is scraped."""
     program = (
         PROMETHEUS
         + GUARDED
@@ -461,7 +461,7 @@ os._exit(0) if pid == 0 else os.waitpid(pid, 0)
 
 
 def test_reset_forgets_counts_and_choices() -> None:
-    """Tests of applications begin at 0, also at a reader that they keep."""
+    """Tests of applications begin at 0, even with a reader that they keep."""
     meter = OpenTelemetryMeter()
 
     @retry
@@ -481,7 +481,7 @@ def test_reset_forgets_counts_and_choices() -> None:
 
 
 def test_private_reader_with_delta_temporality_gets_differences() -> None:
-    """What OpenTelemetry makes of the counts is its reader's business."""
+    """The temporality of OpenTelemetry's metrics is a decision of its reader."""
     from opentelemetry.sdk.metrics import Counter, Histogram, ObservableCounter
     from opentelemetry.sdk.metrics.export import AggregationTemporality
 
@@ -511,7 +511,7 @@ def test_private_reader_with_delta_temporality_gets_differences() -> None:
 
 
 def test_counts_of_a_guard_show_every_series() -> None:
-    """What exporters show can be read without one."""
+    """A program can read the exported counts without an exporter."""
 
     @circuit_breaker
     @bulkhead
@@ -526,7 +526,7 @@ def test_counts_of_a_guard_show_every_series() -> None:
 
 
 def test_collector_registry_of_another_kind_is_taken() -> None:
-    """Whatever registers collectors is a registry."""
+    """A subclass of ``CollectorRegistry`` is a registry."""
 
     class Registry(CollectorRegistry):
         pass

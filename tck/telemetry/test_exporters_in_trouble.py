@@ -1,4 +1,4 @@
-"""Exporters in trouble: what is wrong with them is logged, mended where it can be, and no business of a call."""
+"""Exporters in trouble: their errors are logged, repaired where possible, and affect no call."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def shown(registry: CollectorRegistry) -> str:
 
 
 def emptied(registry: CollectorRegistry) -> None:
-    """As suites of tests do between two tests."""
+    """Unregister all collectors of *registry*, as suites of tests do between two tests."""
     for collector in list(registry._collector_to_names):
         registry.unregister(collector)
 
 
 def test_an_emptied_registry_can_be_given_up() -> None:
-    """Nothing is left there to be taken out."""
+    """No collector is left there to be removed."""
     registry = CollectorRegistry()
     configure(prometheus_registry=registry)
     charge()
@@ -56,7 +56,7 @@ def test_an_emptied_registry_can_be_given_up() -> None:
 
 
 def test_counts_are_shown_in_an_emptied_registry_after_a_reset() -> None:
-    """A reset goes through to its end, and the next test finds everything as in the beginning."""
+    """A reset reaches its end, and the next test finds the initial state."""
     registry = CollectorRegistry()
     configure(prometheus_registry=registry)
     charge()
@@ -70,7 +70,7 @@ def test_counts_are_shown_in_an_emptied_registry_after_a_reset() -> None:
 
 
 def test_a_registry_that_does_not_let_go_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever is wrong with it, what was asked for happens to its end."""
+    """The reset reaches its end, whatever the registry raises."""
 
     class Registry(CollectorRegistry):
         def unregister(self, collector: Any) -> None:
@@ -104,7 +104,7 @@ class OldMeter:
 
 
 def test_metrics_come_without_boundaries_where_none_can_be_given(caplog: pytest.LogCaptureFixture) -> None:
-    """A view of the application sets them then; that it has to is said when the first samples are collected."""
+    """A view of the application sets them then; a message says so when the first samples are collected."""
     reader = InMemoryMetricReader()
     real = MeterProvider([reader], shutdown_on_exit=False)
 
@@ -149,8 +149,8 @@ def test_a_provider_that_gives_no_meter_is_logged(caplog: pytest.LogCaptureFixtu
     assert unhandled == []
 
 
-def test_what_is_wrong_with_one_exporter_does_not_keep_the_other_from_its_counts() -> None:
-    """A clash in the registry of Prometheus is no reason for OpenTelemetry to be without."""
+def test_an_error_of_an_exporter_does_not_keep_the_other_from_its_counts() -> None:
+    """After a clash in the registry of Prometheus, OpenTelemetry gets the counts."""
 
     class Registry:
         def register(self, collector: object) -> None:
@@ -169,7 +169,7 @@ def test_what_is_wrong_with_one_exporter_does_not_keep_the_other_from_its_counts
 
 @pytest.mark.outside
 def test_a_folder_that_was_away_for_a_moment_gets_all_counts(tmp_path: Path) -> None:
-    """One failure is logged once; the next time everything is taken over, nothing twice."""
+    """A failure is logged once; the next export writes all counts, and none twice."""
     folder = tmp_path / "metrics"
     folder.mkdir()
     program = """

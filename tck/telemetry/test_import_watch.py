@@ -1,4 +1,4 @@
-"""Exporters that come after the first guarded call are found however the application imports them."""
+"""Exporters that come after the first guarded call: they are found, in whichever way the application imports them."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ sys.meta_path.append(Asking())
 
 @pytest.mark.parametrize("module", SHOW)
 @pytest.mark.parametrize("asking", ASKING)
-def test_an_exporter_is_found_whatever_was_asked_of_it_before(module: str, asking: str) -> None:
-    """Libraries ask ``find_spec`` to know what is installed: that is no import, and changes nothing."""
+def test_an_exporter_is_found_after_any_question_about_it(module: str, asking: str) -> None:
+    """Libraries ask ``find_spec`` for installed packages: that is no import, and changes nothing."""
     program = f"NAME = {module!r}\n" + GUARDED + ASKING[asking] + SHOW[module]
 
     assert output_of(program, "-W", "error", after=LIBRARY) == SHOWN[module]
@@ -100,7 +100,7 @@ def test_an_exporter_is_found_whatever_was_asked_of_it_before(module: str, askin
 
 @pytest.mark.parametrize("module", SHOW)
 def test_an_exporter_is_found_that_waited_to_be_used_before_the_first_call(module: str) -> None:
-    """What a lazy importer holds ready was not imported yet, and is not by us; the next first call finds it used."""
+    """A lazy importer has not imported the module, and we do not; the next first call finds it used."""
     program = (
         f"import importlib.util, sys\nNAME = {module!r}\n{LAZILY}lazily(NAME)\n{GUARDED}"
         "assert type(sys.modules[NAME]).__name__ == '_LazyModule'\n"
@@ -112,7 +112,7 @@ def test_an_exporter_is_found_that_waited_to_be_used_before_the_first_call(modul
 
 @pytest.mark.parametrize("module", SHOW)
 def test_an_exporter_is_found_whose_import_was_under_way_at_the_first_call(module: str, tmp_path: Path) -> None:
-    """Another thread may be importing it, or it may itself import what makes the first guarded call.
+    """Another thread may be importing it, or it may itself import the module of the first guarded call.
 
     The next first call finds it.
     """
@@ -139,7 +139,7 @@ retry(lambda: 1)()
 
 
 def test_an_exporter_that_came_unseen_is_found_at_the_next_first_call() -> None:
-    """A finder may stand in front of all others and ask none of them."""
+    """A finder may stand in front of all others and ask no other finder."""
     program = (
         GUARDED
         + """
@@ -157,7 +157,7 @@ retry(lambda: 1)()
 
 
 def test_a_module_keeps_the_loader_that_it_would_have(tmp_path: Path) -> None:
-    """Watching leaves no trace on what was imported, nor on a loader that loads others, too."""
+    """The watch leaves no trace on the imported module, nor on a loader that loads others, too."""
     program = (
         GUARDED
         + """
@@ -176,7 +176,7 @@ print("as ever")
 
 
 def test_an_exporter_in_an_archive_is_found_once(tmp_path: Path) -> None:
-    """There one loader loads all modules."""
+    """The loader of an archive loads all its modules."""
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:

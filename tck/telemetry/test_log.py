@@ -1,4 +1,4 @@
-"""The library's words in the log: what the application's handlers make of them decides no call."""
+"""The records of the library in the log: no handler of the application changes a call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from faulttolerance.testing import virtual_time
 
 
 class Broken(logging.Handler):
-    """A handler, or a filter, for which there is no room left on the disk."""
+    """A handler, or a filter, that finds no room left on the disk."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Broken(logging.Handler):
 
 @pytest.fixture
 def library() -> Iterator[logging.Logger]:
-    """The library's logger, at the level that says most."""
+    """Yield the library's logger, at the lowest level."""
     found = logging.getLogger("faulttolerance")
     before = (found.level, list(found.handlers), list(found.filters), found.propagate)
     found.setLevel(logging.DEBUG)
@@ -76,7 +76,7 @@ def broken(request: pytest.FixtureRequest, library: logging.Logger) -> Broken:
 
 
 def flaky(*outcomes: object) -> Callable[[], Any]:
-    """A function that raises or returns one of *outcomes* after the other."""
+    """Return a function that raises or returns one of *outcomes* after the other."""
     waiting = iter(outcomes)
 
     def function() -> object:
@@ -88,8 +88,8 @@ def flaky(*outcomes: object) -> Callable[[], Any]:
     return function
 
 
-def test_a_call_that_recovers_does_so_whatever_becomes_of_the_log(broken: Broken) -> None:
-    """Rule R10: what is told changes nothing of what is told about."""
+def test_a_broken_log_keeps_no_call_from_recovering(broken: Broken) -> None:
+    """Rule R10: a report changes no call."""
     call = retry(max_retries=2, jitter=0)(flaky(ConnectionError(), ConnectionError(), "done"))
 
     assert call() == "done"
@@ -118,8 +118,8 @@ def test_a_failure_stays_the_failure_that_it_was(broken: Broken) -> None:
     assert broken.asked >= 4
 
 
-def test_a_circuit_opens_and_a_fallback_is_asked_whatever_becomes_of_the_log(broken: Broken) -> None:
-    """Listeners and hooks that raise are logged; that the log raises as well changes nothing either."""
+def test_a_circuit_opens_and_a_fallback_is_asked_under_a_broken_log(broken: Broken) -> None:
+    """Listeners and hooks that raise are logged; a log that raises as well changes nothing either."""
 
     def complain(*_: object) -> None:
         raise RuntimeError("the listener")
@@ -143,8 +143,8 @@ def test_a_circuit_opens_and_a_fallback_is_asked_whatever_becomes_of_the_log(bro
     assert broken.asked >= 3
 
 
-def test_asynchronous_calls_come_to_their_end_whatever_becomes_of_the_log(broken: Broken) -> None:
-    """On the thread of an event loop, in its tasks, and on the threads of the pool."""
+def test_asynchronous_calls_reach_their_end_under_a_broken_log(broken: Broken) -> None:
+    """They run on the thread of an event loop, in its tasks, and on threads of the pool."""
     outcomes = flaky(
         ConnectionError(), "loop", ConnectionError(), "task", ConnectionError(), "thread", OSError(), "slow"
     )
@@ -174,8 +174,8 @@ def test_asynchronous_calls_come_to_their_end_whatever_becomes_of_the_log(broken
     assert broken.asked >= 8
 
 
-def test_a_configuration_is_in_force_whatever_becomes_of_the_log(broken: Broken) -> None:
-    """That a switch is ignored until a restart is said, and that is all."""
+def test_a_configuration_is_in_force_under_a_broken_log(broken: Broken) -> None:
+    """A record says that a switch is ignored until a restart; it has no other effect."""
     call = retry(max_retries=3, jitter=0)(flaky(ConnectionError(), "done", ConnectionError(), "never"))
     assert call() == "done"
 
@@ -185,8 +185,8 @@ def test_a_configuration_is_in_force_whatever_becomes_of_the_log(broken: Broken)
         call()
 
 
-def test_what_the_log_raises_is_shown_once(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
-    """As the standard library shows what a handler raises: on standard error."""
+def test_an_exception_of_the_log_is_shown_once(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    """The standard library shows an exception of a handler so: on standard error."""
     call = retry(max_retries=2, jitter=0)(flaky(ConnectionError(), ConnectionError(), "done"))
     call()
 
@@ -196,15 +196,15 @@ def test_what_the_log_raises_is_shown_once(broken: Broken, capsys: pytest.Captur
 
 
 def test_control_flow_of_a_handler_passes(library: logging.Logger) -> None:
-    """Ctrl-C ends the program, also where it arrives while something is written down."""
+    """Ctrl-C ends the program, also during a record."""
     library.addHandler(Broken(KeyboardInterrupt()))
 
     with pytest.raises(KeyboardInterrupt):
         retry(max_retries=2, jitter=0)(flaky(ConnectionError(), "never"))()
 
 
-def test_a_sink_whose_interest_fails_is_told(library: logging.Logger) -> None:
-    """Neither the question nor what answers it decides a call."""
+def test_a_sink_whose_interest_fails_gets_the_event(library: logging.Logger) -> None:
+    """Neither the question to a sink nor its failure decides a call."""
     told: list[Event] = []
 
     class Sink:
@@ -221,7 +221,7 @@ def test_a_sink_whose_interest_fails_is_told(library: logging.Logger) -> None:
 
 
 class Kept(logging.Handler):
-    """A handler that keeps what it is given."""
+    """A handler that keeps its records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ class Kept(logging.Handler):
 
 
 def records_of_a_recovery(library: logging.Logger) -> int:
-    """The number of records of a call that recovers: two at the level that says most."""
+    """Return the number of records of a call that recovers: two at the lowest level."""
     kept = Kept()
     library.addHandler(kept)
     assert retry(max_retries=1, jitter=0)(flaky(ConnectionError(), "done"))() == "done"
@@ -254,7 +254,7 @@ def records_of_a_recovery(library: logging.Logger) -> int:
 def test_levels_are_looked_at_each_time(
     library: logging.Logger, of_library: int, of_all: int, off: int, records: int
 ) -> None:
-    """An operator turns the log up and down while the program runs, of the library or of all."""
+    """An operator changes the level while the program runs, of the library or of all loggers."""
     root = logging.getLogger()
     before = root.level, root.manager.disable
     assert records_of_a_recovery(library) == 2
@@ -273,7 +273,7 @@ def test_levels_are_looked_at_each_time(
 def test_a_logger_of_another_class_is_asked(
     library: logging.Logger, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """It may want the records of one request below its level; where it cannot say, the call goes on all the same."""
+    """It may take the records of one request below its level; where its check fails, the call goes on all the same."""
 
     class ForOneRequest(logging.Logger):
         def isEnabledFor(self, level: int) -> bool:
@@ -289,7 +289,7 @@ def test_a_logger_of_another_class_is_asked(
 
 
 class Sending(logging.Handler):
-    """A handler that ships each line over a connection that is down; guarded, as such things should be."""
+    """A handler that sends each line over a connection that is down; it is guarded, as such code should be."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -312,7 +312,7 @@ class Sending(logging.Handler):
 
 
 class SendingAside(Sending):
-    """Likewise, on a thread of the pool."""
+    """A sending handler on a thread of the pool."""
 
     @asynchronous
     @retry(max_retries=1, jitter=0)
@@ -326,7 +326,7 @@ class SendingAside(Sending):
 
 @pytest.fixture
 def application(library: logging.Logger) -> Iterator[logging.Logger]:
-    """The application's logger, whose handlers get the library's words, too."""
+    """Yield the application's logger, whose handlers get the library's records, too."""
     library.propagate = True
     library.setLevel(logging.WARNING)
     root = logging.getLogger()
@@ -337,7 +337,7 @@ def application(library: logging.Logger) -> Iterator[logging.Logger]:
 
 @pytest.mark.parametrize("kind", [Sending, SendingAside])
 def test_a_guarded_handler_does_not_log_itself_to_death(kind: type[Sending], application: logging.Logger) -> None:
-    """That it gave up on a line is said once; that it gave up on saying so is not."""
+    """The lost line is reported once; the loss of that report is not."""
     handler = kind()
     logging.getLogger().addHandler(handler)
 
@@ -351,7 +351,7 @@ def test_a_guarded_handler_does_not_log_itself_to_death(kind: type[Sending], app
 
 
 def test_a_guarded_handler_behind_a_queue_does_not_log_without_end(application: logging.Logger) -> None:
-    """There it is another thread that handles what the library says."""
+    """Another thread handles the library's records there."""
     lines: queue.SimpleQueue[Any] = queue.SimpleQueue()
     handler = Sending()
     listener = logging.handlers.QueueListener(lines, handler)
@@ -368,7 +368,7 @@ def test_a_guarded_handler_behind_a_queue_does_not_log_without_end(application: 
 
 
 def test_a_call_after_a_record_is_logged_again(application: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
-    """Silence lasts while a record of ours is handled, and no longer."""
+    """The library is silent only while a record of its own is handled."""
     handler = Sending()
     logging.getLogger().addHandler(handler)
 
@@ -380,7 +380,7 @@ def test_a_call_after_a_record_is_logged_again(application: logging.Logger, capl
 
 
 def test_a_name_of_many_lines_stays_on_the_line_of_its_record(caplog: pytest.LogCaptureFixture) -> None:
-    """Names are anybody's, a tenant's perhaps: none of them writes lines of its own. Fields keep it as it is."""
+    """A name may come from a tenant: it writes no lines of its own. The fields have it unchanged."""
     guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1, failure_ratio=1.0), name="a\r\nERROR: b")
     with caplog.at_level(logging.DEBUG, "faulttolerance"), pytest.raises(ZeroDivisionError):
         guard.call(divmod, 1, 0)

@@ -42,7 +42,7 @@ APPLICATIONS = {
 
 
 def lines_of(program: str) -> list[str]:
-    """The lines that *program* writes to standard error."""
+    """Return the lines that *program* writes to standard error."""
     done = python(OUTAGE + program, after=LIBRARY)
     assert (done.returncode, done.stdout) == (0, "")
     return done.stderr.splitlines()
@@ -50,7 +50,7 @@ def lines_of(program: str) -> list[str]:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_an_outage_is_seen_once_under_the_logging_of_a_server(server: str) -> None:
-    """That the circuit opened, and that the call gave up; a server sets up its own loggers only."""
+    """The opening of the circuit and the failure of the call are shown; a server sets up only its own loggers."""
     if server != "nothing":
         pytest.importorskip(server)
 
@@ -61,16 +61,16 @@ def test_an_outage_is_seen_once_under_the_logging_of_a_server(server: str) -> No
 
 
 @pytest.mark.parametrize("application", APPLICATIONS)
-def test_nothing_is_said_twice_where_the_application_sets_up_logging(application: str) -> None:
-    """Neither before the library says its first words nor after."""
+def test_no_line_is_written_twice_where_the_application_sets_up_logging(application: str) -> None:
+    """The set-up may come before the library's first record or after it."""
     lines = lines_of(f"outage('early')\n{APPLICATIONS[application]}\noutage('late')")
 
     assert [sum(name in line for line in lines) for name in ("early: circuit", "late: circuit")] == [1, 1]
     assert len(lines) == 4
 
 
-def test_what_goes_well_writes_nothing() -> None:
-    """A retry that helps, or a circuit that closes, is no line on standard error."""
+def test_a_recovery_writes_nothing() -> None:
+    """A retry that helps, or a circuit that closes, writes no line on standard error."""
     program = """
         from faulttolerance.testing import virtual_time
         outcomes = iter([ConnectionError()])
@@ -86,7 +86,7 @@ def test_what_goes_well_writes_nothing() -> None:
 
 
 def test_an_application_that_wants_silence_gets_it() -> None:
-    """By a handler that does nothing, or by a level, as for every logger."""
+    """A handler that does nothing, or a level, silences it, as every logger."""
     lines = lines_of(
         "ours = logging.getLogger('faulttolerance')\n"
         "ours.setLevel(logging.ERROR)\noutage('by level')\nours.setLevel(logging.NOTSET)\n"

@@ -85,7 +85,7 @@ sys.stdin.read()
 
 
 def tool(name: str) -> str:
-    """The path of a program of Debian's package prometheus; without it the test is skipped, but never in CI."""
+    """Return the path of a program of Debian's package prometheus; without it skip the test, but never in CI."""
     found = shutil.which(name)
     if found is None and not IN_CI:
         pytest.skip(f"{name} is not installed: apt-get install prometheus")
@@ -101,7 +101,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(program: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A Python program that goes on until its input ends; with what it imports from *folder*."""
+    """Yield a Python program that goes on until its input ends, and imports modules from *folder*."""
     with subprocess.Popen(
         [sys.executable, "-c", program], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -112,14 +112,14 @@ def running(program: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def line_of(process: subprocess.Popen[str]) -> Any:
-    """The next line that the program prints, which is JSON."""
+    """Return the next line that the program prints, which is JSON."""
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
 
 @contextlib.contextmanager
 def prometheus(port: int, folder: Path) -> Iterator[str]:
-    """The address of a Prometheus that scrapes the service at *port*."""
+    """Yield the address of a Prometheus that scrapes the service at *port*."""
     program, own_port = tool("prometheus"), free_port()
     (folder / "prometheus.yml").write_text(
         f"""
@@ -141,7 +141,7 @@ scrape_configs: [{{job_name: shop, static_configs: [{{targets: ["127.0.0.1:{port
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """The address of a Prometheus that scrapes a guarded service."""
+    """Yield the address of a Prometheus that scrapes a guarded service."""
     tool("prometheus")
     needs("prometheus_client")
     with running(SERVICE, tmp_path) as process, prometheus(line_of(process), tmp_path) as address:
@@ -149,7 +149,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 
 def query_api(server: str, query: str) -> list[dict[str, Any]]:
-    """What the query API answers now."""
+    """Return the current answer of the query API."""
     address = f"{server}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     with urllib.request.urlopen(address, timeout=5) as answer:
         found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
@@ -157,7 +157,7 @@ def query_api(server: str, query: str) -> list[dict[str, Any]]:
 
 
 def ask(server: str, query: str) -> dict[tuple[str, ...], float]:
-    """What the query API answers, by the values of the labels that are ours."""
+    """Return the answer of the query API by the values of the library's labels."""
     found = query_api(server, query)
     return {
         tuple(value for label, value in sorted(one["metric"].items()) if label in LABELS - {"method"}): float(
@@ -168,7 +168,7 @@ def ask(server: str, query: str) -> dict[tuple[str, ...], float]:
 
 
 def answer_to(server: str, query: str) -> dict[tuple[str, ...], float]:
-    """The same, once there is an answer: a server takes a while to come up and to scrape."""
+    """Return the first answer that is not empty: a server takes a while to start and to scrape."""
     for _ in range(200):
         try:
             if found := ask(server, query):
@@ -181,7 +181,7 @@ def answer_to(server: str, query: str) -> dict[tuple[str, ...], float]:
 
 @pytest.mark.outside
 @pytest.mark.timeout(60)
-def test_prometheus_server_returns_what_the_service_counted(server: str) -> None:
+def test_prometheus_server_returns_the_counts_of_the_service(server: str) -> None:
     """Thirty orders taken at once, ten replaced after three attempts each."""
     invocations = answer_to(server, 'ft_invocations_total{method="__main__.Shop.order"}')
 
@@ -216,7 +216,7 @@ Series = tuple[str, frozenset[tuple[str, str]]]
 
 
 def series(server: str) -> dict[Series, float]:
-    """All our series that the server has."""
+    """Return all series of the library that the server has."""
     found: dict[Series, float] = {}
     for one in query_api(server, '{__name__=~"ft_.+"}'):
         labels = frozenset((label, value) for label, value in one["metric"].items() if label in LABELS)
@@ -227,8 +227,8 @@ def series(server: str) -> dict[Series, float]:
 
 @pytest.mark.outside
 @pytest.mark.timeout(150)
-def test_prometheus_server_returns_what_the_storefront_counted(tmp_path: Path) -> None:
-    """The demonstration's service, scraped while its backend fails: in the end both know the same of every method."""
+def test_prometheus_server_returns_the_counts_of_the_storefront(tmp_path: Path) -> None:
+    """The demonstration is scraped while its backend fails: in the end both have equal counts of each method."""
     tool("prometheus")
     needs("prometheus_client", "httpx", "uvicorn")
     shown: dict[Series, float] = {}
@@ -284,12 +284,12 @@ def test_alert_rules_are_valid() -> None:
 
 
 def of_the_rules() -> list[str]:
-    """Every expression of the alert rules."""
+    """Return every expression of the alert rules."""
     return re.findall(r"expr: (?:\|\n)?((?:.|\n)*?)\n +(?:for|labels):", (DOCS / "alerts.yml").read_text())
 
 
 def of_the_dashboard() -> list[str]:
-    """Every query of the dashboard."""
+    """Return every query of the dashboard."""
     dashboard: dict[str, Any] = json.loads((DOCS / "dashboard.json").read_text())
     return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
 
@@ -309,12 +309,12 @@ def test_rules_and_dashboard_ask_for_metrics_that_exist() -> None:
 
 
 def test_the_dashboard_asks_for_every_metric() -> None:
-    """What is counted can be seen."""
+    """Each count has its place on the dashboard."""
     assert names_in(of_the_dashboard()) == NAMES
 
 
 def test_panels_of_the_dashboard_lie_side_by_side() -> None:
-    """None covers another one, and each has a number of its own."""
+    """No panel covers another one, and each has a number of its own."""
     panels = json.loads((DOCS / "dashboard.json").read_text())["panels"]
     cells = [
         (x, y)

@@ -61,14 +61,14 @@ def start(folder: Path, program: str, calls: int) -> subprocess.Popen[str]:
 
 
 def scraped(folder: Path) -> dict[str, float]:
-    """What a scrape shows that adds up all workers; each series once."""
+    """Return the values of a scrape that adds up all workers, each series once."""
     registry = CollectorRegistry()
     MultiProcessCollector(registry, str(folder))
     return each_once(registry.collect())
 
 
 def each_once(families: Iterable[Metric]) -> dict[str, float]:
-    """The value of each series, none of which is there twice."""
+    """Return the value of each series, none of which is there twice."""
     found: dict[str, float] = {}
     for family in families:
         for sample in family.samples:
@@ -85,7 +85,7 @@ def end(worker: subprocess.Popen[str]) -> None:
 
 
 def test_counts_of_all_workers_add_up(tmp_path: Path) -> None:
-    """Counters, histograms and times in states are sums; a second generation of workers goes on from the first."""
+    """Counters, histograms and times in states are sums; a second generation of workers continues the first one's."""
     for calls in ([10, 20], [30]):
         for worker in [start(tmp_path, WORKER + ENDS, one) for one in calls]:
             end(worker)
@@ -103,8 +103,8 @@ def test_counts_of_all_workers_add_up(tmp_path: Path) -> None:
     assert shown["ft_circuitbreaker_state_total{closed}"] > 0
 
 
-def test_of_levels_that_are_no_amounts_the_highest_is_shown(tmp_path: Path) -> None:
-    """Two workers that hedge after 0.1 and 0.3 s do not hedge after 0.4 s."""
+def test_the_highest_of_the_levels_of_workers_is_shown(tmp_path: Path) -> None:
+    """The levels are no amounts: two workers that hedge after 0.1 and 0.3 s do not hedge after 0.4 s."""
     for worker in [start(tmp_path, HEDGING, delay) for delay in (100, 300)]:
         end(worker)
 
@@ -112,7 +112,7 @@ def test_of_levels_that_are_no_amounts_the_highest_is_shown(tmp_path: Path) -> N
 
 
 def test_killed_worker_loses_a_second_at_most(tmp_path: Path) -> None:
-    """Counts are taken over while it works, not only when it ends."""
+    """Counts are written while it works, and not only at its end."""
     worker = start(tmp_path, WORKER + IS_KILLED, 10)
     with worker:
         assert worker.stdout is not None
@@ -132,7 +132,7 @@ def test_killed_worker_loses_a_second_at_most(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
 @pytest.mark.parametrize("how", ["os.fork", "multiprocessing"])
 def test_workers_forked_from_a_process_that_counted_add_their_own_calls_only(tmp_path: Path, how: str) -> None:
-    """As under ``gunicorn --preload``: the master's calls stay the master's."""
+    """As under ``gunicorn --preload``, calls of the master count for the master alone."""
     fork = """
 import os
 children = []
@@ -198,7 +198,7 @@ def child_exit(server, worker):
 
 
 class Gunicorn:
-    """Two workers of gunicorn that serve guarded calls, and what they were asked for."""
+    """Two workers of gunicorn that serve guarded calls, and the number of requests to them."""
 
     def __init__(self, service: Service) -> None:
         self.process = service.process
@@ -208,7 +208,7 @@ class Gunicorn:
         self.failing = 0
 
     def order(self) -> int:
-        """Have one good and one failing call served; the worker of the latter."""
+        """Request one good and one failing call, and return the worker of the latter."""
         self.workers[int(self.get("/order"))] += 1
         worker = int(self.get("/fails"))
         self.workers[worker] += 1
@@ -220,7 +220,7 @@ class Gunicorn:
 
     @property
     def served(self) -> dict[str, float]:
-        """What a scrape is to show of the calls so far."""
+        """Return the values that a scrape has to show of the calls so far."""
         calls, failing = self.workers.total(), self.failing
         attempts = calls + failing
         return {
@@ -237,7 +237,7 @@ class Gunicorn:
         }
 
     def shown(self) -> dict[str, float]:
-        """The same, of what any of the workers shows now."""
+        """Return the same values, as any of the workers shows them now."""
         found = each_once(text_string_to_metric_families(self.get("/metrics")))
         return {series: found.get(series, -1) for series in self.served}
 
@@ -262,7 +262,7 @@ def gunicorn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gunicor
 @pytest.mark.timeout(180)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="gunicorn needs fork")
 def test_workers_of_gunicorn_add_up_over_restarts(gunicorn: Gunicorn) -> None:
-    """Two workers, one that is killed and replaced, and two that a SIGHUP replaces: nothing is lost or shown twice."""
+    """One of two workers is killed and replaced, a SIGHUP replaces two: no count is lost or shown twice."""
     gunicorn.order_until(lambda: len(gunicorn.workers) == 2)
     gunicorn.assert_all_is_shown()
 
@@ -321,7 +321,7 @@ print(registry.get_sample_value("ft_invocations_total", tags))
 
 
 def test_a_name_whose_counts_were_dropped_goes_on_in_the_files(tmp_path: Path) -> None:
-    """A file forgets nothing: what a name counts that comes back is added, also where it is more than before."""
+    """A file keeps all counts: those of a name that comes back are added, even where they are higher than before."""
     process = start(tmp_path, DROPPED, 0)
 
     assert process.communicate(timeout=60)[0].strip() == "12.0"

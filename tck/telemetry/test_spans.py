@@ -1,4 +1,4 @@
-"""A child span for each attempt, where it is asked for (rule O1)."""
+"""A child span for each attempt, where it is configured (rule O1)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Traced:
         return [*self._exporter.get_finished_spans()]
 
     def attempts(self, name: str) -> list[tuple[Any, StatusCode]]:
-        """The numbers and the outcomes of the spans called *name*."""
+        """Return the numbers and the outcomes of the spans called *name*."""
         return [(number_of(span), span.status.status_code) for span in self.spans if span.name == name]
 
 
@@ -84,7 +84,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Traced]:
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_each_attempt_is_a_span(way: Way, traced: Traced) -> None:
-    """Named as the method, with its number and what went wrong, in every way of calling."""
+    """The span has the method's name, its number and its failure, in every way of calling."""
 
     async def fails_twice(run: Run) -> str:
         if run.attempts < 3:
@@ -126,8 +126,8 @@ def test_spans_change_no_outcome(name: str, traced: Traced) -> None:
                 assert getattr(with_spans, aspect) == getattr(without, aspect), (way.name, aspect)
 
 
-def test_what_a_body_does_is_inside_its_span(traced: Traced) -> None:
-    """Spans of clients hang below the attempt that made them; a guarded call inside begins with its first attempt."""
+def test_spans_of_a_body_are_inside_the_span_of_its_attempt(traced: Traced) -> None:
+    """Spans of clients are children of their attempt; a guarded call inside begins with its first attempt."""
 
     @retry(max_retries=1, jitter=0)
     def connect() -> None:
@@ -149,12 +149,12 @@ def test_what_a_body_does_is_inside_its_span(traced: Traced) -> None:
             connect_span = spans[parent_of(socket)]
             charge_span = spans[parent_of(connect_span)]
             paths.append((connect_span.name, number_of(connect_span), number_of(charge_span)))
-    name = f"{__name__}.test_what_a_body_does_is_inside_its_span.<locals>.connect"
+    name = f"{__name__}.test_spans_of_a_body_are_inside_the_span_of_its_attempt.<locals>.connect"
     assert paths == [(name, 1, 1), (name, 1, 2)]
 
 
 def test_a_span_lasts_until_the_future_is_done(traced: Traced) -> None:
-    """Where the body returns before its work is over, and where it fails after that."""
+    """A body may return before its work is over, and the work may fail after that."""
     future: Future[str] = Future()
 
     @asynchronous
@@ -171,7 +171,7 @@ def test_a_span_lasts_until_the_future_is_done(traced: Traced) -> None:
 
 
 def test_an_interrupted_attempt_has_a_span_that_ends(traced: Traced) -> None:
-    """The span is not left current: what follows hangs below the caller's again."""
+    """The span is not left current: the next spans are children of the caller's again."""
 
     @timeout(100)
     def hang() -> None:
@@ -189,7 +189,7 @@ def test_an_interrupted_attempt_has_a_span_that_ends(traced: Traced) -> None:
 
 
 def test_an_attempt_that_is_refused_has_no_span(traced: Traced) -> None:
-    """Its body does not run; the current span has the event."""
+    """Its body does not run; the event is on the current span."""
     guard = Guard(rate_limit=RateLimit(1), retry=Retry(max_retries=1, jitter=0, delay=0), name="refuses")
 
     with traced.span("order"):
@@ -208,7 +208,7 @@ def test_an_attempt_that_is_refused_has_no_span(traced: Traced) -> None:
 
 
 def test_spans_come_and_go_with_the_configuration(traced: Traced) -> None:
-    """At once, for functions that were called before."""
+    """The change holds at once, also for functions that were called before."""
 
     @retry
     def call() -> None: ...
@@ -226,7 +226,7 @@ def test_spans_come_and_go_with_the_configuration(traced: Traced) -> None:
 
 
 def test_a_body_that_catches_everything_ends_its_span(traced: Traced) -> None:
-    """An attempt in a task that is cancelled is over when it really ends."""
+    """An attempt in a task that is cancelled ends with that task."""
 
     @asynchronous
     @timeout(50)
@@ -250,14 +250,14 @@ def test_a_body_that_catches_everything_ends_its_span(traced: Traced) -> None:
 
 
 @pytest.mark.parametrize("word", ["events", "spans", "off", "true", "False", ""])
-def test_the_environment_says_it_too(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_switches_spans_on_too(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAULTTOLERANCE_TRACING", word)
 
     assert validate() == []
 
 
 def test_spans_that_nothing_can_make_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the way to install what is missing; nothing has changed."""
+    """The error names the package to install, and no setting changes."""
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
 
     with pytest.raises(FaultToleranceDefinitionException, match=r"pip install \"faulttolerance\[opentelemetry\]\""):
@@ -265,7 +265,7 @@ def test_spans_that_nothing_can_make_are_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_interruptions_leave_no_span_behind(traced: Traced) -> None:
-    """However often deadlines come into the beginning and the end of spans."""
+    """No deadline at the beginning or the end of a span leaves one."""
 
     @timeout(1)
     def busy() -> None:

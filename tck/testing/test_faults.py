@@ -1,4 +1,4 @@
-"""Faults in the place of bodies: those of a test's own, and what is injected into guarded functions."""
+"""Faults in place of bodies: those of functions in a test, and those that are injected into guarded functions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Outage(Exception):
 
 
 class Client:
-    """The same five times, called in each way."""
+    """The same guarded call in five ways of calling."""
 
     def __init__(self) -> None:
         self.bodies = 0
@@ -78,7 +78,7 @@ WAYS = ("call", "call_async", "call_offloaded", "call_as_task", "call_non_blocki
 
 
 def outcome(clock: VirtualClock, call: Callable[[], Any]) -> Any:
-    """Give what a call came to, however it is called."""
+    """Return the outcome of a call in any way of calling."""
 
     async def awaited() -> Any:
         result = call()
@@ -92,8 +92,8 @@ def outcome(clock: VirtualClock, call: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_policies_see_what_is_injected_as_the_bodys(way: str) -> None:
-    """However it is called: errors are retried, latency is timed out, a result comes back; the body does not run."""
+def test_policies_treat_injected_faults_as_those_of_the_body(way: str) -> None:
+    """In every way of calling errors are retried, latency is timed out, a result is returned; the body does not run."""
     client, target = Client(), getattr(Client, way)
     call = getattr(client, way)
     with virtual_time() as clock:
@@ -102,7 +102,7 @@ def test_policies_see_what_is_injected_as_the_bodys(way: str) -> None:
         with inject(target, latency=3000), recorded(target) as late:
             began = clock.monotonic()
             assert outcome(clock, call) is TimeoutException
-            # What runs on, left behind, keeps nobody waiting.
+            # An attempt that is left behind keeps nobody waiting.
             assert clock.monotonic() - began == pytest.approx(3.04)
         with inject(target, result="stale"):
             assert outcome(clock, call) == "stale"
@@ -118,7 +118,7 @@ def test_policies_see_what_is_injected_as_the_bodys(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_call_that_fails_twice_goes_well_by_its_retries(way: str) -> None:
+def test_a_call_that_fails_twice_succeeds_by_its_retries(way: str) -> None:
     """The failures of ``fail_times`` are counted over all attempts, and then the body runs."""
     client = Client()
     with virtual_time() as clock, inject(getattr(client, way), error=fail_times(2, Outage)):
@@ -127,7 +127,7 @@ def test_a_call_that_fails_twice_goes_well_by_its_retries(way: str) -> None:
 
 
 def test_injected_failures_open_circuits() -> None:
-    """They count as the body's own."""
+    """They count as failures of the body."""
 
     @circuit_breaker(request_volume_threshold=2, delay=60_000)
     def query() -> str:
@@ -142,7 +142,7 @@ def test_injected_failures_open_circuits() -> None:
 
 
 def test_a_deadline_interrupts_the_latency() -> None:
-    """On the real clock, too."""
+    """It does so on the real clock, too."""
 
     @deadline(20)
     def query() -> str:
@@ -152,8 +152,8 @@ def test_a_deadline_interrupts_the_latency() -> None:
         query()
 
 
-def test_blocks_are_befallen_before_they_are_entered() -> None:
-    """Those of ``with`` and of ``async with``; a retry enters the block, which has no result."""
+def test_faults_are_injected_into_blocks_before_they_are_entered() -> None:
+    """This holds for ``with`` and for ``async with``; a retry enters the block, which has no result."""
     guard = Guard(retry=Retry(max_retries=2, delay=20, jitter=0), timeout=Timeout(1000))
     bodies = []
 
@@ -182,8 +182,8 @@ def test_blocks_are_befallen_before_they_are_entered() -> None:
     assert bodies == [3, 1, 3, 1]
 
 
-def test_guards_and_their_functions_are_befallen() -> None:
-    """What a guard decorates, and what it is given to call."""
+def test_faults_are_injected_into_guards_and_their_functions() -> None:
+    """The functions are those that a guard decorates, and those that it is given to call."""
     guard = Guard(circuit_breaker=CircuitBreaker())
 
     @guard
@@ -197,7 +197,7 @@ def test_guards_and_their_functions_are_befallen() -> None:
 
 
 def test_a_part_of_the_attempts_is_chosen_by_the_seed() -> None:
-    """The same ones for the same seed, each time that the block is entered; nobody for a rate of 0."""
+    """A seed chooses the same attempts each time that the block is entered; a rate of 0 chooses none."""
 
     @bulkhead(5)
     def query() -> str:
@@ -221,8 +221,8 @@ def test_a_part_of_the_attempts_is_chosen_by_the_seed() -> None:
         assert run(rate=0.5) == first
 
 
-def test_it_stands_inside_whatever_was_entered_first() -> None:
-    """A recording sees it; of several the last one is asked first; switched-off policies and keys do not matter."""
+def test_an_injection_stands_inside_the_blocks_that_were_entered_first() -> None:
+    """A recording sees it; the last injection is asked first; switched-off policies and keys do not matter."""
 
     @retry(max_retries=1, delay=0, jitter=0)
     @partition_by("key")
@@ -238,8 +238,8 @@ def test_it_stands_inside_whatever_was_entered_first() -> None:
     assert query("a") == "a"
 
 
-def test_a_class_an_object_and_a_test_are_befallen() -> None:
-    """Subclasses with their class, and nothing beside it; as a decorator of a coroutine function, too."""
+def test_faults_are_injected_into_a_class_an_object_and_a_test() -> None:
+    """Subclasses go with their class, and nothing else does; a coroutine function can be decorated, too."""
 
     class Other(Client):
         pass
@@ -257,8 +257,8 @@ def test_a_class_an_object_and_a_test_are_befallen() -> None:
     assert Client().call() == "fresh"
 
 
-def test_a_body_fails_so_many_times() -> None:
-    """As a decorator, a side effect in a body, or of a stand-in; each failure of a class is a new one."""
+def test_a_body_fails_the_given_number_of_times() -> None:
+    """``fail_times`` decorates bodies, and is a side effect of a body or a stand-in; each failure of a class is new."""
 
     @fail_times(2, Outage)
     def body(answer: str) -> str:
@@ -310,7 +310,7 @@ class Picky(Exception):
         (lambda: fail_times(2, None), ("testing.fail_times(error)", "None")),  # type: ignore[arg-type]
     ],
 )
-def test_what_makes_no_sense_is_refused(make: Callable[[], Any], words: tuple[str, ...]) -> None:
-    """What, where, the value got and what is allowed; before the block begins."""
+def test_an_argument_that_makes_no_sense_is_refused(make: Callable[[], Any], words: tuple[str, ...]) -> None:
+    """The error names the argument, the place, the value and the allowed ones, before the block begins."""
     with refused(*words):
         make()

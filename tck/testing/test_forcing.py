@@ -1,4 +1,4 @@
-"""Bringing circuits and limits into a state for the length of a test, and back to what they were."""
+"""Circuits and limits that are forced into a state for the length of a test, and afterwards are as before."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ NAME = f"{__name__}.Forced.query"
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What a call comes to, however it is called: its result, or the class of its failure."""
+    """Return the outcome of a call in any way of calling: its result, or the class of its failure."""
 
     async def awaited() -> Any:
         return await result
@@ -105,8 +105,8 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_circuit_is_in_the_state_that_is_forced_and_back_afterwards(way: str) -> None:
-    """However the function is guarded and called, and although nobody has called it."""
+def test_a_circuit_has_the_forced_state_in_the_block_and_its_own_afterwards(way: str) -> None:
+    """This holds in every way of guarding and calling, and before the first call."""
     target, call = WAYS[way]
     with force(target, "open"):
         assert outcome(call) is outcome(call) is CircuitBreakerOpenException
@@ -119,8 +119,8 @@ def test_a_circuit_is_in_the_state_that_is_forced_and_back_afterwards(way: str) 
 
 @pytest.mark.parametrize("found", ["closed", "open", "half-open"])
 @pytest.mark.parametrize("state", ["open", "half-open", "closed"])
-def test_a_circuit_is_as_it_was_found_after_it_was_used(found: str, state: Any) -> None:
-    """State, since when, results in its window, how often it opened, the last failure, and when it lets probes in."""
+def test_a_circuit_that_was_used_while_forced_is_as_it_was_found(found: str, state: Any) -> None:
+    """The state and its beginning, the results, openings, last failure and time of the next probes are the same."""
     with virtual_time() as clock:
         for fails in (True, False) if found == "closed" else (True,) * 4:
             outcome(lambda fails=fails: Forced().query(fails))  # type: ignore[misc]
@@ -140,7 +140,7 @@ def test_a_circuit_is_as_it_was_found_after_it_was_used(found: str, state: Any) 
 
 
 def test_a_half_open_circuit_goes_on_by_its_probes() -> None:
-    """It is the way to see what a service does when another one comes back, or does not."""
+    """A test sees by it what a service does when another one comes back, or does not."""
     with force(Forced.query, "half-open"):
         Forced().query()
         assert circuit_breakers.state(NAME) == "closed"
@@ -150,14 +150,14 @@ def test_a_half_open_circuit_goes_on_by_its_probes() -> None:
 
 
 def test_a_closed_circuit_stays_closed() -> None:
-    """Whatever its calls come to."""
+    """No outcome of its calls opens it."""
     with force(Forced.query, "closed"):
         assert [outcome(lambda: Forced().query(True)) for _ in range(9)] == [Outage] * 9
     assert circuit_breakers.snapshot(NAME).results == 0
 
 
 def test_a_call_under_way_counts_in_the_circuit_that_let_it_in() -> None:
-    """Its window was put aside, and takes the result when it is back; a probe gives up its place all the same."""
+    """The window of that circuit was put aside, and takes the result when it is back; a probe gives up its place."""
     with virtual_time() as clock:
         for _ in range(4):
             outcome(lambda: Forced().query(True))
@@ -190,7 +190,7 @@ def test_an_object_stands_for_its_class_and_a_function_for_all() -> None:
 
 
 def test_keys_come_and_go_within_a_block() -> None:
-    """Those that are remembered, and those whose first call is within."""
+    """This holds for keys that are remembered, and for keys whose first call is in the block."""
     Forced().fetch("known")
     name = f"{__name__}.Forced.fetch"
     for state in ("open", "half-open"):
@@ -205,7 +205,7 @@ def test_keys_come_and_go_within_a_block() -> None:
 
 
 def test_listeners_hear_of_it_and_of_its_end() -> None:
-    """Code that follows circuits sees both, and does not take a circuit for open that is not."""
+    """Code that follows circuits sees both, and does not take a closed circuit for open."""
     Forced().query()
     heard: list[tuple[str, str]] = []
     circuit_breakers.on_state_change(NAME, lambda _, old, new: heard.append((old, new)))
@@ -266,8 +266,8 @@ class Exhausted:
         ("call_async", ThrottleException),
     ],
 )
-def test_what_is_exhausted_refuses_every_call_at_once(name: str, refusal: type[Exception]) -> None:
-    """Also one that would wait in a queue or for its turn, and for as long as the block lasts."""
+def test_an_exhausted_limit_refuses_every_call_at_once(name: str, refusal: type[Exception]) -> None:
+    """It also refuses calls that would wait in a queue or for a turn, for as long as the block lasts."""
     call = getattr(Exhausted(), name)
     with exhaust(getattr(Exhausted, name)):
         assert outcome(call) is refusal
@@ -282,7 +282,7 @@ def test_what_is_exhausted_refuses_every_call_at_once(name: str, refusal: type[E
 
 
 def test_a_spent_budget_ends_the_retries() -> None:
-    """And is as full afterwards as before, although calls have gone well within."""
+    """Afterwards the budget is as full as before, although calls have succeeded in the block."""
 
     @retry(max_retries=3, delay=0, jitter=0)
     @retry_budget(ratio=1.0, burst=2)
@@ -305,7 +305,7 @@ def test_a_spent_budget_ends_the_retries() -> None:
 
 
 def test_the_rate_window_is_as_it_was_found() -> None:
-    """No call within the block has counted in it."""
+    """No call within the block counts in it."""
     with virtual_time() as clock:
         Exhausted().ask()
         with exhaust(Exhausted.ask):
@@ -315,7 +315,7 @@ def test_the_rate_window_is_as_it_was_found() -> None:
 
 
 def test_calls_that_run_and_wait_go_on_when_the_block_ends() -> None:
-    """What they hold is theirs: those that wait are admitted when the permits are there again."""
+    """Running calls keep their permits; waiting calls are admitted when the permits are there again."""
 
     async def main() -> list[int]:
         order: list[int] = []
@@ -344,7 +344,7 @@ def test_calls_that_run_and_wait_go_on_when_the_block_ends() -> None:
 
 
 def test_blocks_of_several_threads_end_in_any_order() -> None:
-    """Each takes back what it did; the last one brings back what was there before the first."""
+    """Each block undoes its own change; the last one restores the state before the first."""
     Forced().query()
     Forced().fetch("known")
     before = circuit_breakers.snapshot(NAME)
@@ -407,7 +407,7 @@ def test_a_circuit_of_a_fleet_is_half_open_in_this_process_only(fails: bool) -> 
 @pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
 @pytest.mark.parametrize("fleet_wide", [None, FleetWide()], ids=["alone", "fleet"])
 def test_a_rate_limit_that_is_shared_or_waited_for_is_used_up(kind: Any, fleet_wide: FleetWide | None) -> None:
-    """A fleet that would let calls through is not asked; who waited before goes on waiting, and then has its turn."""
+    """A fleet that has turns is not asked; a call that waited before goes on waiting, and then has its turn."""
     limit = RateLimit(2, window="1s", type=kind, burst=2 if kind == "smooth" else 1, max_wait="1h")
     limited = Guard(rate_limit=limit, fleet_wide=fleet_wide, name="used up")
 
@@ -431,8 +431,8 @@ def test_a_rate_limit_that_is_shared_or_waited_for_is_used_up(kind: Any, fleet_w
             limited.close()
 
 
-def test_which_limits_are_used_up_can_be_said() -> None:
-    """By annotations or by the classes of policies; by default all that the target has."""
+def test_a_test_can_name_the_limits_that_are_used_up() -> None:
+    """It names annotations or classes of policies; by default all limits of the target are used up."""
     both = Guard(bulkhead=Bulkhead(2), rate_limit=RateLimit(100))
     with exhaust(both, "RateLimit"):
         assert outcome(lambda: both.call(int)) is RateLimitException
@@ -443,8 +443,8 @@ def test_which_limits_are_used_up_can_be_said() -> None:
     assert both.call(int) == 0
 
 
-def test_classes_that_come_into_use_within_a_block_are_meant_too() -> None:
-    """As a stand-in that a test derives from the client, whose state is its own."""
+def test_classes_that_come_into_use_within_a_block_are_forced_too() -> None:
+    """A test may derive a stand-in from the client, whose state is its own."""
     with force(Forced, "open"), exhaust(Exhausted.run):
 
         class StandIn(Forced):
@@ -465,8 +465,8 @@ def test_classes_that_come_into_use_within_a_block_are_meant_too() -> None:
     assert (StandIn().query(), Second().query(), Smaller().run()) == (1, 1, 1)
 
 
-def test_who_has_the_further_name_of_a_circuit_is_left_to_the_calls() -> None:
-    """A base class that nobody calls does not take it away from the class that is called."""
+def test_calls_decide_which_class_has_the_further_name_of_a_circuit() -> None:
+    """A base class that nobody calls does not take the name away from the class that is called."""
 
     class Named:
         @circuit_breaker_name("bank")
@@ -483,7 +483,7 @@ def test_who_has_the_further_name_of_a_circuit_is_left_to_the_calls() -> None:
 
 
 def test_a_block_goes_on_after_a_reset() -> None:
-    """As that of a fixture for a class of tests, where ``ft_autouse`` resets around each of them."""
+    """A fixture for a class of tests has such a block, where ``ft_autouse`` resets around each test."""
     with force(Forced.query, "open"), exhaust(Exhausted.run), exhaust(Forced.fetch):
         reset()
         assert (outcome(Forced().query), outcome(Exhausted().run)) == (CircuitBreakerOpenException, BulkheadException)
@@ -491,8 +491,8 @@ def test_a_block_goes_on_after_a_reset() -> None:
     assert (Forced().query(), Exhausted().run(), Forced().fetch("a")) == (1, 1, "a")
 
 
-def test_both_are_decorators_and_forget_with_a_reset() -> None:
-    """A block around a reset ends without a word."""
+def test_force_and_exhaust_are_decorators_and_forget_with_a_reset() -> None:
+    """A block around a reset ends without an error."""
 
     @force(Forced.query, "open")
     @exhaust(Exhausted.run)
@@ -517,8 +517,8 @@ def test_both_are_decorators_and_forget_with_a_reset() -> None:
         (lambda: exhaust(Exhausted.run, "Bulkead"), ("did you mean 'Bulkhead'",)),
     ],
 )
-def test_what_makes_no_sense_is_refused(enter: Callable[[], Any], words: tuple[str, ...]) -> None:
-    """What, where, the value got and what is allowed; and nothing is forced."""
+def test_an_argument_that_makes_no_sense_is_refused(enter: Callable[[], Any], words: tuple[str, ...]) -> None:
+    """The error names the argument, the place, the value and the allowed ones; nothing is forced."""
     with refused(*words), enter():
         pass
     for policy in (Retry, RetryBudget, AdaptiveThrottle):

@@ -1,4 +1,4 @@
-"""What a test does with a fleet that has no server."""
+"""A fleet without a server, and the moves of a test on it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def circuit(fleet: MemoryFleet) -> CircuitRecord:
 
 
 @pytest.mark.parametrize("delay", [5_000, "5s", timedelta(seconds=5)])
-def test_opens_and_closes_as_another_replica_would(delay: Any) -> None:
-    """On the shared clock; each move has a version of its own."""
+def test_a_test_opens_and_closes_circuits_as_another_replica_would(delay: Any) -> None:
+    """The moves are on the shared clock, and each has a version of its own."""
     with virtual_time() as clock:
         fleet = MemoryFleet()
         fleet.open("shop", delay)
@@ -37,7 +37,7 @@ def test_opens_and_closes_as_another_replica_would(delay: Any) -> None:
     assert circuit(fleet) == CircuitRecord(opened.version + 2_000_000, "closed")
 
 
-def test_all_sessions_meet() -> None:
+def test_all_sessions_of_a_fleet_share_its_windows() -> None:
     fleet = MemoryFleet()
 
     assert [*fleet.connect().exchange([TURN])] == [0]
@@ -46,7 +46,7 @@ def test_all_sessions_meet() -> None:
     assert [*fleet.connect().exchange([TURN])] == [0]
 
 
-def test_answers_nobody_while_it_is_lost() -> None:
+def test_a_lost_fleet_answers_nobody() -> None:
     fleet = MemoryFleet()
     session = fleet.connect()
     session.exchange([TURN])
@@ -58,8 +58,8 @@ def test_answers_nobody_while_it_is_lost() -> None:
     assert session.exchange([TURN]) > [0]
 
 
-def test_says_at_once_what_the_test_did_to_it() -> None:
-    """To every session until it is closed: closed circuits ask nobody, and nothing is read from time to time."""
+def test_sessions_are_told_at_once_what_a_test_does_to_the_fleet() -> None:
+    """Every session is told until it is closed: closed circuits ask nobody, and nothing is read from time to time."""
     fleet, heard = MemoryFleet(), list[str]()
     session = fleet.connect(lambda: heard.append("one"))
     other = fleet.connect(lambda: heard.append("two"))
@@ -81,7 +81,7 @@ def test_says_at_once_what_the_test_did_to_it() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["", " shop", "sh{op", "}", "a\nb", "a" * 201, None, 5, b"shop"])
-def test_refuses_what_is_no_namespace(namespace: Any) -> None:
+def test_a_value_that_is_no_namespace_is_refused(namespace: Any) -> None:
     with pytest.raises(
         FaultToleranceDefinitionException, match=r"^MemoryFleet\(namespace\) is .*; allowed: printable text"
     ):
@@ -89,10 +89,10 @@ def test_refuses_what_is_no_namespace(namespace: Any) -> None:
 
 
 @pytest.mark.parametrize("delay", [-1, "soon", None])
-def test_refuses_what_is_no_delay(delay: Any) -> None:
+def test_a_value_that_is_no_delay_is_refused(delay: Any) -> None:
     with pytest.raises(FaultToleranceDefinitionException, match=r"^MemoryFleet.open\(delay\) is .*; allowed: a dur"):
         MemoryFleet().open("shop", delay)
 
 
-def test_shows_its_name() -> None:
+def test_a_fleet_shows_its_name() -> None:
     assert repr(MemoryFleet("shop")) == "MemoryFleet('shop')"

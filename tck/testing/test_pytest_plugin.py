@@ -1,4 +1,4 @@
-"""The fixtures that an application's tests get, seen from a run of pytest of their own."""
+"""The fixtures for the tests of an application, in runs of pytest of their own."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def fail_twice():
 
 
 def is_installed(distribution: str, *at_least: int) -> bool:
-    """Whether a package is there to be used by the inner run, without importing it for this one."""
+    """Return whether the inner run can use a package, without importing it for this one."""
     try:
         version = importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -120,7 +120,7 @@ def test_delays_pass_at_once_under_the_clock(run: Run) -> None:
 
 
 def test_a_marker_chooses_the_seed(run: Run) -> None:
-    """Two tests with one seed see the same jitter, others another one."""
+    """Two tests with one seed see the same jitter, and a test with another seed sees another one."""
     done = run("""
         seen = []
 
@@ -163,13 +163,13 @@ def test_state_leaks_unless_asked_for(run: Run) -> None:
 
 
 def test_every_test_begins_anew_where_the_setting_says_so(run: Run) -> None:
-    """``ft_reset = true`` in pytest's configuration."""
+    """The setting is ``ft_reset = true`` in the configuration of pytest."""
     done = run(LEAKING, "-o", "ft_reset=true")
 
     done.assert_outcomes(passed=2)
 
 
-def test_one_test_begins_anew_by_the_fixture(run: Run) -> None:
+def test_a_single_test_begins_anew_by_the_fixture(run: Run) -> None:
     """``ft_reset`` forgets what came before its test, and what its test leaves behind."""
     done = run("""
         def test_that_trips_the_circuit():
@@ -224,7 +224,7 @@ LOOP_PER_TEST = """
 
 @pytest.mark.skipif(not is_installed("anyio", 4, 0), reason="anyio is not installed")
 def test_loops_of_anyio_follow_the_clock(run: Run, pytester: pytest.Pytester) -> None:
-    """Each test has a loop of its own, made by ``loop_factory``; the guards that they share do not mind."""
+    """Each test has a loop of its own, made by ``loop_factory``; the tests may share guards."""
     pytester.makeconftest("""
         import pytest
         from faulttolerance.testing.active_clock import loop_factory
@@ -258,7 +258,7 @@ def test_loops_of_pytest_asyncio_follow_the_clock(run: Run, pytester: pytest.Pyt
 @pytest.mark.skipif(not is_installed("anyio", 4, 0), reason="anyio is not installed")
 @pytest.mark.parametrize("backend", ["'asyncio'", "('asyncio', {'debug': True})"])
 def test_anyio_makes_loops_that_follow_the_clock_by_itself(run: Run, pytester: pytest.Pytester, backend: str) -> None:
-    """Where a test asks for the clock, nobody has to say how loops are made."""
+    """A test that asks for the clock does not have to say how loops are made."""
     pytester.makeconftest(f"""
         import pytest
 
@@ -314,7 +314,7 @@ PYTEST_ASYNCIO = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop
 
 @pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
 def test_pytest_asyncio_makes_loops_that_follow_the_clock_by_itself(run: Run) -> None:
-    """Only for tests that ask for the clock; the others have the loops that they always had."""
+    """This holds for tests that ask for the clock only; the others have the loops that they always had."""
     done = run(
         LOOP_PER_TEST
         + """
@@ -330,7 +330,7 @@ def test_pytest_asyncio_makes_loops_that_follow_the_clock_by_itself(run: Run) ->
 
 @pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
 def test_a_loop_that_was_made_before_the_clock_is_refused_at_once(run: Run) -> None:
-    """Instead of waiting, in real time, for what the clock says is due in an hour."""
+    """It would wait in real time for an event that is due in an hour of the clock."""
     done = run(
         """
         import pytest_asyncio
@@ -353,7 +353,7 @@ def test_a_loop_that_was_made_before_the_clock_is_refused_at_once(run: Run) -> N
 @pytest.mark.outside
 @pytest.mark.skipif(not is_installed("pytest-xdist", 3, 0), reason="pytest-xdist is not installed")
 def test_processes_of_xdist_have_a_clock_each(run: Run) -> None:
-    """Nothing is shared between them."""
+    """The processes share nothing."""
     done = run(
         """
         @pytest.mark.parametrize("again", range(8))
@@ -372,7 +372,7 @@ def test_processes_of_xdist_have_a_clock_each(run: Run) -> None:
 
 @pytest.mark.outside
 def test_the_plugin_costs_nothing_until_it_is_used() -> None:
-    """It is loaded in every run of pytest, so what the fixtures need waits for the first one."""
+    """It is loaded in every run of pytest, so the needs of the fixtures are loaded with the first fixture."""
     program = "import sys, faulttolerance.pytest_plugin; print('faulttolerance.testing' in sys.modules)"
 
     done = python(program)
@@ -381,7 +381,7 @@ def test_the_plugin_costs_nothing_until_it_is_used() -> None:
 
 
 def test_the_setting_for_every_test_is_ft_autouse(run: Run) -> None:
-    """It says whose setting it is, as ``ft_reset`` does, which stays another name."""
+    """Its prefix says whose setting it is, as that of ``ft_reset`` does, which stays another name."""
     done = run(LEAKING, "-o", "ft_autouse=true")
 
     done.assert_outcomes(passed=2)
@@ -410,7 +410,7 @@ LOOKING = """
 
 
 @pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
-def test_calls_and_events_of_one_test_are_looked_at(run: Run) -> None:
+def test_a_test_looks_at_its_calls_and_events(run: Run) -> None:
     """``ft_calls`` is called with each target; ``ft_events`` is the list itself. Both end with the test."""
     done = run(LOOKING, *PYTEST_ASYNCIO, plugins=("pytest_asyncio.plugin",))
 
@@ -418,8 +418,8 @@ def test_calls_and_events_of_one_test_are_looked_at(run: Run) -> None:
 
 
 @pytest.mark.skipif(not is_installed("anyio", 4, 0), reason="anyio is not installed")
-def test_calls_and_events_are_looked_at_under_anyio(run: Run) -> None:
-    """Its loops are others in every test, too."""
+def test_a_test_looks_at_its_calls_and_events_under_anyio(run: Run) -> None:
+    """There, too, every test has another loop."""
     backend = '        anyio_backend = pytest.fixture(lambda: "asyncio")\n        pytestmark = pytest.mark.anyio\n'
     done = run(backend + LOOKING, plugins=("anyio.pytest_plugin",))
 

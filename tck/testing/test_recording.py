@@ -1,4 +1,4 @@
-"""Looking at calls in a test: what each did, attempt by attempt, and what was told of them."""
+"""Calls that a test records, attempt by attempt, and the events that it captures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Outage(Exception):
 
 
 class Recorded:
-    """The same four times, called in each way."""
+    """The same guarded call in four ways of calling."""
 
     @retry(max_retries=2, delay=20, jitter=0)
     @timeout(100)
@@ -80,7 +80,7 @@ def answer(mood: str, then: str) -> str:
 
 
 def ended(call: Callable[[], Any]) -> None:
-    """Let a call come to its end, however it is called and whatever that is."""
+    """Run a call to its end, in any way of calling and with any outcome."""
 
     async def awaited() -> None:
         await outcome
@@ -97,8 +97,8 @@ WAYS = ("call", "call_async", "call_offloaded", "call_as_task")
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_call_tells_its_attempts_delays_and_why_it_stopped(way: str) -> None:
-    """However it is called; of one that goes well, of one that fails, and of one that is late."""
+def test_a_recorded_call_has_its_attempts_its_delays_and_the_reason_of_its_end(way: str) -> None:
+    """This holds in every way of calling, for calls that succeed, that fail and that are late."""
     with no_wait(), recorded(getattr(Recorded, way)) as calls:
         method = getattr(Recorded(), way)
         ended(lambda: method("", then="fine"))
@@ -119,7 +119,7 @@ def test_a_call_tells_its_attempts_delays_and_why_it_stopped(way: str) -> None:
     assert all(0.09 < (attempt.seconds or left_behind) < 5 for attempt in late.attempts)
 
 
-def test_what_is_written_down_reads_as_a_sentence() -> None:
+def test_a_recorded_call_reads_as_a_sentence() -> None:
     """A failing assertion shows what happened."""
     with no_wait(), recorded(Recorded.call) as calls:
         ended(lambda: Recorded().call("down", then="never"))
@@ -130,8 +130,8 @@ def test_what_is_written_down_reads_as_a_sentence() -> None:
     )
 
 
-def test_a_failure_that_cannot_be_spelled_is_shown_all_the_same() -> None:
-    """What is written down can be printed, whatever an exception of the application does."""
+def test_a_failure_whose_repr_fails_is_shown_all_the_same() -> None:
+    """A recorded call can be printed, whatever an exception of the application does."""
 
     class Unspeakable(Exception):
         def __repr__(self) -> str:
@@ -148,8 +148,8 @@ def test_a_failure_that_cannot_be_spelled_is_shown_all_the_same() -> None:
     assert "its repr fails with RuntimeError" in repr(calls)
 
 
-def test_refusals_and_fallbacks_are_written_down() -> None:
-    """By the annotation of what refused; an attempt that was refused never began."""
+def test_refusals_and_fallbacks_are_recorded() -> None:
+    """A refusal has the annotation of its policy; an attempt that was refused never began."""
 
     @fallback(lambda *_: "cached")
     @circuit_breaker(request_volume_threshold=2)
@@ -166,8 +166,8 @@ def test_refusals_and_fallbacks_are_written_down() -> None:
     assert "1 refused by CircuitBreaker; returned 'cached', after a fallback was called" in repr(calls[2])
 
 
-def test_refusals_between_retries_and_reasons_are_written_down() -> None:
-    """A rate limit in the middle, and a budget at the end."""
+def test_refusals_between_retries_and_reasons_are_recorded() -> None:
+    """A rate limit refuses in the middle, and a budget ends the call."""
 
     @retry(max_retries=9, delay=0, jitter=0)
     @retry_budget(burst=3)
@@ -203,7 +203,7 @@ def test_a_result_that_was_not_accepted_is_told_apart() -> None:
 
 
 def test_a_hedge_stands_beside_its_attempt() -> None:
-    """Both are there, and which of them lost."""
+    """The record has both attempts, and shows which of them lost."""
 
     @hedge(delay=1_000)
     async def fetch() -> int:
@@ -224,7 +224,7 @@ def test_a_hedge_stands_beside_its_attempt() -> None:
 
 
 def test_concurrent_calls_are_told_apart() -> None:
-    """Tasks of one loop, threads, and offloaded calls: each event goes to the call that it is of."""
+    """The calls are in tasks of one loop, on threads, and on threads of the pool; each event goes to its own call."""
     client, moods = Recorded(), ["", "down"] * 8
 
     async def main() -> None:
@@ -244,7 +244,7 @@ def test_concurrent_calls_are_told_apart() -> None:
 
 
 def test_nested_calls_have_their_own_events() -> None:
-    """A guarded function that calls another one, or itself; what is not recorded is not mixed in."""
+    """A guarded function may call another one, or itself; calls that are not recorded are not mixed in."""
 
     @retry(max_retries=1, delay=0, jitter=0)
     def inner() -> None:
@@ -265,7 +265,7 @@ def test_nested_calls_have_their_own_events() -> None:
 
 
 def test_guards_and_their_blocks_are_recorded() -> None:
-    """A call of a ``Guard``, what it decorates, and each block or loop of blocks."""
+    """Recorded are calls of a ``Guard`` and of its decorated functions, and each block or loop of blocks."""
     guard = Guard(retry=Retry(max_retries=1, delay=0, jitter=0))
 
     @guard
@@ -301,8 +301,8 @@ def test_guards_and_their_blocks_are_recorded() -> None:
     assert [call.args for call in calls[:3]] == [("down",), ("", "ok"), ()]
 
 
-def test_it_goes_with_the_rest_of_the_kit() -> None:
-    """Policies that are switched off, values that are configured, a reset, keys, and virtual time."""
+def test_recording_works_with_the_rest_of_the_kit() -> None:
+    """The rest is policies that are switched off, configured values, a reset, keys, and virtual time."""
 
     @partition_by("key")
     @bulkhead(1)
@@ -324,7 +324,7 @@ def test_it_goes_with_the_rest_of_the_kit() -> None:
 
 
 def test_a_call_that_runs_or_is_cancelled_says_so() -> None:
-    """What is under way has no end yet; control flow is no failure."""
+    """A call under way has no end yet; control flow is no failure."""
 
     @retry
     async def wait() -> None:
@@ -354,7 +354,7 @@ def test_a_call_that_runs_or_is_cancelled_says_so() -> None:
 
 
 def test_a_busy_body_is_interrupted_as_ever() -> None:
-    """What stands around it to write it down is no place at which an interruption could not land, or would be lost."""
+    """The code that records a call neither blocks an interruption nor loses it."""
 
     @timeout(200)
     def inner() -> None:
@@ -373,8 +373,8 @@ def test_a_busy_body_is_interrupted_as_ever() -> None:
     assert [call.attempts[0].outcome for call in others] == ["cancelled", "timed out"]
 
 
-def test_who_shares_a_result_makes_no_attempt() -> None:
-    """The call is there, with its end."""
+def test_a_call_that_shares_a_result_makes_no_attempt() -> None:
+    """The call is recorded with its end."""
 
     @coalesce
     async def fetch() -> int:
@@ -396,7 +396,7 @@ def within(function: Callable[[], None]) -> None:
         function()
 
 
-def test_events_are_captured_beside_whoever_is_told() -> None:
+def test_events_are_captured_beside_the_sinks() -> None:
     """The sinks of the application are told as ever, and may change; blocks nest."""
     told: list[object] = []
     set_event_sinks([told.append])
@@ -414,7 +414,7 @@ def test_events_are_captured_beside_whoever_is_told() -> None:
 
 
 def test_events_of_other_threads_are_captured() -> None:
-    """Whoever makes a call."""
+    """Any thread of the process may make the call."""
     with no_wait(), captured_events() as events:
         thread = threading.Thread(target=lambda: ended(lambda: Recorded().call("down")))
         thread.start()
@@ -423,7 +423,7 @@ def test_events_of_other_threads_are_captured() -> None:
     assert len(events) == 3
 
 
-def test_what_is_not_guarded_cannot_be_recorded() -> None:
+def test_a_function_that_is_not_guarded_cannot_be_recorded() -> None:
     """It is refused before the block begins."""
     with refused("testing.recorded", "not guarded"):
         recorded(answer)

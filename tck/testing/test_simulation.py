@@ -1,4 +1,4 @@
-"""``simulate``: what a seed decides, what is noticed, how a failure is shown and made smaller."""
+"""``simulate``: the choices of a seed, the defects that it finds, and how a failure is shown and made smaller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Scenario = Callable[[Simulation], object]
 
 
 class Account:
-    """Loses an update where two callers come between reading and writing."""
+    """An account that loses an update where two callers come between reading and writing."""
 
     def __init__(self) -> None:
         self.balance = 0
@@ -59,7 +59,7 @@ class Account:
 
 
 def adding(add: Callable[[Account], Any], callers: int = 4) -> Scenario:
-    """A scenario in which so many callers add one each."""
+    """Return a scenario in which each of *callers* callers adds one."""
 
     def scenario(sim: Simulation) -> None:
         account = Account()
@@ -72,14 +72,14 @@ def adding(add: Callable[[Account], Any], callers: int = 4) -> Scenario:
 
 
 def failure_of(scenario: Scenario, **options: Any) -> SimulationFailed:
-    """How *scenario* fails."""
+    """Return the failure of *scenario*."""
     with pytest.raises(SimulationFailed) as caught:
         simulate(scenario, **options)
     return caught.value
 
 
 def test_scenario_without_a_defect_passes_and_says_what_was_explored() -> None:
-    """Where nothing fails, it is told how many orders there were."""
+    """If nothing fails, the result says how many orders there were."""
     explored = simulate(adding(Account.add_locked), seeds=range(200), switch_in=[__name__])
 
     assert explored.seeds == 200
@@ -115,7 +115,7 @@ def test_failure_replays_and_is_the_same_each_time() -> None:
 
 
 def test_caller_on_which_the_scenario_counts_is_not_left_out() -> None:
-    """A failure is made smaller only where fewer callers would do well one after the other."""
+    """A failure is made smaller only if fewer callers would succeed one after the other."""
 
     def scenario(sim: Simulation) -> None:
         account = Account()
@@ -128,7 +128,7 @@ def test_caller_on_which_the_scenario_counts_is_not_left_out() -> None:
 
 
 def test_invariant_is_checked_after_each_step() -> None:
-    """What is not so for a moment only is noticed."""
+    """A violation that lasts for a moment only is noticed."""
 
     def scenario(sim: Simulation) -> None:
         inside = 0
@@ -162,7 +162,7 @@ def test_invariant_that_raises_fails_the_seed() -> None:
     assert "too late" in str(failure_of(scenario))
 
 
-def test_what_a_caller_raises_fails_the_seed_unless_it_is_expected() -> None:
+def test_an_exception_of_a_caller_fails_the_seed_unless_it_is_expected() -> None:
     """Refusals of the library are answers; other failures have to be named."""
 
     def scenario(sim: Simulation) -> None:
@@ -203,7 +203,7 @@ def test_callers_give_results_and_failures() -> None:
 @pytest.mark.parametrize("lines", [(), (__name__, "faulttolerance._strategy", "faulttolerance._call.attempt")])
 @few_and_many("seeds", 6, 60)
 def test_every_way_of_calling_shares_time_and_permits(lines: tuple[str, ...], seeds: int) -> None:
-    """Threads, tasks and offloaded calls go through guards at once, at most two bodies of each run, and all end."""
+    """Threads, tasks and asynchronous calls go through guards at once, at most two bodies of each run, and all end."""
 
     class Shop:
         running: dict[str, int]
@@ -288,8 +288,8 @@ def test_executor_of_a_loop_is_simulated() -> None:
     simulate(scenario, seeds=range(20))
 
 
-def test_deadlock_names_who_waits_and_where() -> None:
-    """Two locks that are taken in different orders are found, and who stands where is told."""
+def test_deadlock_names_the_callers_that_wait_and_their_lines() -> None:
+    """Two locks that are taken in different orders are found, and the place of each caller is told."""
 
     def scenario(sim: Simulation) -> None:
         one, two = threading.Lock(), threading.RLock()
@@ -322,7 +322,7 @@ def test_caller_that_nobody_wakes_fails_the_seed(is_task: bool) -> None:
 
 
 def test_run_that_does_not_end_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes on for ever is given up after many steps."""
+    """A run that goes on for ever is given up after many steps."""
 
     def scenario(sim: Simulation) -> None:
         def tick() -> None:
@@ -336,7 +336,7 @@ def test_run_that_does_not_end_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_caller_that_blocks_outside_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock of the application that nobody looks at is no reason to hang."""
+    """A lock of the application that is not simulated is no reason to hang."""
     monkeypatch.setattr("faulttolerance.testing.simulated_run._REAL_SECONDS", 0.02)
     monkeypatch.setattr("faulttolerance.testing.simulated_run._LAST_SECONDS", 0.1)
 
@@ -356,7 +356,7 @@ def test_caller_that_blocks_outside_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_seed_decides_random_numbers_whatever_the_order() -> None:
-    """What a caller draws depends on the seed and the caller alone; jitter does too."""
+    """The numbers of a caller depend on the seed and the caller alone; jitter does too."""
     drawn: set[tuple[float, ...]] = set()
 
     def scenario(sim: Simulation) -> None:
@@ -413,18 +413,18 @@ def test_guards_begin_each_seed_afresh_and_keep_their_configuration() -> None:
     ],
 )
 def test_bad_arguments_are_definition_errors(arguments: dict[str, Any], words: str) -> None:
-    """Each says what is allowed; a name that is no module would switch nowhere, without a word."""
+    """Each error says what is allowed; a name that is no module would silently switch nowhere."""
     with pytest.raises(faulttolerance.FaultToleranceDefinitionException, match=words):
         simulate(**{"scenario": adding(Account.add_locked), **arguments})
 
 
-def test_one_module_may_stand_for_itself() -> None:
-    """A name is not taken for its letters."""
+def test_a_single_module_may_stand_for_itself() -> None:
+    """A name is not taken for a sequence of letters."""
     assert failure_of(adding(Account.add), switch_in=__name__).callers == 2
 
 
 def test_invariant_that_waits_is_refused() -> None:
-    """It is asked in the middle of things, and may only look."""
+    """An invariant is checked in the middle of the run, and may only read."""
 
     def scenario(sim: Simulation) -> None:
         sim.always(lambda: sim.sleep(1))
@@ -443,15 +443,15 @@ def test_loop_that_is_not_simulated_is_refused() -> None:
     assert "start the coroutine by sim.start(...)" in str(failure_of(lambda sim: asyncio.run(fetch())))
 
 
-def test_one_clock_serves_the_process() -> None:
-    """Neither within ``virtual_time()`` nor within itself is there a second simulation."""
+def test_the_process_has_a_single_clock() -> None:
+    """There is no second simulation within ``virtual_time()``, and none within a simulation."""
     with virtual_time(), pytest.raises(RuntimeError, match="one clock"):
         simulate(lambda sim: None, seeds=[1])
     assert isinstance(failure_of(lambda sim: simulate(lambda sim: None)).__cause__, RuntimeError)
 
 
 def test_nothing_is_left_behind_by_failures() -> None:
-    """After a failure the system's time is in use, threads are gone, and the next simulation does well."""
+    """After a failure the time of the system is in use, threads are gone, and the next simulation succeeds."""
     before = threading.active_count()
     failure_of(adding(Account.add_slowly))
     failure_of(lambda sim: sim.start(threading.Event().wait))

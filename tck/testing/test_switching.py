@@ -1,4 +1,4 @@
-"""Switching off policies, and the delays between attempts, for the length of a test."""
+"""Policies, and delays between attempts, that are switched off for the length of a test."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ WAYS: dict[str, Callable[[], Any]] = {
 
 
 def attempts(call: Callable[[], Any]) -> int:
-    """How many attempts a call makes."""
+    """Return how many attempts a call makes."""
     made.clear()
     with pytest.raises(ConnectionError):
         ended(call)
@@ -97,7 +97,7 @@ def attempts(call: Callable[[], Any]) -> int:
 
 
 def ended(call: Callable[[], Any]) -> Any:
-    """What a call comes to, however it is called."""
+    """Return the result of a call in any way of calling."""
 
     async def awaited() -> Any:
         return await outcome
@@ -118,8 +118,8 @@ def test_delays_pass_at_once_and_attempts_are_made(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_switched_off_takes_no_part(way: str) -> None:
-    """Under ``disabled()`` one attempt is made, however the function is called."""
+def test_a_policy_that_is_switched_off_takes_no_part(way: str) -> None:
+    """Under ``disabled()`` one attempt is made in every way of calling."""
     with disabled():
         assert attempts(WAYS[way]) == 1
 
@@ -141,10 +141,10 @@ def test_what_is_switched_off_takes_no_part(way: str) -> None:
         ((guard, OfItsOwn), 4, 1, 1),
     ],
 )
-def test_annotations_and_targets_say_what_is_switched_off(
+def test_annotations_and_targets_choose_the_policies_that_are_switched_off(
     what: tuple[Any, ...], charge: int, special: int, other: int
 ) -> None:
-    """Annotations everywhere, targets with all their policies, and both together those policies of these targets."""
+    """Annotations mean all targets, targets mean all their policies, and both mean those policies of these targets."""
     with no_wait(), disabled(*what):
         assert (attempts(Switched().charge), attempts(OfItsOwn().charge), attempts(guarded)) == (
             charge,
@@ -156,7 +156,7 @@ def test_annotations_and_targets_say_what_is_switched_off(
 
 
 class Formed:
-    """Every form that a method may have."""
+    """A class with a method of every form."""
 
     @classmethod
     @retry(max_retries=3, delay=0, jitter=0)
@@ -185,8 +185,8 @@ class Formed:
     ],
     ids=["class method", "in the class", "static method", "property", "class"],
 )
-def test_whatever_is_guarded_can_be_named(target: Any, call: Callable[[], Any], declared: int) -> None:
-    """Methods of every form."""
+def test_guarded_methods_of_every_form_can_be_named(target: Any, call: Callable[[], Any], declared: int) -> None:
+    """A class, and its class methods, static methods and properties are targets."""
     with no_wait():
         assert attempts(call) == declared
         with disabled(target):
@@ -211,7 +211,7 @@ def test_guards_that_stand_above_one_another_are_named_together() -> None:
 
 
 def test_a_fallback_is_switched_off_and_asynchronous_only_by_name() -> None:
-    """The failure of the body comes out under ``disabled()``; how a function is called stays."""
+    """Under ``disabled()`` the failure of the body comes out; the way of calling stays."""
 
     @asynchronous
     @fallback(lambda *_: 7)
@@ -225,8 +225,8 @@ def test_a_fallback_is_switched_off_and_asynchronous_only_by_name() -> None:
         assert offloaded() == 7
 
 
-def test_blocks_nest_and_each_takes_back_its_own() -> None:
-    """What an outer block switched off stays so when an inner one ends, in whichever order they end."""
+def test_blocks_nest_and_each_undoes_its_own_change() -> None:
+    """A policy that an outer block switched off stays off when an inner one ends, in any order of the ends."""
     with no_wait(), disabled("Retry") as nothing:
         with disabled("Retry"), disabled("Timeout"):
             assert attempts(Switched().charge) == 1
@@ -244,7 +244,7 @@ def test_blocks_nest_and_each_takes_back_its_own() -> None:
         assert attempts(Switched().charge) == 4
 
 
-def test_what_is_configured_within_stays_and_switches_nothing_on() -> None:
+def test_values_that_are_configured_within_a_block_stay_and_switch_nothing_on() -> None:
     """Neither configuring nor resetting ends the block; afterwards the newest configuration holds."""
     with no_wait():
         with configured({"Retry/maxRetries": 2}), disabled("Retry"):
@@ -263,7 +263,7 @@ def test_what_is_configured_within_stays_and_switches_nothing_on() -> None:
 
 
 def test_a_block_that_outlives_a_configured_one_goes_on() -> None:
-    """``configured`` puts back the configuration, and not what tests have switched off since."""
+    """``configured`` restores the configuration, and not the policies that tests have switched off since."""
     off = disabled("Retry")
     with no_wait(), configured({"Retry/maxRetries": 1}):
         off.__enter__()
@@ -273,8 +273,8 @@ def test_a_block_that_outlives_a_configured_one_goes_on() -> None:
         assert attempts(Switched().charge) == 4
 
 
-def test_what_is_declared_within_a_block_is_switched_off_too() -> None:
-    """Also a function that nobody has called, and a class that is made within."""
+def test_functions_that_are_declared_within_a_block_are_switched_off_too() -> None:
+    """This holds for a function that nobody has called, and for a class that is made within."""
     with disabled("Retry"):
 
         class Late(Switched):
@@ -284,8 +284,8 @@ def test_what_is_declared_within_a_block_is_switched_off_too() -> None:
         assert attempts(retry(max_retries=3, delay=LONG, max_duration=0)(attempt)) == 1
 
 
-def test_other_threads_see_it() -> None:
-    """The switch is one of the process."""
+def test_other_threads_see_the_switch() -> None:
+    """The switch belongs to the process."""
     seen: list[int] = []
     with disabled("Retry"):
         thread = threading.Thread(target=lambda: seen.append(attempts(Switched().charge)))
@@ -295,8 +295,8 @@ def test_other_threads_see_it() -> None:
     assert seen == [1]
 
 
-def test_both_are_decorators() -> None:
-    """Of functions, coroutine functions, and fixtures that yield; a call within a call nests."""
+def test_disabled_and_no_wait_are_decorators() -> None:
+    """They decorate functions, coroutine functions, and fixtures that yield; a call within a call nests."""
 
     @disabled("Retry")
     def plain(times: int = 1) -> int:
@@ -328,8 +328,8 @@ def test_both_are_decorators() -> None:
         assert attempts(Switched().charge) == 4
 
 
-def test_explain_says_who_switched_off() -> None:
-    """Else the reader looks for a variable that nobody set."""
+def test_explain_says_that_a_test_switched_a_policy_off() -> None:
+    """Otherwise the reader would look for a variable that nobody set."""
     with disabled("Retry"), no_wait(attempts=2):
         assert "switched off by testing.disabled()" in explain(Switched().charge)
         assert "maxRetries = 1  [testing.no_wait(attempts)]" in explain(guard)
@@ -346,7 +346,7 @@ def test_events_tell_the_delays_that_would_have_been() -> None:
 
 
 def test_time_outs_and_hedges_take_their_time() -> None:
-    """Only the delays between attempts are left out; no block, no time-out."""
+    """Only the delays between attempts are left out, not a block or a time-out."""
 
     @retry(max_retries=1, delay=LONG, max_duration=0)
     @timeout(30)
@@ -383,7 +383,7 @@ def test_time_outs_and_hedges_take_their_time() -> None:
         (lambda: disabled()(Switched), ("@testing.disabled", "a function")),
     ],
 )
-def test_what_makes_no_sense_is_refused(make: Callable[[], object], words: tuple[str, ...]) -> None:
-    """What, where, the value got and what is allowed; before anything is switched."""
+def test_an_argument_that_makes_no_sense_is_refused(make: Callable[[], object], words: tuple[str, ...]) -> None:
+    """The error names the argument, the place, the value and the allowed ones, before anything is switched."""
     with refused(*words):
         make()

@@ -1,4 +1,4 @@
-"""Virtual time: what passes at once, what holds it, and in which order things happen."""
+"""Virtual time: waits that pass at once, work that holds it, and the order of events."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def clock() -> Iterator[VirtualClock]:
 
 @pytest.fixture
 def elapsed(clock: VirtualClock) -> Callable[[], float]:
-    """How much virtual time has passed since the test began, to the microsecond."""
+    """A function that returns the virtual seconds since the test began, to the microsecond."""
     began = clock.monotonic()
     return lambda: round(clock.monotonic() - began, 6)
 
 
 class Outage(Exception):
-    """What the guarded functions of this file fail with."""
+    """The failure of the guarded functions of this file."""
 
 
 @retry(max_retries=3, delay=1000, jitter=0)
@@ -86,7 +86,7 @@ def offloaded(seconds: float) -> Future[float]:
 
 
 def test_a_sleep_of_the_library_passes_at_once(elapsed: Callable[[], float]) -> None:
-    """An hour of virtual time takes no real time to speak of."""
+    """An hour of virtual time takes hardly any real time."""
     began = time.monotonic()
 
     sleep(3600)
@@ -105,7 +105,7 @@ def test_delays_between_attempts_pass_at_once(elapsed: Callable[[], float]) -> N
 
 @pytest.mark.parametrize("seed", [0, 7, "a word"])
 def test_the_same_seed_gives_the_same_jitter(seed: int | str) -> None:
-    """Jitter comes from the clock's own generator, and from nowhere else."""
+    """Jitter comes from the generator of the clock, and from nowhere else."""
 
     @retry(max_retries=5, delay=1000, jitter=500)
     def shaky() -> None:
@@ -132,8 +132,8 @@ def test_a_deadline_ends_a_sleep_when_it_passes(elapsed: Callable[[], float]) ->
     assert elapsed() == 0.5
 
 
-def test_of_nested_deadlines_the_one_that_passes_first_ends_the_sleep(elapsed: Callable[[], float]) -> None:
-    """An outer deadline that passes first is the outer guard's, and the inner one is not blamed for it."""
+def test_the_nested_deadline_that_passes_first_ends_the_sleep(elapsed: Callable[[], float]) -> None:
+    """If the deadline of the outer guard passes first, the inner guard is not blamed for it."""
     seen: list[BaseException] = []
 
     @timeout(2000)
@@ -188,7 +188,7 @@ def test_a_deadline_that_is_held_back_ends_no_sleep(elapsed: Callable[[], float]
     assert reached == [2.0]
 
 
-def test_what_remains_of_a_deadline_is_virtual_time(clock: VirtualClock) -> None:
+def test_the_rest_of_a_deadline_is_virtual_time(clock: VirtualClock) -> None:
     """``remaining()`` counts down as the clock moves."""
 
     @timeout(500)
@@ -200,7 +200,7 @@ def test_what_remains_of_a_deadline_is_virtual_time(clock: VirtualClock) -> None
 
 
 def test_a_cancelled_call_is_interrupted_in_its_sleep(clock: VirtualClock) -> None:
-    """An interruption that is no deadline's ends a sleep as well, at the time at which it was asked for."""
+    """An interruption without a deadline ends a sleep as well, at the time at which it was asked for."""
     asleep, interrupted = threading.Event(), threading.Event()
     holder = threading.Event()
 
@@ -225,7 +225,7 @@ def test_a_cancelled_call_is_interrupted_in_its_sleep(clock: VirtualClock) -> No
 
 
 def test_sums_of_delays_do_not_depend_on_when_the_test_began(clock: VirtualClock) -> None:
-    """Ten times 0.1 s are not less than a second, whatever binary fractions make of it."""
+    """Ten times 0.1 s are not less than a second, in spite of binary fractions."""
     began = clock.monotonic()
 
     for _ in range(10):
@@ -259,7 +259,7 @@ def test_a_circuit_half_opens_once_the_clock_has_moved(clock: VirtualClock) -> N
 
 
 def test_threads_sleep_side_by_side(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
-    """Time moves to whatever is due next, in order, and takes every thread along."""
+    """Time moves to the next event that is due, in order, and takes every thread along."""
     log: list[tuple[str, float]] = []
 
     def work(name: str, seconds: float) -> None:
@@ -300,8 +300,8 @@ def test_threads_that_were_begun_one_after_the_other_begin_at_the_same_time(
     assert elapsed() == 1.0
 
 
-def test_what_is_due_at_one_moment_happens_in_the_order_in_which_it_was_asked_for(clock: VirtualClock) -> None:
-    """Each has its turn, and runs until it waits again, before the next one wakes."""
+def test_events_of_the_same_moment_happen_in_the_order_in_which_they_were_asked_for(clock: VirtualClock) -> None:
+    """Each thread has its turn, and runs until it waits again, before the next one wakes."""
     log: list[str] = []
 
     def work(name: str) -> None:
@@ -344,8 +344,8 @@ def test_time_waits_for_a_thread_that_computes(clock: VirtualClock, elapsed: Cal
     assert elapsed() == 60
 
 
-def test_who_waits_outside_every_guard_does_not_hold_time(elapsed: Callable[[], float]) -> None:
-    """Threads that are nobody's business may block for as long as they like."""
+def test_a_thread_that_waits_outside_every_guard_does_not_hold_time(elapsed: Callable[[], float]) -> None:
+    """Threads without a guard may block for as long as they like."""
     release, blocking = threading.Event(), threading.Lock()
     blocking.acquire()
     threads = [
@@ -367,7 +367,7 @@ def test_who_waits_outside_every_guard_does_not_hold_time(elapsed: Callable[[], 
 
 @pytest.mark.stress
 def test_a_guard_that_blocks_elsewhere_stalls_time_and_is_named(clock: VirtualClock) -> None:
-    """After a second of real time the sleeper is told who holds time, and at which line."""
+    """After a second of real time the sleeper is told which thread holds time, and at which line."""
     entered, release = threading.Event(), threading.Event()
 
     @bulkhead(1)
@@ -392,7 +392,7 @@ def test_a_guard_that_blocks_elsewhere_stalls_time_and_is_named(clock: VirtualCl
 def test_time_that_nobody_sleeps_through_is_logged_as_held(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A body that blocks under a deadline leaves nobody in whom to raise; the log says what to do."""
+    """If a body blocks under a deadline, no sleeper is there in whom to raise; the log says what to do."""
     monkeypatch.setattr("faulttolerance.testing.stall_detector._LONG_SECONDS", 0.2)
     release = threading.Event()
 
@@ -430,14 +430,14 @@ def test_time_advances_although_nobody_sleeps(clock: VirtualClock, elapsed: Call
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
-def test_time_advances_by_what_can_pass_only(clock: VirtualClock, seconds: float) -> None:
+def test_time_advances_by_possible_spans_only(clock: VirtualClock, seconds: float) -> None:
     """Time goes neither back nor to its end."""
     with pytest.raises(ValueError, match="finite number of seconds"):
         clock.advance(seconds)
 
 
-def test_advancing_wakes_what_is_due_on_the_way(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
-    """Also past a guard that holds time; each sleeper sees the moment at which it was due."""
+def test_advancing_wakes_sleepers_that_are_due_on_the_way(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """It does so past a guard that holds time, too; each sleeper sees the moment at which it was due."""
     entered, release = threading.Event(), threading.Event()
     woken: list[float] = []
 
@@ -499,7 +499,7 @@ def test_bodies_that_advance_time_at_once_work_side_by_side(clock: VirtualClock,
 
 
 def test_timers_run_in_the_order_of_their_moments(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
-    """Whatever order they were asked for in, on a thread of the clock, with no lock held; a cancelled one never."""
+    """They run on a thread of the clock without a lock, asked for in any order; a cancelled timer never runs."""
     log: list[tuple[str, float]] = []
     began = clock.monotonic()
 
@@ -536,7 +536,7 @@ def test_a_timer_that_raises_is_logged(clock: VirtualClock, caplog: pytest.LogCa
 # The pool
 
 
-def test_offloaded_calls_run_side_by_side(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+def test_calls_on_threads_of_the_pool_run_side_by_side(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
     """Ten calls of two seconds each, begun one after the other, take two seconds."""
     futures = [offloaded(2.0) for _ in range(10)]
 
@@ -544,8 +544,10 @@ def test_offloaded_calls_run_side_by_side(clock: VirtualClock, elapsed: Callable
     assert elapsed() == 2.0
 
 
-def test_offloaded_calls_meet_their_deadlines_and_delays(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
-    """The pool's timers are the clock's: three attempts of half a second, with a second between them."""
+def test_calls_on_threads_of_the_pool_meet_their_deadlines_and_delays(
+    clock: VirtualClock, elapsed: Callable[[], float]
+) -> None:
+    """The timers of the pool are those of the clock: three attempts of half a second, with a second between them."""
 
     @asynchronous
     @timeout(500)
@@ -564,13 +566,13 @@ def test_offloaded_calls_meet_their_deadlines_and_delays(clock: VirtualClock, el
 def test_a_call_that_begins_while_the_clock_looks_at_threads_holds_time(
     is_idle: bool, clock: VirtualClock, elapsed: Callable[[], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its caller waits already, and its thread does not yet seem to work."""
+    """The caller waits already, and the thread of the call does not yet seem to work."""
     pool.stop_idle()
     looking, running, may_end = threading.Event(), threading.Event(), threading.Event()
     caller = threading.get_ident()
 
     def frames_after_a_call_has_begun() -> dict[int, FrameType]:
-        """Return what is true after the call, at the first look; the call does not end before the second look."""
+        """Return the frames after the call, at the first look; the call does not end before the second look."""
         if looking.is_set():
             may_end.set()
             return frames_of_threads()
@@ -639,7 +641,7 @@ def test_guarded_coroutines_delay_and_time_out_on_the_clock(clock: VirtualClock,
     assert elapsed() == 3.5
 
 
-def test_what_a_coroutine_raises_comes_out(clock: VirtualClock) -> None:
+def test_an_exception_of_a_coroutine_comes_out(clock: VirtualClock) -> None:
     """The clock adds nothing to it."""
 
     async def main() -> None:
@@ -650,7 +652,7 @@ def test_what_a_coroutine_raises_comes_out(clock: VirtualClock) -> None:
 
 
 def test_a_loop_cleans_up_after_itself(clock: VirtualClock) -> None:
-    """As ``asyncio.run`` does: tasks that are left are cancelled, and the loop is closed."""
+    """As with ``asyncio.run``, tasks that are left are cancelled, and the loop is closed."""
     log: list[str] = []
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -684,7 +686,7 @@ def in_a_block(run: Callable[[], None]) -> Callable[[], None]:
 def test_a_loop_ends_with_the_call_that_runs_it(
     clock: VirtualClock, elapsed: Callable[[], float], bound: Callable[[Callable[[], None]], Callable[[], None]]
 ) -> None:
-    """As in real time: the main task is cancelled at the deadline, and may clean up."""
+    """As in real time, the main task is cancelled at the deadline, and may clean up."""
     ended: list[float] = []
 
     async def main() -> None:
@@ -705,10 +707,8 @@ def test_a_loop_ends_with_the_call_that_runs_it(
     assert ended == [1.0, 1.5]
 
 
-def test_a_loop_that_is_run_for_nothing_in_particular_ends_late(
-    clock: VirtualClock, elapsed: Callable[[], float]
-) -> None:
-    """What runs for ever has nothing that could be cancelled; it waits for its timers, and spins for none."""
+def test_a_loop_that_runs_for_ever_ends_late(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """It has no task that could be cancelled; it waits for its timers, and spins for none."""
     loop = clock.loop_factory()
     loop.call_later(60, loop.stop)
 
@@ -733,7 +733,7 @@ def test_a_runner_uses_the_clocks_loops(clock: VirtualClock, elapsed: Callable[[
 
 
 def test_loops_of_several_threads_share_the_clock(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
-    """Time jumps only when all of them wait, to whatever is due first in any of them."""
+    """Time jumps only when all of them wait, to the event that is due first in any of them."""
     log: list[tuple[float, str]] = []
 
     async def main(name: str, seconds: float) -> None:
@@ -751,7 +751,7 @@ def test_loops_of_several_threads_share_the_clock(clock: VirtualClock, elapsed: 
 
 
 def test_a_loop_waits_for_threads_that_work_for_it(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
-    """Work in the loop's executor takes as long as it takes, and no timer of the loop overtakes it."""
+    """Work in the executor of a loop takes as long as it takes, and no timer of the loop overtakes it."""
 
     def compute() -> float:
         time.sleep(0.1)
@@ -765,7 +765,7 @@ def test_a_loop_waits_for_threads_that_work_for_it(clock: VirtualClock, elapsed:
 
 
 def test_more_work_than_threads_still_lets_time_pass(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
-    """What waits for a thread of an executor holds time only where a thread is free to take it."""
+    """Work that waits for a thread of an executor holds time only if a thread is free to take it."""
 
     async def main() -> None:
         with concurrent.futures.ThreadPoolExecutor(2) as executor:
@@ -777,7 +777,9 @@ def test_more_work_than_threads_still_lets_time_pass(clock: VirtualClock, elapse
     assert elapsed() == 3.0
 
 
-def test_coroutines_and_offloaded_calls_share_the_clock(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+def test_coroutines_and_calls_on_threads_of_the_pool_share_the_clock(
+    clock: VirtualClock, elapsed: Callable[[], float]
+) -> None:
     """A loop that waits for the pool takes the time that the pool takes."""
 
     async def main() -> list[float]:
@@ -832,7 +834,7 @@ def test_a_loop_that_is_blocked_stalls_the_others(clock: VirtualClock, monkeypat
 
 
 def test_a_guarded_coroutine_is_refused_on_a_loop_of_real_time(clock: VirtualClock) -> None:
-    """Delays would take real time there, and deadlines never pass; the message names what makes a loop that follows."""
+    """Delays would take real time there, and deadlines never pass; the message names a way to loops that follow."""
     attempts = []
 
     @retry(delay=3_600_000, max_duration=0)
@@ -848,7 +850,7 @@ def test_a_guarded_coroutine_is_refused_on_a_loop_of_real_time(clock: VirtualClo
 
 
 def test_a_guarded_function_is_let_pass_on_a_loop_of_real_time(clock: VirtualClock) -> None:
-    """It sleeps on the clock itself; a warning tells what coroutines would come to."""
+    """It sleeps on the clock itself; a warning says that coroutines would not follow it."""
 
     @retry
     def fine() -> str:
@@ -882,7 +884,7 @@ def test_a_framework_gets_loops_that_suit_the_moment() -> None:
 
 
 def test_time_begins_where_real_time_is() -> None:
-    """What happened before the block does not lie in its future, nor long ago."""
+    """Events before the block lie neither in its future nor long ago."""
     before = shared_clock.monotonic()
     with virtual_time() as clock:
         began = clock.monotonic()
@@ -891,7 +893,7 @@ def test_time_begins_where_real_time_is() -> None:
 
 
 def test_the_real_clock_is_back_after_the_block() -> None:
-    """All four parts of it, and no thread of the virtual one is left."""
+    """All four functions of the clock are back, and no thread of the virtual one is left."""
     before = (shared_clock.monotonic, shared_clock.random, shared_clock.sleep, shared_clock.call_at)
     threads = set(threading.enumerate())
 
@@ -906,7 +908,7 @@ def test_the_real_clock_is_back_after_the_block() -> None:
 
 
 def test_the_real_clock_is_back_after_a_failure() -> None:
-    """Whatever ends the block."""
+    """The block may end by an exception."""
     with pytest.raises(Outage), virtual_time():
         raise Outage
 
@@ -948,7 +950,7 @@ def test_a_loop_that_outlives_the_block_goes_on_in_real_time() -> None:
         loop.close()
 
 
-def test_one_clock_at_a_time() -> None:
+def test_the_library_has_one_clock_at_a_time() -> None:
     """A block inside another one would leave two clocks for one library."""
     with virtual_time(), pytest.raises(RuntimeError, match="active already"), virtual_time():
         pass
@@ -993,7 +995,7 @@ with virtual_time() as clock:
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_time_goes_on_in_both_processes_after_a_fork() -> None:
-    """The clock's thread ends before the fork, so that nobody warns of it, and is there again when it is needed."""
+    """The thread of the clock ends before the fork, so that nobody warns of it, and is there again when needed."""
     done = python(FORKING, "-W", "error", seconds=PATIENCE)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -1003,7 +1005,7 @@ def test_time_goes_on_in_both_processes_after_a_fork() -> None:
 
 
 class RealTime:
-    """What the system's clock and its count of processor seconds would say."""
+    """The clock of the system and its count of processor seconds, which the test moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = self.cpu = 0.0
@@ -1018,7 +1020,7 @@ class RealTime:
 
 
 def test_patience_is_over_after_an_idle_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before, and whatever went on until then."""
+    """It is not over before that second, after any work until then."""
     real = RealTime(monkeypatch)
     real.look(3000, every=0.001, cpu=0.001)
     while_busy = real.patience.is_stalled
@@ -1030,14 +1032,14 @@ def test_patience_is_over_after_an_idle_second(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_patience_ends_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where something computes that never ends."""
+    """It ends even while a computation goes on for ever."""
     real = RealTime(monkeypatch)
     real.look(2000, every=0.0051, cpu=0.005)
 
     assert real.patience.is_stalled
 
 
-def test_patience_does_not_count_what_the_process_was_not_let_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_does_not_count_time_in_which_the_process_could_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that sleeps, or runs something else, stalls nobody."""
     real = RealTime(monkeypatch)
     real.look(20, every=60.0)
@@ -1049,7 +1051,7 @@ def test_patience_does_not_count_what_the_process_was_not_let_run(monkeypatch: p
 
 
 def test_the_same_seed_gives_the_same_course_of_events() -> None:
-    """Threads, loops, the pool and jitter together, run again and again, leave one and the same record."""
+    """Threads, loops, the pool and jitter together leave the same record in every run."""
 
     @retry(max_retries=4, delay=300, jitter=200)
     def shaky() -> None:
@@ -1098,7 +1100,7 @@ def test_the_same_seed_gives_the_same_course_of_events() -> None:
 
 
 def test_configuration_holds_for_its_block() -> None:
-    """Keys that a test sets are gone behind it."""
+    """Keys that a test sets are gone after the block."""
     attempts: list[int] = []
 
     @retry(max_retries=1, delay=0, jitter=0)
@@ -1123,7 +1125,7 @@ def test_configuration_holds_for_its_block() -> None:
 
 
 def test_the_librarys_own_loop_follows_the_clock() -> None:
-    """What an offloaded method returns to be awaited passes its time at once, also where its caller has no loop."""
+    """A coroutine from a method on a thread of the pool passes its time at once, even if its caller has no loop."""
 
     async def answer() -> str:
         await asyncio.sleep(3600)
@@ -1141,7 +1143,7 @@ def test_the_librarys_own_loop_follows_the_clock() -> None:
 
 
 def test_time_waits_for_the_interruption_of_a_call_that_was_cancelled(clock: VirtualClock) -> None:
-    """It ends the call's sleep at the moment of the cancellation, however long it takes to get there."""
+    """It ends the sleep of the call at the moment of the cancellation, however long it takes to get there."""
     ended: list[tuple[str, float]] = []
     began = clock.monotonic()
 
@@ -1157,7 +1159,7 @@ def test_time_waits_for_the_interruption_of_a_call_that_was_cancelled(clock: Vir
 
     call = load()
     clock.sleep(1)
-    watchdog.call_at(time.monotonic(), lambda: time.sleep(0.05))  # what interrupts has something else to do
+    watchdog.call_at(time.monotonic(), lambda: time.sleep(0.05))  # the watchdog has something else to do
     call.cancel()
     clock.sleep(9)
 

@@ -1,4 +1,4 @@
-"""What type checkers see of a user's code. Checked by mypy --strict and pyright, never run.
+"""A user's code as type checkers see it. Mypy --strict and pyright check this file, and no test runs it.
 
 Each decorator leaves a function's parameters and result as they were, in every form of design rule P1.
 """
@@ -479,7 +479,7 @@ class Handles:
 
 
 class Given(Protocol):
-    """What a class with handles may stand for."""
+    """A protocol that a class with handles implements."""
 
     async def method(self, order: str) -> bytes: ...
 

@@ -1,4 +1,4 @@
-"""Acting on circuits from the status page: for whom the application says, from its own pages, and nobody else."""
+"""Actions on circuits from the status page: for users whom the application allows, and only from its own pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def payments() -> Iterator[Guard]:
 
 
 class Page:
-    """One application, its hook, and a browser that keeps cookies."""
+    """An application, its hook, and a browser that keeps cookies."""
 
     def __init__(self, make: Callable[..., Any], ask: Ask) -> None:
         self._ask = ask
@@ -53,7 +53,7 @@ class Page:
         return answer
 
     def form(self, target: str = PATH) -> dict[str, str]:
-        """What the forms of a page carry."""
+        """Return the fields of the forms of a page."""
         text = self.ask("GET", target, {"accept": HTML}).text
         return {name: re.findall(f'name="{name}" value="([^"]*)"', text)[0] for name in ("process", "token")}
 
@@ -73,7 +73,7 @@ def state() -> str:
 
 
 def test_a_form_of_the_page_acts_once_authorised(page: Page, caplog: pytest.LogCaptureFixture) -> None:
-    """The hook is told what is asked; the action is logged with who it said that was; the browser goes back."""
+    """The hook gets the request; the log has the action with its user; the browser goes back."""
     caplog.set_level(logging.INFO, "faulttolerance")
     answers = [(page.click(action), state()) for action in ("force-open", "reset", "force-closed")]
 
@@ -89,7 +89,7 @@ def test_a_form_of_the_page_acts_once_authorised(page: Page, caplog: pytest.LogC
 
 
 def test_a_program_acts_by_a_header_that_no_other_page_can_send(page: Page) -> None:
-    """It needs no form, and is answered with what the guard is then."""
+    """It needs no form; the answer is the new state of the guard."""
     answer = page.ask("POST", f"{PATH}/force-open", {"x-requested-by": "deploy"})
 
     assert answer.status == 200
@@ -98,8 +98,8 @@ def test_a_program_acts_by_a_header_that_no_other_page_can_send(page: Page) -> N
     assert len(page.asked) == 1
 
 
-def test_it_is_refused_for_whom_the_application_refuses(page: Page, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever false thing the hook returns."""
+def test_it_is_refused_for_users_whom_the_application_refuses(page: Page, caplog: pytest.LogCaptureFixture) -> None:
+    """The hook may return any false value."""
     caplog.set_level(logging.INFO, "faulttolerance")
     for no in (False, None, "", 0):
         page.says = lambda no=no: no  # type: ignore[misc]
@@ -111,7 +111,7 @@ def test_it_is_refused_for_whom_the_application_refuses(page: Page, caplog: pyte
 
 
 def test_a_hook_that_fails_lets_nothing_happen(page: Page, caplog: pytest.LogCaptureFixture) -> None:
-    """The failure is logged, and its words are not sent."""
+    """The failure is logged, and its message is not sent."""
 
     def fail() -> object:
         raise LookupError("password=hunter2")
@@ -126,15 +126,15 @@ def test_a_hook_that_fails_lets_nothing_happen(page: Page, caplog: pytest.LogCap
     assert isinstance(record.exc_info[1], LookupError)  # type: ignore[index]
 
 
-def test_a_hook_that_finds_nobody_fails_as_any_other(page: Page) -> None:
-    """By ``next`` of nothing, say, which a future would not hold: the request would hang."""
+def test_a_hook_that_raises_stop_iteration_fails_as_any_other(page: Page) -> None:
+    """A ``next`` without a default raises it; a future would not hold it, and the request would hang."""
     page.says = lambda: next(iter(()))
 
     assert (page.click().status, state()) == (500, "closed")
 
 
 def test_control_flow_passes_through(page: Page) -> None:
-    """Rule R0: Ctrl-C is nobody's answer."""
+    """Rule R0: Ctrl-C is no answer of a hook."""
 
     def interrupted() -> object:
         raise KeyboardInterrupt
@@ -166,8 +166,10 @@ def test_control_flow_passes_through(page: Page) -> None:
         ({"cookie": "faulttolerance_csrf=guess"}, "this process did not create the form"),
     ],
 )
-def test_what_another_page_makes_a_browser_send_does_nothing(page: Page, headers: dict[str, str], why: str) -> None:
-    """Before the hook is asked: it may well say yes to whose session the browser has."""
+def test_a_request_that_another_page_makes_a_browser_send_does_nothing(
+    page: Page, headers: dict[str, str], why: str
+) -> None:
+    """The hook is not asked: it might allow the action for the session of the browser."""
     answer = page.click(**headers)
 
     assert (answer.status, page.asked, state()) == (403, [], "closed")
@@ -175,7 +177,7 @@ def test_what_another_page_makes_a_browser_send_does_nothing(page: Page, headers
 
 
 def test_the_header_of_a_program_does_not_help_another_origin(page: Page) -> None:
-    """A browser that sends it anyway says where it comes from."""
+    """A browser names the origin of its request, with that header as well."""
     for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
         assert page.ask("POST", f"{PATH}/force-open", {"x-requested-by": "x", **headers}).status == 403
     assert (page.asked, state()) == ([], "closed")
@@ -183,7 +185,7 @@ def test_the_header_of_a_program_does_not_help_another_origin(page: Page) -> Non
 
 @pytest.mark.parametrize("token", ["", "0" * 64, "\u00e9", "x" * 5000])
 def test_a_token_that_is_not_ours_does_nothing(page: Page, token: str) -> None:
-    """Nor one that was given to another browser, or by another application."""
+    """The token of another browser or another application does nothing either."""
     fields = page.form() | {"token": token}
     other = Page(wsgi_app, ask_wsgi)
     other.cookie = page.cookie
@@ -195,7 +197,7 @@ def test_a_token_that_is_not_ours_does_nothing(page: Page, token: str) -> None:
 
 
 def test_a_form_that_another_worker_showed_says_so(page: Page) -> None:
-    """Its circuits are others; a person can try again until the right one answers."""
+    """Its circuits are others; a person can try again until the right worker answers."""
     fields = page.form()
 
     answer = page.click(fields=fields | {"process": "host/1/2026-01-01T00:00:00+00:00"})
@@ -206,7 +208,7 @@ def test_a_form_that_another_worker_showed_says_so(page: Page) -> None:
 
 
 def test_a_token_is_good_in_its_process_alone(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where workers are forked with the application loaded, and have its secret in common."""
+    """Workers that are forked with the application loaded share its secret, and not its tokens."""
     fields = page.form()
     other = reading.process() | {"pid": 4711}
     monkeypatch.setattr(reading, "process", lambda: other)
@@ -217,7 +219,7 @@ def test_a_token_is_good_in_its_process_alone(page: Page, monkeypatch: pytest.Mo
 
 
 def test_a_browser_keeps_one_cookie_for_all_its_tabs(page: Page) -> None:
-    """What an older tab has stays good; no script can read it, and no other site sends it."""
+    """A token of an older tab stays good; no script can read the cookie, and no other site sends it."""
     first = page.form()
     cookie = page.ask("GET", PATH, {"accept": HTML}, scheme="https").headers["set-cookie"]
 
@@ -229,7 +231,7 @@ def test_a_browser_keeps_one_cookie_for_all_its_tabs(page: Page) -> None:
 
 
 def test_paths_to_act_take_posts_only(page: Page) -> None:
-    """So that no link, no picture and no prefetch does anything."""
+    """A link, a picture or a prefetch does nothing."""
     for method in ("GET", "HEAD", "PUT", "DELETE"):
         answer = page.ask(method, f"{PATH}/reset", {"x-requested-by": "x"})
         assert (answer.status, answer.headers["allow"]) == (405, "POST")
@@ -251,7 +253,7 @@ def test_a_guard_without_a_circuit_cannot_be_acted_on(page: Page) -> None:
 
 
 def test_a_guard_may_be_called_like_an_action(page: Page) -> None:
-    """Its page is its name; to act on it is one step further."""
+    """The name of the guard is its page; its actions are one level below."""
     guard = Guard(name="watched.payments/reset", circuit_breaker=CircuitBreaker())
 
     assert page.ask("GET", f"{PATH}/reset").json()["name"] == "watched.payments/reset"
@@ -260,7 +262,7 @@ def test_a_guard_may_be_called_like_an_action(page: Page) -> None:
     guard.close()
 
 
-def test_what_is_too_long_is_not_read(page: Page) -> None:
+def test_a_body_that_is_too_long_is_not_read(page: Page) -> None:
     answer = page.ask("POST", f"{PATH}/force-open", OWN, b"x" * 20_000)
 
     assert (answer.status, page.asked, state()) == (413, [], "closed")
@@ -271,7 +273,7 @@ def test_what_is_too_long_is_not_read(page: Page) -> None:
     [("\xb2", 400), ("-5", 400), ("+5", 400), ("1_0", 400), ("x", 400), ("9" * 5000, 413), ("16385", 413)],
 )
 def test_a_length_that_is_none_is_refused(length: str, status: int) -> None:
-    """Servers of WSGI pass on what was sent; the body is not read."""
+    """Servers of WSGI pass it on as it was sent; the body is not read."""
     found: list[str] = []
     environ = {"REQUEST_METHOD": "POST", "PATH_INFO": f"{PATH}/reset", "CONTENT_LENGTH": length}
 
@@ -288,14 +290,14 @@ NAMES = ["accept", "content-type", "cookie", "host", "if-none-match", "origin", 
     "value", ["", "http://[", "[", ":", "\xb2", ";;q=,=", "text/html;q=nan", "x" * 70_000], ids=ascii
 )
 def test_a_header_that_makes_no_sense_ends_in_an_answer(page: Page, value: str) -> None:
-    """Of status 4xx where it matters, and never in an exception."""
+    """The status is 4xx where it matters, and no exception comes out."""
     for name in NAMES:
         for method, path in (("GET", PATH), ("GET", "/page.css"), ("POST", f"{PATH}/reset")):
             assert page.ask(method, path, {**OWN, name: value}).status < 500, (name, method, path)
 
 
-def test_who_it_was_cannot_spoil_the_log(page: Page, caplog: pytest.LogCaptureFixture) -> None:
-    """A name of many lines, or of another direction, or without end."""
+def test_the_name_of_a_user_cannot_spoil_the_log(page: Page, caplog: pytest.LogCaptureFixture) -> None:
+    """A name may have many lines, change the direction of the text, or never end."""
     caplog.set_level(logging.INFO, "faulttolerance")
     page.says = lambda: "alice\nERROR: all is lost\u202e" + "x" * 9999
 
@@ -306,7 +308,7 @@ def test_who_it_was_cannot_spoil_the_log(page: Page, caplog: pytest.LogCaptureFi
 
 
 def test_a_hook_may_be_awaited() -> None:
-    """On the loop of the server."""
+    """It runs on the loop of the server."""
     loops: list[object] = []
 
     async def authorize(request: Request) -> bool:
@@ -328,7 +330,7 @@ def test_a_hook_may_be_awaited() -> None:
 
 
 def test_a_caller_that_leaves_before_the_hook_has_answered_does_nothing() -> None:
-    """A server cancels the request then."""
+    """The server cancels the request then."""
 
     async def main() -> None:
         reached = asyncio.Event()
@@ -352,7 +354,7 @@ def test_a_caller_that_leaves_before_the_hook_has_answered_does_nothing() -> Non
 
 
 def test_a_hook_to_be_awaited_is_refused_by_wsgi() -> None:
-    """As soon as that can be seen; at the latest when it is asked, and then nothing is done."""
+    """It is refused as soon as it can be seen, or at the latest at the first request, which then does nothing."""
 
     async def authorize(request: Request) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""The status page as people see it, in Chromium: one browser for all of these tests."""
+"""The status page in Chromium: one browser for all of these tests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ WORKER: ContextVar[dict[str, Any]] = ContextVar("worker")
 
 
 class Workers:
-    """Lets each request be answered by the next of several processes, as far as the page can tell."""
+    """An application whose requests several processes answer in turn, as far as the page can tell."""
 
     def __init__(self) -> None:
         self.asked: list[Request] = []
@@ -110,7 +110,7 @@ def workers(everyone: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Work
 
 @pytest.fixture
 def page(chromium: Browser, address: str, workers: Workers) -> Iterator[Browser]:
-    """The first page, of a shop whose payments are down; at its end the console has nothing to say."""
+    """Yield the first page of a shop whose payments are down; at its end the console is empty."""
     breaker = CircuitBreaker(request_volume_threshold=4, delay="1h")
     retry = Retry(max_retries=1, delay=0, jitter=0, retry_on=ConnectionError)
     made = [
@@ -139,13 +139,13 @@ def fail(guard: Guard, times: int) -> None:
 
 
 def names(page: Browser) -> list[str]:
-    """The guards of the table."""
+    """Return the names of the guards in the table."""
     found: list[str] = page.run("return [...document.querySelectorAll('tbody th a')].map((one) => one.textContent)")
     return found
 
 
 def soon(condition: Callable[[], Any]) -> None:
-    """Wait until *condition* holds of the page; while it is changed, an element may be gone as soon as it is found."""
+    """Wait until *condition* holds of the page, whose elements may vanish while it changes."""
 
     def holds() -> bool:
         with suppress(Exception):
@@ -155,7 +155,7 @@ def soon(condition: Callable[[], Any]) -> None:
     wait_until(holds)
 
 
-def test_the_page_shows_what_is_wrong_first(page: Browser) -> None:
+def test_the_page_shows_guards_in_trouble_first(page: Browser) -> None:
     """The status, the reason, and the guards with their states."""
     assert page.driver.title == "Shop"
     assert page.text("h1").lower().endswith("down")
@@ -167,7 +167,7 @@ def test_the_page_shows_what_is_wrong_first(page: Browser) -> None:
 
 @pytest.mark.parametrize("width", [1280, 360])
 def test_the_bar_beside_a_guard_that_is_down_is_red(page: Browser, width: int) -> None:
-    """As its mark is; those that are only in trouble have an amber one."""
+    """Its mark is red, too; guards that are only in trouble have an amber one."""
     page.show(width, 800)
     mark, bar = page.run("""
         const row = document.querySelector("tbody tr.impaired");
@@ -180,7 +180,7 @@ def test_the_bar_beside_a_guard_that_is_down_is_red(page: Browser, width: int) -
 
 
 def test_a_hostile_name_is_shown_and_not_run(page: Browser) -> None:
-    """In the table, in its title and on its own page."""
+    """It is text in the table, in its title and on its own page."""
     assert len(names(page)) == 3
     page.run("document.querySelectorAll('tbody th a')[1].click()")
     soon(lambda: page.run("return location.pathname.startsWith('/guards/')"))
@@ -191,7 +191,7 @@ def test_a_hostile_name_is_shown_and_not_run(page: Browser) -> None:
 
 
 def test_nothing_inline_runs(page: Browser) -> None:
-    """Whatever got into the page: its policy lets scripts and styles of its own files run alone."""
+    """The policy of the page allows only scripts and styles of its own files."""
     page.run(
         "const script = document.createElement('script'); script.textContent = \"document.title = 'gone'\";"
         "document.body.append(script); document.body.setAttribute('style', 'color: rgb(1, 2, 3)');"
@@ -203,7 +203,7 @@ def test_nothing_inline_runs(page: Browser) -> None:
 
 
 def test_dark_and_light_are_both_easy_to_read(page: Browser, address: str) -> None:
-    """They differ, and no words have less contrast than AA asks for, on any page."""
+    """The two differ, and all text has at least the contrast of AA, on any page."""
     grounds = set()
     for path in ("", "guards/till.payments", "health", "nothing"):
         page.open(f"{address}/{path}")
@@ -225,7 +225,7 @@ return [...document.querySelectorAll(".policy tbody th")].filter((one) => lines(
 
 @pytest.mark.parametrize("width", [360, 768, 1280, 1920])
 def test_no_page_has_to_be_scrolled_sideways(width: int, page: Browser, address: str) -> None:
-    """On a telephone a row is a card; what is in it has its column's name beside it."""
+    """On a telephone a row is a card; each value has its column's name beside it."""
     for path in ("", "guards/till.payments", "health"):
         page.show(width, 800)
         page.open(f"{address}/{path}")
@@ -237,8 +237,8 @@ def test_no_page_has_to_be_scrolled_sideways(width: int, page: Browser, address:
     assert (label == '"Now"') == (width <= 768)
 
 
-def test_pages_are_built_for_those_who_hear_them(page: Browser, address: str) -> None:
-    """One heading of the first order, none left out, tables with captions and scopes, names for what is typed into."""
+def test_pages_are_built_for_screen_readers(page: Browser, address: str) -> None:
+    """They have one heading of the first order, all levels, tables with captions and scopes, and names of inputs."""
     for path in ("", "guards/till.payments", "health", "nothing"):
         page.open(f"{address}/{path}")
         levels = page.run("return [...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
@@ -251,8 +251,8 @@ def test_pages_are_built_for_those_who_hear_them(page: Browser, address: str) ->
     assert len(page.complaints()) == 1  # that the last one is not there, once
 
 
-def test_the_filter_narrows_while_one_types(page: Browser) -> None:
-    """Without loading the page anew; what is typed stays, and the address can be passed on."""
+def test_the_filter_narrows_during_typing(page: Browser) -> None:
+    """The page is not loaded anew; the text stays, and the address can be passed on."""
     page.run("window.stays = true; document.getElementById('q').value = ''")
 
     page.find("#q").send_keys("till.pic")
@@ -267,8 +267,8 @@ def test_the_filter_narrows_while_one_types(page: Browser) -> None:
     assert page.run("return window.stays")
 
 
-def test_it_follows_without_being_loaded_anew(page: Browser, address: str) -> None:
-    """What did not change is the same element still: nothing flickers, what was opened stays open."""
+def test_the_page_updates_itself_without_a_reload(page: Browser, address: str) -> None:
+    """An element without a change stays the same: nothing flickers, open details stay open."""
     page.open(f"{address}/guards/till.payments")
     page.run("document.querySelector('details').open = true; window.before = document.querySelector('.policy')")
 
@@ -280,7 +280,7 @@ def test_it_follows_without_being_loaded_anew(page: Browser, address: str) -> No
 
 
 def test_it_stays_with_the_process_that_it_shows(page: Browser, workers: Workers) -> None:
-    """Of several behind one address, as gunicorn's workers; where that one is gone, another one is shown."""
+    """It is one of several behind an address, as gunicorn's workers; if it is gone, the page shows another one."""
     this = workers.this
     other = this | {"pid": 4711}
     workers.use(other, other, other, this)
@@ -297,7 +297,7 @@ def test_it_stays_with_the_process_that_it_shows(page: Browser, workers: Workers
 
 
 def test_an_action_reaches_the_process_that_is_shown(page: Browser, workers: Workers, address: str) -> None:
-    """Whichever answers first: the others refuse a form that they have not shown, and are asked for nothing more."""
+    """Other processes refuse a form that they have not shown, and are asked no further."""
     page.open(f"{address}/guards/till.payments")
     this = workers.this
     other = this | {"pid": 4711}
@@ -311,7 +311,7 @@ def test_an_action_reaches_the_process_that_is_shown(page: Browser, workers: Wor
 
 
 def test_an_action_that_is_refused_says_so(page: Browser, workers: Workers, address: str) -> None:
-    """And goes on saying so, while the page follows."""
+    """The message stays while the page updates itself."""
     workers.says = ""
     page.open(f"{address}/guards/till.payments")
 
@@ -324,8 +324,8 @@ def test_an_action_that_is_refused_says_so(page: Browser, workers: Workers, addr
     assert len(page.complaints()) == 1
 
 
-def test_it_stands_still_when_asked_to(page: Browser) -> None:
-    """Whoever reads slowly, or takes a picture, is not hurried."""
+def test_the_page_can_be_paused(page: Browser) -> None:
+    """A user may read slowly, or take a picture."""
     page.find("#pause").click()
     page.run("window.paused = performance.now()")
     circuit_breakers.reset("till.payments")
@@ -340,7 +340,7 @@ def test_it_stands_still_when_asked_to(page: Browser) -> None:
 
 
 def test_a_click_acts_on_the_circuit(page: Browser, address: str) -> None:
-    """And leads back to the guard, whose page says so."""
+    """It leads back to the guard, whose page shows the new state."""
     page.open(f"{address}/guards/till.payments")
 
     page.find("#reset").click()
@@ -353,8 +353,8 @@ def test_a_click_acts_on_the_circuit(page: Browser, address: str) -> None:
     assert page.run("return location.pathname") == "/guards/till.payments"
 
 
-def test_a_process_that_is_gone_is_told_of(page: Browser) -> None:
-    """What is shown may be old then; it goes on as soon as there is an answer."""
+def test_a_process_that_is_gone_is_reported(page: Browser) -> None:
+    """The page may be old then; it continues with the next answer."""
     page.run("window.fetched = window.fetch; window.fetch = () => Promise.reject(new TypeError('gone'))")
     soon(lambda: "does not answer" in page.text("#news"))
     assert len(names(page)) == 3

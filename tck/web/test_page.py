@@ -1,4 +1,4 @@
-"""The status page: what it answers to whom, the same through ASGI and WSGI, wherever it is mounted."""
+"""The status page: its answers through ASGI and WSGI, wherever it is mounted."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ TABLE = [
 def test_each_question_has_the_same_answer_through_either_protocol(
     method: str, target: str, accept: str, status: int, media: str, payments: Guard
 ) -> None:
-    """One table of paths: the protocols carry it and decide nothing."""
+    """Both protocols share a table of paths, and decide nothing."""
     gc.collect()  # guards of earlier tests that went in between would change the fingerprint
     answers = [ask(make(), method, target, {"accept": accept} if accept else {}) for make, ask in KINDS]
 
@@ -134,7 +134,7 @@ def test_each_question_has_the_same_answer_through_either_protocol(
 
 
 def timeless(answer: Answer) -> Answer:
-    """The same without the second in which it was given, and without what an earlier answer counted."""
+    """Return the answer without the second of its making, and without counts of an earlier answer."""
     passing = rb'\d\d:\d\d:\d\d(Z|\+00:00| UTC)|"recent": (null|\{[^}]*\})'
     body = re.sub(passing, b"", answer.body)
     headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
@@ -142,16 +142,16 @@ def timeless(answer: Answer) -> Answer:
 
 
 def test_head_has_the_headers_of_get(payments: Guard, get: Callable[..., Answer]) -> None:
-    """The length is that of what GET would send."""
+    """The length is that of the answer to GET."""
     for path in ("/health", "/page.js", "/nothing"):
         assert get(path, method="HEAD").headers == get(path).headers
 
 
-# What programs are told
+# Answers to programs
 
 
-def test_the_first_page_tells_of_the_process_and_of_all_guards(payments: Guard, get: Callable[..., Answer]) -> None:
-    """Trouble comes first; the figures are sums of the series of a guard."""
+def test_the_first_page_shows_the_process_and_all_guards(payments: Guard, get: Callable[..., Answer]) -> None:
+    """Guards in trouble come first; the figures are sums of the series of a guard."""
     fail(payments, 5)
     well = [Guard(name=name, bulkhead=Bulkhead(1)) for name in ("watched.b", "watched.a")]
 
@@ -189,10 +189,10 @@ def calls() -> Iterator[Guard]:
     guard.close()
 
 
-def test_a_guard_tells_what_it_counted_in_the_last_minute(
+def test_a_guard_shows_its_counts_of_the_last_minute(
     calls: Guard, get: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Since an earlier look, as nothing is counted for a page that nobody looks at; totals go back to the start."""
+    """They count since an earlier request, since nothing runs between requests; totals count from the start."""
     now = 1000.0
     monkeypatch.setattr(reading, "_moment", lambda: now)
 
@@ -217,8 +217,8 @@ def test_a_guard_tells_what_it_counted_in_the_last_minute(
     assert recent() is None
 
 
-def test_what_is_counted_anew_has_no_last_minute(calls: Guard, get: Callable[..., Answer]) -> None:
-    """Nor has another guard of the same name."""
+def test_counts_that_begin_anew_have_no_last_minute(calls: Guard, get: Callable[..., Answer]) -> None:
+    """Counts of another guard with the same name have none either."""
 
     def told() -> Any:
         return get("/guards/watched.calls").json()
@@ -240,7 +240,7 @@ def test_what_is_counted_anew_has_no_last_minute(calls: Guard, get: Callable[...
 
 
 def test_the_bar_of_outcomes_is_that_of_the_last_minute(calls: Guard, get: Callable[..., Answer]) -> None:
-    """And of all since the start where there is no call in it; the words say which."""
+    """It is the bar of all calls since the start where that minute has no call; its text tells the period."""
 
     def words() -> str:
         [found] = re.findall("</svg><span>([^<]*)</span>", get("/?q=watched.calls", HTML).text)
@@ -256,7 +256,7 @@ def test_the_bar_of_outcomes_is_that_of_the_last_minute(calls: Guard, get: Calla
     assert re.fullmatch(r"all succeeded in \d+ s", last)
 
 
-def test_a_guard_tells_its_values_with_their_sources_and_its_counts(
+def test_the_page_of_a_guard_has_its_values_with_their_sources_and_its_counts(
     payments: Guard, get: Callable[..., Answer]
 ) -> None:
     configure(properties={"watched.payments/Retry/delay": "3ms"})
@@ -276,7 +276,7 @@ def test_a_guard_tells_its_values_with_their_sources_and_its_counts(
 
 
 def test_looking_changes_nothing(payments: Guard, get: Callable[..., Answer]) -> None:
-    """A guard that was never called has neither state nor series after it was looked at."""
+    """A guard that was never called has neither state nor series after the page was read."""
     gc.collect()  # one of this name that a test before has left in a cycle
     for accept in ("application/json", HTML):
         get("/guards/watched.payments", accept)
@@ -286,8 +286,8 @@ def test_looking_changes_nothing(payments: Guard, get: Callable[..., Answer]) ->
     assert (guard.counts, guard.conditions) == ({}, {})
 
 
-def test_readiness_is_503_while_what_is_critical_is_down(payments: Guard, get: Callable[..., Answer]) -> None:
-    """And health is 200 with the reasons: it is asked by people, and by whoever wants to know more."""
+def test_readiness_is_503_while_a_critical_guard_is_down(payments: Guard, get: Callable[..., Answer]) -> None:
+    """Health is 200 with the reasons: people and tools read it."""
     before = get("/ready")
     fail(payments, 4)
 
@@ -300,7 +300,7 @@ def test_readiness_is_503_while_what_is_critical_is_down(payments: Guard, get: C
 
 
 def test_the_filter_finds_names_and_policies(payments: Guard, get: Callable[..., Answer]) -> None:
-    """Whatever the case."""
+    """The case does not matter."""
     pictures = Guard(name="watched.pictures", bulkhead=Bulkhead(1))
     fail(payments, 4)
 
@@ -316,8 +316,8 @@ def test_the_filter_finds_names_and_policies(payments: Guard, get: Callable[...,
     pictures.close()
 
 
-def test_failures_do_not_tell_their_words(payments: Guard, get: Callable[..., Answer]) -> None:
-    """What an exception says may be secret; its class is shown."""
+def test_messages_of_failures_are_not_shown(payments: Guard, get: Callable[..., Answer]) -> None:
+    """The message of an exception may be secret; its class is shown."""
     fail(payments, 5)
 
     for target in ("/", "/guards/watched.payments", "/health"):
@@ -325,8 +325,8 @@ def test_failures_do_not_tell_their_words(payments: Guard, get: Callable[..., An
             assert "hunter2" not in get(target, accept).text
 
 
-def test_nothing_is_kept_but_what_does_not_change(get: Callable[..., Answer]) -> None:
-    """State is never stored; assets are asked about by their tags."""
+def test_only_assets_are_cached(get: Callable[..., Answer]) -> None:
+    """The state is never stored; assets are revalidated by their tags."""
     asset = get("/page.css")
 
     assert get("/").headers["cache-control"] == get("/nothing").headers["cache-control"] == "no-store"
@@ -357,8 +357,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
-def test_a_hostile_name_is_words_and_nothing_else(name: str, get: Callable[..., Answer]) -> None:
-    """Whatever a guard is called, its page is found, and no part of the name is markup."""
+def test_a_hostile_name_is_only_text(name: str, get: Callable[..., Answer]) -> None:
+    """Each guard has a page under its name, and no part of the name is markup."""
     guard = Guard(name=name, retry=Retry(max_retries=1))
     plain = Guard(name="plain", retry=Retry(max_retries=1))
 
@@ -378,7 +378,7 @@ def test_a_hostile_name_is_words_and_nothing_else(name: str, get: Callable[..., 
 
 
 def test_values_and_sources_are_escaped(get: Callable[..., Answer]) -> None:
-    """Of the configuration, too: who writes a key need not be who looks at the page."""
+    """The configuration is, too: the author of a key may be another person than the reader of the page."""
     evil = type("<b>Evil</b>", (Exception,), {})
     guard = Guard(name="watched.<i>", retry=Retry(retry_on=evil))
     configure(properties={"watched.<i>/Retry/maxRetries": "7"})
@@ -392,7 +392,7 @@ def test_values_and_sources_are_escaped(get: Callable[..., Answer]) -> None:
 
 
 def test_of_guards_of_one_name_the_last_is_shown(get: Callable[..., Answer]) -> None:
-    """And how many there are: modules are loaded again, factories make classes."""
+    """Their number is shown: modules are loaded again, factories make classes."""
     gc.collect()
 
     def client(retries: int) -> type:
@@ -416,7 +416,7 @@ def test_of_guards_of_one_name_the_last_is_shown(get: Callable[..., Answer]) -> 
 
 
 def test_a_thousand_guards_are_read_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page shows a hundred, and reads of the others only how they stand."""
+    """The page shows a hundred, and reads only the state of the others."""
     from faulttolerance._control.configure import GuardedMethod
 
     made = [Guard(name=f"watched.many{number}", retry=Retry(max_retries=1)) for number in range(1000)]
@@ -437,7 +437,7 @@ def test_a_thousand_guards_are_read_once_each(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_loop_goes_on_while_guards_are_read() -> None:
-    """A thousand guards take a tenth of a second, in which other requests are served."""
+    """A thousand guards take a tenth of a second, in which the server answers other requests."""
     app = asgi_app()
     threads: set[object] = set()
 
@@ -466,7 +466,7 @@ def test_the_loop_goes_on_while_guards_are_read() -> None:
 @pytest.mark.parametrize("prefix", ["", "/status", "/a/b%20c"])
 @pytest.mark.parametrize(("make", "ask"), KINDS, ids=["asgi", "wsgi"])
 def test_links_are_relative(prefix: str, make: Callable[..., Any], ask: Ask, payments: Guard) -> None:
-    """So that a proxy may have put the page anywhere, and need not say where."""
+    """A proxy may put the page anywhere, without a setting for it."""
     for target, root in (
         ("/", "./"),
         ("/guards", "./"),
@@ -482,7 +482,7 @@ def test_links_are_relative(prefix: str, make: Callable[..., Any], ask: Ask, pay
 
 @pytest.mark.parametrize(("make", "ask"), KINDS, ids=["asgi", "wsgi"])
 def test_the_prefix_itself_leads_to_the_page_below_it(make: Callable[..., Any], ask: Ask) -> None:
-    """As DispatcherMiddleware of werkzeug asks for it: without the slash no relative link would hold."""
+    """DispatcherMiddleware of werkzeug asks for it so: without the slash no relative link would hold."""
     answer = ask(make(), "GET", "?q=x", {"accept": HTML}, prefix="/ops/status")
 
     assert (answer.status, answer.headers["location"]) == (307, "./status/?q=x")
@@ -500,7 +500,7 @@ def fetched(address: str, target: str, accept: str = "application/json") -> tupl
 
 
 def test_real_servers_show_it(payments: Guard) -> None:
-    """Alone, under uvicorn and a server of WSGI; with names that are encoded on the way."""
+    """It runs alone, under uvicorn and a server of WSGI, with names that are encoded on the way."""
     other = Guard(name="caf\u00e9/\u2615 <b>", retry=Retry(max_retries=1))
     path = f"/guards/{quote(other.name)}"
 
@@ -515,7 +515,7 @@ def test_real_servers_show_it(payments: Guard) -> None:
 
 
 def test_starlette_mounts_it(payments: Guard) -> None:
-    """Below other mounts, too; what is beside it is served as ever."""
+    """It may be below other mounts, and the routes beside it are served as always."""
     pytest.importorskip("starlette")
     from starlette.applications import Starlette
     from starlette.responses import PlainTextResponse
@@ -556,7 +556,7 @@ def test_flask_mounts_it(payments: Guard) -> None:
 
 @pytest.mark.outside
 def test_django_has_it_beside_itself() -> None:
-    """By the lines of the page on it, in a project's ``wsgi.py``."""
+    """A project's ``wsgi.py`` has the lines that the page's documentation gives."""
     pytest.importorskip("django")
     page = (Path(__file__).parents[2] / "docs/how-to/status-page.md").read_text()
     [lines] = [block for block in re.findall(r"```python no-run\n(.*?)```", page, re.DOTALL) if "django" in block]
@@ -587,8 +587,8 @@ print(*(ask(target)[0] for target in ("/ops", "/opsx", "/other")))
 
 
 @pytest.mark.parametrize(("make", "ask"), KINDS, ids=["asgi", "wsgi"])
-def test_a_name_that_no_text_may_have_spoils_nothing(make: Callable[..., Any], ask: Ask) -> None:
-    """Half of a pair of UTF-16, as files of Windows may have in their names."""
+def test_a_name_with_half_of_a_surrogate_pair_is_answered(make: Callable[..., Any], ask: Ask) -> None:
+    """Names of files in Windows may have one."""
     guard = Guard(name="watched.\ud800", circuit_breaker=CircuitBreaker())
     circuit_breakers.force_open(guard.name)
 
@@ -599,7 +599,7 @@ def test_a_name_that_no_text_may_have_spoils_nothing(make: Callable[..., Any], a
 
 
 def test_a_prefix_that_was_taken_away_already_is_not_taken_away_again() -> None:
-    """As servers of old do it; those of today leave it where it is."""
+    """Old servers take it away; current ones leave it in the path."""
     from faulttolerance.web.asgi import _request
 
     def path(prefix: str, path: str) -> str:
@@ -612,7 +612,7 @@ def test_a_prefix_that_was_taken_away_already_is_not_taken_away_again() -> None:
 
 
 def test_headers_that_come_twice_are_taken_together() -> None:
-    """As servers of WSGI give them; for one of two origins nobody is let in."""
+    """Servers of WSGI join them; a request with two origins is not allowed."""
     from faulttolerance.web.asgi import _request
 
     scope = {
@@ -627,7 +627,7 @@ def test_headers_that_come_twice_are_taken_together() -> None:
     assert request.cookies == {"a": "1", "b": "2"}
 
 
-# What is not HTTP, and what else may go on
+# Requests that are not HTTP, and other threads
 
 
 def test_a_server_that_asks_for_its_lifespan_is_answered() -> None:
@@ -660,7 +660,7 @@ def test_a_web_socket_is_closed() -> None:
 
 
 def test_it_runs_on_the_loop_of_trio() -> None:
-    """Nothing of asyncio is needed for it."""
+    """It needs nothing of asyncio."""
     trio = pytest.importorskip("trio")
 
     answer = trio.run(asked, asgi_app(), "GET", "/health")
@@ -669,7 +669,7 @@ def test_it_runs_on_the_loop_of_trio() -> None:
 
 
 def test_it_shows_the_configuration_that_holds_while_that_is_reloaded(payments: Guard) -> None:
-    """Each answer is of one moment, before or after."""
+    """Each answer has the values of one moment, before or after."""
     app = wsgi_app()
     seen = []
     for retries in (3, 4, 5):
@@ -681,7 +681,7 @@ def test_it_shows_the_configuration_that_holds_while_that_is_reloaded(payments: 
 
 
 def test_it_shows_the_last_reload_and_whether_it_failed(get: Callable[..., Answer]) -> None:
-    """To people beside the fingerprint and among the reasons, to programs as health() does."""
+    """People read it beside the fingerprint and among the reasons, programs as in health()."""
 
     class Source:
         def __repr__(self) -> str:
@@ -710,7 +710,7 @@ def test_it_shows_the_last_reload_and_whether_it_failed(get: Callable[..., Answe
 @pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_worker_shows_itself() -> None:
-    """As gunicorn's, with the application loaded before."""
+    """Workers of gunicorn may be forked with the application loaded."""
     program = """
     import json, os
     from faulttolerance.web import reading, wsgi_app
@@ -753,14 +753,14 @@ def test_wrong_arguments_are_refused(make: Callable[..., Any], arguments: dict[s
 
 @pytest.mark.outside
 def test_the_package_brings_its_assets_and_imports_them_for_nobody_else() -> None:
-    """Who does not show the page pays nothing for it."""
+    """Such an application pays nothing for it."""
     program = "import sys, faulttolerance; list(faulttolerance.guards()); print('faulttolerance.web' in sys.modules)"
 
     assert output_of(program) == "False"
 
 
-def test_circuits_are_untouched_by_whoever_only_looks(payments: Guard) -> None:
-    """Without a hook there is no way to act, whatever is sent."""
+def test_circuits_are_untouched_without_a_hook(payments: Guard) -> None:
+    """There is no way to act without one, whatever the request is."""
     for make, ask in KINDS:
         for action in ("reset", "force-open", "force-closed"):
             headers = {"x-requested-by": "me", "sec-fetch-site": "same-origin"}

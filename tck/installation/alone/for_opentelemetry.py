@@ -1,4 +1,4 @@
-"""OpenTelemetry's API alone, imported, and no SDK: nothing records, and the log says what it says without it."""
+"""OpenTelemetry's API alone, imported, without an SDK: nothing records, and the log is as without the API."""
 
 from __future__ import annotations
 

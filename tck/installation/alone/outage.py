@@ -26,7 +26,7 @@ def guard(name: str) -> Guard:
 
 
 def down() -> None:
-    """Fail as a backend does that is gone."""
+    """Fail as a backend that is gone."""
     raise ConnectionError("gone")
 
 

@@ -16,7 +16,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"served")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
+        """Write no line."""
 
 
 @contextmanager
