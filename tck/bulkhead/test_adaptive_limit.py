@@ -376,8 +376,8 @@ def test_a_configured_target_that_no_attempt_can_miss_is_an_error_too(what: str,
 
 
 @pytest.mark.parametrize("wrong", [-1, "soon", True, None, float("nan"), float("inf")])
-def test_a_target_is_a_duration(wrong: Any) -> None:
-    """By rule A1: 0 is no target, and a negative duration is an error."""
+def test_a_target_that_is_no_duration_is_refused(wrong: Any) -> None:
+    """By rule A1: the decorator and the value refuse it."""
     with refused("@Bulkhead(latency)"):
         bulkhead(latency=wrong)(lambda: None)
     with refused("@Bulkhead(latency)"):

@@ -32,7 +32,7 @@ def test_a_line_that_makes_a_guard_for_each_call_is_logged_once(caplog: pytest.L
     assert "more than 100 guards" in told
 
 
-def test_living_ones_count_as_well(caplog: pytest.LogCaptureFixture) -> None:
+def test_living_guards_count_as_well(caplog: pytest.LogCaptureFixture) -> None:
     """A cache without keys keeps such guards (rule C8)."""
     kept = [Guard(circuit_breaker=CircuitBreaker()) for _ in range(101)]
 

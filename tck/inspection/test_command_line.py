@@ -315,7 +315,7 @@ def test_all_methods_of_a_class_are_explained(run: Run) -> None:
 
 
 def test_every_name_that_list_shows_is_explained(run: Run) -> None:
-    """It is the name in metrics, logs and keys; where it names no module, the modules are searched for the guard."""
+    """It is the name in metrics, logs and keys; a further argument names the module of a guard whose name has none."""
     listed = {guard["name"] for guard in json.loads(run("list", "shop.billing", "--json").stdout)}
     names = {name for name in listed if name.startswith("shop.billing.")} | {"cli payments"}
 

@@ -318,7 +318,7 @@ def test_pytest_asyncio_makes_loops_that_follow_the_clock_by_itself(run: Run) ->
     done = run(
         LOOP_PER_TEST
         + """
-        async def test_whose_loop_is_an_ordinary_one():
+        async def test_a_loop_without_the_clock_is_an_ordinary_one():
             assert not hasattr(asyncio.get_running_loop(), "virtual_clock")
         """,
         *PYTEST_ASYNCIO,
