@@ -82,7 +82,7 @@ def test_values_are_read_when_a_guard_is_first_used(monkeypatch: pytest.MonkeyPa
 
 
 def test_configure_reaches_guards_that_were_used_before() -> None:
-    """Their next call follows the new values, and the return value says what changed."""
+    """Their next call follows the new values, and the return value has the changes."""
     before = attempts()
 
     changes = configure(properties={f"{HERE}.Failing/call/Retry/maxRetries": 0})
@@ -356,7 +356,7 @@ def test_a_guard_that_is_a_value_is_configured_by_its_name() -> None:
     ],
 )
 def test_enabled_keys_reach_inherited_methods(key: str, subclass: int, base: int) -> None:
-    """By the concrete class, or by the class that declares the method, which reaches all its subclasses."""
+    """A key names the concrete class, or the class that declares the method, which reaches all its subclasses."""
 
     class Base(Failing):
         @retry(max_retries=2, delay=0, jitter=0)

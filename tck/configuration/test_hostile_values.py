@@ -344,7 +344,7 @@ def test_a_variable_that_another_thread_deletes_is_no_error(monkeypatch: pytest.
 
 
 def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in MicroProfile Config: those that start containers cannot always leave a variable out."""
+    """As in MicroProfile Config: a tool that starts containers cannot always leave a variable out."""
     Path(".env").write_text("FAULTTOLERANCE_RETRY_JITTER=\nFAULTTOLERANCE_RETRY_DELAY=7")
     for name in ("RETRY_MAXRETRIES", "RETRY_ENABLED", "CONFIG_ORDINAL", "TRACING", "CONFIG"):
         monkeypatch.setenv(f"FAULTTOLERANCE_{name}", "")

@@ -118,7 +118,7 @@ def expected(chosen: list[Setting], declared: Declared) -> tuple[bool, dict[str,
 def test_the_value_that_counts_is_the_one_the_specification_names(
     chosen: list[Setting], declared: list[Declared]
 ) -> None:
-    """For any keys, at any levels, in any sources and spellings."""
+    """This holds for any keys, at any levels, in any sources and spellings."""
     effective, faults = configured(chosen).resolve(declared, "acme.Client.charge")
 
     assert faults == []

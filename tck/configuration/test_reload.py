@@ -1,7 +1,7 @@
-"""C3: one configuration holds for every guard, whatever comes in the way of `configure`, `reload` and first calls.
+"""C3: one configuration holds for every guard, through any interruption of `configure`, `reload` and first calls.
 
-A model says what holds: the number that was configured last. Every guard tells by what it does which number it follows;
-`explain` and `guards()` say which; all have to agree.
+A model keeps the number that was configured last. The behaviour of every guard shows the number that it follows;
+`explain` and `guards()` report it, too; all have to agree.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class World:
         configure(sources=[self.source])
         assert self.followed() == {self.number}
 
-    # What is followed
+    # The number that is followed
 
     def followed(self) -> set[object]:
         """Return every number that any guard follows or is said to follow."""
@@ -558,7 +558,7 @@ def test_all_guards_follow_one_of_many_threads_that_configure_at_once(world: Wor
     assert "value = 109ms " in explain(Guard(timeout=Timeout(5000)))
 
 
-# Nobody waits for somebody who waits for him
+# No two threads wait for each other
 
 DEADLOCKS = {
     "a module that a value names calls, while another thread's first call needs the module": """

@@ -1,4 +1,4 @@
-"""The configuration in force: how it is prepared, put in force and taken back, and what it costs."""
+"""The configuration in force: its preparation, its installation and restoration, and its cost."""
 
 from __future__ import annotations
 

@@ -131,13 +131,13 @@ BASE: dict[str, Policy] = {
     "BeforeRetry": BeforeRetry(handler),
     "RateLimit": RateLimit(type="smooth"),
 }
-"""What is declared where an annotation has no defaults."""
+"""The declared values where an annotation has no defaults."""
 
 OTHERS: dict[tuple[str, str], str] = {
     ("Fallback", "value"): "fallback_method",
     ("BeforeRetry", "method_name"): "value",
 }
-"""What must be emptied beside, since one of two is wanted."""
+"""The parameter that must be emptied beside, since one of two is wanted."""
 
 
 def test_the_table_names_every_parameter() -> None:
@@ -266,7 +266,7 @@ def test_a_parameter_takes_its_value_from_the_decorator(annotation: str, name: s
 
 @pytest.mark.parametrize(("annotation", "name"), [pair for pair in TABLE if pair != ("BeforeRetry", "method_name")])
 def test_a_wrong_value_is_refused_with_all_that_is_needed_to_correct_it(annotation: str, name: str) -> None:
-    """The message names key, value, what is allowed, and the source."""
+    """The message has the key, the value, the allowed values, and the source."""
     wrong = TABLE[annotation, name][2]
     key = f"{annotation}/{parameters(ANNOTATIONS[annotation])[name].key}"
     settings = settings_of(properties={key: wrong} | beside(annotation, name))

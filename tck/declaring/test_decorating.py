@@ -80,7 +80,7 @@ def outcome(result: Any) -> Any:
     return asyncio.run(main())
 
 
-# P1: on what, and how
+# P1: the targets of a decorator and its forms
 
 
 @pytest.mark.parametrize("decorator", [retry, retry(), retry(max_retries=3)])
@@ -304,7 +304,7 @@ def test_class_that_cannot_be_changed_is_refused() -> None:
         twice(int)
 
 
-# What a duration and a set may be
+# Forms of a duration and of a set
 
 
 def test_duration_is_a_number_or_a_timedelta(invoke: Invoke, clock: Clock) -> None:
@@ -339,7 +339,7 @@ def test_exception_set_is_a_class_or_an_iterable(given: Any) -> None:
     assert failing(guarded) == 2
 
 
-# P3: what other tools see
+# P3: the view of other tools
 
 
 def charge(order: int, /, *items: str, amount: float = 1.0, **rest: object) -> dict[str, object]:
@@ -463,7 +463,7 @@ def billed(order: int, amount: float = 1.0) -> tuple[int, float]:
     return order, amount
 
 
-# What is a stream
+# Streams
 
 
 @contextlib.contextmanager
@@ -485,7 +485,7 @@ def test_generator_functions_are_refused_with_advice() -> None:
             retry(function)
 
 
-# What is raised
+# Exceptions
 
 
 EXCEPTIONS = [

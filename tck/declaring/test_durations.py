@@ -98,7 +98,7 @@ def test_the_text_of_a_timedelta_is_read_exactly(span: timedelta) -> None:
 
 @given(st.integers(0, 10**13), st.integers(0, 6))
 def test_decimal_fractions_are_exact(number: int, digits: int) -> None:
-    """Rule M1: 0.000007s are seven microseconds, and not what a float makes of it."""
+    """Rule M1: 0.000007s are seven microseconds, and not the nearest float."""
     digit_string = str(number).rjust(digits + 1, "0")
     text = f"{digit_string[: len(digit_string) - digits]}.{digit_string[len(digit_string) - digits :]}s"
 

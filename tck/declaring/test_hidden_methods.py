@@ -187,7 +187,7 @@ def test_a_class_that_hides_a_method_leaves_nothing_behind() -> None:
     assert gone() is None
 
 
-# What a first use tells
+# The errors of a first use
 
 
 @pytest.mark.parametrize("name", ["charge", "refund"])

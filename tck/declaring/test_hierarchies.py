@@ -674,7 +674,7 @@ def test_metaclass_with_keywords_goes_on() -> None:
     assert Leaf().service() == 1
 
 
-# L4: what lives, and for how long
+# L4: the lifetimes of classes, guards and objects
 
 
 @drops_classes

@@ -89,7 +89,7 @@ DECORATORS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("decorator", DECORATORS.values(), ids=DECORATORS)
 def test_any_keyword_passes_through_any_decorator(decorator: Callable[..., Any]) -> None:
-    """For functions, coroutine functions, and those whose attempts run apart."""
+    """It reaches functions, coroutine functions, and functions whose attempts run detached."""
 
     async def apart() -> Any:
         return await ft.asynchronous(decorator(coroutine))(**GIVEN)
@@ -102,7 +102,7 @@ def test_any_keyword_passes_through_any_decorator(decorator: Callable[..., Any])
 
 
 def test_any_keyword_passes_through_a_guard_and_its_name() -> None:
-    """For every use of a guard."""
+    """This holds for every use of a guard."""
     guard = Guard(retry=Retry(), name="keywords")
 
     async def not_blocking() -> Any:
@@ -159,7 +159,7 @@ def test_any_keyword_reaches_handlers_and_fallback_methods() -> None:
 
 @pytest.mark.parametrize("decorator", [ft.retry, guarding()], ids=["policy", "guard"])
 def test_any_keyword_passes_through_a_patch(decorator: Callable[..., Any]) -> None:
-    """For a module's function, a class's own methods, and inherited ones that the patch overrides."""
+    """It reaches a module's function, a class's own methods, and inherited ones that the patch overrides."""
     pytest.importorskip("wrapt")
     from faulttolerance.patching import patch
 

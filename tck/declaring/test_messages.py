@@ -55,7 +55,7 @@ RANGES: list[tuple[Callable[..., Any], str, str, list[Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("decorator", "annotation", "name", "wrong", "right"), RANGES)
-def test_message_says_what_where_got_and_allowed(
+def test_message_has_fault_place_value_and_allowed_values(
     decorator: Callable[..., Any], annotation: str, name: str, wrong: list[Any], right: list[Any]
 ) -> None:
     """R9: in the text and as attributes; and the ends of the range are right."""
@@ -167,7 +167,7 @@ def test_contradiction_is_refused_when_the_second_decorator_is_applied(contradic
         contradiction(function)
 
 
-# What belongs to a policy that is not there
+# Decorators without the policy that they belong to
 
 numbers = itertools.count()
 

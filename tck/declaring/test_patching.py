@@ -134,7 +134,7 @@ def recording(seen: list[Any]) -> Any:
     return noted
 
 
-# What can be patched
+# Targets of a patch
 
 
 def test_a_method_is_guarded_as_if_the_decorators_were_written_above_it(flaky: Any) -> None:
@@ -618,7 +618,7 @@ def test_a_later_foreign_patch_is_not_clobbered(flaky: Any) -> None:
     assert vars(flaky.Client)["send"] is original
 
 
-# What others have patched before
+# Foreign patches that were there before
 
 
 def test_a_foreign_wrapper_still_runs_once_per_attempt(flaky: Any) -> None:
@@ -685,7 +685,7 @@ def test_a_wrapped_function_of_a_module_is_guarded(flaky: Any) -> None:
     assert seen == [("NoneType", ("a",))] * 3
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

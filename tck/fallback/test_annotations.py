@@ -1,4 +1,4 @@
-"""Annotations as they are written: names, aliases, type variables, and what they take."""
+"""Annotations as they are written: names, aliases, type variables, and the values that they accept."""
 # ruff: noqa: F401  # many names are used in the text of annotations only
 
 from __future__ import annotations

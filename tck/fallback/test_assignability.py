@@ -294,7 +294,7 @@ def test_an_unknown_type_fits_every_type_and_every_type_fits_it(one: list[str], 
 
 
 @pytest.mark.parametrize("annotation", ["Decimal", "list[Decimal]", "Decimal | None", "Mapping[str, Decimal]"])
-def test_unresolved_names_match_within_what_is_known(annotation: str) -> None:
+def test_unresolved_names_match_within_known_types(annotation: str) -> None:
     """`Decimal` is imported for type checkers only: it may be anything, a list of it is still a list."""
     assert is_equivalent(meant(annotation), meant(annotation.replace("Decimal", "int")))
     assert not is_equivalent(meant("list[Decimal]"), meant("set[int]"))

@@ -291,7 +291,7 @@ FITTING = [
 def test_arguments_are_bound_to_the_guarded_signature_and_passed_on(
     guarded: str, substitute: str, args: tuple[Any, ...], kwargs: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    """By position, keyword-only ones by name, with the guarded method's defaults."""
+    """They are passed by position, keyword-only ones by name, with the guarded method's defaults."""
     cls = methods(guarded, substitute)
 
     assert faults_of(cls) == []
@@ -497,8 +497,8 @@ def test_parameters_are_the_values_in_the_order_of_the_signature() -> None:
         _ = ExecutionContext(charge).parameters
 
 
-def test_a_context_tells_what_it_is_about() -> None:
-    """Its text serves a line of a log, or a breakpoint."""
+def test_the_text_of_a_context_describes_the_call() -> None:
+    """It serves a line of a log, or a breakpoint."""
     context = ExecutionContext(charge, None, ("a",), {}, ERROR, 2)
 
     assert repr(context) == "<ExecutionContext of charge: attempt 2, failure ValueError('down')>"
@@ -685,7 +685,7 @@ def faults_before(asynchronous: bool = False, **values: Any) -> list[str]:
 
 
 def test_a_method_or_a_callable_runs_before_a_retry() -> None:
-    """On the same object; a callable is told about the call."""
+    """A method runs on the same object; a callable gets a context of the call."""
     session = Session()
     seen: list[ExecutionContext] = []
 

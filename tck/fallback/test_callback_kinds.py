@@ -207,7 +207,7 @@ def test_the_results_of_asynchronous_functions_are_compared_as_awaited(cls: type
 
 
 def test_a_synchronous_function_cannot_wait_for_its_fallback() -> None:
-    """It would return a coroutine that nobody awaits."""
+    """It would return a coroutine that nothing awaits."""
     [fault] = faults_of(Plain, "as_coroutine")
 
     assert "names 'as_coroutine', which is a coroutine function" in fault

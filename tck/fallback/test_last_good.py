@@ -446,7 +446,7 @@ def test_many_threads_remember_at_once() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_keeps_what_is_remembered() -> None:
+def test_a_fork_keeps_the_remembered_results() -> None:
     """Rule L5: results belong to no thread."""
     fails = False
 

@@ -349,7 +349,7 @@ def test_a_hedge_that_a_policy_refuses_was_never_there(way: Way) -> None:
 
 @ways
 def test_attempts_have_a_copy_of_the_context_each(way: Way) -> None:
-    """By rule H3, trap 5: each sees what the caller has set, and nothing of what another attempt sets."""
+    """By rule H3, trap 5: each sees the values that the caller has set, and none that another attempt sets."""
     tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
     seen: list[str] = []
 
@@ -373,7 +373,7 @@ def test_attempts_have_a_copy_of_the_context_each(way: Way) -> None:
     assert run.outcomes == [("returned", "attempt 2")]
 
 
-# Who wins
+# The winner
 
 
 @ways
@@ -501,7 +501,7 @@ def test_an_enclosing_deadline_ends_all_attempts(way: Way) -> None:
     assert race.lost(0.25) == [0, 1]
 
 
-# What cannot be hedged
+# Targets that cannot be hedged
 
 
 async def fetch(order: str) -> str:
@@ -537,7 +537,7 @@ def test_a_synchronous_function_cannot_be_hedged() -> None:
     assert asynchronous(hedge(lambda: "a"))().result(5) == "a"
 
 
-def test_a_synchronous_function_that_says_what_it_returns_is_refused_at_once() -> None:
+def test_a_synchronous_function_with_a_return_annotation_is_refused_at_once() -> None:
     """By rule H6: no decorator could make it asynchronous in a class."""
     with pytest.raises(FaultToleranceDefinitionException, match="add @asynchronous"):
 

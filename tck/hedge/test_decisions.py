@@ -19,7 +19,7 @@ from faulttolerance.exceptions import BulkheadException
 def naive(script: list[tuple[float, bool]], delay: float, most: int, until: float) -> tuple[object, list[float], str]:
     """Return what a naive model of the rule says: when hedges begin, what comes out, and how it is counted.
 
-    Each attempt of the *script* takes so long, and succeeds or does not.
+    The *script* has the duration of each attempt, and whether it succeeds.
     """
     began, ends = [0.0], [script[0][0]]
     due = [number * delay for number in range(1, most + 1) if delay and number * delay < until]

@@ -61,7 +61,7 @@ def test_a_task_that_is_struck_leaves_no_attempt(detached: bool, step: int) -> N
 
     async def once(strike: Strike) -> int:
         began.clear()
-        call = asynchronous(guarded(load)) if detached else guarded(load)  # with a budget that nobody has used
+        call = asynchronous(guarded(load)) if detached else guarded(load)  # with an unused budget
         try:
             with strike:
                 await call()

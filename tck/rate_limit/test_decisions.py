@@ -94,7 +94,7 @@ def test_a_call_that_comes_back_after_retry_after_is_let_through(kind: WindowKin
 
 
 def test_the_refusal_names_the_limited_function() -> None:
-    """The message says whose limit it was and when to come back."""
+    """The message names the function, and the time at which to come back."""
     limit = make(limit=1)
     limit.admit(0.0)
 
@@ -194,7 +194,7 @@ def test_another_kind_of_window_forgives_nothing(before: WindowKind, after: Wind
 
 
 @pytest.mark.parametrize("before", KINDS)
-def test_another_kind_of_window_remembers_only_what_still_counts(before: WindowKind) -> None:
+def test_another_kind_of_window_remembers_only_calls_that_still_count(before: WindowKind) -> None:
     """Calls whose window is over do not follow into the new one."""
     limit = make(limit=2, window=1.0, kind=before)
     passes(limit, 0.0, 3.0, 3.0)

@@ -104,7 +104,7 @@ class Line:
 @every_way
 @pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
 def test_a_call_waits_for_its_turn_where_that_comes_soon_enough(way: str, kind: Any) -> None:
-    """By rule RL1: each waits for its own turn; one that would come too late is refused at once, and told when."""
+    """By rule RL1: each waits for its own turn; a call whose turn is too late is refused at once, with that time."""
     line = Line(way, rate_limit(1, type=kind, max_wait=2000)).play((0, "a"), (0.1, "b"), (0.2, "c"), (0.3, "d"))
 
     assert line.let_through == {"a": 0, "b": 1, "c": 2}
@@ -276,7 +276,7 @@ def test_wrong_values_are_refused(name: str, wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("way", ["declared", "value", "configured"])
-def test_a_limit_that_nobody_asked_yet_has_rested(way: str) -> None:
+def test_a_limit_that_no_call_asked_yet_has_rested(way: str) -> None:
     """Rule RL1: the first calls of a program may come at once as those after a rest do, as many as ``burst`` says."""
     keys = {"RateLimit/burst": "3"} if way == "configured" else {}
     with virtual_time(), configured(keys):

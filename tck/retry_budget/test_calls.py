@@ -64,7 +64,7 @@ def left(guard: Guard) -> str:
 
 
 def counts(guard: Guard, metric: str) -> dict[tuple[str, ...], float]:
-    """The counts of a metric that are not 0, by the values of its tags."""
+    """Return the counts of a metric that are not 0, by the values of its tags."""
     (found,) = [one.counts for one in guards() if one.method is guard]
     return {
         tuple(value for _, value in tags): count for (name, tags), count in found.items() if name == metric and count
@@ -79,7 +79,7 @@ def call(guard: Guard, callee: Callable[..., object], *args: object) -> str:
         return str(error)
 
 
-# B1: what costs, and what pays
+# B1: the calls that cost a token, and those that pay
 
 
 def test_an_outage_spends_the_burst_and_then_each_call_is_one_attempt() -> None:
@@ -100,7 +100,7 @@ def test_an_outage_spends_the_burst_and_then_each_call_is_one_attempt() -> None:
 @pytest.mark.parametrize(
     ("calls", "tokens"),
     [
-        # how often each of several calls fails, and what is left of 10 tokens, of which 5 are gone
+        # the failures of each of several calls, and the tokens that are left of 10, of which 5 are gone
         ([0], "5.2 of 10"),
         ([0] * 5, "6 of 10"),
         ([0] * 100, "10 of 10"),
@@ -262,7 +262,7 @@ def test_a_retry_that_control_flow_prevents_is_given_back() -> None:
 
 
 def test_a_call_that_is_cancelled_during_the_delay_has_paid_nothing() -> None:
-    """By rule B3 and rule X6; once the retry runs, it is paid, whatever ends it."""
+    """By rule B3 and rule X6: once the retry runs, it is paid, also where it is cancelled."""
 
     async def main() -> None:
         attempts = 0
@@ -288,7 +288,7 @@ def test_a_call_that_is_cancelled_during_the_delay_has_paid_nothing() -> None:
         clock.run(main())
 
 
-# B4: what comes out
+# B4: the failure that comes out
 
 
 def test_the_failure_is_the_callees_and_hooks_hear_why() -> None:
@@ -325,7 +325,7 @@ def test_it_is_counted() -> None:
     assert "budgetExhausted" not in names[plain]
 
 
-# Who shares one
+# Guards that share a budget
 
 
 def test_a_name_is_one_budget_for_all_that_give_it() -> None:
@@ -427,7 +427,7 @@ def test_a_budget_goes_with_the_last_guard_that_has_it() -> None:
     assert (tokens, spend()[1]) == ("1 of 4", "1 of 4")
 
 
-def test_a_reset_forgets_what_was_spent() -> None:
+def test_a_reset_forgets_the_spent_tokens() -> None:
     """The name begins anew also where something still refers to a guard that had it."""
     guard, callee = guarded(budget=RetryBudget(name="tests", burst=4)), Callee()
     callee.failures = 100
@@ -543,7 +543,7 @@ def test_observed_it_counts_and_grants() -> None:
     guard.close()
 
 
-def test_it_shows_how_it_stands() -> None:
+def test_its_tokens_are_shown() -> None:
     """By rule X10: in tenths of tokens; ``health()`` says where no retry can be paid."""
     guard, callee = guarded("acme.shown", RetryBudget(burst=3)), Callee()
     callee.failures = 4

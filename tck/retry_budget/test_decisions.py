@@ -94,7 +94,7 @@ def test_a_full_one_is_not_written_to() -> None:
         (10, 5, "1 of 10 tokens", False),
     ],
 )
-def test_it_says_how_it_stands(taken: int, successes: int, words: str, is_impaired: bool) -> None:
+def test_its_condition_is_shown(taken: int, successes: int, words: str, is_impaired: bool) -> None:
     """By rule X10: in tenths of tokens, and never more than there are; impaired where it refuses."""
     budget = RetryBudget(0.2, 10)
     for _ in range(taken):
@@ -121,7 +121,7 @@ def test_it_rounds_down() -> None:
     assert budget.condition(0.0).words == "0.9 of 1 tokens"
 
 
-def test_it_says_how_it_stands_whatever_was_asked_for() -> None:
+def test_its_condition_is_shown_for_any_burst() -> None:
     """By rule X10, also where no float is as large."""
     budget = RetryBudget(0.2, 10**400)
     assert budget.take()

@@ -50,7 +50,7 @@ class Spending:
 
     @property
     def budget(self) -> Any:
-        """Their budget."""
+        """Return the budget of the two guards."""
         (budget,) = {
             strategy
             for state in registry.every_state()
@@ -125,7 +125,7 @@ def test_reloads_in_the_middle() -> None:
     """By rule X2: the tokens stay within the values, which change meanwhile."""
     spending = Spending(20, ratio=0.2)
     for number in range(2):
-        spending.call(number, random.Random(number))  # who is not in use has no tokens to tell of
+        spending.call(number, random.Random(number))  # a guard that is not in use shows no tokens
     over: list[None] = []
 
     def calls(seed: int) -> None:

@@ -539,7 +539,7 @@ def test_call_that_was_cancelled_is_not_retried(calls: Calls) -> None:
 def test_future_fails_at_the_deadline(level: str, clock: Clock) -> None:
     """The call returns before that, and the future tells the library's TimeoutException from a wait that is too short.
 
-    What the future failed with is raised as it is; Java wraps it into an ExecutionException.
+    The failure of the future is raised as it is; Java wraps it into an ExecutionException.
     """
     client: Any
 

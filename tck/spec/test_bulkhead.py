@@ -18,7 +18,7 @@ synchronous = pytest.mark.parametrize("invoke", ["blocking"], indirect=True)
 queueing = pytest.mark.parametrize("invoke", ["asyncio", "offloaded", "task"], indirect=True)
 """Calls beyond the limit queue, whether or not a coroutine function is @asynchronous."""
 apart = pytest.mark.parametrize("invoke", ["offloaded", "task"], indirect=True)
-"""What @asynchronous is about."""
+"""The environments that @asynchronous concerns."""
 
 Decorator = Callable[[Any], Any]
 
@@ -106,7 +106,7 @@ def test_synchronous_call_beyond_the_limit_is_refused(
 ) -> None:
     """A call is refused while as many as the limit are inside, and admitted once one of them has left.
 
-    Nobody queues without @asynchronous, whatever waiting_task_queue says; the official kit has a case for that, but
+    No call queues without @asynchronous, under any waiting_task_queue; the official kit has a case for that, but
     forgot to let it run.
     """
     client = client_of(invoke, level, policy)
@@ -408,7 +408,7 @@ def test_no_more_than_the_limit_is_ever_inside_while_others_queue(
 ) -> None:
     """Asynchronous calls of the same kind may wait in a queue of 5; again no more than 5 are ever inside.
 
-    In the official kit the body does not count who is inside, so that its last check says nothing; here it does.
+    In the official kit the body does not count the calls inside, so that its last check is void; here it does.
     """
     crowd = Crowd()
 

@@ -11,7 +11,7 @@ from kit import INTERRUPTION, Clock, Invoke, Service, TestException
 
 FAILED, OPEN = TestException, CircuitBreakerOpenException
 OK = None
-"""What a call comes to that succeeds."""
+"""The outcome of a call that succeeds."""
 
 
 # Opening and closing

@@ -46,7 +46,7 @@ def base(request: pytest.FixtureRequest) -> type:
 
 @pytest.fixture
 def start(clock: Clock) -> Start:
-    """Begins an asynchronous call: on the pool, or as a task of a loop of its own."""
+    """Return a function that begins an asynchronous call: on the pool, or as a task of a loop of its own."""
 
     def start(client: Any, barrier: Barrier) -> ExecutorFuture[Any]:
         pending = client.work(barrier)

@@ -87,7 +87,7 @@ def test_circuit_follows_the_hierarchy_of_exceptions(
     """skip_on is asked first, then fail_on; each matches subclasses, and any other exception is a success.
 
     For the `Error` of Java stands a `BaseException` that is no `Exception`. It is neither failure nor success unless a
-    set names its own class; fail_on is `Exception` by default, where Java has `Throwable`. Whatever the verdict, the
+    set names its own class; fail_on is `Exception` by default, where Java has `Throwable`. Under any verdict, the
     caller gets the very object that the method raised.
     """
 

@@ -465,7 +465,7 @@ CLIENT = f"{__name__}.config_client.<locals>.ConfigClient"
 
 @pytest.mark.tck("ConfigTest.testConfigMaxRetries")
 def test_a_method_key_lowers_max_retries(clock: Clock) -> None:
-    """Three retries, where the decorator says five."""
+    """Three retries are made, where the decorator says five."""
     with configured({f"{CLIENT}/service_a/Retry/maxRetries": 3}):
         client = config_client()
         failed = outcome(client.service_a)
@@ -661,7 +661,7 @@ def test_max_retries_is_configured() -> None:
 
 @pytest.mark.tck("RetryConfigTest.testConfigMaxDuration")
 def test_max_duration_and_its_unit_are_configured(clock: Clock, watch: Stopwatch) -> None:
-    """One second, where the decorator says ten."""
+    """The retries last one second, where the decorator says ten."""
     key = f"{RETRY}/service_max_duration/Retry"
     with configured({f"{key}/maxDuration": 1, f"{key}/durationUnit": "SECONDS"}):
         failed = outcome(retry_config_bean()().service_max_duration)
@@ -672,7 +672,7 @@ def test_max_duration_and_its_unit_are_configured(clock: Clock, watch: Stopwatch
 
 @pytest.mark.tck("RetryConfigTest.testConfigDelay")
 def test_the_delay_of_a_retry_and_its_unit_are_configured(clock: Clock, watch: Stopwatch) -> None:
-    """2000 microseconds, where the decorator says two seconds."""
+    """The delay is 2000 microseconds, where the decorator says two seconds."""
     key = f"{RETRY}/service_delay/Retry"
     with configured({f"{key}/delay": 2000, f"{key}/delayUnit": "MICROS"}):
         failed = outcome(retry_config_bean()().service_delay)

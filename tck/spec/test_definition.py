@@ -383,7 +383,7 @@ def test_a_bare_fallback_is_refused() -> None:
             raise RuntimeError
 
 
-# What contradicts itself or another decorator
+# Contradictions of a decorator, in itself or with another one
 
 
 @pytest.mark.parametrize("policy", [retry, timeout, circuit_breaker, bulkhead, asynchronous, rate_limit])

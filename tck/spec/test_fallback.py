@@ -719,7 +719,7 @@ def test_a_failure_before_a_retry_changes_nothing(invoke: Invoke, caplog: pytest
 
 
 def test_the_callback_before_a_retry_is_looked_up_when_the_class_is_defined() -> None:
-    """On the method, and on the class, for all methods that it covers."""
+    """This holds on the method, and on the class, for all methods that it covers."""
     with refused("Client.service @BeforeRetry(method_name) names '_recconnect', which", "did you mean '_reconnect'?"):
 
         class Client:

@@ -158,7 +158,7 @@ def test_a_call_through_all_policies_is_counted_before_its_future_completes(mete
 
 @exporters(opentelemetry=pytest.mark.tck("AllAnnotationTelemetryTest.testAllMetrics"))
 def test_opentelemetry_gets_each_metric_as_the_type_that_the_specification_names(meter: Meter, clock: Clock) -> None:
-    """Counters and state times only grow; what runs and waits goes up and down."""
+    """Counters and state times only grow; the numbers of running and waiting calls go up and down."""
     assert isinstance(meter, OpenTelemetryMeter)
     AllMetrics().do_work().result(10)
     metrics = meter.metrics()

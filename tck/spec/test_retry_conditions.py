@@ -392,7 +392,7 @@ def test_failed_future_that_a_synchronous_method_returns_is_a_success(clock: Clo
 
 
 @pytest.mark.tck("RetryConditionTest.testNoAsynRetryOnMethodException")
-def test_exception_of_a_synchronous_method_is_retried_whatever_it_is_to_return(clock: Clock) -> None:
+def test_exception_of_a_synchronous_method_is_retried_for_any_return_type(clock: Clock) -> None:
     """Without @asynchronous the call itself raises; a plain `def`, since an `async def` raises only when awaited."""
 
     class Client(Service):

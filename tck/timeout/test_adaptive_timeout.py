@@ -128,7 +128,7 @@ def test_in_a_hang_the_limit_ends_at_the_value(clock: Clock) -> None:
 
 @pytest.mark.parametrize("failure", [OSError, KeyboardInterrupt, asyncio.CancelledError])
 def test_a_failure_is_no_sample(clock: Clock, failure: type[BaseException]) -> None:
-    """By rule X4: neither a failure nor control flow, whatever time it took."""
+    """By rule X4: neither a failure nor control flow, of any duration."""
     guard = guard_of()
     outcomes(guard, 0.001, 64)
 
@@ -246,8 +246,8 @@ def test_a_result_that_is_late_without_an_interruption_is_a_sample(clock: Clock)
     assert 0.3 <= limit_of(guard) <= 0.33
 
 
-def test_it_says_how_it_stands(clock: Clock) -> None:
-    """By rule X10: the limit in force beside the value, in ``explain``, ``guards`` and a gauge."""
+def test_the_limit_in_force_is_shown(clock: Clock) -> None:
+    """By rule X10: beside the value, in ``explain``, ``guards`` and a gauge."""
     guard = guard_of()
     outcomes(guard, 0.001, 1)
     assert "limit now 1 s of 1 s" in explain(guard)

@@ -38,7 +38,7 @@ class Subject(NamedTuple):
     """A pool under attack."""
 
     use: Callable[[], object]
-    """What a call does."""
+    """The body of a call."""
     lost: Callable[[], int]
     """Counts, in the end, what the pool does not get back."""
 
@@ -129,7 +129,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """A client that was interrupted has closed its connection."""
+        """Ignore a connection that an interrupted client has closed."""
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def of_requests(_: Path) -> Iterator[Subject]:
 @contextmanager
 def of_httpx(_: Path) -> Iterator[Subject]:
     httpx = pytest.importorskip("httpx")
-    # Nobody has to wait for a connection: httpcore 1.0 loses those of its own PoolTimeout, without any guard.
+    # No call has to wait for a connection: httpcore 1.0 loses those of its own PoolTimeout, without any guard.
     limits = httpx.Limits(max_connections=THREADS, max_keepalive_connections=THREADS)
     with web() as (host, port), httpx.Client(limits=limits, timeout=httpx.Timeout(60, pool=10)) as client:
         url = f"http://{host}:{port}/"

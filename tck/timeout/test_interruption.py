@@ -415,7 +415,7 @@ def test_deadline_around_an_event_loop_ends_the_call_and_not_one_task_only(
 
     assert time.monotonic() - began < PATIENCE / 2
     assert inner.cleaned_up == 1
-    gc.collect()  # asyncio tells of a task that failed here, and not while another test parses what it imports
+    gc.collect()  # asyncio reports a failed task here, and not while another test parses its imports
 
 
 def test_loop_whose_call_was_ended_goes_on_with_the_next_one(interruptible: Where) -> None:
@@ -817,7 +817,7 @@ def test_nothing_remains_where_no_deadline_runs(where: Where) -> None:
 
 
 @pytest.mark.parametrize("interrupt", [True, False])
-def test_nearest_deadline_is_what_remains(interrupt: bool, where: Where) -> None:
+def test_remaining_is_the_time_to_the_nearest_deadline(interrupt: bool, where: Where) -> None:
     """R2b, R12: whether it interrupts or not, and of several the one that passes first."""
     inner = timeout(60_000)(remaining)
 
@@ -992,7 +992,7 @@ def test_taking_and_giving_back_is_left_in_peace_for_a_second(name: str) -> None
 
 
 def test_finalizers_are_left_in_peace() -> None:
-    """An exception that is raised in one, or in what it calls, is lost."""
+    """An exception that is raised in a finalizer, or in a call of it, is lost."""
     found: list[str | None] = []
 
     def called(*_: object) -> None:

@@ -59,7 +59,7 @@ class Load:
         self.seen: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.shared = shared
-        """What all threads use; ``None``: this is it."""
+        """The load that all threads use; ``None``: this is it."""
         self.items: queue.Queue[int] = queue.Queue()
         self.condition = threading.Condition()
         self.event = threading.Event()

@@ -1,4 +1,4 @@
-"""Listeners to latencies: the attempts that they are told of, and the latency (rule X4)."""
+"""Listeners to latencies: the attempts that they learn of, and the latency (rule X4)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_each_attempt_that_had_a_permit_is_told_once(body: Callable[[], None], t
     with virtual_time():
         try:
             call((), {})
-        except BaseException:  # what it is does not matter here
+        except BaseException:  # its class does not matter here
             pass
 
     assert heard == [told]

@@ -153,7 +153,7 @@ def test_a_collector_that_is_off_stays_off_and_one_that_is_on_stays_on() -> None
         (gc.enable if was_collecting else gc.disable)()
 
 
-def test_a_stack_is_what_a_walk_from_frame_to_frame_meets() -> None:
+def test_a_stack_has_the_frames_that_a_walk_from_frame_to_frame_meets() -> None:
     frame: FrameType | None = sys._getframe()
     walked = []
     while frame is not None:

@@ -109,7 +109,7 @@ WAYS: dict[str, tuple[int, Callable[[], Seen]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_a_body_says_what_it_is(way: str) -> None:
+def test_every_way_to_a_body_declares_its_role(way: str) -> None:
     """Each deadline of the thread is known by its frame, and the caller of the body is known as such."""
     deadlines, call = WAYS[way]
 

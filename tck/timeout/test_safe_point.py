@@ -275,7 +275,7 @@ def test_nothing_is_taken_and_not_given_back(on_main: bool, times: int) -> None:
     assert lost == [(0, 0, False)] * times
 
 
-# What can only be raised behind an acquisition
+# Interruptions that can only be raised behind an acquisition
 
 
 def ended_late(body: Callable[[], object], limit: float = 50) -> str:
@@ -322,7 +322,7 @@ def test_thread_that_waits_for_a_lock_is_never_interrupted_behind_it(way: str, m
     assert not lock.locked()
 
 
-def test_interruption_that_comes_late_says_what_held_it_back() -> None:
+def test_interruption_that_comes_late_names_its_obstacle() -> None:
     lock = threading.Lock()
 
     def wait_and_work() -> None:
@@ -337,7 +337,7 @@ def test_interruption_that_comes_late_says_what_held_it_back() -> None:
     assert "; it was not interrupted earlier: it was acquiring or releasing something" in ended_late(wait_and_work)
 
 
-def test_thread_that_waits_in_an_instruction_that_is_no_call_is_not_interrupted_behind_the_next_acquisition() -> None:
+def test_thread_that_waits_outside_a_call_is_not_interrupted_behind_the_next_acquisition() -> None:
     """R2a: a loop over a pipe waits in such an instruction; the next place is behind the call."""
     reading, writing = os.pipe()
     lock = threading.Lock()

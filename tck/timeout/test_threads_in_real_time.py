@@ -55,7 +55,7 @@ def runner(where: str) -> Iterator[Run]:
 
 
 def busy(seconds: float) -> None:
-    """Compute."""
+    """Compute for *seconds*."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         pass
@@ -197,7 +197,7 @@ def test_remaining_is_that_of_the_innermost_deadline(run: Run) -> None:
 
 
 def test_outer_deadline_ends_inner_retries_and_everything_is_given_back(run: Run, held: Held) -> None:
-    """R2, R11, B29: an inner guard neither retries nor judges what an enclosing deadline ended."""
+    """R2, R11, B29: an inner guard neither retries nor judges an attempt that an enclosing deadline ended."""
     attempts = []
 
     class Client:

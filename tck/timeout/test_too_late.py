@@ -46,7 +46,7 @@ def test_control_flow_passes_however_late() -> None:
     assert concluded(halt, 99.0, was_interrupted=True) is halt
 
 
-def test_interruption_by_the_deadline_itself_is_a_time_out_whatever_the_clock_says() -> None:
+def test_interruption_by_the_deadline_itself_is_a_time_out_at_any_time_of_the_clock() -> None:
     """R2: the clock that is asked may stand still, or be behind the one that interrupted."""
     interruption = Halt()
 
