@@ -226,7 +226,7 @@ def test_a_server_that_dies_in_the_middle_of_a_write_gets_it_once(server: RedisS
 
 
 def test_a_command_that_is_idempotent_by_name_is_sent_again(server: RedisServer) -> None:
-    """A command that reads is, too, and a command that was never sent because no connection was to be had."""
+    """Also a command that was never sent, because no connection was to be had."""
     pushed: list[Any] = []
 
     def restart() -> None:

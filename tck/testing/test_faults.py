@@ -238,7 +238,7 @@ def test_an_injection_stands_inside_the_blocks_that_were_entered_first() -> None
     assert query("a") == "a"
 
 
-def test_faults_are_injected_into_a_class_an_object_and_a_test() -> None:
+def test_faults_are_injected_into_a_class_and_by_a_decorator() -> None:
     """Subclasses go with their class, and nothing else does; a coroutine function can be decorated, too."""
 
     class Other(Client):

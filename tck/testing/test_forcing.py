@@ -491,7 +491,7 @@ def test_a_block_goes_on_after_a_reset() -> None:
     assert (Forced().query(), Exhausted().run(), Forced().fetch("a")) == (1, 1, "a")
 
 
-def test_force_and_exhaust_are_decorators_and_forget_with_a_reset() -> None:
+def test_force_and_exhaust_are_decorators_and_end_after_a_reset() -> None:
     """A block around a reset ends without an error."""
 
     @force(Forced.query, "open")
