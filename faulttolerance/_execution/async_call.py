@@ -37,6 +37,8 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
     def __await__(self) -> Generator[Any, None, T]:
         task = self._begin()
         try:
+            if task.done():
+                return task.result()  # its loop may be closed
             if task.get_loop() is asyncio.get_running_loop():
                 return (yield from task)
             return (yield from _from_other_loop(task).__await__())
