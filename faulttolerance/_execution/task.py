@@ -167,7 +167,9 @@ class TaskEnvironment(Environment):
     async def end_children(self, runs: Collection[Any]) -> None:
         # The end of the call may close objects that these tasks use.
         self.cancel_children(runs)
-        await asyncio.wait(runs)
+        while running := [run for run in runs if not run.done()]:
+            with suppress(asyncio.CancelledError):  # anyio repeats it; the call ends by the first one
+                await asyncio.wait(running)
 
     async def bind_detached_calls(self) -> None:
         current.get().bind()

@@ -358,7 +358,17 @@ class AwaitedTask:
                 self._task_deadline = TaskDeadline()
                 self._task_deadline.start(body.attempt.deadline, effective_deadline(context.run(current.get)))
                 context.run(current.set, self._task_deadline)
-            self._task = self._loop.create_task(_outcome(awaitable), context=context)
+            outcome = _outcome(awaitable)
+            try:
+                self._task = context.run(self._loop.create_task, outcome)  # not every loop accepts a context
+            except Exception as error:  # of the loop's task factory
+                outcome.close()
+                drop(awaitable, None)
+                failed: concurrent.futures.Future[Any] = concurrent.futures.Future()
+                failed.set_exception(error)
+                self._end(failed)
+                self._return_loop()
+                return
         if self._task_deadline is not None:
             self._task_deadline.task = self._task
         self._task.add_done_callback(to_its_end(self._end, self._task))
@@ -379,7 +389,7 @@ class AwaitedTask:
         else:
             self._task.cancel()
 
-    def _end(self, task: asyncio.Task[Any]) -> None:
+    def _end(self, task: asyncio.Task[Any] | concurrent.futures.Future[Any]) -> None:
         import asyncio
 
         if self._task_deadline is not None:

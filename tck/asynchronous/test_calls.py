@@ -192,6 +192,24 @@ def test_call_may_be_awaited_more_than_once(clock: Clock) -> None:
     assert clock.run(main()) == [1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("start", [served, failed])
+def test_call_that_is_done_may_be_awaited_once_its_loop_is_closed(start: Callable[[], AsyncCall[int]]) -> None:
+    """R7a: as the future of an ``@asynchronous def`` may be."""
+
+    async def begin() -> AsyncCall[int]:
+        call = start()
+        await asyncio.gather(call, return_exceptions=True)
+        return call
+
+    async def outcome(call: AsyncCall[int]) -> object:
+        try:
+            return await call
+        except Failed:
+            return Failed
+
+    assert asyncio.run(outcome(asyncio.run(begin()))) == (7 if start is served else Failed)
+
+
 def test_call_is_a_handle(clock: Clock) -> None:
     """R7a: ``cancel``, ``done``, ``result`` and ``cancelled`` tell its state."""
 

@@ -987,6 +987,44 @@ def test_an_awaitable_of_a_loop_that_was_closed_is_a_failed_attempt() -> None:
     assert isinstance(future.exception(PATIENCE), RuntimeError)
 
 
+def test_a_coroutine_is_awaited_on_a_loop_whose_task_factory_takes_no_context() -> None:
+    """Its context is that of the call, however the loop makes its tasks."""
+
+    async def coroutine() -> str:
+        await asyncio.sleep(0)
+        return variable.get()
+
+    async def main() -> str:
+        asyncio.get_running_loop().set_task_factory(lambda loop, body: asyncio.Task(body, loop=loop))
+        variable.set("mine")
+        return await asyncio.wait_for(Call(lambda: coroutine())(), PATIENCE)
+
+    assert asyncio.run(main()) == "mine"
+
+
+def test_a_task_factory_that_raises_fails_the_attempt() -> None:
+    """The permit goes back, and no coroutine is left unawaited."""
+    bulkhead = Bulkhead(1, 1)
+
+    async def coroutine() -> None:
+        raise AssertionError("never reached")
+
+    def fail(*_: object, **__: object) -> Any:
+        raise TypeError("no task today")
+
+    async def main() -> None:
+        future = Call(lambda: coroutine(), bulkhead=bulkhead, seconds=LONG)()
+        asyncio.get_running_loop().set_task_factory(fail)
+        with pytest.raises(TypeError, match="no task today"):
+            async with asyncio.timeout(PATIENCE):
+                await future
+        asyncio.get_running_loop().set_task_factory(None)
+
+    asyncio.run(main())
+    gc.collect()
+    assert bulkhead.running == 0
+
+
 @pytest.mark.parametrize("end", ["deadline", "cancel"])
 def test_a_coroutine_that_comes_too_late_is_closed(time_stands_still: StillClock, end: str) -> None:
     """It never begins, and Python does not complain that it was never awaited."""

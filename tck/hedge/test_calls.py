@@ -488,6 +488,33 @@ def test_cancelling_the_call_cancels_all_its_attempts(way: Way) -> None:
     assert race.lost(0.25) == [0, 1, 2]
 
 
+def test_attempts_clean_up_although_the_call_is_cancelled_again_and_again() -> None:
+    """By rule H5: a scope of anyio cancels in each turn of the loop until the task that it waits for has ended."""
+    ended: list[str] = []
+
+    @hedge(delay=100, quantile=0)
+    async def load() -> None:
+        try:
+            await asyncio.sleep(5)
+        finally:
+            await asyncio.sleep(0.1)
+            ended.append("cleaned up")
+
+    async def main() -> tuple[int, float]:
+        call, now = asyncio.create_task(load()), asyncio.get_running_loop().time
+        await asyncio.sleep(0.2)
+        before = now()
+        while not call.done():
+            call.cancel()
+            await asyncio.sleep(0.03)
+        assert call.cancelled()
+        return len(asyncio.all_tasks()), now() - before
+
+    with virtual_time() as clock:
+        assert clock.run(main()) == (1, pytest.approx(0.12, abs=0.02))
+    assert ended == ["cleaned up"] * 2
+
+
 @ways
 def test_an_enclosing_deadline_ends_all_attempts(way: Way) -> None:
     """By rule H5: the call and its hedges share the deadline."""
