@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-PROMPTS = ("_pyrepl.__main__", "asyncio.__main__")
-"""The prompts of Python 3.13 and of asyncio: they run as by ``python -m``, but the code typed there is not theirs."""
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 
 

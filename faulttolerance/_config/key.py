@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 
 from .._policy import Policy, Values, parameters
 from .._record import Record
-from .._shown import PROMPTS
 
 ANNOTATIONS: Mapping[str, type[Policy]] = {
     policy.annotation: policy
@@ -164,12 +163,11 @@ def _keys(path: str, leaves: tuple[str, ...]) -> Iterator[Key]:
 
 def _also_known_as(path: str) -> tuple[str, ...]:
     """Return all names of *path*: a module run by ``python -m`` is also ``__main__``, and a package has both names."""
-    spec: Any = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if spec is None or spec.name in PROMPTS:
-        return (path,)
-    names = (spec.name.removesuffix(".__main__"), "__main__", spec.name)
-    for name in sorted(names, key=len, reverse=True):
-        rest = path.removeprefix(name)
-        if rest != path and rest[:1] in ("", ".", "/"):
-            return tuple(dict.fromkeys(other + rest for other in names))
+    for module in ("__main__", "__mp_main__"):  # the latter in workers that multiprocessing spawns
+        spec: Any = getattr(sys.modules.get(module), "__spec__", None)
+        for name in (spec.name, spec.name.removesuffix(".__main__")) if spec is not None else ():
+            rest = path.removeprefix(name)
+            if rest != path and rest[:1] in ("", ".", "/"):
+                names = (spec.name.removesuffix(".__main__"), "__main__", spec.name)
+                return tuple(dict.fromkeys(other + rest for other in names))
     return (path,)

@@ -68,7 +68,11 @@ def _is_coroutine_function(call: Any) -> bool:
         return bool(call.__code__.co_flags & _COROUTINE)
     import inspect
 
-    return inspect.iscoroutinefunction(call)
+    mark = getattr(sys.modules.get("asyncio.coroutines"), "_is_coroutine", None)  # older than the mark of inspect
+    if mark is not None and own_attribute(call, "_is_coroutine") is mark:
+        return True
+    # A mock of a function has flags that are mocks, too, and shows every kind.
+    return inspect.iscoroutinefunction(call) and not inspect.isasyncgenfunction(call)
 
 
 def is_generator_function(call: Any) -> bool:
@@ -78,7 +82,7 @@ def is_generator_function(call: Any) -> bool:
         return bool(behind.__code__.co_flags & (_GENERATOR | _ASYNC_GENERATOR))
     import inspect
 
-    return inspect.isgeneratorfunction(behind) or inspect.isasyncgenfunction(behind)
+    return inspect.isgeneratorfunction(behind) != inspect.isasyncgenfunction(behind)  # both only of a mock
 
 
 def mark_coroutine_function(function: F) -> F:

@@ -4,32 +4,49 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
 from typing import Any, NamedTuple
 
-from .._shown import PROMPTS
-from .kind import own_attribute
+from .kind import function_behind, own_attribute
 
 _ABSENT = object()
+_MAIN = ("__main__", "__mp_main__")
+"""The program that is run, and the same in a worker that multiprocessing has spawned."""
+_PROMPTS = ("_pyrepl.__main__", "asyncio.__main__")
+"""The prompts of Python 3.13 and of asyncio: they run as by ``python -m``, but the code typed there is not theirs."""
+_METHODS = (types.FunctionType, staticmethod, classmethod)
 _CACHED = ("cache_clear", "cache_info")
 """The attributes that ``functools.lru_cache`` adds to a function."""
 
 
 def class_name(cls: type) -> str:
     """Return the name of a class for messages, metrics and keys; in a program run with ``-m``, with its real module."""
-    return f"{module_name(cls.__module__)}.{cls.__qualname__}".lstrip(".")
+    return f"{_module_name(cls)}.{cls.__qualname__}".lstrip(".")
 
 
-def module_name(name: object) -> str:
-    """Return *name*, or the import name of ``__main__``; empty if it is not a string, as under ``exec``."""
-    if not isinstance(name, str):
-        return ""
-    if name == "__main__":
-        spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-        if spec is not None and spec.name and spec.name not in PROMPTS:
-            return str(spec.name).removesuffix(".__main__")
-    return name
+def _module_name(named: Any) -> str:
+    """Return the name of the module of a function or class."""
+    name = own_attribute(named, "__module__")
+    return import_name(name, _namespace(named, name) if name in _MAIN else {})
+
+
+def import_name(name: object, namespace: Mapping[str, Any]) -> str:
+    """Return *name*, of a program the name in the spec of its *namespace*; empty if it is no text, as in ``exec``."""
+    if name not in _MAIN:
+        return name if isinstance(name, str) else ""
+    imported: str = getattr(namespace.get("__spec__"), "name", None) or "__main__"
+    return "__main__" if imported in _PROMPTS else imported.removesuffix(".__main__")
+
+
+def _namespace(named: Any, module: str) -> dict[str, Any]:
+    """Return the globals of a function or class in *module*: a profiler's ``__main__`` is not that of its program."""
+    bases = named.__mro__ if isinstance(named, type) else ()
+    methods = [value for base in bases for value in list(vars(base).values()) if type(value) in _METHODS]
+    for function in map(function_behind, methods or [named]):
+        if isinstance(function, types.FunctionType) and function.__globals__.get("__name__") == module:
+            return function.__globals__
+    return getattr(sys.modules.get(module), "__dict__", {})
 
 
 class QualifiedName(NamedTuple):
@@ -50,7 +67,7 @@ def qualified_name_of(call: Any) -> QualifiedName:
     owner, name = _owner(named), own_attribute(named, "__name__", "")
     if owner is not None:
         return QualifiedName(class_name(owner), name)
-    return QualifiedName(module_name(own_attribute(named, "__module__")), own_attribute(named, "__qualname__", name))
+    return QualifiedName(_module_name(named), own_attribute(named, "__qualname__", name))
 
 
 def copy_names(wrapper: Any, call: Any) -> Any:

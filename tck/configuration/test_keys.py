@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from faulttolerance._config import Declared, parameter_keys
 from faulttolerance._config.key import ANNOTATIONS, Key, switch_key
 from faulttolerance._policy import CircuitBreakerName, Policy, Retry, Timeout, parameters
-from faulttolerance._signature.naming import module_name
+from faulttolerance._signature.naming import qualified_name_of
 
 
 def run(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
@@ -120,21 +121,17 @@ def test_letters_outside_ascii_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["_pyrepl.__main__", "asyncio.__main__"])
-def test_code_that_is_typed_at_a_prompt_is_not_of_the_module_that_shows_it(
-    monkeypatch: pytest.MonkeyPatch, prompt: str
-) -> None:
+def test_code_that_is_typed_at_a_prompt_is_not_of_the_module_that_shows_it(prompt: str) -> None:
     """Also at the prompts of Python 3.13 and of asyncio run by ``python -m``."""
-    run(monkeypatch, prompt)
+    typed: dict[str, Any] = {"__name__": "__main__", "__spec__": ModuleSpec(prompt, None)}
+    exec("def charge(): ...", typed)
 
-    key = parameter_keys(Declared(Timeout(), "method", "__main__.Client", "charge"), "value")[0]
-
-    assert key.names == ("__main__.Client/charge/Timeout/value",)
-    assert module_name("__main__") == "__main__"
+    assert str(qualified_name_of(typed["charge"])) == "__main__.charge"
 
 
 @pytest.mark.parametrize(
     ("run_as", "declared_as"),
-    [("acme.app", "__main__.Client"), ("acme.app", "acme.app.Client"), ("acme.__main__", "acme.Client")],
+    [("acme.app", "acme.app.Client"), ("acme.__main__", "acme.Client"), ("acme.__main__", "acme.__main__.Client")],
 )
 def test_a_module_that_is_run_answers_to_both_of_its_names(
     monkeypatch: pytest.MonkeyPatch, run_as: str, declared_as: str

@@ -11,6 +11,7 @@ import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import AsyncMock, create_autospec
 
 import pytest
 
@@ -185,6 +186,9 @@ class CallableObject:
     def __call__(self) -> None:
         fail()
 
+    def method(self) -> None:
+        fail()
+
 
 class AsyncCallable:
     """An object whose call is a coroutine."""
@@ -212,6 +216,22 @@ def wrapt_wrapper() -> Any:
     return through(fail_async)
 
 
+def mocked(call: Any, mock: Any) -> Any:
+    """Return *mock*, which calls *call*."""
+    mock.side_effect = call
+    return mock
+
+
+def marked_for_asyncio() -> Any:
+    """Return a function that asyncio takes for a coroutine function, as Django's views are marked."""
+
+    def view() -> Any:
+        return fail_async()
+
+    view._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]  # as asgiref does it on 3.11
+    return view
+
+
 COROUTINES: dict[str, Callable[[], Any]] = {
     "async def": lambda: fail_async,
     "partial": lambda: functools.partial(fail_async, 1),
@@ -222,13 +242,20 @@ COROUTINES: dict[str, Callable[[], Any]] = {
     "partial of functools.wraps": lambda: functools.partial(wrapping, 1),
     "wrapt": wrapt_wrapper,
     "guard": lambda: bulkhead(3)(fail_async),
+    "mark of asyncio": marked_for_asyncio,
+    "partial of a mark": lambda: functools.partial(marked_for_asyncio()),
+    "mock": lambda: AsyncMock(side_effect=fail_async),
+    "mock of a function": lambda: mocked(fail_async, create_autospec(fail_async)),
+    "mock of a method": lambda: mocked(fail_async, create_autospec(AsyncCallable, instance=True).method),
 }
 FUNCTIONS: dict[str, Callable[[], Any]] = {
     "def": lambda: fail,
     "lambda": lambda: lambda: fail(),
     "partial": lambda: functools.partial(fail, 1),
     "object": CallableObject,
-    "built-in": lambda: functools.partial(next, iter(())),
+    "bound method": lambda: CallableObject().method,
+    "mock of a function": lambda: mocked(fail, create_autospec(fail)),
+    "mock of a method": lambda: mocked(fail, create_autospec(CallableObject, instance=True).method),
 }
 
 
@@ -281,7 +308,7 @@ def test_wrappers_of_wrapt_are_told_the_instance(level: str) -> None:
     assert seen == [(service, ("a",)), (Service, ("b",)), (Service, ("c",)), (None, ("d",)), (None, ("e",))]
 
 
-@pytest.mark.parametrize("kind", ["def", "lambda", "partial", "object"])
+@pytest.mark.parametrize("kind", FUNCTIONS)
 def test_other_callables_are_guarded_as_functions(kind: str) -> None:
     """P1, P6: a partial or an object is called on this thread."""
     guarded = twice(FUNCTIONS[kind]())

@@ -24,6 +24,7 @@ from faulttolerance import (
     timeout,
 )
 from faulttolerance.policies import Retry
+from kit.program import ALONE, QUIET, python
 
 
 class Client:
@@ -189,3 +190,62 @@ def test_functions_of_a_program_are_named_by_its_module(tmp_path: Path) -> None:
     )
 
     assert (done.stdout.strip(), done.stderr) == ("billing.charge billing.Client.charge", "")
+
+
+PROGRAM = """
+import multiprocessing, sys
+from faulttolerance import Guard, guards, retry
+tries = []
+@retry(jitter=0, retry_on=OSError)
+def charge(): tries.append(1); raise OSError
+class Client:
+    @retry
+    def charge(self): ...
+class Special(Client): ...
+guard = Guard(retry)
+try: charge()
+except OSError: pass
+def show():
+    Special().charge(), guard.call(int)
+    print(*(guard.name for guard in guards()), len(tries), flush=True)
+if __name__ == "__main__":
+    show()
+    for worker in [multiprocessing.get_context(method).Process(target=show) for method in sys.argv[1:]]:
+        worker.start(), worker.join()
+"""
+
+
+def names_in(module: str) -> str:
+    return " ".join(f"{module}.{name}" for name in ("charge", "Client.charge", "Special.charge")) + f" {module}:12"
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(
+    ("program", "module", "key"),
+    [
+        ("-m shop.billing", "shop.billing", "SHOP_BILLING_CHARGE_RETRY_MAXRETRIES"),
+        ("-m shop.billing", "shop.billing", "__MAIN___CHARGE_RETRY_MAXRETRIES"),
+        ("shop/billing.py", "__main__", "__MAIN___CHARGE_RETRY_MAXRETRIES"),
+    ],
+)
+def test_a_program_has_the_same_names_and_keys_in_workers_that_it_spawns(
+    program: str, module: str, key: str, tmp_path: Path
+) -> None:
+    """Multiprocessing imports the program there once more, as ``__mp_main__``; its first call reads the keys, too."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "billing.py").write_text(QUIET + PROGRAM, encoding="utf-8")
+
+    *options, name = program.split()
+    done = python(Path(name), *options, arguments=("spawn",), folder=tmp_path, environment={**ALONE, key: "1"})
+
+    assert (done.stdout.splitlines(), done.stderr) == ([f"{names_in(module)} 2"] * 2, "")
+
+
+@pytest.mark.outside
+def test_a_tool_that_runs_a_program_gives_it_no_names(tmp_path: Path) -> None:
+    """The module that is run is the tool, and the program is a namespace of its own."""
+    (tmp_path / "billing.py").write_text(QUIET + PROGRAM, encoding="utf-8")
+
+    done = python(Path("billing.py"), "-m", "cProfile", "-o", "profile", folder=tmp_path, environment=ALONE)
+
+    assert (done.stdout.strip(), done.stderr) == (f"{names_in('__main__')} 4", "")

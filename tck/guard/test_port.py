@@ -8,6 +8,7 @@ import inspect
 import pickle
 from collections.abc import Iterator
 from typing import Any, Self
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -96,6 +97,15 @@ def test_methods_run_under_the_guard() -> None:
     assert port.parse("7") == 7
     assert inspect.iscoroutinefunction(port.get_later)
     assert not inspect.iscoroutinefunction(port.get_item)
+
+
+def test_methods_of_a_mock_run_under_the_guard() -> None:
+    """A mock that has the specification of a client shows the attributes of functions, which are mocks, too."""
+    client = create_autospec(Client, instance=True)
+    client.get_item.side_effect = client.get_later.side_effect = [ConnectionError, ConnectionError, "a", "b"]
+    port = guard().port(client)
+
+    assert (port.get_item("a"), asyncio.run(port.get_later("b"))) == ("a", "a")
 
 
 def test_all_else_is_the_clients() -> None:

@@ -13,6 +13,7 @@ from weakref import finalize, ref
 from ..._deadline.threads.application import include_package_of
 from ..._log import WARNING, log
 from ..._platform.frames import module_of
+from ..._signature.naming import import_name
 
 
 def application_frames() -> Iterator[FrameType]:
@@ -71,7 +72,8 @@ def creation_site_of(guard: object, frame: FrameType | None) -> CreationSite:
 
     A module that is reloaded, or a cell of a notebook that runs again, starts at 1 again.
     """
-    name = "guard" if frame is None else f"{module_of(frame) or 'guard'}:{frame.f_lineno}"
+    module = "" if frame is None else import_name(module_of(frame), frame.f_globals)
+    name = "guard" if frame is None else f"{module or 'guard'}:{frame.f_lineno}"
     line = _lines.setdefault(name, _GuardNumbers())
     if frame is not None and not line.is_created_by(frame.f_code):
         line = _lines[name] = _GuardNumbers()

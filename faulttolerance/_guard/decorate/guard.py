@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from importlib import import_module
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from ..._call.block import Attempt, Attempts, single_attempt
 from ..._call.core import is_detached
@@ -19,7 +19,7 @@ from ..._policy import CircuitBreaker, Policy, parameters
 from ..._shown import nearest, shown
 from ..._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
 from ..._signature.method import as_real_method, bind_at_each_call
-from ..._signature.naming import copy_names
+from ..._signature.naming import copy_names, import_name
 from ...exceptions import Fault, definition_error, raise_faults
 from ..declare.checks.definition import (
     companion_faults,
@@ -200,7 +200,8 @@ class Guard:
 
     def __call__(self, function: F) -> F:
         """Decorate *function*; all functions that one guard decorates share its state."""
-        return _decorated(function, lambda: self._resolver, self._resolver.check)
+        held = _Held(self)
+        return _decorated(function, lambda: held.resolver, self._resolver.check)
 
     def port(self, client: T, methods: str | Iterable[str] | None = None) -> T:
         """Return a proxy of *client* that runs its public methods under the policies, all with the state of this guard.
@@ -235,7 +236,7 @@ class Guard:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        module = self._creating_module[0] if self._creating_module is not None else ""
+        module = self._module
         if _named.get(self.name) is self:
             return _by_name, (self.name, module)
         for attribute, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
@@ -245,6 +246,11 @@ class Guard:
             f"cannot pickle the guard {self.name}: its state belongs to this process. Give it a name, or create it at"
             " the top level of a module: pickle then stores its name, as for a function"
         )
+
+    @property
+    def _module(self) -> str:
+        """The module whose top level creates the guard; empty if none does."""
+        return self._creating_module[0] if self._creating_module is not None else ""
 
     def __dir__(self) -> list[str]:
         """Return only the public names."""
@@ -299,6 +305,37 @@ def _accepted_instead(value: object, kind: type[Policy]) -> str:
     return f"{kind.__name__}(...) or None" + (f"; perhaps {kind.__name__}({shown(value)}) is meant" if fits else "")
 
 
+class _Held:
+    """A guard in the functions that it decorates: only pickles of these by value, as from cloudpickle, come here."""
+
+    __slots__ = ("guard", "resolver")
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.resolver = guard._resolver
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what finds the guard if its module can be imported, else what makes it, with new state (rule P3)."""
+        if import_name(self.guard._module, {}) not in ("", "__main__"):
+            return _Held, (self.guard,)
+        return _held_by_value, (self.resolver.site, self.resolver.declared, _named.get(self.guard.name) is self.guard)
+
+
+_received: WeakValueDictionary[str, Guard] = WeakValueDictionary()
+"""The guards without a name that came by value: a pickle with the same one joins it."""
+
+
+def _held_by_value(site: CreationSite, declared: tuple[Declared, ...], is_named: bool) -> _Held:
+    """Return a guard that came by value: the guard of that name if there is one, else a new one."""
+    guard = _named.get(site.name) if is_named else _received.get(site.name)
+    if guard is None or (not is_named and guard._resolver.declared != declared):
+        guard = Guard.__new__(Guard)
+        guard.name, guard._creating_module = site.name, None
+        guard._resolver = GuardResolver(guard, site, declared)
+        (_named if is_named else _received)[site.name] = guard
+    return _Held(guard)
+
+
 def _by_name(name: str, module: str) -> Guard:
     """Return the guard *name* in the process that unpickles it; *module* creates it there."""
     if name not in _named and module:
@@ -350,18 +387,41 @@ def _decorated(
         function = bind_at_each_call(function)  # type: ignore[assignment]
 
     # Stored here and not in the guard, which may outlive many functions that it decorated.
-    known: tuple[object, Any] = ("nothing yet", None)
+    known = _Path("nothing yet", None)
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         nonlocal known
         resolver, current = find(), known
-        if current[0] is not resolver.entered_effective:
-            current = known = resolver.resolve(function, asynchronous)
-        return current[1](args, kwargs)
+        if current.effective is not resolver.entered_effective:
+            current = known = _Path(*resolver.resolve(function, asynchronous))
+        return current.call(args, kwargs)
 
     copy_names(guarded, function)
     _finders[guarded] = ref(find)
     return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
+
+
+class _Path:
+    """The call path of a decorated function, and the policies for which it is valid."""
+
+    __slots__ = ("call", "effective")
+
+    def __init__(self, effective: object, call: Any) -> None:
+        self.effective = effective
+        self.call = call
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return a path for a function that is pickled by value, which is found there as it is here."""
+        found = next(
+            (guarded, find())
+            for guarded, find in _finders.items()
+            if any(cell.cell_contents is self for cell in guarded.__closure__ or ())
+        )
+        return _Path, ("nothing yet", None), found
+
+    def __setstate__(self, found: tuple[Callable[..., Any], Callable[[], GuardResolver]]) -> None:
+        guarded, find = found
+        _finders[guarded] = ref(find)
 
 
 def _target_faults(function: Any) -> list[Fault]:

@@ -45,14 +45,14 @@ class BlockForm(NamedTuple):
 class GuardResolver(Resolver):
     """Finds the call paths of one ``Guard``, for each way to call it. The class that uses it is always ``None``."""
 
-    __slots__ = ("__weakref__", "_guard", "_line", "declared", "effective", "name", "paths")
+    __slots__ = ("__weakref__", "_guard", "declared", "effective", "name", "paths", "site")
     entered_effective: EffectivePolicies | None
     entered_paths: dict[object, GuardedCall]
 
     def __init__(self, guard: Guard, site: CreationSite, declared: Sequence[Declared]) -> None:
         self._guard = ref(guard)
         self.name = site.name
-        self._line = site.line
+        self.site = site
         self.declared = tuple(declared)
         self.effective: EffectivePolicies | None = None
         """The policies in force, after the first call of the guard; another object whenever they change."""
@@ -89,7 +89,13 @@ class GuardResolver(Resolver):
         values, faults = settings.resolve(declared, self.name, basis, subject)
         switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
         effective = EffectivePolicies(
-            self.name, call_blocking, declared, values, switches=switches, line=self._line, call_wrappers=call_wrappers
+            self.name,
+            call_blocking,
+            declared,
+            values,
+            switches=switches,
+            line=self.site.line,
+            call_wrappers=call_wrappers,
         )
         return effective, faults
 
