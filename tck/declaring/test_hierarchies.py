@@ -20,6 +20,7 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     bulkhead,
     circuit_breaker,
+    circuit_breakers,
     explain,
     fallback,
     guards,
@@ -729,6 +730,101 @@ def test_redefined_class_adds_to_the_counts_of_its_name(invoke: Invoke) -> None:
     }
 
     assert list(total.values()) == [3]
+
+
+def slots_of_attrs(cls: type) -> Any:
+    """Return a copy of *cls* with slots, by a package that many applications have."""
+    return pytest.importorskip("attrs").define(cls)
+
+
+opens_at_once = circuit_breaker(request_volume_threshold=1)
+
+
+def replaced_below_its_methods(with_slots: Callable[[type], Any]) -> Any:
+    @with_slots
+    class Client:
+        @opens_at_once
+        def fetch(self) -> None:
+            raise OSError
+
+    return Client
+
+
+def replaced_below_its_decorator(with_slots: Callable[[type], Any]) -> Any:
+    @opens_at_once
+    @with_slots
+    class Client:
+        @timeout("1 h")
+        def fetch(self) -> None:
+            raise OSError
+
+    return Client
+
+
+def replaced_above_its_decorator(with_slots: Callable[[type], Any]) -> Any:
+    @with_slots
+    @opens_at_once
+    class Client:
+        def fetch(self) -> None:
+            raise OSError
+
+    return Client
+
+
+def replaced_below_a_decorated_base(with_slots: Callable[[type], Any]) -> Any:
+    @opens_at_once
+    class Base:
+        pass
+
+    @with_slots
+    class Client(Base):
+        def fetch(self) -> None:
+            raise OSError
+
+    return Client
+
+
+@drops_classes
+@pytest.mark.parametrize("with_slots", [dataclasses.dataclass(slots=True), slots_of_attrs], ids=["dataclass", "attrs"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        replaced_below_its_methods,
+        replaced_below_its_decorator,
+        replaced_above_its_decorator,
+        replaced_below_a_decorated_base,
+    ],
+)
+def test_a_class_that_a_copy_with_slots_replaces_leaves_nothing(made: Any, with_slots: Any) -> None:
+    """L4: a circuit that is asked and steered by its name is that of the objects, though none has called it yet."""
+    client = made(with_slots)
+    name = f"{client.__module__}.{client.__qualname__}.fetch"
+
+    circuit_breakers.force_open(name)
+    with pytest.raises(CircuitBreakerOpenException):
+        client().fetch()
+    circuit_breakers.reset(name)
+    with pytest.raises(OSError):
+        client().fetch()
+    gc.collect()
+
+    assert circuit_breakers.state(name) == "open"
+    assert [guard.name for guard in guards(name)] == [name]
+
+
+def test_a_class_that_was_called_keeps_its_guards_when_it_is_copied() -> None:
+    """L1: a copy that stands beside its original has states of its own."""
+    client = replaced_below_its_methods(lambda cls: cls)
+    with pytest.raises(OSError):
+        client().fetch()
+
+    body = {name: value for name, value in vars(client).items() if name not in ("__dict__", "__weakref__")}
+    copy = type(client.__name__, client.__bases__, body)
+
+    with pytest.raises(OSError):
+        copy().fetch()
+    with pytest.raises(CircuitBreakerOpenException):
+        client().fetch()
 
 
 def test_superseded_guard_is_gone_at_once() -> None:

@@ -113,6 +113,15 @@ class Declaration:
         """The ``MethodResolver``, which the guard holds."""
         return getattr(self.guard, RESOLVER, None)
 
+    def follow_copy(self, cls: type) -> None:
+        """Make *cls* the owner if it is a copy in the owner's place; an owner that was called stays (rules L1, L4)."""
+        before = self.owner
+        if before is None or self.resolver.class_entry_of(before) is not None:
+            return
+        # ``dataclass(slots=True)`` sets the qualified name later.
+        if (cls.__name__, cls.__module__, cls.__bases__) == (before.__name__, before.__module__, before.__bases__):
+            self.owner = cls
+
     def mark(self, guard: Callable[..., Any], resolver: object) -> None:
         """Register *guard*, which holds *resolver*, as the guard of this declaration."""
         setattr(guard, RESOLVER, resolver)
@@ -152,7 +161,7 @@ def unbound(candidate: object) -> Any:
 
 
 CLASS_LEVEL = "_abc_faulttolerance"
-"""The attribute of a class that holds its declarations; ``dataclass(slots=True)`` copies it with the rest.
+"""The attribute of a class with guards that holds its declarations; ``dataclass(slots=True)`` copies it with the rest.
 
 ``typing`` ignores attributes with this prefix as members of a protocol; Python 3.11 does not ignore other names.
 """
@@ -162,18 +171,24 @@ _exempt: WeakSet[Any] = WeakSet()
 
 
 class ClassLevel(NamedTuple):
-    """The declarations on one class: policies by kind, and interceptors, the uppermost first."""
+    """The declarations on one class: policies by kind, and interceptors, the uppermost first; copied with the class."""
 
     policies: Mapping[type[Policy], Policy]
     interceptors: tuple[Any, ...]
 
+    def __set_name__(self, copy: type, name: str) -> None:
+        for attribute in list(vars(copy).values()):
+            for function in (attribute, *accessors(attribute)):
+                if (declaration := declaration_of(function)) is not None:
+                    declaration.follow_copy(copy)
 
-_NOTHING = ClassLevel({}, ())
+
+NOTHING_DECLARED = ClassLevel({}, ())
 
 
 def declared_on(cls: type) -> ClassLevel:
     """Return the declarations on *cls* itself."""
-    return vars(cls).get(CLASS_LEVEL, _NOTHING)  # type: ignore[no-any-return]
+    return vars(cls).get(CLASS_LEVEL, NOTHING_DECLARED)  # type: ignore[no-any-return]
 
 
 def class_level_for(

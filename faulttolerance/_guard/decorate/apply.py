@@ -19,6 +19,7 @@ from ..declare.declaration import (
     CLASS_LEVEL,
     FUNCTION,
     INSTANCE,
+    NOTHING_DECLARED,
     ClassLevel,
     Declaration,
     accessors,
@@ -133,10 +134,11 @@ def _make_guard(declaration: Declaration) -> Callable[..., Any]:
 
 
 class _ClassCreationHook:
-    """Receives the class in whose body a guard was created, and removes itself from the class."""
+    """Receives the class in whose body a guard was created, and leaves in its place what receives its copies."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         delattr(owner, name)
+        type.__setattr__(owner, CLASS_LEVEL, NOTHING_DECLARED)
         _assign_owner_to_all(owner)
 
 
@@ -178,7 +180,7 @@ def _apply_to_class(
     cls: type, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...], decorator: str
 ) -> type:
     before = declared_on(cls)
-    is_first = CLASS_LEVEL not in vars(cls)
+    is_first = not any(before)
     declared = ClassLevel({**before.policies, **policies}, (*interceptors, *before.interceptors))
     try:
         setattr(cls, CLASS_LEVEL, declared)
@@ -219,6 +221,8 @@ def guard_methods(cls: type) -> None:
             declaration.owner = cls
             declaration.name = name
             setattr(cls, name, _as_same_kind(method, _make_guard(declaration)))
+        elif base is cls:
+            declaration.follow_copy(cls)
         faults += definition.class_level_faults(declaration, cls, policies, interceptors)
     raise_faults(faults)
 
