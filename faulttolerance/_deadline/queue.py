@@ -163,19 +163,14 @@ def conclude(
     """Return the outcome of an attempt whose deadline was removed: *error*, ``None``, or ``TimeoutException``."""
     deadline = record.deadline
     assert deadline is not None
-    if deadline.state >= EXPIRED:
+    if deadline.state != RUNNING:
         cancelling = deadline.task.uncancel() if deadline.state == CANCELLED else deadline.task.cancelling()
-        if cancelling > deadline.cancelling and error is not None:
-            return error  # also cancelled from outside, and that cancellation must not be lost
-    elif deadline.state == DEFERRED and isinstance(error, asyncio.CancelledError) and _is_uncancelled(deadline):
-        deadline.state = EXPIRED  # the detached call that the task awaits ended at this deadline
+        if cancelling > deadline.cancelling:
+            if error is not None:
+                return error  # also cancelled from outside, and that cancellation must not be lost
+        elif deadline.state == DEFERRED and isinstance(error, asyncio.CancelledError):
+            deadline.state = EXPIRED  # the detached call that the task awaits ended at this deadline
     return conclude_at(record, deadline, error, clock.monotonic(), message)
-
-
-def _is_uncancelled(deadline: TaskDeadline) -> bool:
-    """Return whether the task of *deadline* was not requested to cancel since the deadline started."""
-    task = deadline.task
-    return task is not NO_TASK and task.cancelling() <= deadline.cancelling
 
 
 def conclude_at(
