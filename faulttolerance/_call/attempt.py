@@ -77,12 +77,23 @@ def compose(
         awaits: Whether the result of an attempt is awaited, and its outcome is that of the attempt; ``None`` to decide
             by the result.
     """
-    policies.fallbacks, policies.before_retry, policies.environment = fallbacks, before_retry, environment
+    policies.function, policies.awaits, policies.environment = function, awaits, environment
+    policies.fallbacks, policies.before_retry = fallbacks, before_retry
     policies.has_continuation = policies.detached or policies.retry is not None or bool(fallbacks)
     policies.continue_call = _continue_first
-    call = specialized(attempt, flags_of(policies))(function, policies, environment, awaits)
+    call = _bound_attempt(policies)
     policies.attempt = ref(call)
-    return call  # type: ignore[no-any-return]
+    return call
+
+
+def _bound_attempt(policies: BoundPolicies) -> GuardedCall:
+    call = specialized(attempt, flags_of(policies))
+    return call(policies.function, policies, policies.environment, policies.awaits)  # type: ignore[no-any-return]
+
+
+def _attempt_in_finalizer(policies: BoundPolicies) -> Any:
+    """Return the function that makes a further attempt though the reference to it was cleared, before a finalizer."""
+    return policies.around_retry(_bound_attempt(policies))
 
 
 def flags_of(policies: BoundPolicies) -> Flags:
@@ -294,12 +305,11 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     settle(deadlines, entry) if DEADLINE and deadlines.in_flight is not None else get_ident()
                 except Interrupted as interrupted:
                     failure = interrupted
-            requested = requested if RATE_LIMIT else began
             if progress is None:
-                progress, progress.began, progress.attempts = CallRecord(), requested, 1
+                progress, progress.began, progress.attempts = CallRecord(), requested if RATE_LIMIT else began, 1
             if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
                 record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
-                record.requested, record.began = requested, began
+                record.requested, record.began = requested if RATE_LIMIT else began, began
                 record.admitted_by = admitted_by if RATE_LIMIT or BULKHEAD else BY_NONE
                 record.permit = permit if GATE or BULKHEAD else None
                 record.gate_state = gate_state if GATE else NOT_ADMITTED
@@ -403,7 +413,9 @@ async def continue_call(
             if len(retries) >= FOLD:
                 policies.counters.fold()
         failure, result = (
-            await policies.attempt()(args, kwargs, call) if ASYNC else policies.attempt()(args, kwargs, call)
+            await (policies.attempt() or _attempt_in_finalizer(policies))(args, kwargs, call)
+            if ASYNC
+            else (policies.attempt() or _attempt_in_finalizer(policies))(args, kwargs, call)
         )
     if not ASYNC and type(result) is not policies.checked_result_type:
         policies.check_result(result)
