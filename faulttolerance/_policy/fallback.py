@@ -46,8 +46,8 @@ class Fallback(Policy):
     Args:
         value: A ``FallbackHandler`` class, a callable that takes an ``ExecutionContext``, or a method's name; several
             of these by position or as a list.
-        fallback_method: Instead of *value*: the name of a method of the same class, with the same parameters and,
-            optionally, the exception as one more; for a function, the name of a function of the same module.
+        fallback_method: Instead of *value*: a method of the same class, not one compiled by Cython or mypyc, with the
+            same parameters and, optionally, the exception as one more; for a function, one of the same module.
         apply_on: Failures that the fallback replaces.
         skip_on: Failures that the fallback never replaces, even if *apply_on* names them.
     """
