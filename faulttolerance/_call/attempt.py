@@ -412,11 +412,8 @@ async def continue_call(
             retries.append(None)
             if len(retries) >= FOLD:
                 policies.counters.fold()
-        failure, result = (
-            await (policies.attempt() or _attempt_in_finalizer(policies))(args, kwargs, call)
-            if ASYNC
-            else (policies.attempt() or _attempt_in_finalizer(policies))(args, kwargs, call)
-        )
+        again = policies.attempt() or _attempt_in_finalizer(policies)
+        failure, result = await again(args, kwargs, call) if ASYNC else again(args, kwargs, call)
     if not ASYNC and type(result) is not policies.checked_result_type:
         policies.check_result(result)
     if REJECTS and policies.retry.is_result_stored and call.has_rejected_result:
