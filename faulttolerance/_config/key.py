@@ -164,10 +164,10 @@ def _keys(path: str, leaves: tuple[str, ...]) -> Iterator[Key]:
 def _also_known_as(path: str) -> tuple[str, ...]:
     """Return all names of *path*: a module run by ``python -m`` is also ``__main__``, and a package has both names."""
     for module in ("__main__", "__mp_main__"):  # the latter in workers that multiprocessing spawns
-        spec: Any = getattr(sys.modules.get(module), "__spec__", None)
-        for name in (spec.name, spec.name.removesuffix(".__main__")) if spec is not None else ():
+        run: str = getattr(getattr(sys.modules.get(module), "__spec__", None), "name", "")
+        imported = run.removesuffix(".__main__")
+        for name in (run, imported) if run else ():
             rest = path.removeprefix(name)
             if rest != path and rest[:1] in ("", ".", "/"):
-                names = (spec.name.removesuffix(".__main__"), "__main__", spec.name)
-                return tuple(dict.fromkeys(other + rest for other in names))
+                return tuple(dict.fromkeys(other + rest for other in (imported, "__main__", run)))
     return (path,)
