@@ -128,14 +128,13 @@ _HANDLING = frozenset({"emit", "handle"})
 
 def _print_once(failure: Exception) -> None:
     """Print the error of a handler to standard error, as ``logging`` does for most errors; each class once."""
-    import logging
-
-    if type(failure) in _failed or not logging.raiseExceptions or sys.stderr is None:
-        return
-    _failed.add(type(failure))
     try:
+        import logging
         import traceback
 
+        if type(failure) in _failed or not logging.raiseExceptions or sys.stderr is None:
+            return
+        _failed.add(type(failure))
         traceback.print_exception(failure, file=sys.stderr)
         sys.stderr.write(f"A handler or filter of the logger {NAME!r} failed, which is said once.\n")
     except Exception:  # noqa: BLE001  # there is no further place to report it

@@ -77,12 +77,23 @@ def compose(
         awaits: Whether the result of an attempt is awaited, and its outcome is that of the attempt; ``None`` to decide
             by the result.
     """
-    policies.fallbacks, policies.before_retry, policies.environment = fallbacks, before_retry, environment
+    policies.function, policies.awaits, policies.environment = function, awaits, environment
+    policies.fallbacks, policies.before_retry = fallbacks, before_retry
     policies.has_continuation = policies.detached or policies.retry is not None or bool(fallbacks)
     policies.continue_call = _continue_first
-    call = specialized(attempt, flags_of(policies))(function, policies, environment, awaits)
+    call = _bound_attempt(policies)
     policies.attempt = ref(call)
-    return call  # type: ignore[no-any-return]
+    return call
+
+
+def _bound_attempt(policies: BoundPolicies) -> GuardedCall:
+    call = specialized(attempt, flags_of(policies))
+    return call(policies.function, policies, policies.environment, policies.awaits)  # type: ignore[no-any-return]
+
+
+def _attempt_in_finalizer(policies: BoundPolicies) -> Any:
+    """Return the function that makes a further attempt though the reference to it was cleared, before a finalizer."""
+    return policies.around_retry(_bound_attempt(policies))
 
 
 def flags_of(policies: BoundPolicies) -> Flags:
@@ -402,9 +413,8 @@ async def continue_call(
             retries.append(None)
             if len(retries) >= FOLD:
                 policies.counters.fold()
-        failure, result = (
-            await policies.attempt()(args, kwargs, call) if ASYNC else policies.attempt()(args, kwargs, call)
-        )
+        again = policies.attempt() or _attempt_in_finalizer(policies)
+        failure, result = await again(args, kwargs, call) if ASYNC else again(args, kwargs, call)
     if not ASYNC and type(result) is not policies.checked_result_type:
         policies.check_result(result)
     if REJECTS and policies.retry.is_result_stored and call.has_rejected_result:

@@ -47,15 +47,17 @@ def run_block(method: object, call: _BlockCall) -> Generator[int, BaseException 
 
 def stop_between_attempts(policies: BoundPolicies) -> None:
     """Start each attempt after the first only when the application enters another block."""
-    first = policies.attempt
 
-    async def again(args: tuple[Any, ...], kwargs: Any, record: Any) -> Any:
-        args[1].number = record.attempts
-        await _stop()
-        record.is_untraced = False  # the application may have started a span meanwhile
-        return await first()(args, kwargs, record)
+    def stopping(attempt: Any) -> Any:
+        async def again(args: tuple[Any, ...], kwargs: Any, record: Any) -> Any:
+            args[1].number = record.attempts
+            await _stop()
+            record.is_untraced = False  # the application may have started a span meanwhile
+            return await attempt(args, kwargs, record)
 
-    policies.attempt = lambda: again
+        return again
+
+    policies.wrap_retries(stopping)
 
 
 @coroutine

@@ -48,6 +48,10 @@ def _no_attempt() -> None:
     pass
 
 
+def _unchanged(attempt: Any) -> Any:
+    return attempt
+
+
 def conclude_of(asynchronous: bool) -> Conclude:
     """Return the function that decides the outcome of calls, attempts or blocks under their own deadline."""
     if asynchronous:
@@ -106,10 +110,16 @@ class _Defaults:
     """Whether no further policies wrap these policies, which then count the calls."""
     has_continuation: bool = False
     """Whether a failed attempt may be followed by another one, or by a fallback."""
+    function: Callable[..., Any] = _no_attempt
+    """The function that attempts call."""
+    awaits: bool | None = True
+    """Whether its result is awaited, as ``attempt.compose`` defines it."""
     environment: Environment | None = None
     """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
     attempt: Callable[[], Any] = _no_attempt
     """Returns the function that makes an attempt, by a weak reference: that function refers to these policies."""
+    around_retry: Callable[[Any], Any] = _unchanged
+    """Wraps that function for each attempt after the first."""
     continue_call: Callable[..., Any] = _no_attempt
     """Continues a call after its first attempt, with the arguments of ``attempt.continue_call``."""
     checked_result_type: type | None = None
@@ -151,6 +161,12 @@ class BoundPolicies(_Defaults):
     def first_try_durations(self) -> list[float] | None:
         """The list to which the duration of a call that succeeds at once is appended; ``None`` without metrics."""
         return None if self.counters is None else self.counters.first_try_durations
+
+    def wrap_retries(self, wrap: Callable[[Any], Any]) -> None:
+        """Let *wrap* wrap the function that makes an attempt, for each attempt after the first."""
+        attempt, inner = self.attempt, self.around_retry
+        self.attempt = lambda: (call := attempt()) and wrap(call)
+        self.around_retry = lambda call: wrap(inner(call))
 
     # The end of an attempt
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 from faulttolerance import FaultToleranceDefinitionException, Guard, bulkhead, circuit_breaker, rate_limit, retry
 from faulttolerance.policies import Retry
+from kit.program import output_of
 
 
 def test_a_finalizer_may_make_the_first_call_of_a_guard_that_goes_with_it() -> None:
@@ -36,6 +39,130 @@ def test_a_finalizer_may_make_the_first_call_of_a_guard_that_goes_with_it() -> N
     gc.collect()
 
     assert said == ["goodbye"]
+
+
+thrice = retry(max_retries=2, delay=0, jitter=0)
+
+
+def with_a_guarded_method(close: Callable[[], None]) -> Any:
+    class Client:
+        @thrice
+        def close(self) -> None:
+            close()
+
+    return Client
+
+
+def with_a_guarded_override(close: Callable[[], None]) -> Any:
+    class Base:
+        @thrice
+        def close(self) -> None:
+            close()
+
+    class Client(Base):
+        @thrice
+        def close(self) -> None:
+            super().close()
+
+    return Client
+
+
+def with_a_method_that_the_class_covers(close: Callable[[], None]) -> Any:
+    class Base:
+        def close(self) -> None:
+            close()
+
+    @thrice
+    class Client(Base):
+        pass
+
+    return Client
+
+
+@pytest.mark.parametrize("is_called_before", [False, True])
+@pytest.mark.parametrize("made", [with_a_guarded_method, with_a_guarded_override, with_a_method_that_the_class_covers])
+def test_a_finalizer_calls_a_guarded_method_of_a_class_that_goes_with_it(made: Any, is_called_before: bool) -> None:
+    """Weak references are cleared before finalizers run: the guard loses neither its body, nor a retry, nor rule L3."""
+    closed = []
+
+    def close() -> None:
+        closed.append(None)
+        raise OSError
+
+    def finalize(client: Any) -> None:
+        with contextlib.suppress(OSError):
+            client.close()
+
+    def leave() -> None:
+        client = made(close)
+        client.__del__ = finalize
+        if is_called_before:
+            client()
+        closed.clear()
+        client.itself = client()
+
+    leave()
+    gc.collect()
+
+    assert len(closed) == 3
+
+
+def test_a_finalizer_repeats_a_block_of_a_guard_that_goes_with_it() -> None:
+    """A block that was entered before is repeated in the finalizer as often as elsewhere."""
+    entered = []
+
+    class Client:
+        guard: Any = Guard(retry=Retry(max_retries=2, delay=0, jitter=0))
+
+        def __del__(self) -> None:
+            with contextlib.suppress(OSError):
+                for attempt in self.guard.attempts():
+                    with attempt:
+                        entered.append(None)
+                        raise OSError
+
+    def leave(client: Any) -> None:
+        client()
+        entered.clear()
+        client.itself = client()
+
+    leave(Client)
+    del Client
+    gc.collect()
+
+    assert len(entered) == 3
+
+
+@pytest.mark.outside
+def test_the_body_of_a_guarded_method_runs_at_the_end_of_the_program() -> None:
+    """A finalizer of an object in a module runs when nothing can be imported; a method that was called is guarded."""
+    program = """
+        from faulttolerance import Guard, fallback, retry, timeout
+        guard = Guard(retry(max_retries=2))
+
+        @timeout("1 h")
+        class Client:
+            @fallback(print)
+            def close(self):
+                print("closed")
+            @retry(max_retries=2, delay=0, jitter=0)
+            def send(self, fails=True):
+                print("sent")
+                if fails:
+                    raise OSError
+            def __del__(self):
+                self.close()
+                guard.call(print, "left")
+                try:
+                    self.send()
+                except OSError:
+                    print("failed")
+
+        client = Client()
+        client.send(False)
+    """
+
+    assert output_of(program).split() == ["sent", "closed", "left", "sent", "sent", "sent", "failed"]
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")

@@ -27,8 +27,10 @@ def _number_attempts(policies: BoundPolicies) -> None:
         return
     from .layer import ATTEMPT
 
-    first = policies.attempt
-    policies.attempt = lambda: lambda args, kwargs, record: first()(args, {**kwargs, ATTEMPT: record.attempts}, record)
+    def numbered(attempt: Any) -> Any:
+        return lambda args, kwargs, record: attempt(args, {**kwargs, ATTEMPT: record.attempts}, record)
+
+    policies.wrap_retries(numbered)
 
 
 SPANS = Row(around_attempt=_around_attempt, composed=_number_attempts)

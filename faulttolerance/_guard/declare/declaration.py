@@ -131,12 +131,13 @@ class Declaration:
 def declaration_of(candidate: object) -> Declaration | None:
     """Return the declaration behind a guard, or behind the static or class method that contains one, or ``None``.
 
-    A guard is recognized by identity: ``functools.wraps`` copies attributes onto wrappers that are no guards.
+    A guard is recognized by identity: ``functools.wraps`` copies attributes onto wrappers that are no guards. In a
+    finalizer, before which weak references are cleared, the attribute has to do.
     """
     candidate = unbound(candidate)
     resolver = getattr(candidate, RESOLVER, None) if isinstance(candidate, FunctionType) else None
     declaration = getattr(resolver, "declaration", None)
-    return declaration if isinstance(declaration, Declaration) and declaration.guard is candidate else None
+    return declaration if isinstance(declaration, Declaration) and declaration.guard in (candidate, None) else None
 
 
 def binding_by_name(function: Any) -> str:
@@ -224,10 +225,10 @@ def _package(cls: type) -> str:
     return str(cls.__module__).partition(".")[0]
 
 
-def first_definition(cls: type, name: str, *, after: object = None) -> tuple[type, Any] | None:
+def first_definition(cls: type, name: str, *, after: Declaration | None = None) -> tuple[type, Any] | None:
     """Return the first class in the method resolution order of *cls* that defines *name*, and its definition.
 
-    With *after*, the search starts behind the class that defines exactly that object.
+    With *after*, the search starts behind the class that has the guard of that declaration.
     """
     is_behind = after is None
     for base in cls.__mro__:
@@ -235,7 +236,7 @@ def first_definition(cls: type, name: str, *, after: object = None) -> tuple[typ
             value = vars(base)[name]
             if is_behind:
                 return base, value
-            is_behind = unbound(value) is after
+            is_behind = declaration_of(value) is after
     return None
 
 

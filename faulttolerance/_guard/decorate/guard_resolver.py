@@ -21,7 +21,7 @@ from ..declare import registry
 from ..declare.checks.definition import callback_faults
 from ..declare.creation_site import CreationSite
 from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
-from ..resolve.assembly import block_call, guarded_call
+from ..resolve.assembly import block_call, guarded_call, interpreter_ends, unguarded_call
 from ..resolve.awaitable import call_awaited
 from ..resolve.effective import EffectivePolicies, call_wrappers_of, mismatches
 from ..resolve.renewal import entered_by
@@ -162,6 +162,8 @@ class GuardResolver(Resolver):
 
     def resolve(self, function: Any, asynchronous: bool) -> tuple[EffectivePolicies, GuardedCall]:
         """Return the call path of *function*, and the value of ``effective`` for which it is valid."""
+        if interpreter_ends() and not isinstance(function, BlockForm):
+            return EffectivePolicies(self.name, function), unguarded_call(function)
         draft = self._resolve(function, asynchronous)
         return draft.effective, draft.calls[function]
 

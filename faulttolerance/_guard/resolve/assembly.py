@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
-from weakref import ref
 
 from ..._call.attempt import attempt, compose, flags_of
 from ..._call.block import BlockingEnvironment, run_block, stop_between_attempts
@@ -40,13 +40,18 @@ def unguarded_call(function: Callable[..., Any]) -> GuardedCall:
     return call
 
 
+def interpreter_ends() -> bool:
+    """Return whether the interpreter ends, so that a first call cannot import what its policies need."""
+    return not sys.meta_path
+
+
 def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Declaration, cls: type) -> GuardedCall:
     """Return the call path to *function* while another attribute of its name in *cls* hides it.
 
     The attribute may be a patch that is removed later; then the method must be guarded again. The attribute is looked
     up by the interpreter, which is fast, unless the lookup could run code of the application.
     """
-    name, guard, is_of_class = declaration.name, ref(declaration.guard), declaration.binding == CLASS
+    name, guard, is_of_class = declaration.name, declaration.guard_ref, declaration.binding == CLASS
     attributes = [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
     # The hiding attribute comes first; in a property, the guard is no attribute itself.
     is_function = any(isinstance(first, (FunctionType, classmethod, staticmethod)) for first in attributes[:1])
@@ -60,7 +65,9 @@ def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Decla
             is_hidden = (first.__func__ if is_of_class and type(first) is MethodType else first) is not guard()
         else:
             is_hidden = not is_first(declaration, cls)
-        return function(*args, **kwargs) if is_hidden else declaration.resolver.renew_path(cls)(args, kwargs)
+        # A finalizer may call a guard that ends with it: weak references are cleared before.
+        resolver = None if is_hidden else declaration.resolver
+        return function(*args, **kwargs) if resolver is None else resolver.renew_path(cls)(args, kwargs)
 
     return call
 

@@ -98,9 +98,10 @@ class EffectivePolicies(NamedTuple):
 
 
 def effective_policies(
-    declaration: Declaration, cls: type | None, basis: Configuration, *, is_checked: bool = True
+    resolver: "AnyResolver", cls: type | None, basis: Configuration, *, is_checked: bool = True
 ) -> tuple[EffectivePolicies, list[Fault]]:
     """Return the policies in force for a guarded function used by *cls*, and, if *is_checked*, their faults."""
+    declaration: Declaration = resolver.declaration
     name = name_for(declaration, cls)
     if cls is None:
         function, interceptors = declaration.template, declaration.interceptors
@@ -122,7 +123,7 @@ def effective_policies(
     if not declared and not interceptors:
         return EffectivePolicies(name, function), []
     declared.sort(key=lambda entry: RANK[type(entry.policy)])
-    subject = (declaration.resolver, cls)
+    subject = (resolver, cls)
     declared = list(with_configured_policies(declared, basis.snapshot))
     values, faults = settings.resolve(declared, name, basis, subject)
     switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
@@ -130,6 +131,12 @@ def effective_policies(
         name, function, declared, values, interceptors, declared_by, switches, call_wrappers=call_wrappers
     )
     return effective, faults or (_faults(declaration, effective, cls) if is_checked else [])
+
+
+def plain_function(declaration: Declaration, cls: type | None) -> Callable[..., Any]:
+    """Return the function that runs, without its guard, if *cls* uses it."""
+    function = declaration.template if cls is None else _function_for(declaration, cls)[0]
+    return bind_at_each_call(function) if declaration.binding == INSTANCE else function
 
 
 def name_for(declaration: Declaration, cls: type | None) -> str:
@@ -154,10 +161,9 @@ def every_effective(name: str | None = None) -> "Iterator[tuple[AnyResolver, typ
 
 def is_first(declaration: Declaration, cls: type) -> bool:
     """Return whether no attribute of the same name hides the guard from objects of *cls* (rule L3)."""
-    guard = declaration.guard
 
     def has_guard(attribute: object) -> bool:
-        return unbound(attribute) is guard or any(accessor is guard for accessor in accessors(attribute))
+        return any(declaration_of(function) is declaration for function in (attribute, *accessors(attribute)))
 
     definition = first_definition(cls, declaration.name)
     if definition is None or has_guard(definition[1]):
@@ -188,7 +194,7 @@ def _function_for(
     """Return the function that runs for *cls*, its method-level policies, and the class that defines it."""
     if declaration.function is not None:
         return declaration.function, declaration.policies, declaration.owner or cls
-    definition = first_definition(cls, declaration.name, after=declaration.guard)
+    definition = first_definition(cls, declaration.name, after=declaration)
     if definition is None:
         return declaration.template, declaration.policies, declaration.owner or cls
     base, attribute = definition

@@ -19,8 +19,8 @@ from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
 from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home, subclasses_of
 from ..declare.registry import name_conflicts
-from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
-from .effective import EffectivePolicies, effective_policies, is_first, name_for
+from .assembly import interpreter_ends, method_call, unguarded_call, unguarded_call_while_hidden
+from .effective import EffectivePolicies, effective_policies, is_first, name_for, plain_function
 from .fingerprint import read_fingerprint
 from .renewal import entered_by
 
@@ -214,6 +214,8 @@ class MethodResolver(Resolver):
 
     def for_class(self, cls: type | None) -> GuardedCall:
         """Return the call path for the concrete class *cls*."""
+        if interpreter_ends():
+            return unguarded_call(plain_function(self.declaration, cls))
         with registry.resolving:
             while (call := self._path_of(cls)) is None:
                 basis = settings.basis
@@ -241,11 +243,11 @@ class MethodResolver(Resolver):
         self, cls: type | None, basis: Configuration | None = None
     ) -> tuple[EffectivePolicies, list[Fault]]:
         """Return the policies in force for *cls* under the configuration *basis*, and their faults."""
-        return effective_policies(self.declaration, cls, basis or settings.basis)
+        return effective_policies(self, cls, basis or settings.basis)
 
     def in_force(self, cls: type | None, basis: Configuration | None = None) -> EffectivePolicies:
         """Return the policies in force for *cls* under the configuration *basis*, without a check for faults."""
-        return effective_policies(self.declaration, cls, basis or settings.basis, is_checked=False)[0]
+        return effective_policies(self, cls, basis or settings.basis, is_checked=False)[0]
 
     def name_for(self, cls: type | None) -> str:
         """Return the name of the guard if *cls* uses it, without resolving its policies."""
