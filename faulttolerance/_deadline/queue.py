@@ -17,7 +17,7 @@ from .._platform.unpatched import get_ident
 from .._strategy.verdict import deadline_outcome
 from .attempt_record import AttemptRecord
 from .clock import clock
-from .task import CANCELLED, DEFERRED, EXPIRED, NO_TASK, RUNNING, TaskDeadline, current
+from .task import CANCELLED, DEFERRED, EXPIRED, RUNNING, TaskDeadline, current
 
 _QUEUES = "__faulttolerance_deadlines__"  # ``begin_deadline`` reads the attribute without this constant
 
@@ -116,17 +116,15 @@ def begin_deadline(
     """Start and return a deadline of the running task that passes at *when*, in *seconds*; *make* creates the object.
 
     Raises:
-        FaultToleranceException: The running task is not a task of asyncio, and *what* needs one.
+        FaultToleranceException: No task of asyncio runs, and *what* needs one.
     """
     latest = _get_current()
     task, queue, ident = latest.task, latest.queue, get_ident()
     if queue.ident != ident or current_task(queue.loop) is not task:
         loop = _get_loop()
-        if loop is None or "trio" in _modules:
+        if loop is None or "trio" in _modules or (task := current_task(loop)) is None:
             loop = running_loop(what)
-        task = current_task(loop)
-        if task is None:
-            task = NO_TASK
+            task = current_task(loop)
         try:  # as ``queue_of``, without a call: nearly every request runs in a new task
             queue = loop.__faulttolerance_deadlines__[seconds]  # type: ignore[attr-defined]
             queue.ident = ident

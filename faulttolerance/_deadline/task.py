@@ -34,7 +34,7 @@ class _NoQueue:
 
 
 NO_TASK: Any = _NoTask()
-"""Replaces the task if no task runs the coroutine, or no task is to be cancelled."""
+"""Replaces the task where no task is to be cancelled."""
 NO_QUEUE: Any = _NoQueue()
 """Replaces the queue of a deadline that stands in no queue; no thread runs its loop."""
 

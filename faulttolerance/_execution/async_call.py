@@ -39,7 +39,7 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
         try:
             if task.done():
                 return task.result()  # its loop may be closed
-            if task.get_loop() is asyncio.get_running_loop():
+            if task.get_loop() is running_loop("awaiting a call"):
                 return (yield from task)
             return (yield from _from_other_loop(task).__await__())
         finally:

@@ -37,19 +37,24 @@ def refuse_trio(what: str) -> None:
 
 
 def running_loop(what: str) -> asyncio.AbstractEventLoop:
-    """Return the running event loop (rule O3).
+    """Return the event loop that runs the running task (rule O3).
 
     Args:
         what: The feature that must wait, for the message.
 
     Raises:
-        FaultToleranceException: The running task is a task of trio, or runs on no loop of asyncio.
+        FaultToleranceException: The running task is a task of trio, or no task of asyncio runs.
     """
     if "trio" in sys.modules:
         refuse_trio(what)
     loop: asyncio.AbstractEventLoop | None = loop_here()
     if loop is None:
         raise FaultToleranceException(f"{what} needs asyncio, and was called where no event loop of asyncio runs")
+    if sys.modules["asyncio"].current_task(loop) is None:  # as under Twisted: nothing could be awaited or cancelled
+        raise FaultToleranceException(
+            f"{what} needs a task of asyncio, and was called outside of one: pass the call to asyncio.ensure_future(), "
+            "in Twisted inside of Deferred.fromFuture()"
+        )
     return loop
 
 

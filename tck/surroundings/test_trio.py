@@ -273,6 +273,69 @@ print(*outcome(lambda: Guard(timeout=Timeout(500)).call_async(charge)))
     assert lines[6].endswith(f"{hint} 0")
 
 
+def test_the_error_of_a_coroutine_that_no_task_runs_names_the_remedy() -> None:
+    """By rule O3: Twisted's reactor of asyncio runs a loop, but steps coroutines itself."""
+    lines = surroundings.run(
+        """
+import asyncio
+from faulttolerance import Guard, asynchronous, bulkhead, circuit_breaker, coalesce, deadline, hedge, retry, timeout
+
+bodies = []
+
+async def charge():
+    bodies.append(1)
+    raise OSError("lost")
+
+async def serve():
+    bodies.append(1)
+    await asyncio.sleep(0)
+
+async def block():
+    with deadline(100):
+        bodies.append(1)
+
+def plain():
+    bodies.append(1)
+
+queueing, shared = bulkhead(1, waiting_task_queue=1)(serve), coalesce(serve)
+guard, handle = Guard(), asynchronous(serve)
+
+def outcome(guarded):
+    bodies.clear()
+    try:
+        guarded().send(None)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}", len(bodies)
+
+def drive(done):
+    one, other = queueing(), shared()
+    one.send(None), other.send(None)
+    for guarded in (timeout(500)(charge), hedge(charge), block, handle, queueing, shared,
+                    lambda: guard.call_async(plain), retry(delay=100, jitter=0)(charge),
+                    circuit_breaker(charge), retry(max_retries=1, delay=0, jitter=0)(charge), bulkhead(1)(charge)):
+        print(*outcome(guarded))
+    one.close(), other.close()
+    bodies.clear()
+    done.set_result(handle())
+
+async def main():
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+    loop.call_soon(drive, done)
+    await (await done)
+    print(bodies)
+
+asyncio.run(main())
+""",
+        after=LIBRARY,
+    )
+
+    hint = "needs a task of asyncio, and was called outside of one: pass the call to asyncio.ensure_future(), "
+    assert [hint in line for line in lines] == [True] * 8 + [False] * 4
+    assert [line[-1] for line in lines[:8]] == [*"00000001"]
+    assert lines[8:] == ["OSError: lost 1", "OSError: lost 2", "OSError: lost 1", "[1, 1]"]
+
+
 def test_deadlines_are_refused() -> None:
     """Rule O3: deadlines of blocks and of calls are refused before any code runs."""
     lines = run(

@@ -113,7 +113,6 @@ def test_an_interruption_as_a_deadline_begins_comes_out_and_gives_the_probe_back
 def test_a_coroutine_that_no_task_runs_keeps_its_permit_over_a_fork() -> None:
     """L5: the thread that drives it by hand is the one that forks."""
 
-    @timeout(5000)
     @bulkhead(2)
     async def service() -> int:
         pid = os.fork()
