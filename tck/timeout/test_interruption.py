@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import contextvars
 import ctypes
+import functools
 import gc
+import operator
 import os
 import queue
 import signal
@@ -16,6 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -416,6 +420,108 @@ def test_deadline_around_an_event_loop_ends_the_call_and_not_one_task_only(
     assert time.monotonic() - began < PATIENCE / 2
     assert inner.cleaned_up == 1
     gc.collect()  # asyncio tells of a task that failed here, and not while another test parses what it imports
+
+
+class CompiledLoop(asyncio.AbstractEventLoop):
+    """A loop that waits without frames of its own, as uvloop's, and knows no timers; an ``asyncio.Runner`` runs it."""
+
+    def __init__(self) -> None:
+        self.ready: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        turns = map(operator.call, iter(self.ready.get, None))
+        self.run_until_complete: Any = partial(functools.reduce, lambda task, _: task, turns)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> Any:
+        self.ready.put(partial(self._run, partial((context or contextvars.copy_context()).run, callback, *args)))
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        return asyncio.TimerHandle(delay, callback, args, self, context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None: ...
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: Any = None, context: contextvars.Context | None = None) -> Any:
+        task = asyncio.Task(coro, loop=self, context=context)
+        task.add_done_callback(self._end)
+        return task
+
+    def _end(self, main: asyncio.Task[Any]) -> None:
+        self.ready.put(main.result)  # raises what the call raises
+        self.ready.put(None)
+
+    def _run(self, callback: Callable[[], object]) -> None:
+        asyncio._set_running_loop(self)
+        try:
+            callback()
+        finally:
+            asyncio._set_running_loop(None)
+
+
+@pytest.mark.parametrize("way", [Inner.waits, Inner.computes_itself], ids=lambda way: way.__name__)
+def test_a_deadline_around_a_loop_of_compiled_code_ends_it(way: Callable[[Inner], Any], interruptible: Where) -> None:
+    """R2: in ``uvloop.run``, too, the main task is cancelled, or interrupted where it computes."""
+    inner = Inner()
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutException):
+        interruptible(timeout(50)(lambda: asyncio.Runner(loop_factory=CompiledLoop).run(way(inner))))
+
+    assert time.monotonic() - began < PATIENCE / 2
+    assert inner.cleaned_up == 1
+
+
+def test_no_signal_raises_anything_in_a_loop_of_compiled_code() -> None:
+    """R2: uvloop would only log the interruption; the cancellation ends the loop."""
+    inner, loop = Inner(), CompiledLoop()
+
+    async def main() -> None:
+        deadlines = this_thread.deadlines
+        send = threading.Timer(0.1, main_thread.send, (deadlines, PendingInterrupt(deadlines.innermost)))
+        send.start()
+        loop.ready.put(partial(time.sleep, 0.2))
+        await inner.waits()
+
+    with pytest.raises(TimeoutException) as caught:
+        timeout(50)(lambda: asyncio.Runner(loop_factory=lambda: loop).run(main()))()
+
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    assert inner.cleaned_up == 1
+
+
+def test_nothing_is_raised_on_the_thread_of_a_loop_of_compiled_code_that_is_busy() -> None:
+    """R2: the exception would end whatever the loop runs next."""
+    inner, loop = Inner(), CompiledLoop()
+
+    async def main() -> None:
+        loop.ready.put(partial(time.sleep, 1.2))  # a second is the patience with loops of Python code
+        await inner.waits()
+
+    with pytest.raises(TimeoutException) as caught:
+        on_other_thread(timeout(50)(lambda: asyncio.Runner(loop_factory=lambda: loop).run(main())))
+
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    assert inner.cleaned_up == 1
+
+
+def test_a_loop_of_compiled_code_without_a_runner_ends_late(interruptible: Where) -> None:
+    """R2: its main task is not known; what is raised in one of its callbacks could leave a task waiting for ever."""
+
+    def run() -> None:
+        loop = CompiledLoop()
+        main = loop.create_task(asyncio.sleep(0))
+        loop.ready.put(partial(time.sleep, 0.2))
+        loop.run_until_complete(main)
+
+    with pytest.raises(TimeoutException) as caught:
+        interruptible(timeout(50)(run))
+
+    assert caught.value.__cause__ is None
 
 
 def test_loop_whose_call_was_ended_goes_on_with_the_next_one(interruptible: Where) -> None:

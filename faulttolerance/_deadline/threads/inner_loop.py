@@ -15,6 +15,7 @@ from ..._platform.atomic import stack_of, variables_of
 from ..._platform.loop_callback import to_its_end
 from .callbacks import call_due_and_wait
 from .chain import Depth, Entry, ThreadDeadlines, deadlines_here, depth, due, is_open, prune
+from .instructions import callee_at
 from .safe_point import Stack, frames_of_call
 
 
@@ -24,14 +25,24 @@ class InnerLoop(NamedTuple):
     frame: FrameType
     is_idle: bool
     """Whether the loop waits or is about to wait, and runs no task or callback."""
+    is_compiled: bool
+    """Whether the loop has no frames, as uvloop's: what is raised while it waits ends nothing, or some other task."""
 
-    def schedule_cancel(self, deadlines: ThreadDeadlines, entry: Entry) -> None:
-        """Schedule the cancellation of the loop's main task, on the loop's thread, for *entry*."""
+    main: str | None
+    """The variable of the frame with the loop's main task; a compiled loop has one only under ``asyncio.Runner``."""
+
+    def schedule_cancel(self, deadlines: ThreadDeadlines, entry: Entry) -> bool:
+        """Schedule the cancellation of the loop's main task, on its thread, for *entry*; return whether it is."""
+        if self.main is None:
+            return False
         variables = variables_of(self.frame)
         try:
-            variables["self"].call_soon_threadsafe(to_its_end(_cancel, variables["future"], deadlines, entry), None)
+            main = variables[self.main]
+            loop = main.get_loop() if self.is_compiled else variables["self"]
+            loop.call_soon_threadsafe(to_its_end(_cancel, main, deadlines, entry), None)
         except (KeyError, RuntimeError):  # the loop has not started, or is closed already
-            return
+            return False
+        return True
 
 
 def find_loop(stack: Stack, depth: Depth) -> InnerLoop | None:
@@ -44,7 +55,10 @@ def find_loop(stack: Stack, depth: Depth) -> InnerLoop | None:
     is_idle = True
     for step in frames_of_call(stack, depth):
         if step.f_code is running:
-            return InnerLoop(step, is_idle)
+            return InnerLoop(step, is_idle, is_compiled=False, main="future")
+        if callee_at(step.f_code, step.f_lasti)[0].endswith(".run_until_complete"):
+            main = "task" if step.f_code is asyncio.runners.Runner.run.__code__ else None
+            return InnerLoop(step, is_idle=step is stack[0], is_compiled=True, main=main)
         is_idle = is_idle and step.f_code is not callback
     return None
 

@@ -18,6 +18,7 @@ from ..._platform.unpatched import get_ident, native
 from .activity import Activity, sleeps
 from .async_exception import interruption_for
 from .chain import ThreadDeadlines, current_greenlet, deadlines_of_threads, depth, is_open, lateness, this_thread
+from .inner_loop import find_loop
 from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
 from .safe_point import position, reason_unsafe
 from .sleeper import sleeper_in
@@ -138,16 +139,13 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
             pending.why = OTHER_GREENLETS
         return
     blocked = seen_blocked is not None and seen_blocked == position(frame)
-    late_by = lateness(deadlines, entry, native.monotonic())
+    late_by, layers, stack = lateness(deadlines, entry, native.monotonic()), depth(deadlines, entry), stack_of(frame)
     why = reason_unsafe(
-        stack_of(frame),
-        late_by,
-        exact=True,
-        asleep=True,
-        blocked=blocked,
-        blind=main_thread.lacks_activity,
-        depth=depth(deadlines, entry),
+        stack, late_by, exact=True, asleep=True, blocked=blocked, blind=main_thread.lacks_activity, depth=layers
     )
+    loop = find_loop(stack, layers) if why is None else None
+    if loop is not None and loop.is_idle and loop.is_compiled:
+        why = "it waited in an event loop of compiled code"
     sleeper = sleeper_in(frame) if why is None else None
     if sleeper is not None and not sleeper.leave():
         why = "it was being notified"

@@ -121,9 +121,8 @@ def _interrupt(
     loop = find_loop(stack, layers)
     if loop is not None:
         if not pending.has_cancelled_loop:
-            pending.has_cancelled_loop = True
-            loop.schedule_cancel(deadlines, entry)
-        if loop.is_idle and late_by < 1.0:
+            pending.has_cancelled_loop = loop.schedule_cancel(deadlines, entry)
+        if loop.is_idle and (late_by < 1.0 or loop.is_compiled):
             return False  # the loop is about to end by itself
     if _send_if_safe(deadlines, pending, stack, late_by, layers, by_signal):
         return True
