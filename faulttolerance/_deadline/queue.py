@@ -10,7 +10,6 @@ import asyncio
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from .._platform.event_loop import kept_on, running_loop
 from .._platform.loop_callback import to_its_end
@@ -122,13 +121,12 @@ def begin_deadline(
     latest = _get_current()
     task, queue, ident = latest.task, latest.queue, get_ident()
     if queue.ident != ident or current_task(queue.loop) is not task:
-        loop: Any = _get_loop()
-        task = None if loop is None or "trio" in _modules else current_task(loop)
-        if task is None:
+        loop = _get_loop()
+        if loop is None or "trio" in _modules or (task := current_task(loop)) is None:
             loop = running_loop(what)
             task = current_task(loop)
         try:  # as ``queue_of``, without a call: nearly every request runs in a new task
-            queue = loop.__faulttolerance_deadlines__[seconds]
+            queue = loop.__faulttolerance_deadlines__[seconds]  # type: ignore[attr-defined]
             queue.ident = ident
         except (AttributeError, KeyError):
             queue = queue_of(loop, seconds)
