@@ -137,11 +137,11 @@ def gate_values(policy: Any, binding: Binding) -> Mapping[str, Any]:
     # Beside a policy that names every exception, a predicate would add nothing.
     decides_alone = when is not None and when.exception is not None and policy.fail_on == (Exception,)
     gate = binding.strategies.get(type(policy))
-    asked = binding.decorated_gate(gate, policy)
+    asked, is_observed = binding.decorated_gate(gate, policy), not binding.is_enforced(type(policy))
     return {
         "gate": asked,
         "gate_name": policy.annotation,
-        "deliver": binding.deliver if asked is gate else lambda _: binding.deliver(gate),
+        "deliver": binding.deliver if asked is gate else lambda _: binding.deliver(gate, is_observed),
         "fail_on": () if decides_alone else policy.fail_on,
         "skip_on": policy.skip_on,
         "fail_when": when and retry.Predicates(when.exception, when.result, "@fail_when", ErrorLog(binding.name)),

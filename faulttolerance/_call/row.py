@@ -11,7 +11,7 @@ from .._metrics.catalogue import Metric, PolicyMetrics, Schema
 from .._metrics.counters import Counters
 from .._policy import Policy
 from .._record import Record
-from .._strategy import back_off, circuit_breaker
+from .._strategy import back_off
 from .._strategy.condition import Condition
 from .._strategy.gate import Gate, OnRefusal
 from ..exceptions import Fault, RefusedException
@@ -43,8 +43,8 @@ class Binding(NamedTuple):
     asynchronous: bool
     detached: bool
     """Whether attempts run detached from the call (``@asynchronous``), and their deadlines with them."""
-    deliver: Callable[[circuit_breaker.CircuitBreaker], None]
-    """Delivers the transitions of a circuit breaker to listeners and sinks."""
+    deliver: Callable[..., None]
+    """Delivers the transitions of a circuit breaker to listeners and sinks; also takes whether it is only observed."""
     template: Callable[..., Any] | None = None
     """The function whose parameters a call has; ``None`` if the function is passed to each call."""
     takes_self: bool = False

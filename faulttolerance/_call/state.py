@@ -28,7 +28,7 @@ class State:
     Each is created when a policy first needs it, and kept when the policy changes or is switched off.
     """
 
-    __slots__ = ("_counters", "_meter", "_updated_for", "alias", "name", "policies", "strategies")
+    __slots__ = ("_counters", "_meter", "_updated_for", "alias", "name", "observed", "policies", "strategies")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,6 +38,8 @@ class State:
         """The circuit breaker, the permits, the rate window; replaced as a whole."""
         self.policies: tuple[Policy, ...] = ()
         """The policies in force whose values the strategies have, or are about to receive."""
+        self.observed: tuple[type[Policy], ...] = ()
+        """The policies in force that are only observed."""
         self._updated_for: tuple[Policy, ...] | None = ()
         # One per set of policies: calls in flight during a change of the configuration end under the policies with
         # which they started. Their counts stay in the ledger after the state is gone.
@@ -82,7 +84,10 @@ class State:
             self._updated_for = policies
 
     def conditions(self) -> dict[type[Policy], Condition]:
-        """Return the current condition of each strategy whose policy is in force; for several keys, the worst."""
+        """Return the current condition of each strategy whose policy is in force; for several keys, the worst.
+
+        An observed policy impairs no call.
+        """
         try:
             return self._conditions()
         except Exception as error:  # noqa: BLE001  # other strategies must still be asked
@@ -95,6 +100,8 @@ class State:
         for kind, strategy in in_use(self.strategies.items(), now):
             if kind in in_force and hasattr(strategy, "condition"):
                 condition = strategy.condition(now)
+                if condition is not None and kind in self.observed:
+                    condition = condition._replace(is_impaired=False, is_down=False)
                 if condition is not None and (kind not in worst or condition[1:3] > worst[kind][1:3]):
                     worst[kind] = condition
         return worst
@@ -132,15 +139,25 @@ class StateDraft:
     Args:
         state: The state, which may be new.
         policies: The policies in force.
+        observed: Those that are only observed.
         entered: The ledger that provides the counts to readers.
         detached: Whether attempts may run detached.
     """
 
-    __slots__ = ("_before", "_counters", "_ledger", "_meter", "_policies", "state", "strategies")
+    __slots__ = ("_before", "_counters", "_ledger", "_meter", "_observed", "_policies", "state", "strategies")
 
-    def __init__(self, state: State, policies: Policies, entered: Ledger = ledger, *, detached: bool = False) -> None:
+    def __init__(
+        self,
+        state: State,
+        policies: Policies,
+        observed: frozenset[type[Policy]],
+        entered: Ledger = ledger,
+        *,
+        detached: bool = False,
+    ) -> None:
         self.state = state
         self._policies = policies
+        self._observed = observed
         self._before = _parts(state)
         self._ledger = entered
         self.strategies, self._counters, self._meter = self._before
@@ -190,6 +207,7 @@ class StateDraft:
         if state.strategies is _NO_STRATEGIES and RetryBudget not in policies:
             swap.attribute(state, "_updated_for", stateful)
         swap.attribute(state, "policies", stateful)
+        swap.attribute(state, "observed", tuple(self._observed))
         for counters in self._counters:
             if counters not in state._counters:
                 self._ledger.enter(counters, swap)

@@ -74,9 +74,9 @@ def health(critical: Iterable[str] | str = ()) -> Health:
     Returns:
         ``status`` is ``"down"`` if the circuit of a guard that matches *critical* is open; ``"degraded"`` if a circuit
         is open, half-open or forced, a throttle refuses, a bulkhead is full, a rate limit is used up, a retry budget is
-        spent, a fleet is lost or missing, or the last reload failed; else ``"up"``. ``reasons`` names the causes. A
-        readiness probe should answer ``status != "down"``. A liveness probe should not use it: restarting a process
-        that waits for another service helps nobody.
+        spent, a fleet is lost or missing, or the last reload failed; else ``"up"``. A policy that is only observed does
+        not count. ``reasons`` names the causes. A readiness probe should answer ``status != "down"``. A liveness probe
+        should not use it: restarting a process that waits for another service helps nobody.
 
     Raises:
         FaultToleranceDefinitionException: If *critical* is not made of texts.

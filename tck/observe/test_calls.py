@@ -12,6 +12,7 @@ import pytest
 
 from faulttolerance import (
     ChronoUnit,
+    CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
     Guard,
     Interrupted,
@@ -25,6 +26,7 @@ from faulttolerance import (
     explain,
     fallback,
     guards,
+    health,
     rate_limit,
     reload,
     remaining,
@@ -114,6 +116,52 @@ def test_an_observed_circuit_opens_and_lets_calls_by(invoke: Invoke) -> None:
             "ft.circuitbreaker.opened.total": 1,
             "ft.observed.total CircuitBreaker": 3,
         }
+
+
+def test_an_observed_circuit_impairs_nothing(invoke: Invoke) -> None:
+    """By rule X7: its state has no effect, so it neither degrades a service nor takes it out of rotation."""
+    client, name = client_of(invoke, circuit_breaker(**BREAKER))
+    client.failure = OSError()
+    with observing(client, "CircuitBreaker"):
+        for _ in range(2):
+            invoke.outcome(client.service)
+        (guard,) = guards(name)
+        observed = guard.conditions, guard.impaired, [name in reason for reason in health(name).reasons]
+
+    assert observed[0]["CircuitBreaker"].startswith("open for ")
+    assert observed[1:] == ((), [])
+    assert invoke.outcome(client.service) is CircuitBreakerOpenException, "it is enforced again"
+    assert guard.impaired == ("CircuitBreaker",)
+    assert any(name in reason for reason in health(name).reasons)
+
+
+def test_the_log_says_that_an_open_circuit_is_only_observed(invoke: Invoke, caplog: pytest.LogCaptureFixture) -> None:
+    client, _ = client_of(invoke, circuit_breaker(**BREAKER))
+    client.failure = OSError()
+    with observing(client, "CircuitBreaker"), caplog.at_level(logging.WARNING, logger="faulttolerance"):
+        for _ in range(2):
+            invoke.outcome(client.service)
+
+    (opened,) = [record.getMessage() for record in caplog.records if "circuit breaker opened" in record.getMessage()]
+    assert opened.endswith("next probe in 5 s; it is only observed")
+
+
+@pytest.mark.parametrize(
+    ("switch", "value", "mode"), [("mode", "observe", "only observed"), ("enabled", "false", "switched off")]
+)
+def test_a_circuit_that_refuses_nothing_says_so_when_it_is_forced_open(
+    invoke: Invoke, caplog: pytest.LogCaptureFixture, switch: str, value: str, mode: str
+) -> None:
+    """By rules C7 and X7: the mode of a policy is not changed by a command, which must not seem to work."""
+    client, name = client_of(invoke, circuit_breaker(**BREAKER))
+    invoke(client.service)
+    with configured({key(type(client), "service", "CircuitBreaker", switch): value}):
+        circuit_breakers.force_open(name)
+        assert invoke(client.service) == "served"
+
+    told = [record.getMessage() for record in caplog.records if "refuses no call" in record.getMessage()]
+    assert told == [f"force_open({name!r}) refuses no call of {name}: its circuit breaker is {mode}"]
+    assert invoke.outcome(client.service) is CircuitBreakerOpenException, "it takes effect once it is enforced"
 
 
 def test_an_observed_circuit_closes_by_its_probe(invoke: Invoke, clock: Clock) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ... import _policy as policies
 from ..._deadline.clock import clock
 from ..._event import StateChanged, sinks
-from ..._log import ERROR, log
+from ..._log import ERROR, WARNING, log
 from ..._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 from ...exceptions import raise_faults
 from ..declare.registry import every_state, resolvers, unknown_name_error
@@ -33,13 +33,15 @@ def deliver_all() -> None:
         deliver_transitions(breaker)
 
 
-def deliver_transitions(breaker: CircuitBreaker) -> None:
+def deliver_transitions(breaker: CircuitBreaker, is_observed: bool = False) -> None:
     """Notify the listeners of the transitions of *breaker*; called outside every lock, after its decision."""
     if breaker.transitions:
-        breaker.deliver(partial(_notify, breaker))
+        breaker.deliver(partial(_notify, breaker, is_observed))
 
 
-def _notify(breaker: CircuitBreaker, old: str, new: str, reason: str) -> None:
+def _notify(breaker: CircuitBreaker, is_observed: bool, old: str, new: str, reason: str) -> None:
+    if is_observed and reason:
+        reason = f"{reason}; it is only observed"
     sinks.send(StateChanged(breaker.name, old, new, reason))
     if not _listeners:
         return
@@ -109,10 +111,17 @@ class CircuitBreakers:
     def force_open(self, name: str) -> None:
         """Open the circuit breaker *name* until it is reset; ``retry_after`` of its refusals is ``None``.
 
+        A circuit breaker that is only observed or switched off refuses nothing, which is logged.
+
         Raises:
             KeyError: If no circuit breaker has this name.
         """
         self._apply(self._breakers(name), CircuitBreaker.force_open)
+        for state in self._states(name):
+            is_observed = policies.CircuitBreaker in state.observed
+            if is_observed or all(type(policy) is not policies.CircuitBreaker for policy in state.policies):
+                mode = "only observed" if is_observed else "switched off"
+                log(WARNING, "force_open(%r) refuses no call of %s: its circuit breaker is %s", name, state.name, mode)
 
     def force_closed(self, name: str) -> None:
         """Close the circuit breaker *name* until it is reset, for all outcomes of its calls.

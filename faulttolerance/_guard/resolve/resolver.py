@@ -127,7 +127,8 @@ class Draft:
         self._entry = resolver.class_entry_of(cls) or ClassEntry(cls, resolver.declaration)
         self.effective = effective
         detached = resolver.declaration is None or is_detached(effective.policies)  # a ``Guard`` knows it at a call
-        self.state = StateDraft(self._entry.state or State(effective.name), effective.policies, detached=detached)
+        state = self._entry.state or State(effective.name)
+        self.state = StateDraft(state, effective.policies, effective.observed, detached=detached)
         self.calls: dict[object, GuardedCall] = {}
         """The call paths, as the resolver holds them."""
 
