@@ -40,11 +40,10 @@ _NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 
 class Closed(CircuitState):
     """The closed state: attempts pass; their verdicts fill the window, which is assessed when it is full."""
 
-    __slots__ = ("used", "window")
+    __slots__ = ("window",)
 
     def __init__(self, window: RollingWindow | TimeWindow, since: float, is_forced: bool = False) -> None:
         super().__init__(CLOSED, since, is_forced=is_forced)
-        self.used = since  # when the last result came, unless the window was full of successes
         self.window = window  # guarded by the breaker's lock
 
     def review_locked(self) -> None:
@@ -197,6 +196,7 @@ class CircuitBreaker:
             elif isinstance(state, HalfOpen):
                 if state.probes.pop(attempt_id, None) is None and state.overdue.pop(attempt_id, None) is None:
                     return
+                state.used = now
                 if has_failed:
                     self._open_locked(now, "a probe failed", state.reopened + 1, chance)
                 elif verdict is SUCCESS:
@@ -322,15 +322,19 @@ class CircuitBreaker:
             return isinstance(state, Closed) and not state.is_forced and not state.window.held(now)[1]
 
     def is_at_rest(self, now: float) -> bool:
-        """Return whether the circuit is closed, whatever failed, and no attempt ended for a minute."""
+        """Return whether the circuit refused nothing for a minute, whatever failed, and no attempt ended meanwhile."""
         state = self.state
-        return isinstance(state, Closed) and not state.is_forced and now - state.used >= _REST
+        return not state.is_forced and now - max(state.used, state.until) >= _REST
 
     def copy_force(self, other: "CircuitBreaker", now: float) -> None:
-        """Force the circuit into the state into which *other* is forced, if any."""
+        """Force the circuit into the state into which *other* is forced, if any; this is no transition of its own."""
         forced = other.state
         if forced.is_forced and forced.name != HALF_OPEN and not self.state.is_forced:
-            (self.force_open if forced.name == OPEN else self.force_closed)(now)
+            with self._lock:
+                self._update_locked(now)
+                is_open = forced.name == OPEN
+                state = Open(now, math.inf) if is_open else Closed(self._new_window(), now, is_forced=True)
+                self._enter_locked(state, now)
 
     def continue_counts(self, other: "CircuitBreaker", now: float) -> None:
         """Add the counts of *other*, which no longer exists, to those of this circuit."""
@@ -426,6 +430,15 @@ class CircuitBreaker:
 
     def _move_locked(self, state: CircuitState, at: float, reason: str = "", failure: str = "") -> None:
         old = self.state.name
+        self._enter_locked(state, at, failure)
+        if old != state.name:
+            self.opened_total += old == CLOSED and state.name == OPEN
+            if self.transitions is NONE_YET:
+                self.transitions = Transitions()
+            self.transitions.append(Transition(old, state.name, reason))
+
+    def _enter_locked(self, state: CircuitState, at: float, failure: str = "") -> None:
+        old = self.state.name
         # Threads read the clock before they get here, so moments may arrive in the wrong order.
         self._spent = {**self._spent, old: self._spent[old] + max(0.0, at - self._entered)}
         self._entered = max(at, self._entered)
@@ -433,8 +446,3 @@ class CircuitBreaker:
             because = f" after {failure}" if failure else ""
             self.message = f"{self.name}: circuit breaker is open{because}"  # callers that see the new state need it
         self.state = state
-        if old != state.name:
-            self.opened_total += old == CLOSED and state.name == OPEN
-            if self.transitions is NONE_YET:
-                self.transitions = Transitions()
-            self.transitions.append(Transition(old, state.name, reason))
