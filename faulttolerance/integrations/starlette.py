@@ -73,6 +73,7 @@ class DeadlineMiddleware:
             response = _response(late, headers.get("accept", ""))
             if response is None or until.is_answered:
                 raise
+            until.is_late = True
             await response(scope, receive, send)
 
 
@@ -83,7 +84,8 @@ class _DeadlineUntilResponse:
         self._send = send
         self._exits: list[Callable[..., Awaitable[object]]] = []
         """Leaves the block, once; it is removed for that, because an exception's traceback would keep it alive."""
-        self._is_late = False
+        self.is_late = False
+        """Whether the request has no time left for a response that has not begun."""
         self.is_answered = False
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, left: float) -> None:
@@ -101,9 +103,9 @@ class _DeadlineUntilResponse:
         await self._end()
 
     async def _answer(self, message: Message) -> None:
+        if self.is_late and not self.is_answered:
+            raise asyncio.CancelledError  # in a task that was not cancelled, too, as of Quart
         if message["type"] == "http.response.start":
-            if self._is_late and self._exits:
-                raise asyncio.CancelledError  # the task that waits for the response is being cancelled, too
             with suppress(TimeoutException):  # nobody was interrupted yet, and the response is there
                 await self._end()
             self.is_answered = True
@@ -115,7 +117,7 @@ class _DeadlineUntilResponse:
             await self._exits.pop()(kind, failure, trace)
 
     def _expire(self) -> None:
-        self._is_late = True
+        self.is_late = True
 
 
 async def _answer(request: HTTPConnection, failure: Exception) -> Response:

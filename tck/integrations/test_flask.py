@@ -217,6 +217,18 @@ def test_a_cap_holds_without_a_header_and_over_one() -> None:
     assert float(client.get("/time", headers={"X-Request-Timeout-Ms": "900"}).text) <= 0.9
 
 
+@pytest.mark.parametrize("milliseconds", ["60", "0"])
+def test_a_test_client_gets_the_answer_that_a_server_sends(milliseconds: str) -> None:
+    shop = Shop()
+    install(shop.app)
+    headers = {"X-Request-Timeout-Ms": milliseconds}
+
+    with ThreadPoolExecutor(1) as elsewhere:
+        late = elsewhere.submit(shop.app.test_client().get, "/hang", headers=headers).result()
+
+    assert late.status_code == 504
+
+
 def test_handlers_of_the_application_still_get_their_exceptions() -> None:
     """One handler is for all exceptions, one for a narrower class; both work while the application tests itself."""
     shop = Shop()

@@ -333,6 +333,33 @@ def test_the_middleware_stands_alone_around_any_application() -> None:
     assert sent == [504, None, 200]
 
 
+def test_an_application_that_answers_after_the_time_out_is_not_heard() -> None:
+    """Quart and Django run the handler as a task that goes on, and it ends without a complaint."""
+    sent: list[Any] = []
+    handlers: list[Any] = []
+
+    async def handler(send: Any) -> None:
+        await asyncio.sleep(0.04)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        handlers.append(asyncio.create_task(handler(send)))
+        await asyncio.wait(handlers)
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("status"))
+
+    async def ask() -> None:
+        scope = {"type": "http", "path": "/", "headers": []}
+        await DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
+        await asyncio.wait(handlers)
+
+    asyncio.run(ask())
+
+    assert sent == [504, None]
+    assert handlers[0].cancelled()
+
+
 def test_a_cap_that_is_no_duration_is_refused() -> None:
     with pytest.raises(FaultToleranceDefinitionException) as caught:
         install(Starlette(), longest="soon")
