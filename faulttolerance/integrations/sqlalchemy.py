@@ -20,13 +20,15 @@ from weakref import WeakKeyDictionary, ref
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.expression import RollbackToSavepointClause
 
-from .. import FaultToleranceDefinitionException, on_deadline, remaining
+from .. import FaultToleranceDefinitionException, Interrupted, on_deadline, remaining
 from ..exceptions import Fault
 from ..typing import ExceptionSet
 from ._transactions import Failures, failures, refuse_retries
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import ExceptionContext
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = ["install"]
@@ -84,6 +86,7 @@ def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Excepti
     if one.dialect not in _not_retried:
         for name in ("do_execute", "do_executemany", "do_execute_no_params"):
             event.listen(one, name, partial(_execute, name), named=False)
+        event.listen(one, "handle_error", _keep_connection)
         event.listen(one, "begin", _record_connection)
         event.listen(one, "begin_twophase", _record_connection)
     _not_retried[one.dialect] = given
@@ -97,17 +100,28 @@ def _execute(name: str, cursor: Any, statement: str, *parameters: Any) -> bool |
     context, left = parameters[-1], remaining()
     if context.dialect.name == "sqlite":
         _limit_waiting(context.root_connection, left)
-    cancel = None if left is None else _cancel_function(context, cursor)
+    if left is None or isinstance(context.invoked_statement, RollbackToSavepointClause):  # the latter cleans up
+        return None
+    cancel = _cancel_function(context, cursor)
     if cancel is None:
         return None
     running = Lock()
     running.acquire()  # before any other thread can look at it
+    context.faulttolerance_is_late = True
     with on_deadline(cancel if context.dialect.is_async else partial(_cancel_repeatedly, cancel, running)):
+        context.faulttolerance_is_late = False
         try:
             getattr(context.dialect, name)(cursor, statement, *parameters)
         finally:
             running.release()
     return True
+
+
+def _keep_connection(error: ExceptionContext) -> None:
+    """Keep the connection, which SQLAlchemy drops at every interruption, if no time was left to begin the statement."""
+    is_late = getattr(error.execution_context, "faulttolerance_is_late", False)
+    if is_late and isinstance(error.original_exception, Interrupted):
+        error.is_disconnect = False
 
 
 def _cancel_repeatedly(cancel: Callable[[], object], running: Lock) -> None:

@@ -147,6 +147,39 @@ def test_no_call_waits_for_the_pool_longer_than_the_remaining_time(file: Path) -
     engine.dispose()
 
 
+def _endless_in_a_savepoint(connection: Connection) -> None:
+    with connection.begin_nested():
+        connection.execute(text("insert into orders values (3)"))
+        connection.execute(ENDLESS)
+
+
+def _many_short_ones(connection: Connection) -> None:
+    while True:
+        connection.execute(text("select 1"))
+
+
+@pytest.mark.parametrize("part", [_endless_in_a_savepoint, _many_short_ones])
+@pytest.mark.parametrize("is_main", [True, False], ids=["main", "thread"])
+def test_a_time_out_leaves_the_transaction_around_the_guarded_part_alone(
+    engine: Engine, part: Callable[[Connection], None], is_main: bool
+) -> None:
+    """The savepoint of the part is rolled back, and a deadline that passes between two statements breaks nothing."""
+
+    def order() -> None:
+        with engine.begin() as connection:
+            connection.execute(text("insert into orders values (1)"))
+            with pytest.raises(TimeoutException):
+                Guard(timeout=Timeout("100ms")).call(part, connection)
+            connection.execute(text("insert into orders values (2)"))
+
+    if is_main:
+        order()
+    else:
+        assert on_thread(order)[0] is None
+    with engine.connect() as connection:
+        assert connection.scalars(text("select number from orders")).all() == [1, 2]
+
+
 def test_a_coroutine_ends_its_statement_as_well(file: Path) -> None:
     """aiosqlite goes on by itself, on its thread, when the task is cancelled."""
     pytest.importorskip("aiosqlite")
