@@ -7,6 +7,7 @@ import ast
 import linecache
 import threading
 from collections.abc import Callable, Iterable
+from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType, ModuleType
 from typing import Any, TypeAlias
 
@@ -68,6 +69,8 @@ class LineTracer:
         name = frame.f_globals.get("__name__", "")
         if name.startswith(_OWN) or not (name in self._names or name.startswith(self._packages)):
             return None
+        if not frame.f_code.co_flags & CO_OPTIMIZED:
+            return None  # the body of a module or a class: an import is under way, and holds its lock
         lines = _with_lines(frame.f_code.co_filename)
         begins: dict[int, int] = {}
         for offset, _, line in frame.f_code.co_lines():

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import queue
+import sys
 import threading
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +87,28 @@ def test_scenario_without_a_defect_passes_and_says_what_was_explored() -> None:
 
     assert explored.seeds == 200
     assert explored.schedules > 10
+
+
+def test_modules_that_callers_import_are_imported_without_switches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import holds a lock that the simulation does not know; the functions of the module are switched as all are."""
+    (tmp_path / "imported_late.py").write_text(
+        "class Unit:\n    one = 1\n    two = 2\ndef one():\n    return Unit.one\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def scenario(sim: Simulation) -> None:
+        monkeypatch.delitem(sys.modules, "imported_late", raising=False)
+
+        def call() -> int:
+            return import_module("imported_late").one()  # type: ignore[no-any-return]
+
+        for _ in range(4):
+            sim.start(call)
+        sim.join()
+
+    assert simulate(scenario, seeds=range(20), switch_in=["imported_late"]).seeds == 20
 
 
 @pytest.mark.parametrize("add", [Account.add_slowly, Account.add_in_task])
