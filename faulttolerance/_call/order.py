@@ -9,7 +9,7 @@ the place of the circuit breaker:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .._policy import Bulkhead, CircuitBreaker, Policy, RetryBudget, Timeout
@@ -100,6 +100,19 @@ class Strategies(tuple[Any, ...]):
         yield from self.by_policy().items()
         for strategies in self.nested():
             yield from strategies.items()
+
+    def in_use(self, in_force: Iterable[type[Policy]]) -> list[tuple[type[Policy], Any]]:
+        """Return the strategies of the policies *in_force* through which calls pass, each with its policy.
+
+        Where keys have strategies of their own, those of the guard serve the keys that find no place. They are left out
+        while every key finds one.
+        """
+        own = {kind: strategy for kind in in_force if (strategy := self.get(kind)) is not None}
+        of_keys = [one for strategies in self.of(own).nested() for one in strategies.items() if one[0] in own]
+        if not any(getattr(strategy, "is_full", False) for strategy in own.values()):
+            for kind, _ in of_keys:
+                own.pop(kind, None)
+        return [*own.items(), *of_keys]
 
     def to_read(self) -> Strategies:
         """Return the strategies that metrics read while there are counts: no budget, which goes with its guards."""

@@ -14,7 +14,7 @@ from .._metrics.counters import Counters, Ledger, ledger
 from .._platform.swap import Swap
 from .._policy import CircuitBreaker, CircuitBreakerName, Policy, RetryBudget
 from .._strategy import circuit_breaker as circuits
-from .._strategy.condition import Condition, in_use
+from .._strategy.condition import Condition
 from .order import ORDER, STRATEGY_FACTORIES, Strategies
 from .row import Policies
 
@@ -61,6 +61,11 @@ class State:
         owners = (*self.strategies.nested(), self.strategies)
         return [breaker for strategies in owners if (breaker := strategies.get(CircuitBreaker)) is not None]
 
+    def breakers_in_use(self) -> list[circuits.CircuitBreaker]:
+        """Return the circuit breakers through which calls pass, or would if the policy were not switched off."""
+        in_force = dict.fromkeys((*map(type, self.policies), CircuitBreaker))
+        return [strategy for kind, strategy in self.strategies.in_use(in_force) if kind is CircuitBreaker]
+
     @property
     def breaker_names(self) -> tuple[str, ...]:
         """The names of the circuit breaker, if it exists."""
@@ -69,7 +74,7 @@ class State:
         return (self.name, self.alias) if self.alias else (self.name,)
 
     def update_strategies(self) -> None:
-        """Pass the values of ``policies`` to every strategy.
+        """Pass the values of ``policies`` to every strategy, and stop the clocks of circuits that no call asks.
 
         A signal handler or another thread may change these meanwhile, and call this method itself. Each caller checks
         again afterwards, so the last pass happens after the last change.
@@ -81,7 +86,18 @@ class State:
                 for strategies in (self.strategies, *self.strategies.nested()):
                     if (strategy := strategies.get(kind)) is not None:
                         STRATEGY_FACTORIES[kind].renew(strategy, policy)
+            self._count_time(policies)
             self._updated_for = policies
+
+    def _count_time(self, policies: tuple[Policy, ...]) -> None:
+        if (own := self.circuit_breaker) is None:
+            return
+        now, in_force = clock.monotonic(), [*map(type, policies)]
+        asked = {strategy for kind, strategy in self.strategies.in_use(in_force) if kind is CircuitBreaker}
+        if CircuitBreaker in in_force:
+            asked.add(own)  # a key may be without a place at any time
+        for breaker in self.every_breaker():
+            breaker.count_time(breaker in asked, now)
 
     def conditions(self) -> dict[type[Policy], Condition]:
         """Return the current condition of each strategy whose policy is in force; for several keys, the worst.
@@ -95,10 +111,10 @@ class State:
             return {type(policy): _UNKNOWN for policy in self.policies}
 
     def _conditions(self) -> dict[type[Policy], Condition]:
-        now, in_force = clock.monotonic(), {type(policy) for policy in self.policies}
+        now = clock.monotonic()
         worst: dict[type[Policy], Condition] = {}
-        for kind, strategy in in_use(self.strategies.items(), now):
-            if kind in in_force and hasattr(strategy, "condition"):
+        for kind, strategy in self.strategies.in_use(map(type, self.policies)):
+            if hasattr(strategy, "condition"):
                 condition = strategy.condition(now)
                 if condition is not None and kind in self.observed:
                     condition = condition._replace(is_impaired=False, is_down=False)
@@ -144,7 +160,17 @@ class StateDraft:
         detached: Whether attempts may run detached.
     """
 
-    __slots__ = ("_before", "_counters", "_ledger", "_meter", "_observed", "_policies", "state", "strategies")
+    __slots__ = (
+        "_before",
+        "_counters",
+        "_ledger",
+        "_meter",
+        "_observed",
+        "_policies",
+        "_stateful",
+        "state",
+        "strategies",
+    )
 
     def __init__(
         self,
@@ -170,6 +196,9 @@ class StateDraft:
                 if strategy is not None:
                     made[kind] = strategy
                     self.strategies = Strategies.of(made)
+        self._stateful = tuple(policies[kind] for kind in STRATEGY_FACTORIES if kind in policies)
+        if self._meter is not None:
+            self._renew_meter(self._meter.queues)
 
     def counters_for(
         self, name: str, queue: bool, kinds: Iterable[type[Policy]], *, counts_calls: bool = True
@@ -185,11 +214,14 @@ class StateDraft:
             counters = self._ledger.new(name, schema)
             self._counters = (*self._counters, counters)
         if self.strategies is not _NO_STRATEGIES:
-            # The meter must not refer to the state, which would then live as long as its counts.
-            meter = Meter(self.strategies.to_read(), queue or (self._meter is not None and self._meter.queues))
-            if meter != self._meter:
-                self._meter = meter
+            self._renew_meter(queue or (self._meter is not None and self._meter.queues))
         return counters
+
+    def _renew_meter(self, queues: bool) -> None:
+        # The meter must not refer to the state, which would then live as long as its counts.
+        meter = Meter(self.strategies.to_read(), tuple(map(type, self._stateful)), queues)
+        if meter != self._meter:
+            self._meter = meter
 
     @property
     def is_current(self) -> bool:
@@ -202,11 +234,10 @@ class StateDraft:
         for name in ("strategies", "_counters", "_meter"):
             swap.attribute(state, name, getattr(self, name))
         swap.attribute(state, "alias", alias_in(policies) or state.alias)
-        stateful = tuple(policies[kind] for kind in STRATEGY_FACTORIES if kind in policies)
         # New strategies have their values already, unless others share them.
         if state.strategies is _NO_STRATEGIES and RetryBudget not in policies:
-            swap.attribute(state, "_updated_for", stateful)
-        swap.attribute(state, "policies", stateful)
+            swap.attribute(state, "_updated_for", self._stateful)
+        swap.attribute(state, "policies", self._stateful)
         swap.attribute(state, "observed", tuple(self._observed))
         for counters in self._counters:
             if counters not in state._counters:

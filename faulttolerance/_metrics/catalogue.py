@@ -15,7 +15,6 @@ from .._deadline.clock import clock
 from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, RetryBudget, Timeout
 from .._policy.rows import rows
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
-from .._strategy.condition import in_use
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
@@ -358,12 +357,18 @@ class Strategies(Protocol):
         """Return each strategy with its policy."""
         ...
 
+    def in_use(self, in_force: Iterable[type[Policy]]) -> Iterable[tuple[type[Policy], object]]:
+        """Return the strategies of the policies *in_force* through which calls pass, each with its policy."""
+        ...
+
 
 class Meter(NamedTuple):
     """A reader of the values that strategies keep themselves."""
 
     strategies: Strategies
     """The strategies of one method, by their policies."""
+    in_force: tuple[type[Policy], ...]
+    """The policies in force: strategies of others have no levels."""
     queues: bool
     """Whether calls may wait for a permit, now or later."""
 
@@ -372,7 +377,7 @@ class Meter(NamedTuple):
         now = clock.monotonic()
         yield from self._grown(now)
         highest: dict[Series, float] = {}
-        for policy, strategy in in_use(self.strategies.items(), now) if levels else ():
+        for policy, strategy in self.strategies.in_use(self.in_force) if levels else ():
             for metric in _catalogue().of_policy.get(policy, ()):
                 if metric.kind == "gauge" and (self.queues or not metric.needs_queue):
                     for series, value in _readings(metric, strategy, now):

@@ -129,7 +129,7 @@ class CircuitBreaker:
         self.last_failure = ""
         """The class of the last failure since the last reset, for people."""
         self._spent: Mapping[StateName, float] = _NOTHING_SPENT  # guarded by _lock
-        self._entered = now  # guarded by _lock
+        self._entered = now  # guarded by _lock; infinity while no time counts
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread holds the lock.
         self._lock = threading.RLock()
 
@@ -344,7 +344,10 @@ class CircuitBreaker:
             self.opened_total += other.opened_total
 
     def time_in(self, state: StateName, now: float) -> float:
-        """Return the seconds spent in *state* since creation or ``start_counting``; the number never falls."""
+        """Return the seconds spent in *state* since creation or ``start_counting``, without those that do not count.
+
+        The number never falls.
+        """
         with self._lock:
             current = self.state
             spent = self._spent[state]
@@ -360,8 +363,21 @@ class CircuitBreaker:
         with self._lock:
             self._update_locked(now)
             self._spent = _NOTHING_SPENT
-            self._entered = now
+            if self._entered < math.inf:
+                self._entered = now
             self.opened_total = 0
+
+    def count_time(self, counts: bool, now: float) -> None:
+        """Let the time from now on count for ``time_in``, or not: while no call asks the circuit."""
+        with self._lock:
+            if counts == (self._entered < math.inf):
+                return
+            if counts:
+                self._entered = now
+            else:
+                self._update_locked(now)
+                self._spend_locked(now)
+                self._entered = math.inf
 
     def deliver(self, listener: Callable[[StateName, StateName, str], object]) -> None:
         """Notify *listener* of every transition that was not delivered, in the order in which they happened.
@@ -438,11 +454,15 @@ class CircuitBreaker:
             self.transitions.append(Transition(old, state.name, reason))
 
     def _enter_locked(self, state: CircuitState, at: float, failure: str = "") -> None:
-        old = self.state.name
-        # Threads read the clock before they get here, so moments may arrive in the wrong order.
-        self._spent = {**self._spent, old: self._spent[old] + max(0.0, at - self._entered)}
-        self._entered = max(at, self._entered)
+        self._spend_locked(at)
         if isinstance(state, Open):
             because = f" after {failure}" if failure else ""
             self.message = f"{self.name}: circuit breaker is open{because}"  # callers that see the new state need it
         self.state = state
+
+    def _spend_locked(self, at: float) -> None:
+        """Add the time up to *at* to that of the present state."""
+        # Threads read the clock before they get here, so moments may arrive in the wrong order.
+        name = self.state.name
+        self._spent = {**self._spent, name: self._spent[name] + max(0.0, at - self._entered)}
+        self._entered = max(at, self._entered)

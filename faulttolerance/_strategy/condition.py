@@ -2,9 +2,8 @@
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 
 class Condition(NamedTuple):
@@ -28,20 +27,3 @@ class Condition(NamedTuple):
 def in_seconds(duration: float) -> str:
     """Return *duration* in words: ``0.25 s``, ``5025 s``."""
     return f"{duration:.3g} s" if 0.001 <= duration < 999.5 else f"{duration:.0f} s"
-
-
-def in_use(strategies: Iterable[tuple[Any, Any]], now: float) -> list[tuple[Any, Any]]:
-    """Return the *strategies* of a function, each with its policy, without those that no call uses.
-
-    Where keys have strategies of their own, the first strategy of a kind serves the keys that find no place. It is left
-    out while every key has found one.
-    """
-    found = list(strategies)
-    if any(getattr(strategy, "is_full", False) for _, strategy in found):
-        return found
-    occurrences, of_keys, kept = Counter(policy for policy, _ in found), set(), []
-    for policy, strategy in found:
-        if policy in of_keys or occurrences[policy] == 1 or not strategy.is_idle(now):
-            kept.append((policy, strategy))
-        of_keys.add(policy)
-    return kept

@@ -57,12 +57,12 @@ class MultiprocessExporter:
     def _write_locked(self, reading: Reading) -> None:
         self._begin_again(self._methods - reading.counts.keys())
         self._methods = set(reading.counts)
+        held = set()
         for method, counts in reading.counts.items():
             for series, count in counts.items():
-                self._set(series[0], "", labels(method, series), count)
-        held = {(name, "", *labels("", (name, tags)).values()) for name, tags in reading.counts.get("", ())}
+                held.add(self._set(series[0], "", labels(method, series), count))
         for key, value in self._values.items():
-            if _metric(key[0]).of_process and key not in held:
+            if _metric(key[0]).kind == "gauge" and key not in held:
                 value.set(0)  # it was true before; a file forgets nothing
         for method, durations in reading.durations.items():
             for name, samples in durations.items():
@@ -75,7 +75,8 @@ class MultiprocessExporter:
         for key in [key for key in self._taken if dropped and key[2] in dropped]:
             self._held[key] += self._taken.pop(key)
 
-    def _set(self, name: str, suffix: str, labels: dict[str, str], total: float) -> None:
+    def _set(self, name: str, suffix: str, labels: dict[str, str], total: float) -> tuple[str, ...]:
+        """Write a value, and return the key of its series."""
         metric, key = _metric(name), (name, suffix, *labels.values())
         value = self._values.get(key)
         if value is None:
@@ -99,6 +100,7 @@ class MultiprocessExporter:
                 self._held[key] = value.get()
             value.set(self._held[key] + total)
             self._taken[key] = total
+        return key
 
     def reset_after_fork(self) -> None:
         """Reset the written counts, in the child of a fork, or after the counts were reset."""

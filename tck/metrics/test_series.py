@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from faulttolerance._call.order import Strategies
 from faulttolerance._metrics.catalogue import (
     Meter,
     Metric,
@@ -89,15 +90,19 @@ def test_a_method_with_a_fallback_never_counts_that_it_has_none() -> None:
 
 
 def test_a_meter_reads_strategies_and_levels_only_when_they_are_wanted() -> None:
-    strategies = {
-        CircuitBreaker: circuit_breaker.CircuitBreaker("shop", circuit_breaker.CircuitValues(5.0, 2, 0.5, 1), now=0.0),
-        Bulkhead: bulkhead.Bulkhead(3, 4, "shop"),
-    }
-    meter = Meter(strategies, queues=False)
+    strategies = Strategies.of(
+        {
+            CircuitBreaker: circuit_breaker.CircuitBreaker(
+                "shop", circuit_breaker.CircuitValues(5.0, 2, 0.5, 1), now=0.0
+            ),
+            Bulkhead: bulkhead.Bulkhead(3, 4, "shop"),
+        }
+    )
+    meter = Meter(strategies, (CircuitBreaker, Bulkhead), queues=False)
 
     totals = dict(meter.read(levels=False))
     levels = dict(meter.read(levels=True)).keys() - totals.keys()
 
     assert {name for name, _ in totals} == {"ft.circuitbreaker.state.total", "ft.circuitbreaker.opened.total"}
     assert levels == {("ft.bulkhead.executionsRunning", ())}
-    assert ("ft.bulkhead.executionsWaiting", ()) in dict(Meter(strategies, queues=True).read(levels=True))
+    assert ("ft.bulkhead.executionsWaiting", ()) in dict(meter._replace(queues=True).read(levels=True))

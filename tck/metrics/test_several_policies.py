@@ -14,7 +14,9 @@ from faulttolerance import (
     ExecutionContext,
     Future,
     TimeoutException,
+    adaptive_throttle,
     asynchronous,
+    bulkhead,
     circuit_breaker,
     fallback,
     guards,
@@ -22,6 +24,7 @@ from faulttolerance import (
     retry_when,
     timeout,
 )
+from faulttolerance.testing import configured
 from kit import Clock, Invoke, Service, TestException
 
 pytest.importorskip("opentelemetry.sdk")
@@ -56,6 +59,64 @@ def test_retries_that_ended_in_a_fallback_are_counted_by_their_end(meter: Promet
 
     assert (retried("maxRetriesReached"), retried("valueReturned")) == (1, 0)
     assert meter.value("ft.invocations.total", result="valueReturned", fallback="applied") == 1
+
+
+@pytest.mark.parametrize(
+    ("decorate", "kind", "gauge"),
+    [
+        (adaptive_throttle(min_requests=1), "AdaptiveThrottle", "ft.throttle.probability"),
+        (bulkhead(2, latency="1s"), "Bulkhead", "ft.bulkhead.limit"),
+        (timeout("5s", adaptive=True), "Timeout", "ft.timeout.limit"),
+    ],
+)
+def test_a_policy_that_is_switched_off_has_no_gauges(decorate: Any, kind: str, gauge: str, clock: Clock) -> None:
+    @decorate
+    def work() -> None: ...
+
+    def level() -> float | None:
+        (guard,) = guards(f"{__name__}.{work.__qualname__}")
+        return guard.counts.get((gauge, ()))
+
+    work()
+    before = level()
+    with configured({f"{__name__}/{work.__qualname__}/{kind}/enabled": "false"}):
+        work()
+        off = level()
+    work()
+
+    assert before is not None
+    assert off is None
+    assert level() == before
+
+
+def test_a_circuit_that_is_switched_off_spends_no_time_in_a_state(clock: Clock) -> None:
+    """Else an alert on open circuits would go on although every call is admitted."""
+
+    @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0, delay="1h")
+    def work(fails: bool = False) -> None:
+        if fails:
+            raise TestException
+
+    def spent() -> list[int]:
+        (guard,) = guards(f"{__name__}.{work.__qualname__}")
+        times = {dict(tags)["state"]: spent for (name, tags), spent in guard.counts.items() if "state" in dict(tags)}
+        return [times[state] // 1_000_000_000 for state in ("closed", "open", "halfOpen")]
+
+    with pytest.raises(TestException):
+        work(fails=True)
+    clock.sleep(10)
+    enabled = f"{__name__}/{work.__qualname__}/CircuitBreaker/enabled"
+    with configured({enabled: "false"}):
+        work()
+        clock.sleep(100)
+        off = spent()
+        with configured({enabled: "true"}):
+            with pytest.raises(CircuitBreakerOpenException):
+                work()
+            clock.sleep(20)
+            assert spent() == [0, 30, 0]
+
+    assert off == [0, 10, 0]
 
 
 def test_attempts_that_an_open_circuit_refuses_are_counted_one_by_one(meter: PrometheusMeter, clock: Clock) -> None:

@@ -39,8 +39,8 @@ from faulttolerance._guard.resolve import resolver
 from faulttolerance._metrics.counters import ledger
 from faulttolerance._strategy.bulkhead import Bulkhead as BulkheadStrategy
 from faulttolerance.policies import Bulkhead, CircuitBreaker, PartitionBy
-from faulttolerance.testing import virtual_time
-from kit import Invoke
+from faulttolerance.testing import configured, virtual_time
+from kit import Invoke, key
 from kit.definition import refused
 
 
@@ -183,8 +183,8 @@ def test_each_call_is_a_use_of_its_key() -> None:
         if fails:
             raise Down
 
-    for key in ("first", "second", "first", "third"):
-        work(key)
+    for used in ("first", "second", "first", "third"):
+        work(used)
     outcome(work, "first", True)
 
     assert circuit_breakers.state(f"{__name__}.{work.__qualname__}", key="first") == "open"  # its successes counted
@@ -375,6 +375,49 @@ def test_listeners_and_health_hear_of_every_key() -> None:
 
     assert heard == [(FETCH, "closed", "open")]
     assert any(FETCH in reason for reason in health().reasons)
+
+
+@pytest.mark.parametrize("switch", ["false", "true"])
+def test_only_circuits_that_calls_pass_are_reported_after_keys_are_switched_off_or_on(switch: str) -> None:
+    """By rule N3: an open circuit that no call meets any more takes no service out of rotation."""
+    client = Client("bad")
+    enabled = key(Client, "fetch", "PartitionBy", "enabled")
+    with configured({enabled: {"false": "true", "true": "false"}[switch]}):
+        client.fetch("good")
+        for _ in range(2):
+            outcome(client.fetch, "bad")
+        (guard,) = guards(FETCH)
+        before = circuit_breakers.state(FETCH), circuit_breakers.snapshot(FETCH).state, guard.impaired
+        with configured({enabled: switch}):
+            client.down.clear()
+            passed = [client.fetch(host) for host in ("bad", "good")]
+            after = circuit_breakers.state(FETCH), circuit_breakers.snapshot(FETCH).state, guard.impaired
+            conditions, reasons = guard.conditions, health(FETCH).reasons
+
+    assert before == ("open", "open", ("CircuitBreaker",))
+    assert (passed, after) == (["bad/", "good/"], ("closed", "closed", ()))
+    assert conditions["CircuitBreaker"] == "closed"
+    assert not [reason for reason in reasons if FETCH in reason]
+
+
+def test_levels_are_those_of_the_permits_that_calls_pass() -> None:
+    """By rule N3: metrics of keys add up; when keys are switched off, one limit is left."""
+
+    @partition_by("host")
+    @bulkhead(5, latency="1s")
+    def fetch(host: str) -> str:
+        return host
+
+    name = f"{__name__}.{fetch.__qualname__}"
+    seen = []
+    for switch in ("true", "false", "true"):
+        with configured({f"{__name__}/{fetch.__qualname__}/PartitionBy/enabled": switch}):
+            for host in "abc":
+                fetch(host)
+            seen.append({level: counts_of(name).get((level, ())) for level in ("ft.bulkhead.limit", "ft.partitions")})
+
+    divided = {"ft.bulkhead.limit": 15, "ft.partitions": 3}
+    assert seen == [divided, {"ft.bulkhead.limit": 5, "ft.partitions": None}, divided]
 
 
 def test_a_change_of_the_configuration_reaches_every_key() -> None:

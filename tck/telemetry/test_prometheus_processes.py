@@ -325,3 +325,29 @@ def test_a_name_whose_counts_were_dropped_goes_on_in_the_files(tmp_path: Path) -
     process = start(tmp_path, DROPPED, 0)
 
     assert process.communicate(timeout=60)[0].strip() == "12.0"
+
+
+SWITCHED_OFF = """
+from prometheus_client import CollectorRegistry
+from prometheus_client.multiprocess import MultiProcessCollector
+from faulttolerance import configure, timeout
+from faulttolerance._telemetry.multiprocess import MultiprocessExporter
+exporter = MultiprocessExporter()
+@timeout("5s", adaptive=True)
+def ask(): ...
+ask()
+for enabled in ("true", "false"):
+    configure(properties={"Timeout/enabled": enabled})
+    exporter.write()
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)
+    print(*(family.samples[0].value for family in registry.collect() if family.name == "ft_timeout_limit_seconds"))
+"""
+
+
+def test_the_levels_of_a_policy_that_is_switched_off_are_nothing_in_the_files(tmp_path: Path) -> None:
+    """A file forgets nothing: a level that is not there any more has to be written over."""
+    pytest.importorskip("pydantic_settings")
+    process = start(tmp_path, SWITCHED_OFF, 0)
+
+    assert process.communicate(timeout=60)[0].split() == ["5.0", "0.0"]

@@ -88,8 +88,9 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name, or a key is passed and the calls are not divided by keys.
         """
-        now = clock.monotonic()
-        states = {breaker.state_name(now) for breaker in _breakers_of(self._states(name)[-1], key)}
+        now, owner = clock.monotonic(), self._states(name)[-1]
+        breakers = owner.breakers_in_use() if key is EVERY else _breakers_of(owner, key)
+        states = {breaker.state_name(now) for breaker in breakers}
         return next((state for state in (OPEN, HALF_OPEN) if state in states), CLOSED)
 
     def snapshot(self, name: str) -> CircuitSnapshot:
@@ -101,7 +102,7 @@ class CircuitBreakers:
             KeyError: If no circuit breaker has this name.
         """
         now = clock.monotonic()
-        found = [breaker.snapshot(now) for breaker in _breakers_of(self._states(name)[-1], EVERY)]
+        found = [breaker.snapshot(now) for breaker in self._states(name)[-1].breakers_in_use()]
         return next((one for state in (OPEN, HALF_OPEN) for one in found if one.state == state), found[-1])
 
     def reset(self, name: str, key: Hashable = EVERY) -> None:
