@@ -415,7 +415,7 @@ async def continue_call(
         again = policies.attempt() or _attempt_in_finalizer(policies)
         failure, result = await again(args, kwargs, call) if ASYNC else again(args, kwargs, call)
     if not ASYNC and type(result) is not policies.checked_result_type:
-        policies.check_result(result)
+        policies.check_result(result, args)
     if REJECTS and policies.retry.is_result_stored and call.has_rejected_result:
         result = RejectedResult(result)
     policies.end_call(call, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from types import CoroutineType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, TypeAlias
 
 from .._deadline.attempt_record import AttemptRecord
@@ -17,7 +17,7 @@ from .._execution.environment import Attempt, Environment, StoppedIteration
 from .._metrics.catalogue import Interned, Series, call_series, series_of_facts
 from .._metrics.counters import FOLD, Counters
 from .._platform.event_loop import refuse_trio
-from .._signature.kind import is_coroutine_function
+from .._signature.kind import generator_faults, is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.gate import NOT_ADMITTED, Gate, OnRefusal
 from .._strategy.left_behind import LeftBehind
@@ -25,7 +25,7 @@ from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Predicates, Retry
 from .._strategy.retry_budget import RetryBudget
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
-from ..exceptions import RefusedException
+from ..exceptions import RefusedException, raise_faults
 from .continuation import RETRY_RESULTS, RETURNED, CallRecord
 
 __all__ = ["BY_BULKHEAD", "BY_GATE", "BY_NONE", "BY_RATE_LIMIT", "BoundPolicies", "conclude_of"]
@@ -35,6 +35,8 @@ Exceptions = tuple[type[BaseException], ...]
 BY_NONE, BY_GATE, BY_RATE_LIMIT, BY_BULKHEAD = range(4)
 """The last policy that has admitted an attempt: none, the circuit breaker, the rate limit, the bulkhead."""
 
+
+_STREAMS = GeneratorType, AsyncGeneratorType
 
 Message: TypeAlias = Callable[[AttemptRecord], str]
 Conclude: TypeAlias = Callable[[AttemptRecord, BaseException | None, Message], BaseException | None]
@@ -371,17 +373,22 @@ class BoundPolicies(_Defaults):
 
     def is_final_result(self, result: object) -> bool:
         """Return whether a synchronous call ends with *result*, so that no later work of *result* can fail."""
-        is_over = not is_pending(result)
+        is_over = not is_pending(result) and not (self.advice and type(result) in _STREAMS)
         self.checked_result_type = type(result) if is_over and is_kept_by_module(type(result)) else object
         return is_over
 
-    def check_result(self, result: object) -> None:
+    def check_result(self, result: object, args: tuple[Any, ...]) -> None:
         """Log a warning, once, if a synchronous call does not end with *result*: the guard cannot see its failure.
 
         Raises:
             TypeError: On every such call, if there is ``advice``. The attempt has ended: there is no retry.
+            FaultToleranceDefinitionException: Likewise, if *result* is that of a generator function, the first of
+                *args*.
         """
         if self.is_final_result(result):
+            return
+        if type(result) in _STREAMS:
+            raise_faults(generator_faults(args[0]))
             return
         if self.advice and hasattr(result, "__await__"):
             if type(result) is CoroutineType:

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
+from ..exceptions import Fault
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Nearly all decorated functions are plain, and their code shows the kind; only the rest needs ``inspect``.
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 """``inspect.CO_GENERATOR`` and its neighbours."""
+INSTEAD_OF_GENERATORS = "a function that returns: guard the body of the loop instead, a stream cannot be run again"
 
 
 def own_attribute(call: Any, name: str, default: Any = None) -> Any:
@@ -83,6 +86,14 @@ def is_generator_function(call: Any) -> bool:
     import inspect
 
     return inspect.isgeneratorfunction(behind) != inspect.isasyncgenfunction(behind)  # both only of a mock
+
+
+def generator_faults(function: Any) -> list[Fault]:
+    """Return the fault of a generator function that a guard gets (rule P4)."""
+    if not is_generator_function(function):
+        return []
+    where = f"{getattr(function, '__qualname__', function)} under a Guard"
+    return [Fault(where, "is a generator function", function, INSTEAD_OF_GENERATORS)]
 
 
 def mark_coroutine_function(function: F) -> F:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -140,6 +140,34 @@ def test_an_awaitable_of_a_plain_function_is_awaited_on_the_loop_of_the_call(til
         return await strict().call_async(pay_on, asyncio.get_running_loop())
 
     assert asyncio.run(main()) is True
+
+
+class _Rows:
+    """Generator functions, and what looks like them from outside."""
+
+    def read(self) -> Iterator[int]:
+        yield 1
+
+    async def read_later(self) -> AsyncIterator[int]:
+        yield 1
+
+    __call__ = read
+
+    def open(self) -> Iterator[int]:
+        return self.read()
+
+
+@pytest.mark.parametrize("wrapped", [lambda read: read, functools.partial])
+@pytest.mark.parametrize("read", [_Rows().read, _Rows().read_later, _Rows.read, _Rows()])
+def test_generator_functions_are_refused_by_each_way_of_calling(read: Any, wrapped: Any) -> None:
+    """By rule P4, whatever was called before: no policy could see the failure of a stream."""
+    for guard in (Guard(), strict()):
+        assert [*guard.call(_Rows().open)] == [1]
+        for _ in range(2):
+            with pytest.raises(FaultToleranceDefinitionException, match=r"is a generator function.*body of the loop"):
+                guard.call(wrapped(read), *[_Rows()] * (read is _Rows.read))
+            with pytest.raises(FaultToleranceDefinitionException, match=r"is a generator function.*body of the loop"):
+                asyncio.run(guard.call_async(wrapped(read), *[_Rows()] * (read is _Rows.read)))
 
 
 def test_call_async_awaits_any_awaitable(till: Till) -> None:

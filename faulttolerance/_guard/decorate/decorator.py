@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from ..._call.order import ROWS
 from ..._policy import Policy, call_source, check, parameters
 from ..._shown import shown
-from ..._signature.kind import is_generator_function
+from ..._signature.kind import INSTEAD_OF_GENERATORS, is_generator_function
 from ..._signature.method import as_real_method
 from ..._signature.naming import class_name
 from ...exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
@@ -77,8 +77,7 @@ class Decorator:
         where = f"{declaration.where} @{self._kind.annotation}"
         faults = self._faults(declaration.where)
         if is_generator_function(function):
-            allowed = "a function that returns: guard the body of the loop instead, a stream cannot be run again"
-            faults.append(Fault(where, "is on a generator function", function, allowed))
+            faults.append(Fault(where, "is on a generator function", function, INSTEAD_OF_GENERATORS))
         if self._kind in declaration.policies:
             faults.append(Fault(where, "is present twice", None, "one of each kind per function"))
         if above := definition.companion_above_guard_faults(self._kind, declaration):

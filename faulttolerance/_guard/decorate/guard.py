@@ -17,7 +17,7 @@ from ..._platform.event_loop import running_loop
 from ..._platform.frames import module_of
 from ..._policy import CircuitBreaker, Policy, parameters
 from ..._shown import nearest, shown
-from ..._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
+from ..._signature.kind import generator_faults, is_coroutine_function, mark_coroutine_function
 from ..._signature.method import as_real_method, bind_at_each_call
 from ..._signature.naming import copy_names, import_name
 from ...exceptions import Fault, definition_error, raise_faults
@@ -125,8 +125,8 @@ class Guard:
         """Call *function* on this thread under the policies.
 
         Raises:
-            FaultToleranceDefinitionException: If *function* is a coroutine function, which does not run, or cannot be
-                called, as the result of ``call(f(x))``.
+            FaultToleranceDefinitionException: If *function* is a coroutine function or a generator function, which does
+                not run, or cannot be called, as the result of ``call(f(x))``.
             TypeError: If *function* returned an awaitable: the call is neither retried nor replaced.
         """
         resolver = self._resolver
@@ -159,7 +159,8 @@ class Guard:
         """Call *function* and await its result, under the policies; a plain ``def`` runs on a thread of the pool.
 
         Raises:
-            FaultToleranceDefinitionException: If *function* cannot be called, as the coroutine of ``call_async(f(x))``.
+            FaultToleranceDefinitionException: If *function* is a generator function, which does not run, or cannot be
+                called, as the coroutine of ``call_async(f(x))``.
             TypeError: If a lambda, a wrapper or another object returned no awaitable. It was called once: the call is
                 neither retried nor replaced, and is no failure to the circuit breaker.
         """
@@ -174,9 +175,9 @@ class Guard:
             self._reject_uncallable(function, "call_async")
             raise
         except NotAwaitableError as error:
-            raise TypeError(
-                f"{self.name}: call_async needs an awaitable result, or a plain `def`; use call; {error}"
-            ) from None
+            problem = str(error)
+        raise_faults(generator_faults(function))
+        raise TypeError(f"{self.name}: call_async needs an awaitable result, or a plain `def`; use call; {problem}")
 
     def attempt(self) -> Attempt:
         """Guard a block of code, ``with guard.attempt():`` or ``async with``: one attempt under all but the retry.
@@ -430,11 +431,7 @@ def _target_faults(function: Any) -> list[Fault]:
         return faults
     if not callable(function) or isinstance(function, type):
         return [Fault("the target of a Guard", "cannot be guarded", function, "a function or a method")]
-    if is_generator_function(function):
-        where = f"{getattr(function, '__qualname__', function)} under a Guard"
-        allowed = "a function that returns: guard the body of the loop instead, a stream cannot be run again"
-        return [Fault(where, "is a generator function", function, allowed)]
-    return []
+    return generator_faults(function)
 
 
 def missing_guard_faults() -> Iterator[Fault]:

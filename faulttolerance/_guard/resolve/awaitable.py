@@ -9,8 +9,8 @@ from types import CoroutineType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_COROUTINE, _AWAITED = 0x80, 0x180
-"""``inspect.CO_COROUTINE``, and the same with the flag of generator functions from ``types.coroutine``."""
+_COROUTINE, _NOT_PLAIN = 0x80, 0x3A0
+"""``inspect.CO_COROUTINE``, and the same with the flags of generator functions, also from ``types.coroutine``."""
 
 
 class NotAwaitableError(BaseException):
@@ -70,7 +70,7 @@ def is_plain_function(function: Any) -> bool:
     behind = behind.__func__ if type(behind) is MethodType else behind
     if type(behind) is not FunctionType or behind.__name__ == "<lambda>" or "__wrapped__" in behind.__dict__:
         return False
-    return not behind.__code__.co_flags & _AWAITED and (not _is_annotated(behind) or _is_annotated_as_plain(behind))
+    return not behind.__code__.co_flags & _NOT_PLAIN and (not _is_annotated(behind) or _is_annotated_as_plain(behind))
 
 
 _not_awaitable: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
