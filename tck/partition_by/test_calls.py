@@ -757,7 +757,7 @@ def test_a_guard_whose_state_cannot_be_read_ends_nothing_for_the_others(
     monkeypatch.setattr(
         resolver,
         "effective_policies",
-        lambda one, *rest, **options: fail() if one.name == "broken" else ours(one, *rest, **options),
+        lambda one, *rest, **options: fail() if one.declaration.name == "broken" else ours(one, *rest, **options),
     )
     configure(properties={"CircuitBreaker/delay": 7})
     (found,) = [guard for guard in guards() if "cannot_be_read" in guard.name]
