@@ -40,11 +40,10 @@ _NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 
 class Closed(CircuitState):
     """The closed state: attempts pass; their verdicts fill the window, which is assessed when it is full."""
 
-    __slots__ = ("used", "window")
+    __slots__ = ("window",)
 
     def __init__(self, window: RollingWindow | TimeWindow, since: float, is_forced: bool = False) -> None:
         super().__init__(CLOSED, since, is_forced=is_forced)
-        self.used = since  # when the last result came, unless the window was full of successes
         self.window = window  # guarded by the breaker's lock
 
     def review_locked(self) -> None:
@@ -197,6 +196,7 @@ class CircuitBreaker:
             elif isinstance(state, HalfOpen):
                 if state.probes.pop(attempt_id, None) is None and state.overdue.pop(attempt_id, None) is None:
                     return
+                state.used = now
                 if has_failed:
                     self._open_locked(now, "a probe failed", state.reopened + 1, chance)
                 elif verdict is SUCCESS:
@@ -322,9 +322,9 @@ class CircuitBreaker:
             return isinstance(state, Closed) and not state.is_forced and not state.window.held(now)[1]
 
     def is_at_rest(self, now: float) -> bool:
-        """Return whether the circuit is closed, whatever failed, and no attempt ended for a minute."""
+        """Return whether the circuit refused nothing for a minute, whatever failed, and no attempt ended meanwhile."""
         state = self.state
-        return isinstance(state, Closed) and not state.is_forced and now - state.used >= _REST
+        return not state.is_forced and now - max(state.used, state.until) >= _REST
 
     def copy_force(self, other: "CircuitBreaker", now: float) -> None:
         """Force the circuit into the state into which *other* is forced, if any."""

@@ -596,6 +596,17 @@ def test_hosts_that_failed_once_do_not_keep_their_places_for_ever(caplog: pytest
     assert record.levelname == "WARNING"
 
 
+def test_dead_hosts_do_not_keep_their_places_for_ever() -> None:
+    """By rule N2: a key whose circuit has opened goes where it is never called again, a minute after the delay."""
+    client = Client("a", "b", "c", "x")
+    with virtual_time() as clock:
+        for host in "aabbcc":
+            outcome(client.fetch, host)
+        clock.advance(60 + 61)
+
+        assert [outcome(client.fetch, host) for host in "xxxy"] == ["Down"] * 2 + ["CircuitBreakerOpenException", "y/"]
+
+
 def test_the_circuit_of_a_host_that_hangs_opens_under_a_flood_of_keys(invoke: Invoke) -> None:
     """By rule N2: a key stays while a call runs in it, in every way of calling."""
 

@@ -274,12 +274,12 @@ def test_the_counts_of_a_circuit_that_went_are_continued() -> None:
 
 
 def test_a_closed_circuit_that_was_unused_for_a_minute_is_forgotten() -> None:
-    """By rule N2: it goes where no key is idle, the least recently used one first; an open circuit stays."""
+    """By rule N2: it goes where no key is idle, the least recently used one first; a circuit forced open stays."""
     partitions, breakers = Partitions(3), [breaker() for _ in range(3)]
     for key, one in enumerate(breakers):
         place(partitions, key, one)
         one.settle(one.state, "me", FAILURE, 0.0)
-    breakers[0].settle(breakers[0].state, "me", FAILURE, 0.0)
+    breakers[0].force_open(0.0)
     breakers[1].settle(breakers[1].state, "me", SUCCESS, 30.0)
 
     assert [place(partitions, "a", Busy(), now=now) is not None for now in (59.0, 61.0, 61.0)] == [False, True, True]
@@ -288,6 +288,21 @@ def test_a_closed_circuit_that_was_unused_for_a_minute_is_forgotten() -> None:
     assert keys(partitions) == [0, "a", "b"]
     assert place(partitions, "c", now=1e6) is None
     assert partitions.shared == 3
+
+
+def test_a_circuit_that_has_opened_is_forgotten_a_minute_after_its_delay() -> None:
+    """By rule N2: it goes where no key is idle, also half-open, a minute after its last probe."""
+    for is_probed, last_use in ((False, 5.0), (True, 30.0)):
+        opened = CircuitBreaker("x", CircuitValues(5.0, 2, 1.0, 2), now=0.0)
+        for _ in range(2):
+            opened.settle(opened.state, "me", FAILURE, 0.0)
+        if is_probed:
+            opened.settle(opened.admit("me", 1, 20.0), "me", SUCCESS, 30.0)
+        partitions = Partitions(1)
+        place(partitions, "old", opened)
+
+        moments = (last_use - 1.0, last_use + 59.0, last_use + 60.0)
+        assert [place(partitions, "new", now=now) is not None for now in moments] == [False, False, True]
 
 
 def test_a_limit_that_was_lowered_once_does_not_keep_its_place() -> None:

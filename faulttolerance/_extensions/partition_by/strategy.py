@@ -39,7 +39,7 @@ class Rest(Enum):
     """The loss if a partition is removed."""
 
     IDLE = "nothing: no call runs in it, nothing is held, no failure counts"
-    UNUSED = "what nobody used for long: its circuit is closed"
+    UNUSED = "what nobody used for long: its circuit refuses nothing"
     NONE = "something"
 
 
