@@ -25,6 +25,10 @@ _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
+class UnsuitableKeyError(TypeError):
+    """The arguments of a call do not identify it: no failure of its function, which never runs."""
+
+
 class IdentityReference(ref[Any]):
     """A weak reference to an object, which equals only other references to the same object."""
 
@@ -36,7 +40,7 @@ class IdentityReference(ref[Any]):
             self = super().__new__(cls, target)
         except TypeError:
             kind = type(target)
-            raise TypeError(
+            raise UnsuitableKeyError(
                 f"{kind.__module__}.{kind.__qualname__} supports no weak references, which identify its objects after "
                 "a call; identify calls by key=, or add the slot `__weakref__` to the class"
             ) from None
@@ -152,7 +156,7 @@ def refuse_unhashable(name: str, key: object) -> None:
     try:
         hash(key)
     except TypeError as error:
-        raise TypeError(
+        raise UnsuitableKeyError(
             f"{name}: the key {shown(key)} of this call is not hashable; identify calls by key=: {error}"
         ) from None
 

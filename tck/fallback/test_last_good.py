@@ -229,6 +229,26 @@ def test_arguments_without_a_hash_are_refused_before_the_function_runs() -> None
     assert ran == []
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_no_further_fallback_answers_for_arguments_without_a_hash(is_first: bool, invoke: Invoke) -> None:
+    """By rule Y1: else the method would never run for them, however healthy it is."""
+    remembered, default = last_good(max_age=60_000), lambda _: "default"
+
+    class Reports(Service):
+        @fallback(*((remembered, default) if is_first else (default, remembered)))
+        @invoke.body
+        async def total(self, numbers: list[int] | int) -> str:
+            self.executions += 1
+            raise ConnectionError
+
+    reports = Reports()
+
+    with pytest.raises(TypeError, match=r"is not hashable; identify calls by key="):
+        invoke(reports.total, [1, 2])
+    assert reports.executions == 0
+    assert invoke(reports.total, 1) == "default"
+
+
 def test_objects_that_cannot_be_referred_to_weakly_need_a_key() -> None:
     """The error names the class and ``key=``, and comes before the function runs (rule Y1)."""
     ran: list[str] = []

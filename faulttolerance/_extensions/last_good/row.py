@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..._call.row import Binding, Layer, Row, StrategyFactory, key_of
 from ..._policy import ChronoUnit, Fallback, recalling_handler_in, seconds
@@ -44,4 +45,16 @@ def _layer(policy: Fallback, binding: Binding) -> Layer | None:
 
 def with_last_good(fallback: Row) -> Row:
     """Return the row of *fallback* with a strategy factory for ``last_good``."""
-    return fallback.__replace__(strategy_factory=StrategyFactory(_results_of, _renew), layer=_layer)
+    bind_fallback = fallback.bind
+    assert bind_fallback is not None
+
+    def bind(policy: Fallback, binding: Binding) -> Mapping[str, Any]:
+        bound = bind_fallback(policy, binding)
+        if _value_in(policy) is None:
+            return bound
+        from ..._signature.call_key import UnsuitableKeyError
+
+        # Else the next fallback would answer, and the function never run.
+        return {**bound, "no_fallback_on": (*bound["no_fallback_on"], UnsuitableKeyError)}
+
+    return fallback.__replace__(bind=bind, strategy_factory=StrategyFactory(_results_of, _renew), layer=_layer)
