@@ -26,6 +26,7 @@ from faulttolerance import (
     coalesce,
     configure,
     guards,
+    partition_by,
     reload,
     retry,
     sleep,
@@ -416,6 +417,36 @@ def test_the_metrics_of_the_guard_count_the_call_of_the_leader_alone() -> None:
     assert roles(load) == {"leader": 1, "follower": 4}
     assert sum(count for (metric, _), count in guard.counts.items() if metric == "ft.invocations.total") == 1
     assert sum(count for (metric, _), count in guard.counts.items() if metric == "ft.retry.calls.total") == 1
+
+
+def test_calls_are_counted_where_coalesce_is_the_only_policy() -> None:
+    """By rule CO4: the guard counts the call of the leader, by its outcome, also where each key has its own state."""
+
+    @coalesce
+    def alone(failure: Exception | None = None) -> None:
+        if failure is not None:
+            raise failure
+
+    @partition_by("good")
+    @coalesce
+    async def by_key(good: str) -> None: ...
+
+    @partition_by("good")
+    def without(good: str) -> None: ...
+
+    alone()
+    with pytest.raises(OSError):
+        alone(OSError())
+    asyncio.run(by_key("tea"))
+    without("tea")
+
+    counted = [
+        {dict(tags)["result"]: count for (metric, tags), count in guard.counts.items() if "invocations" in metric}
+        for function in (alone, by_key, without)
+        for guard in guards()
+        if guard.name.endswith(function.__qualname__)
+    ]
+    assert counted == [{"valueReturned": 1, "exceptionThrown": 1}, *[{"valueReturned": 1, "exceptionThrown": 0}] * 2]
 
 
 def test_a_key_without_a_hash_is_an_error_that_names_the_remedy() -> None:

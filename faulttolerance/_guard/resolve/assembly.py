@@ -375,7 +375,8 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
     is_meant = is_detached({type(declared.policy) for declared in effective.declared})
     parts: list[_Part] = []
     for at, (layer, rows) in enumerate(divided):
-        counts_calls = not any(row.bind for _, outside in divided[at + 1 :] for row in outside)
+        outside = [row for _, outer_rows in divided[at + 1 :] for row in outer_rows]
+        counts_calls = not any(row.bind for row in outside)
         is_step = not at or any(row.bind for row in rows)
         fixed: dict[str, Any] = {
             "asynchronous": binding.asynchronous,
@@ -385,7 +386,9 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
         }
         kinds = [row.policy for row in rows if row.policy is not None]
         if is_step:
-            fixed["counters"] = binding.counters_of(*kinds, counts_calls=counts_calls)
+            # Those that calls count may all be outside, as @coalesce.
+            counted = [*kinds, *(row.policy for row in outside if row.policy is not None)] if counts_calls else kinds
+            fixed["counters"] = binding.counters_of(*counted, counts_calls=counts_calls)
         for row in reversed(rows):
             if row.strategy_factory is None and row.bind is not None:
                 fixed |= row.bind(_policy_of(row, binding), binding)
