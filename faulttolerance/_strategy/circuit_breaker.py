@@ -327,10 +327,14 @@ class CircuitBreaker:
         return not state.is_forced and now - max(state.used, state.until) >= _REST
 
     def copy_force(self, other: "CircuitBreaker", now: float) -> None:
-        """Force the circuit into the state into which *other* is forced, if any."""
+        """Force the circuit into the state into which *other* is forced, if any; this is no transition of its own."""
         forced = other.state
         if forced.is_forced and forced.name != HALF_OPEN and not self.state.is_forced:
-            (self.force_open if forced.name == OPEN else self.force_closed)(now)
+            with self._lock:
+                self._update_locked(now)
+                is_open = forced.name == OPEN
+                state = Open(now, math.inf) if is_open else Closed(self._new_window(), now, is_forced=True)
+                self._enter_locked(state, now)
 
     def continue_counts(self, other: "CircuitBreaker", now: float) -> None:
         """Add the counts of *other*, which no longer exists, to those of this circuit."""
@@ -426,6 +430,15 @@ class CircuitBreaker:
 
     def _move_locked(self, state: CircuitState, at: float, reason: str = "", failure: str = "") -> None:
         old = self.state.name
+        self._enter_locked(state, at, failure)
+        if old != state.name:
+            self.opened_total += old == CLOSED and state.name == OPEN
+            if self.transitions is NONE_YET:
+                self.transitions = Transitions()
+            self.transitions.append(Transition(old, state.name, reason))
+
+    def _enter_locked(self, state: CircuitState, at: float, failure: str = "") -> None:
+        old = self.state.name
         # Threads read the clock before they get here, so moments may arrive in the wrong order.
         self._spent = {**self._spent, old: self._spent[old] + max(0.0, at - self._entered)}
         self._entered = max(at, self._entered)
@@ -433,8 +446,3 @@ class CircuitBreaker:
             because = f" after {failure}" if failure else ""
             self.message = f"{self.name}: circuit breaker is open{because}"  # callers that see the new state need it
         self.state = state
-        if old != state.name:
-            self.opened_total += old == CLOSED and state.name == OPEN
-            if self.transitions is NONE_YET:
-                self.transitions = Transitions()
-            self.transitions.append(Transition(old, state.name, reason))

@@ -333,6 +333,24 @@ def test_a_circuit_that_is_forced_open_is_so_for_new_keys_too() -> None:
     assert [outcome(client.fetch, host) for host in "ab"] == ["a/", "b/"]
 
 
+def test_a_forced_state_of_all_keys_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """By rule N3: one act is one event, however many keys there are, and the circuit of a later key opens with none."""
+    client, heard = Client(), list[str]()
+    undo = circuit_breakers.on_state_change(FETCH, lambda name, old, new: heard.append(new))
+    for host in "ab":
+        client.fetch(host)
+    opened = counts_of("Client.fetch")["ft.circuitbreaker.opened.total", ()]
+    circuit_breakers.force_open(FETCH)
+    assert outcome(client.fetch, "new") == "CircuitBreakerOpenException"
+    circuit_breakers.reset(FETCH)
+    undo()
+
+    assert heard == ["open", "closed"]
+    assert len([record for record in caplog.records if "force_open" in record.getMessage()]) == 1
+    # The circuits of both keys, and that of calls without a place.
+    assert counts_of("Client.fetch")["ft.circuitbreaker.opened.total", ()] - opened == 3
+
+
 def test_a_snapshot_shows_the_key_whose_state_counts() -> None:
     """By rules N3 and C7: ``snapshot`` and ``state`` agree about all keys, whichever key was called last."""
     client = Client("bad")

@@ -53,6 +53,12 @@ def _notify(breaker: CircuitBreaker, old: str, new: str, reason: str) -> None:
                 log(ERROR, "a listener of the circuit breaker %s failed", name, error=error)
 
 
+def _notify_once(told: set[tuple[str, ...]], breaker: CircuitBreaker, *transition: str) -> None:
+    if transition not in told:
+        told.add(transition)
+        _notify(breaker, *transition)
+
+
 class CircuitBreakers:
     """The circuit breakers of the application, by name.
 
@@ -100,11 +106,11 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name, or a key is passed and the calls are not divided by keys.
         """
-        self._apply(self._breakers(name, key), CircuitBreaker.reset)
+        self._apply(self._states(name), CircuitBreaker.reset, key)
 
     def reset_all(self) -> None:
         """Close every circuit breaker."""
-        self._apply([breaker for _, breaker in _every_breaker()], CircuitBreaker.reset)
+        self._apply(every_state(), CircuitBreaker.reset)
 
     def force_open(self, name: str) -> None:
         """Open the circuit breaker *name* until it is reset; ``retry_after`` of its refusals is ``None``.
@@ -112,7 +118,7 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name.
         """
-        self._apply(self._breakers(name), CircuitBreaker.force_open)
+        self._apply(self._states(name), CircuitBreaker.force_open)
 
     def force_closed(self, name: str) -> None:
         """Close the circuit breaker *name* until it is reset, for all outcomes of its calls.
@@ -120,7 +126,7 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name.
         """
-        self._apply(self._breakers(name), CircuitBreaker.force_closed)
+        self._apply(self._states(name), CircuitBreaker.force_closed)
 
     def on_state_change(self, name: str, callback: Listener) -> Callable[[], object]:
         """Call ``callback(name, old, new)`` at each change of state; the circuit breaker may be created later.
@@ -143,13 +149,15 @@ class CircuitBreakers:
         _listeners[key] = name, callback
         return partial(_listeners.pop, key, None)
 
-    def _apply(self, breakers: Iterable[CircuitBreaker], operation: Callable[[CircuitBreaker, float], None]) -> None:
-        for breaker in breakers:
-            operation(breaker, clock.monotonic())
-            deliver_transitions(breaker)
-
-    def _breakers(self, name: str, key: Hashable = EVERY) -> list[CircuitBreaker]:
-        return [breaker for state in self._states(name) for breaker in _breakers_of(state, key)]
+    def _apply(
+        self, states: Iterable[State], operation: Callable[[CircuitBreaker, float], None], key: Hashable = EVERY
+    ) -> None:
+        for breakers in [_breakers_of(state, key) for state in states]:
+            told: set[tuple[str, ...]] = set()  # hundreds of keys make the same transition
+            for breaker in breakers:
+                operation(breaker, clock.monotonic())
+                if breaker.transitions:
+                    breaker.deliver(partial(_notify_once, told, breaker))
 
     def _states(self, name: str) -> list[State]:
         _resolve_breakers({name})  # also if another guard has the name: a module may have been reloaded
