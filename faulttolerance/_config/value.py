@@ -114,7 +114,10 @@ def _named(name: str) -> Any:
     if name.isidentifier():
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        raise _unknown(name, "is not a built-in", nearest(name, dir(builtins)))
+        callables = [one for one in dir(builtins) if callable(getattr(builtins, one))]
+        raise _unknown(name, "is not a built-in", nearest(name, callables))
+    if not name:
+        raise _UnknownNameError("has an empty name")
     try:
         return pkgutil.resolve_name(name)
     except AttributeError:

@@ -472,6 +472,8 @@ def test_all_wrong_values_are_reported_at_once() -> None:
     [
         ("OSErro", "names OSErro, which is not a built-in; did you mean OSError?"),
         (f"{HERE}.Outer.Eror", f"names {HERE}.Outer.Eror, which does not exist; did you mean {HERE}.Outer.Error?"),
+        ("none", "names none, which is not a built-in"),
+        ("OSError,", "has an empty name"),
         ("acme.nowhere.Error", "names acme.nowhere.Error, which cannot be imported (ModuleNotFoundError"),
     ],
 )
@@ -480,6 +482,7 @@ def test_a_class_that_cannot_be_found_is_named_with_the_nearest(text: str, messa
     _, faults = resolve(settings_of(properties={"Retry/retryOn": text}), Retry())
 
     assert faults[0].problem.startswith(message)
+    assert "None" not in faults[0].problem
 
 
 def test_a_module_that_fails_on_import_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
