@@ -98,6 +98,8 @@ class TaskDeadline:
         for cancel in reversed([*getattr(self, "_callbacks", ())]):
             if cancel.claim():
                 cancel.call()
+        if self.effective is not self:
+            return  # one of the functions has left the block
         task = self.task
         before = task.cancelling()
         try:

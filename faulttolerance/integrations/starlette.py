@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from contextvars import copy_context
 from datetime import timedelta
+from typing import Any
 
+from anyio import CancelScope, to_thread
+from anyio.lowlevel import checkpoint_if_cancelled
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
@@ -64,60 +68,85 @@ class DeadlineMiddleware:
         if headers is None or left is None:
             await self._app(scope, receive, send)
             return
-        until = _DeadlineUntilResponse(send)
+
+        async def refuse(late: TimeoutException) -> None:
+            response = _response(late, headers.get("accept", ""))
+            assert response is not None
+            await response(scope, receive, send)
+
+        until = _DeadlineUntilResponse(send, refuse)
         try:
             if not left:
                 raise TimeoutException("no time left")
             await until.run(self._app, scope, receive, left)
         except TimeoutException as late:
-            response = _response(late, headers.get("accept", ""))
-            if response is None or until.is_answered:
+            if until.is_answered:
                 raise
             until.is_late = True
-            await response(scope, receive, send)
+            if until.refusal is None:
+                await refuse(late)
+        finally:
+            if until.refusal is not None:
+                await until.refusal
 
 
 class _DeadlineUntilResponse:
     """The deadline of one request, which ends where the response begins."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, refuse: Callable[[TimeoutException], Coroutine[Any, Any, None]]) -> None:
         self._send = send
-        self._exits: list[Callable[..., Awaitable[object]]] = []
+        self._refuse = refuse
+        self._exits: list[Callable[..., object]] = []
         """Leaves the block, once; it is removed for that, because an exception's traceback would keep it alive."""
+        self._task = asyncio.current_task()
+        self._threads = to_thread.current_default_thread_limiter()
+        self._context = copy_context()
+        self._cancel_scope = CancelScope()
+        self.refusal: asyncio.Task[None] | None = None
+        """Sends the response while the request waits for a thread."""
         self.is_late = False
         """Whether the request has no time left for a response that has not begun."""
         self.is_answered = False
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, left: float) -> None:
-        """Run *app*; raise ``TimeoutException`` where there is no response after *left* seconds."""
+        """Run *app*; raise ``TimeoutException``, or start ``refusal``, where there is no response in *left* seconds."""
         block = deadline(timedelta(seconds=left))
         # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
-        self._exits.append(block.__aexit__)
-        await block.__aenter__()
+        self._exits.append(block.__exit__)
+        block.__enter__()
         try:
-            with on_deadline(self._expire):
+            with self._cancel_scope, on_deadline(self._expire):
                 await app(scope, receive, self._answer)
         except BaseException as failure:
-            await self._end(failure)
+            self._end(failure)
             raise
-        await self._end()
+        self._end()
 
     async def _answer(self, message: Message) -> None:
         if self.is_late and not self.is_answered:
+            await checkpoint_if_cancelled()
             raise asyncio.CancelledError  # in a task that was not cancelled, too, as of Quart
         if message["type"] == "http.response.start":
             with suppress(TimeoutException):  # nobody was interrupted yet, and the response is there
-                await self._end()
+                self._end()
             self.is_answered = True
         await self._send(message)
 
-    async def _end(self, failure: BaseException | None = None) -> None:
+    def _end(self, failure: BaseException | None = None) -> None:
         if self._exits:
             kind, trace = (None, None) if failure is None else (type(failure), failure.__traceback__)
-            await self._exits.pop()(kind, failure, trace)
+            self._exits.pop()(kind, failure, trace)
 
     def _expire(self) -> None:
         self.is_late = True
+        if self._task not in self._threads.statistics().borrowers:
+            return
+        # The cancellation that follows would not wait for the thread, which uses what the request holds; anyio's does.
+        try:
+            self._end()
+        except TimeoutException as late:
+            self._cancel_scope.cancel()
+            self.refusal = self._context.run(asyncio.create_task, self._refuse(late))
 
 
 async def _answer(request: HTTPConnection, failure: Exception) -> Response:

@@ -21,6 +21,7 @@ from faulttolerance import (
     Interrupted,
     TimeoutException,
     asynchronous,
+    deadline,
     on_deadline,
     retry,
     sleep,
@@ -614,6 +615,23 @@ def test_in_a_coroutine_it_is_called_by_the_loop_before_the_cancellation() -> No
             assert order == [asyncio.get_running_loop(), "cancelled"]
 
     asyncio.run(main())
+
+
+def test_a_coroutine_whose_block_the_function_leaves_is_not_cancelled() -> None:
+    """R2: the deadline has ended, and interrupts nothing."""
+
+    async def main() -> bool:
+        left, block = asyncio.Event(), deadline(20)
+
+        def leave() -> None:
+            left.set()
+            block.__exit__(None, None, None)
+
+        block.__enter__()
+        with on_deadline(leave):
+            return await left.wait()
+
+    assert asyncio.run(main())
 
 
 def test_in_a_coroutine_that_ends_in_time_it_is_not_called() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ import pytest
 
 from faulttolerance import circuit_breaker, rate_limit, remaining, retry, timeout
 from kit.serving import asgi
+from kit.waiting import wait_until
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
@@ -88,6 +90,23 @@ def left() -> float | None:
     return remaining()
 
 
+noticed: list[str] = []
+go_on = threading.Event()
+
+
+def connection() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        noticed.append("closed")
+
+
+@app.get("/slow")
+def slow(connected: Annotated[None, Depends(connection)]) -> None:
+    go_on.wait(30)
+    noticed.append("used")
+
+
 install(app, longest="60s")
 
 
@@ -142,6 +161,18 @@ def test_refusals_and_time_outs_have_their_status_also_out_of_a_dependency(clien
 def test_the_deadline_of_a_request_reaches_a_function_on_another_thread(client: Any) -> None:
     """FastAPI runs functions that are no coroutines on a thread of its own."""
     assert 0 < client.get("/left", headers={"X-Request-Timeout-Ms": "20000"}).json() <= 20
+
+
+def test_a_dependency_outlives_the_thread_that_uses_it(client: Any) -> None:
+    """The caller does not wait for that thread, but a dependency that is closed may serve another request."""
+    answer = client.get("/slow", headers={"X-Request-Timeout-Ms": "60"})
+    at_the_answer = [*noticed]
+    go_on.set()
+    wait_until(lambda: len(noticed) == 2)
+
+    assert answer.status_code == 504
+    assert at_the_answer == []
+    assert noticed == ["used", "closed"]
 
 
 @pytest.mark.filterwarnings("ignore:Using `httpx`")  # Starlette wants the successor of httpx

@@ -20,6 +20,7 @@ pytest.importorskip("starlette")
 
 from starlette.applications import Starlette  # noqa: E402
 from starlette.background import BackgroundTask  # noqa: E402
+from starlette.concurrency import run_in_threadpool  # noqa: E402
 from starlette.middleware.base import BaseHTTPMiddleware  # noqa: E402
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse  # noqa: E402
 from starlette.routing import Route  # noqa: E402
@@ -39,13 +40,17 @@ class Shop:
         self.limited = Guard(rate_limit=RateLimit(1, window="30s"))
         self.address = ""
         self.cancelled = threading.Event()
+        self.thread_may_end = threading.Event()
         self.afterwards: list[float | None] = []
         self.app = Starlette(
             routes=[
                 Route(f"/{name}", getattr(self, name))
                 for name in ("full", "free", "limit", "late", "group", "both", "broken", "ask", "half", "hang", "time")
             ]
-            + [Route(f"/{name}", getattr(self, name)) for name in ("busy", "stream", "held", "background", "thread")]
+            + [
+                Route(f"/{name}", getattr(self, name))
+                for name in ("join", "busy", "stream", "held", "background", "thread")
+            ]
         )
 
     async def full(self, request: Any) -> Response:
@@ -95,6 +100,10 @@ class Shop:
             self.cancelled.set()
             raise
         return Response("in time")
+
+    async def join(self, request: Any) -> Response:
+        await run_in_threadpool(self.thread_may_end.wait, 30)
+        return await self.hang(request)
 
     async def time(self, request: Any) -> Response:
         return JSONResponse(remaining())
@@ -208,6 +217,22 @@ def test_a_request_is_cancelled_when_its_caller_waits_no_longer(served: Any) -> 
     answer = client.get("/hang", headers=PASSED)
 
     assert answer.status_code == 504
+    assert shop.cancelled.wait(30)
+    assert client.get("/free").status_code == 200
+
+
+def test_a_request_that_waits_for_a_thread_is_cancelled_after_it_and_answered_before(served: Any) -> None:
+    """The objects of the thread stay open, and no caller waits for it."""
+    shop, client = served
+    shop.cancelled.clear()
+    shop.thread_may_end.clear()
+
+    answer = client.get("/join", headers=PASSED)
+    was_cancelled = shop.cancelled.wait(0.02)
+    shop.thread_may_end.set()
+
+    assert answer.status_code == 504
+    assert not was_cancelled
     assert shop.cancelled.wait(30)
     assert client.get("/free").status_code == 200
 
