@@ -203,7 +203,8 @@ def _limit_waiting(adapter: Any) -> None:
     def pool_in_time(*args: Any, **options: Any) -> Any:
         pool = find(*args, **options)
         if getattr(pool, "block", False) and not isinstance(pool, _PoolInTime):
-            pool.__class__ = _in_time_kind(type(pool))
+            kind: Any = type(pool)
+            pool.__class__ = _in_time_kind(kind)
         return pool
 
     one: Any = adapter
