@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,7 +20,7 @@ import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.exceptions import ChunkedEncodingError, SSLError
 from requests.utils import rewind_body
-from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, EmptyPoolError, NewConnectionError, ReadTimeoutError
 from urllib3.util import Timeout
 
 from .. import (
@@ -30,6 +30,7 @@ from .. import (
     RateLimitException,
     RefusedException,
     TimeoutException,
+    uninterruptible,
 )
 from ..exceptions import ThrottleException
 from ._http import MAX_BODY_BYTES, MAX_BODY_SECONDS, METHODS, STATUSES, GuardedClient, current_record, origin_of
@@ -122,6 +123,7 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
     ) -> None:
         super().__init__(guard, adapter, name, policies, statuses, methods)
         self._adapter = HTTPAdapter() if adapter is None else adapter
+        _limit_waiting(self._adapter)
 
     def send(
         self,
@@ -154,7 +156,10 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
         try:
             if was_sent and not _is_text(request):
                 rewind_body(request)
-            response = self._adapter.send(request, **{**options, "timeout": _in_time(options["timeout"])})
+            try:
+                response = self._adapter.send(request, **{**options, "timeout": _in_time(options["timeout"])})
+            except EmptyPoolError as error:
+                raise requests.ConnectTimeout(error, request=request) from error
             record.response = response
             if response.status_code not in self._statuses:
                 record.end()
@@ -171,6 +176,39 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
         """Close the inner adapter, and release the name of a guard of its own."""
         self._release()
         self._adapter.close()
+
+
+class _PoolInTime:
+    """A pool of connections that waits for a free one until the nearest deadline, by itself.
+
+    To urllib3 each exception but its own ``EmptyPoolError`` means that a connection was taken, and has to be replaced.
+    """
+
+    def _get_conn(self, timeout: float | None = None) -> Any:
+        with uninterruptible():
+            return super()._get_conn(time_limit(timeout))  # type: ignore[misc]
+
+
+@cache
+def _in_time_kind(kind: type) -> type:
+    return type(kind.__name__, (_PoolInTime, kind), {})
+
+
+def _limit_waiting(adapter: Any) -> None:
+    """Limit the wait of *adapter* for a free connection, where it waits: ``HTTPAdapter(pool_block=True)``."""
+    if not isinstance(adapter, HTTPAdapter):
+        return
+    find = adapter.get_connection_with_tls_context
+
+    def pool_in_time(*args: Any, **options: Any) -> Any:
+        pool = find(*args, **options)
+        if getattr(pool, "block", False) and not isinstance(pool, _PoolInTime):
+            kind: Any = type(pool)
+            pool.__class__ = _in_time_kind(kind)
+        return pool
+
+    one: Any = adapter
+    one.get_connection_with_tls_context = pool_in_time
 
 
 class _PartlyReadBody:
@@ -259,8 +297,9 @@ def _is_unsent(failure: BaseException) -> bool:
     """Return whether no connection was made at all."""
     if not isinstance(failure, requests.ConnectionError) or not failure.args:
         return False
-    reason = getattr(failure.args[0], "reason", None)
-    return isinstance(getattr(reason, "original_error", reason), (ConnectTimeoutError, NewConnectionError))
+    reason = getattr(failure.args[0], "reason", failure.args[0])
+    reason = getattr(reason, "original_error", reason)
+    return isinstance(reason, (ConnectTimeoutError, EmptyPoolError, NewConnectionError))
 
 
 def _in_time(timeout: Any) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,8 +13,8 @@ import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3.util import Timeout as Urllib3Timeout
 
-from faulttolerance import deadline
-from faulttolerance.integrations.requests import GuardedAdapter
+from faulttolerance import TimeoutException, deadline
+from faulttolerance.integrations.requests import GuardedAdapter, RequestTimeout
 from faulttolerance.policies import Bulkhead, Retry, Timeout
 from faulttolerance.testing import no_wait, virtual_time
 from kit.backend import Answer, Backend, backend
@@ -117,3 +119,27 @@ def test_a_session_of_many_threads(served: Backend) -> None:
 
     assert got == ["served"] * 80
     assert served.connections <= 2
+
+
+def test_a_wait_for_a_connection_that_times_out_leaves_the_pool_alone(served: Backend) -> None:
+    """The request that has the connection is served, and so is the next one; a POST that waited was not sent."""
+    served.will(Answer(waits=True), Answer())
+    sends = HTTPAdapter(pool_maxsize=1, pool_block=True)
+    again = Retry(max_retries=1, delay=0, jitter=0, retry_on=TimeoutException)
+    patient = opened(GuardedAdapter(adapter=sends, timeout=Timeout("30s")))
+    hasty = opened(GuardedAdapter(adapter=sends, timeout=Timeout("100ms"), retry=again))
+    with patient, hasty, ThreadPoolExecutor(2) as threads:
+        slow = threads.submit(patient.get, served.url)
+        while not served.received:
+            time.sleep(0.001)
+        on_a_thread = threads.submit(hasty.post, served.url).exception()
+        with pytest.raises(RequestTimeout) as on_the_main_thread:
+            hasty.post(served.url)
+        with pytest.raises(TimeoutException), deadline("100ms"):
+            patient.get(served.url)
+        served.release()
+        assert (slow.result().text, patient.get(served.url).text) == ("served", "served")
+    for late in (on_a_thread, on_the_main_thread.value):
+        assert isinstance(late, RequestTimeout)
+        assert "2 attempts" in getattr(late.__cause__, "__notes__", [""])[-1]
+    assert served.methods == ["GET", "GET"]
