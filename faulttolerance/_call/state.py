@@ -155,9 +155,9 @@ class StateDraft:
     Args:
         state: The state, which may be new.
         policies: The policies in force.
-        observed: Those that are only observed.
         entered: The ledger that provides the counts to readers.
         detached: Whether attempts may run detached.
+        observed: The policies that are only observed.
     """
 
     __slots__ = (
@@ -176,14 +176,14 @@ class StateDraft:
         self,
         state: State,
         policies: Policies,
-        observed: frozenset[type[Policy]],
         entered: Ledger = ledger,
         *,
         detached: bool = False,
+        observed: Iterable[type[Policy]] = (),
     ) -> None:
         self.state = state
         self._policies = policies
-        self._observed = observed
+        self._observed = tuple(observed)
         self._before = _parts(state)
         self._ledger = entered
         self.strategies, self._counters, self._meter = self._before
@@ -238,7 +238,7 @@ class StateDraft:
         if state.strategies is _NO_STRATEGIES and RetryBudget not in policies:
             swap.attribute(state, "_updated_for", self._stateful)
         swap.attribute(state, "policies", self._stateful)
-        swap.attribute(state, "observed", tuple(self._observed))
+        swap.attribute(state, "observed", self._observed)
         for counters in self._counters:
             if counters not in state._counters:
                 self._ledger.enter(counters, swap)

@@ -423,7 +423,7 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     policies = effective.policies
     detached = is_detached(policies)
     # The state of a call that never happens: its counts are discarded.
-    draft = StateDraft(State(effective.name), policies, effective.observed, Ledger())
+    draft = StateDraft(State(effective.name), policies, Ledger())
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=detached)
     bound = _bind(_parts(effective, binding)[0], binding)
     return source_of(attempt, flags_of(bound))

@@ -128,7 +128,7 @@ class Draft:
         self.effective = effective
         detached = resolver.declaration is None or is_detached(effective.policies)  # a ``Guard`` knows it at a call
         state = self._entry.state or State(effective.name)
-        self.state = StateDraft(state, effective.policies, effective.observed, detached=detached)
+        self.state = StateDraft(state, effective.policies, detached=detached, observed=effective.observed)
         self.calls: dict[object, GuardedCall] = {}
         """The call paths, as the resolver holds them."""
 
