@@ -125,8 +125,9 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name.
         """
-        self._apply(self._states(name), CircuitBreaker.force_open)
-        for state in self._states(name):
+        states = self._states(name)
+        self._apply(states, CircuitBreaker.force_open)
+        for state in states:
             is_observed = policies.CircuitBreaker in state.observed
             if is_observed or all(type(policy) is not policies.CircuitBreaker for policy in state.policies):
                 mode = "only observed" if is_observed else "switched off"
@@ -165,11 +166,11 @@ class CircuitBreakers:
         self, states: Iterable[State], operation: Callable[[CircuitBreaker, float], None], key: Hashable = EVERY
     ) -> None:
         for state, breakers in [(state, _breakers_of(state, key)) for state in states]:
+            is_observed = policies.CircuitBreaker in state.observed
             told: set[tuple[str, str]] = set()  # hundreds of keys make the same transition
             for breaker in breakers:
                 operation(breaker, clock.monotonic())
                 if breaker.transitions:
-                    is_observed = policies.CircuitBreaker in state.observed
                     breaker.deliver(partial(_notify_once, told, breaker, is_observed))
 
     def _states(self, name: str) -> list[State]:
