@@ -218,13 +218,17 @@ class CircuitBreaker:
         """Open the circuit until ``reset``."""
         with self._lock:
             self._update_locked(now)
-            self._move_locked(Open(now, math.inf), now, "by force_open, until it is reset")
+            self._move_locked(self._forced(OPEN, now), now, "by force_open, until it is reset")
 
     def force_closed(self, now: float) -> None:
         """Close the circuit until ``reset``: results are still counted, and open nothing."""
         with self._lock:
             self._update_locked(now)
-            self._move_locked(Closed(self._new_window(), now, is_forced=True), now)
+            self._move_locked(self._forced(CLOSED, now), now)
+
+    def _forced(self, name: StateName, now: float) -> CircuitState:
+        """Return the state *name*, which is open or closed, until ``reset``."""
+        return Open(now, math.inf) if name == OPEN else Closed(self._new_window(), now, is_forced=True)
 
     def follow(self, state: StateName, wait: float, reopened: int, reason: str, now: float) -> None:
         """Move to *state*, the state of the fleet's circuit; a forced circuit stays as it is.
@@ -332,9 +336,7 @@ class CircuitBreaker:
         if forced.is_forced and forced.name != HALF_OPEN and not self.state.is_forced:
             with self._lock:
                 self._update_locked(now)
-                is_open = forced.name == OPEN
-                state = Open(now, math.inf) if is_open else Closed(self._new_window(), now, is_forced=True)
-                self._enter_locked(state, now)
+                self._enter_locked(self._forced(forced.name, now), now)
 
     def continue_counts(self, other: "CircuitBreaker", now: float) -> None:
         """Add the counts of *other*, which no longer exists, to those of this circuit."""
