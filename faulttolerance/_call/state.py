@@ -63,7 +63,9 @@ class State:
 
     def breakers_in_use(self) -> list[circuits.CircuitBreaker]:
         """Return the circuit breakers through which calls pass, or would if the policy were not switched off."""
-        in_force = dict.fromkeys((*map(type, self.policies), CircuitBreaker))
+        return self._breakers_of(dict.fromkeys((*map(type, self.policies), CircuitBreaker)))
+
+    def _breakers_of(self, in_force: Iterable[type[Policy]]) -> list[circuits.CircuitBreaker]:
         return [strategy for kind, strategy in self.strategies.in_use(in_force) if kind is CircuitBreaker]
 
     @property
@@ -93,7 +95,7 @@ class State:
         if (own := self.circuit_breaker) is None:
             return
         now, in_force = clock.monotonic(), [*map(type, policies)]
-        asked = {strategy for kind, strategy in self.strategies.in_use(in_force) if kind is CircuitBreaker}
+        asked = {*self._breakers_of(in_force)}
         if CircuitBreaker in in_force:
             asked.add(own)  # a key may be without a place at any time
         for breaker in self.every_breaker():
