@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import sysconfig
 import threading
@@ -17,7 +18,7 @@ from faulttolerance._guard.declare import registry
 from faulttolerance._guard.decorate.guard import _named as named_guards
 from faulttolerance._guard.decorate.guard_resolver import GuardResolver
 from kit import CONVENTIONS, Clock, Invoke, report, tiers
-from kit.garbage import collect_garbage, uncollected
+from kit.garbage import collect_garbage
 from kit.interpreter import switching_every
 
 pytest_plugins = ["kit.fixtures"]
@@ -67,8 +68,18 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Leave imported and collected objects out of garbage collections, of which there are thousands."""
-    with uncollected():
+    gc.disable()
+    try:
         return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Leave the reports of all tests out of the last collections, which pytest makes: they take seconds."""
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -15,15 +15,16 @@ MUTANTS = mutation.mutants()
 
 
 def is_change(mutant: mutation.Mutant) -> bool:
-    """Return whether the new code differs from the old one by more than layout, and the module with it is Python."""
-    ast.parse(mutant.applied_to((mutation.ROOT / mutant.path).read_text(encoding="utf-8")))
+    """Return whether the new code is Python, has one place, and differs from the old one by more than layout."""
+    text = (mutation.ROOT / mutant.path).read_text(encoding="utf-8")
+    assert mutant.applied_to(text) != text
     old, new = (ast.dump(ast.parse(textwrap.dedent(code).strip())) for code in (mutant.old, mutant.new))
     return old != new
 
 
 @pytest.mark.parametrize("subject", sorted({mutant.subject for mutant in MUTANTS}))
 def test_change_can_be_made_in_one_place(subject: str) -> None:
-    """The code to be changed is there once, the changed module is Python and another one, and the tests exist."""
+    """The code to be changed is there once, the new one is Python and another one, and the tests exist."""
     for mutant in (mutant for mutant in MUTANTS if mutant.subject == subject):
         if mutant.path.endswith(".py"):
             assert is_change(mutant), mutant.name

@@ -78,10 +78,10 @@ ACTIONS: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("key", ["Retry/maxRetries", "service 1/Retry/maxRetries"])
 def test_twice_as_many_guards_cost_twice_as_much(action: Callable[[], object], key: str) -> None:
     configure(properties={key: 3})
-    kept = [service(number) for number in range(20)]
+    kept = [service(number) for number in range(10)]
     action()
     few = calls_of(action)
-    kept += [service(number) for number in range(20, 40)]
+    kept += [service(number) for number in range(10, 20)]
     action()
     many = calls_of(action)
 

@@ -33,9 +33,9 @@ def pip(python: Path) -> list[str]:
     return [found, "--python", str(python)]
 
 
-def install(python: Path, *arguments: str) -> None:
+def install(python: Path, *packages: str) -> None:
     """Install packages for *python* by pip; without access to packages, skip the tests unless this is CI."""
-    command = [*pip(python), "--quiet", "--disable-pip-version-check", "--no-input", *arguments]
+    command = [*pip(python), "--quiet", "--disable-pip-version-check", "--no-input", "install", "--no-compile", *packages]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
     if done.returncode and not os.environ.get("CI"):
         reason = next((line for line in done.stderr.splitlines() if "ERROR" in line), "it does not say why")
@@ -47,17 +47,13 @@ def install(python: Path, *arguments: str) -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run Python in a copy of the project, in an environment with the wheel."""
     home = tmp_path_factory.mktemp("tested-service")
-    wheels, environment = home / "wheels", home / "environment"
-    project = home / "project"
+    environment, project = home / "environment", home / "project"
     shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     venv.create(environment, with_pip=False)
     python = environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     needed = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    install(python, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(ROOT))
-    # By its path: another project may have the name where pip looks.
-    install(
-        python, "install", "--no-compile", *map(str, wheels.glob("*.whl")), *needed["optional-dependencies"]["test"]
-    )
+    # By its path, from which pip builds the wheel: another project may have the name where pip looks.
+    install(python, str(ROOT), *needed["optional-dependencies"]["test"])
 
     def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}

@@ -9,7 +9,7 @@ from itertools import count
 
 __all__ = ["collect_garbage", "uncollected"]
 
-_collections = count()
+_collections = count(1)
 
 
 def collect_garbage(*, everywhere: bool = False) -> None:

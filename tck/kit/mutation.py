@@ -133,8 +133,11 @@ class Copy:
         """Return the file of the first test that fails on *mutant*; empty where none does."""
         path = self.home / mutant.path
         whole = path.read_text(encoding="utf-8")
+        changed = mutant.applied_to(whole)
+        if path.suffix == ".py":
+            compile(changed, str(path), "exec")  # or each test would fail because of the change itself
         try:
-            path.write_text(mutant.applied_to(whole), encoding="utf-8")
+            path.write_text(changed, encoding="utf-8")
             return self._confirmed_failure(mutant.tests)
         finally:
             path.write_text(whole, encoding="utf-8")

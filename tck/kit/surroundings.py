@@ -135,6 +135,7 @@ def gunicorn(
     """
     (folder / "application.py").write_text(textwrap.dedent(application))
     settings += "\ncontrol_socket_disable = True  # of releases that have one\n"
+    settings += "graceful_timeout = 3  # a worker that is about to start misses the signal that ends the others\n"
     (folder / "gunicorn.conf.py").write_text(settings)
     log = folder / "log"
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listening, log.open("wb") as stderr:
