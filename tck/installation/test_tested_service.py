@@ -35,7 +35,8 @@ def pip(python: Path) -> list[str]:
 
 def install(python: Path, *packages: str) -> None:
     """Install packages for *python* by pip; without access to packages, skip the tests unless this is CI."""
-    command = [*pip(python), "--quiet", "--disable-pip-version-check", "--no-input", "install", "--no-compile", *packages]
+    options = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    command = [*pip(python), *options, "install", "--no-compile", *packages]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
     if done.returncode and not os.environ.get("CI"):
         reason = next((line for line in done.stderr.splitlines() if "ERROR" in line), "it does not say why")
