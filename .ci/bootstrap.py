@@ -47,15 +47,16 @@ def main(arguments: list[str]) -> int:
     task, *rest = arguments
     extras, command = TASKS[task]
     if task == "test":
-        rest = [f"-n{_processes()}", *_tiers(rest)]
+        rest = _tiers(rest)
+        rest = [f"-n{_processes(waits='--tier=outside' in rest)}", *rest]
     python = _environment(extras)
     return _run([python, *command, *rest]) if python else 1
 
 
-def _processes() -> int:
-    """One more than processors: many tests wait for a program or a server. Beyond that, each process collects all."""
+def _processes(*, waits: bool) -> int:
+    """One more than processors, or two if many tests wait for programs and servers; each process collects all tests."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(processors + 1, 8)
+    return min(processors + 1 + waits, 8)
 
 
 def _tiers(arguments: list[str]) -> list[str]:
