@@ -19,6 +19,7 @@ from faulttolerance import FaultToleranceDefinitionException, configure, reload,
 from faulttolerance._config.key import ANNOTATIONS
 from faulttolerance._policy import parameters
 from kit.optional import needs_reader_of
+from kit.tiers import few_and_many
 
 
 @pytest.fixture(autouse=True)
@@ -131,13 +132,14 @@ def keys() -> Iterator[str]:
             yield from (f"{annotation}/{one.key}" for one in parameters(policy).values() if one.is_configurable)
 
 
-@pytest.mark.parametrize("key", list(keys()))
-def test_the_refusal_of_any_value_names_key_and_source(key: str) -> None:
+@pytest.mark.parametrize(("number", "key"), list(enumerate(keys())), ids=[*keys()])
+@few_and_many("step", 4, 1, of="values")
+def test_the_refusal_of_any_value_names_key_and_source(number: int, key: str, step: int) -> None:
     """Each fault is short, on a line of its own, and the error can be sent to another process."""
     functions = list(used(key.partition("/")[0]))
     assert functions
 
-    for name, value in WRONG.items():
+    for name, value in list(WRONG.items())[number % step :: step]:
         if (key, name) in FITTING:
             continue
         with pytest.raises(FaultToleranceDefinitionException) as refused:
