@@ -10,6 +10,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 
 from .._platform.event_loop import kept_on, running_loop
 from .._platform.loop_callback import to_its_end
@@ -63,7 +64,7 @@ class DeadlineQueue:
         self.loop = loop
         self.seconds = seconds
         self.ident = 0
-        """The thread that ran the loop when a deadline was last about to be added."""
+        """The thread that ran the loop when a deadline was last about to be added; 0: none was since the last look."""
         self.pending: dict[TaskDeadline | Expiry, None] = {}
         self.timer: asyncio.TimerHandle | None = None
 
@@ -91,7 +92,7 @@ class DeadlineQueue:
             oldest.expire()
             self.pending.pop(oldest, None)
         queues = queues_of(self.loop)
-        if queues.get(self.seconds) is self:  # some lengths are remaining times of callers, and do not recur
+        if queues.get(self.seconds) is self:
             del queues[self.seconds]
 
 
@@ -105,9 +106,25 @@ def queue_of(loop: asyncio.AbstractEventLoop, seconds: float) -> DeadlineQueue:
     queues = queues_of(loop)
     queue = queues.get(seconds)
     if queue is None:
+        _remove_unused(queues)
         queue = queues[seconds] = DeadlineQueue(loop, seconds)
     queue.ident = get_ident()
     return queue
+
+
+def _remove_unused(queues: dict[float, DeadlineQueue]) -> None:
+    """Remove queues that were not used between two looks: lengths that are remaining times of callers do not recur.
+
+    Each new length looks at some of the others in turn, so that there are few more queues than are in use.
+    """
+    for seconds in [*islice(queues, 4)]:
+        queue = queues.pop(seconds)
+        if queue.ident or queue.pending:
+            queue.ident = 0
+            queues[seconds] = queue
+        elif queue.timer is not None:
+            queue.timer.cancel()
+            queue.timer = None
 
 
 def begin_deadline(

@@ -54,18 +54,48 @@ def test_lengths_that_do_not_come_again_are_forgotten() -> None:
     """A service whose requests have the remaining time of their callers does not grow with the number of requests."""
 
     async def main() -> tuple[int, list[float]]:
-        for number in range(50):
-            async with deadline(1000 + number):
+        for number in range(1000):
+            async with deadline(1000 + number / 10):
                 pass
         queues = queues_of(asyncio.get_running_loop())
         held = len(queues)
-        await asyncio.sleep(1.1)
+        await asyncio.sleep(1.2)
         async with deadline(5000):
             pass
         return held, [*queues]
 
     with virtual_time() as clock:
-        assert clock.run(main()) == (50, [5.0])
+        held, at_last = clock.run(main())
+
+    assert held < 10
+    assert at_last == [5.0]
+
+
+def test_a_deadline_passes_in_time_however_many_lengths_come_meanwhile() -> None:
+    """The timers of lengths in use stay, also where the lengths of other calls do not come again."""
+
+    async def call(seconds: float) -> float:
+        begun = asyncio.get_running_loop().time()
+        try:
+            async with deadline(seconds * 1000):
+                await asyncio.sleep(60)
+        except TimeoutException:
+            pass
+        return asyncio.get_running_loop().time() - begun
+
+    async def main() -> list[float]:
+        calls = [asyncio.ensure_future(call(1 + number / 10)) for number in range(20)]
+        for number in range(300):
+            async with deadline(5000 + number):
+                await asyncio.sleep(0.01)
+            if number % 20 == 0:
+                calls.append(asyncio.ensure_future(call(1.0)))
+        return await asyncio.gather(*calls)
+
+    with virtual_time() as clock:
+        took = clock.run(main())
+
+    assert took == pytest.approx([1 + number / 10 for number in range(20)] + [1.0] * 15)
 
 
 class Interrupting(asyncio.Task[Any]):
