@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
 from contextlib import suppress
 from contextvars import copy_context
@@ -259,7 +260,7 @@ class BlockEnvironment(TaskEnvironment):
         seconds: float, when: float, what: str, make: Callable[[], TaskDeadline] | None = None
     ) -> TaskDeadline:
         """Start and return the deadline of the block that is being entered."""
-        return begin_deadline(seconds, when, what, make or partial(_BlockDeadline, holder_of_block()))
+        return begin_deadline(seconds, when, what, make or partial(_BlockDeadline, holder_of_block(sys._getframe())))
 
 
 def _watch_detached_call() -> DetachedCallWatch | None:

@@ -26,7 +26,7 @@ def block_deadline(entry: Entry) -> BlockDeadline:
     due, outer, *rest = entry
     # Skip a block that ended under a call which then restored it: it stands there until the next block starts.
     deadline = BlockDeadline((due, effective_entry(outer), *rest))
-    deadline.holder = holder_of_block()
+    deadline.holder = holder_of_block(sys._getframe(1))
     return deadline
 
 
@@ -38,10 +38,12 @@ def end_block(deadlines: ThreadDeadlines, entry: Entry) -> None:
         deadlines.innermost = effective_entry(deadlines.innermost)
 
 
-def holder_of_block() -> FrameType | None:
-    """Return the frame whose block is being entered, past the frames of context managers that enter it for others."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (is_ours(frame) or _opens_for_another(frame)):
+def holder_of_block(frame: FrameType) -> FrameType:
+    """Return the frame whose block is entered in *frame*, past the frames of context managers that enter it for others.
+
+    The last frame of the stack enters its blocks itself.
+    """
+    while (is_ours(frame) or _opens_for_another(frame)) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 

@@ -14,7 +14,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Self
 
 from ..._call.attempt import compose
-from ..._call.block import BlockingEnvironment, FindPath, PlainBlock, run_block
+from ..._call.block import BlockingEnvironment, PlainBlock, run_block
 from ..._call.bound_policies import conclude_of
 from ..._deadline.task import current
 from ..._deadline.threads.block import holder_of_block
@@ -99,7 +99,9 @@ class WholeCall(Decorator):
         __aexit__ = __exit__
 
     def _enter(self, holder: FrameType, *, is_awaited: bool) -> Self:
-        block = PlainBlock(self._finder(is_awaited), self._forget, (holder, _course()))
+        # A ``with`` block of a coroutine, too, belongs to its task.
+        of_task = is_awaited or bool(holder_of_block(holder).f_code.co_flags & _AWAITED)
+        block = PlainBlock(lambda _: _path(self._name, self._seconds, of_task), self._forget, (holder, _course()))
         try:
             for owner in block.owners:
                 self._entered.setdefault(owner, []).append(block)
@@ -117,15 +119,6 @@ class WholeCall(Decorator):
     def _seconds(self) -> float:
         """The length of a block's deadline."""
         return seconds(parameters(self._kind)["value"].kind.normalised(self._values["value"]), ChronoUnit.MILLIS)
-
-    def _finder(self, is_awaited: bool) -> FindPath:
-        def find(_: bool) -> GuardedCall:
-            """Return the call path of a block; a ``with`` block of a coroutine, too, belongs to its task."""
-            holder = holder_of_block()
-            of_task = is_awaited or (holder is not None and bool(holder.f_code.co_flags & _AWAITED))
-            return _path(self._name, self._seconds, of_task)
-
-        return find
 
     def _innermost(self, holder: FrameType) -> PlainBlock:
         """Return the latest block that *holder* entered, or the latest of this course, or of another one."""
