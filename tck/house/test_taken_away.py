@@ -88,6 +88,7 @@ def test_the_rest_works_without_any_extension(tmp_path: Path) -> None:
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("extensions", GROUPS, ids="-".join)
 def test_the_specification_is_kept_without_extensions(extensions: list[str], tmp_path: Path) -> None:
     """The specification needs none of them, and the extensions that are left need none of those that are gone."""
