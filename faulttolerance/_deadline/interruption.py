@@ -26,7 +26,7 @@ from .task import current
 from .threads.async_exception import Interrupted, withdraw
 from .threads.chain import BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread
 from .threads.main_thread import main_thread
-from .threads.pending_interrupt import NOT_PYTHON, OTHER_GREENLETS
+from .threads.pending_interrupt import OTHER_GREENLETS
 from .threads.watchdog import watchdog
 
 if TYPE_CHECKING:
@@ -144,8 +144,6 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
         return str(entry[2])
     if clock.is_virtual:
         return "under virtual time only the library's own sleeps are interrupted"
-    if deadlines.withdrawn is entry:
-        return NOT_PYTHON
     if deadlines.is_greenlet:
         return "it ran in a greenlet"
     if not allows_watching:

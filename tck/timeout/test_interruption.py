@@ -12,6 +12,7 @@ import gc
 import operator
 import os
 import queue
+import select
 import signal
 import sqlite3
 import sys
@@ -40,7 +41,7 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance._deadline.threads import safe_point
-from faulttolerance._deadline.threads.chain import this_thread
+from faulttolerance._deadline.threads.chain import ThreadDeadlines, this_thread
 from faulttolerance._deadline.threads.main_thread import main_thread, set_interrupt_signal
 from faulttolerance._deadline.threads.pending_interrupt import PendingInterrupt
 from faulttolerance._deadline.threads.watchdog import watchdog
@@ -487,11 +488,51 @@ def test_no_signal_raises_anything_in_a_loop_of_compiled_code() -> None:
         loop.ready.put(partial(time.sleep, 0.2))
         await inner.waits()
 
+    with pytest.raises(TimeoutException):
+        on_other_thread(timeout(20)(compute))  # from now on exceptions can be sent
     with pytest.raises(TimeoutException) as caught:
         timeout(50)(lambda: asyncio.Runner(loop_factory=lambda: loop).run(main()))()
 
     assert isinstance(caught.value.__cause__, asyncio.CancelledError)
     assert inner.cleaned_up == 1
+    assert a_debugger_can_trace()
+
+
+def a_debugger_can_trace() -> bool:
+    """Return whether a traced function ends: CPython 3.11 enters none while it looks for an exception of any thread."""
+
+    def traced() -> None:
+        sys.settrace(lambda *_: None)
+        (lambda: None)()
+
+    thread = threading.Thread(target=traced, daemon=True)
+    thread.start()
+    thread.join(PATIENCE / 2)
+    return not thread.is_alive()
+
+
+def test_other_threads_are_traced_while_an_interrupted_one_waits_in_c_code() -> None:
+    """The thread raises the interruption when its wait is over; until then, no other thread searches for it."""
+    reading, writing = os.pipe()
+    seen: list[ThreadDeadlines] = []
+
+    @timeout(20)
+    def wait() -> None:
+        seen.append(this_thread.deadlines)
+        select.select([reading], [], [], PATIENCE)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait)
+        wait_until(lambda: bool(seen and seen[0].sent))
+        can_trace, is_waiting = a_debugger_can_trace(), not waiting.done()
+        os.write(writing, b"!")
+        failure = waiting.exception()
+
+    os.close(reading)
+    os.close(writing)
+    assert (can_trace, is_waiting) == (True, True)
+    assert isinstance(failure, TimeoutException)
+    assert isinstance(failure.__cause__, Interrupted)
 
 
 def test_nothing_is_raised_on_the_thread_of_a_loop_of_compiled_code_that_is_busy() -> None:

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from ..._platform.atomic import once, uncollected_once
-from ..._platform.unpatched import native
+from ..._platform.unpatched import get_ident, native
 from ..._strategy.verdict import never_match
 from .chain import Entry, ThreadDeadlines, is_open, prune, this_thread
 from .pending_interrupt import PendingInterrupt
@@ -54,18 +54,16 @@ def interruption_for(deadlines: ThreadDeadlines, entry: Entry) -> Interrupted:
 
 
 def withdraw(deadlines: ThreadDeadlines) -> None:
-    """Withdraw an interruption that is on its way to the running thread, unless that thread raises it itself here."""
+    """Withdraw an interruption that is on its way to the running thread: raise it here, or else let its signal pass.
+
+    An exception that was sent is raised where a function begins, or where a call of C code returns. It is never
+    replaced by nothing: up to CPython 3.12, every thread would then look for an exception for ever, in each call.
+    """
     while watchdog.busy is deadlines:
         native.sleep(0)
-    entry = deadlines.in_flight
-    if entry is None:
-        return
-    if deadlines.sent.pop(id(entry), None) is not None:
-        deadlines.withdrawn = entry
-        if _sender is not None:
-            _sender(deadlines.ident, _nothing)
-    deadlines.in_flight = None
-    watchdog.look_after(deadlines)
+    if deadlines.in_flight is not None:
+        deadlines.in_flight = None
+        watchdog.look_after(deadlines)
 
 
 _sender: Callable[[Any, Any], int] | None = None
@@ -74,14 +72,13 @@ _SEEK_AGAIN = 1.0
 """Seconds until the function is sought again."""
 _seek_at = -inf
 """The moment from which on it is sought; again after a failure, which a shortage of file descriptors may cause."""
-_nothing: Any = None
 _interrupted: Any = None
 
 
 def find_sender() -> None:
     """Load the function that ``send`` needs, if it is available."""
     # Not at import: it takes about 10 ms, which are better spent while the first deadline runs.
-    global _sender, _nothing, _interrupted, _seek_at
+    global _sender, _interrupted, _seek_at
     if _sender is not None or native.monotonic() < _seek_at or sys.implementation.name != "cpython":
         return
     _seek_at = native.monotonic() + _SEEK_AGAIN
@@ -93,7 +90,7 @@ def find_sender() -> None:
         return
     sender.argtypes = [ctypes.c_ulong, ctypes.py_object]
     sender.restype = ctypes.c_int
-    _nothing, _interrupted = ctypes.py_object(), ctypes.py_object(Interrupted)
+    _interrupted = ctypes.py_object(Interrupted)
     _sender = sender
 
 
@@ -150,4 +147,24 @@ def send(deadlines: ThreadDeadlines, pending: PendingInterrupt, frame: FrameType
         deadlines.in_flight = None
     watchdog.busy = None
     frames.clear()  # it holds the frame of this function, which would form a cycle
+    if is_sent and sys.version_info < (3, 13):
+        _end_search(_sender)
     return is_sent
+
+
+class _Found(Exception):
+    """The exception that ends a search."""
+
+
+def _end_search(sender: Callable[[Any, Any], int]) -> None:
+    """End the search of all threads for the exception that was sent to one: that one searches when it runs again.
+
+    Up to CPython 3.12, each call of any thread searches until some thread raises an exception that was sent. Meanwhile
+    calls take longer, and 3.11 enters no traced function: a debugger would stop while the thread waits in C code.
+    """
+    try:
+        if sender(get_ident(), _Found):
+            while True:  # until the interpreter raises it, at the first jump at the latest
+                pass
+    except _Found:
+        pass

@@ -84,8 +84,6 @@ class ThreadDeadlines:
         """The deadline for which an interruption is on its way; cleared on receipt and on withdrawal."""
         self.sent: dict[int, Entry] = {}
         """The deadlines whose interruption was sent, by identity: each interrupts once."""
-        self.withdrawn: Entry = None
-        """The last deadline that was over before its interruption arrived."""
         self.cancelled: Entry = None
         """The last deadline for which the loop inside its call was cancelled."""
         self.requested: dict[int, tuple[Entry, float]] = {}
