@@ -92,7 +92,7 @@ def start_and_await(function: Callable[[], object]) -> None:
     """Run *function* on a new thread, and wait until it has started if that matters.
 
     Before Python 3.12 an exception that is sent to a thread reaches the thread that it has started last, as long as
-    that has not started to run. So code that a deadline may interrupt must not continue before.
+    that has not started to run. So code to which an exception may be sent must not continue before.
 
     Raises:
         RuntimeError: No thread is available.

@@ -163,8 +163,8 @@ def _end_search(sender: Callable[[Any, Any], int]) -> None:
     calls take longer, and 3.11 enters no traced function: a debugger would stop while the thread waits in C code.
     """
     try:
-        if sender(get_ident(), _Found):
-            while True:  # until the interpreter raises it, at the first jump at the latest
-                pass
+        sender(get_ident(), _Found)
+        for _ in range(10):  # the interpreter raises it here, at the first jump at the latest
+            pass
     except _Found:
         pass

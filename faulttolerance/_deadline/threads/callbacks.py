@@ -16,7 +16,7 @@ from typing import Any
 from ..._log import ERROR, log
 from ..._platform.greenlets import hub_here
 from ..._platform.loop_callback import take
-from ..._platform.unpatched import allows_watching, native, start_and_await, threads_are_real
+from ..._platform.unpatched import allows_watching, start_and_await, threads_are_real
 from .chain import Entry, ThreadDeadlines
 
 _START_SECONDS = 0.05
@@ -89,7 +89,7 @@ class DeadlineCallback:
         self.is_over = True
 
 
-def call_due(deadlines: ThreadDeadlines, now: float, *, on_watchdog: bool = False) -> None:
+def call_due(deadlines: ThreadDeadlines, now: float) -> None:
     """Start the calls whose deadline has passed at *now* and is not held back, those of the innermost block first."""
     # A single C call copies the dict: the thread itself may be in the middle of leaving a block.
     claimed = []
@@ -99,7 +99,7 @@ def call_due(deadlines: ThreadDeadlines, now: float, *, on_watchdog: bool = Fals
                 deadlines.called = callback.entry
             claimed.append(callback)
     if claimed:
-        call_on_thread(claimed, on_watchdog=on_watchdog)
+        call_on_thread(claimed)
 
 
 def call_due_and_wait(deadlines: ThreadDeadlines, now: float) -> None:
@@ -116,21 +116,15 @@ def are_running(deadlines: ThreadDeadlines, late_by: float) -> bool:
     return late_by < _PATIENCE_SECONDS and any(callback.is_running for callback in [*deadlines.callbacks])
 
 
-def call_on_thread(claimed: list[DeadlineCallback], *, on_watchdog: bool = False) -> None:
-    """Make claimed calls in order on a thread of their own, or on this thread if no other thread is available.
-
-    *on_watchdog*: nothing interrupts the running thread, and it has no time to wait.
-    """
+def call_on_thread(claimed: list[DeadlineCallback]) -> None:
+    """Make claimed calls in order on a thread of their own, or on this thread if no other thread is available."""
     work = partial(_call_all, claimed)
     if hub_here() is not None:
         modules["gevent"].spawn(work)  # the locks of greenlets belong to their thread, and a hub may not wait
         return
     if allows_watching and threads_are_real():
         try:
-            if on_watchdog:
-                native.start_thread(work, ())
-            else:
-                start_and_await(work)
+            start_and_await(work)
             return
         except RuntimeError:
             pass

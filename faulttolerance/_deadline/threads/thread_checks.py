@@ -46,7 +46,7 @@ def check_threads() -> float:
     threads = deadlines_of_threads()
     for deadlines in threads:
         if deadlines.callbacks and not watchdog.is_paused:
-            call_due(deadlines, native.monotonic(), on_watchdog=True)  # first: an interrupted thread leaves the block
+            call_due(deadlines, native.monotonic())  # first: an interrupted thread leaves the block
     for deadlines in threads:
         if deadlines.innermost is not None:
             if not (deadlines.is_main and main_thread.owns_signal()) or main_thread.misses_signals:
