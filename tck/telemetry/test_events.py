@@ -286,7 +286,7 @@ def test_log_records_have_levels_and_fields_and_no_arguments(caplog: pytest.LogC
         raise OSError(card)
 
     with pytest.raises(OSError):
-        charge("4111")
+        charge("a secret")
 
     levels = [(record.levelname, record.message.split(": ", 1)[1].split(" (")[0]) for record in caplog.records]
     assert levels == [
@@ -295,7 +295,7 @@ def test_log_records_have_levels_and_fields_and_no_arguments(caplog: pytest.LogC
         ("WARNING", levels[2][1]),
     ]
     assert "gave up after 2 attempts" in levels[2][1]
-    assert not any("4111" in str(vars(record)) for record in caplog.records)
+    assert not any("a secret" in str(vars(record)) for record in caplog.records)
     last = vars(caplog.records[-1])
     assert (last["ft_attempts"], last["ft_stop_reason"]) == (2, "max_retries reached")
     assert (last["ft_error_type"], last["ft_method"]) == ("OSError", f"{__name__}.{charge.__qualname__}")
