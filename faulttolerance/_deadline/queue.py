@@ -80,10 +80,14 @@ class DeadlineQueue:
         seconds = max(0.0, when - clock.monotonic())
         self.timer = self.loop.call_later(seconds, to_its_end(self._tick), None)
 
-    def _tick(self) -> None:
+    def disarm(self) -> None:
+        """Cancel the check that is scheduled, if any."""
         if self.timer is not None:
-            self.timer.cancel()  # in a repeated call, this may already be the next timer
+            self.timer.cancel()
             self.timer = None
+
+    def _tick(self) -> None:
+        self.disarm()  # in a repeated call, this may already be the next timer
         while self.pending:
             oldest = next(iter(self.pending))
             if oldest.when > clock.monotonic():
@@ -122,9 +126,8 @@ def _remove_unused(queues: dict[float, DeadlineQueue]) -> None:
         if queue.ident or queue.pending:
             queue.ident = 0
             queues[seconds] = queue
-        elif queue.timer is not None:
-            queue.timer.cancel()
-            queue.timer = None
+        else:
+            queue.disarm()
 
 
 def begin_deadline(
