@@ -18,7 +18,7 @@ from faulttolerance._guard.declare import registry
 from faulttolerance._guard.decorate.guard import _named as named_guards
 from faulttolerance._guard.decorate.guard_resolver import GuardResolver
 from kit import CONVENTIONS, Clock, Invoke, report, tiers
-from kit.garbage import collect_garbage
+from kit.garbage import collect_garbage, uncollected
 from kit.interpreter import switching_every
 
 pytest_plugins = ["kit.fixtures"]
@@ -68,12 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Leave imported and collected objects out of garbage collections, of which there are thousands."""
-    gc.disable()
-    try:
+    with uncollected():
         return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
