@@ -51,10 +51,10 @@ def is_application(frame: FrameType) -> bool:
         return False
     if _is_among(name, _interruptible):
         return True
+    if is_standard(frame):
+        return False
     file = frame.f_globals.get("__file__")
-    if not isinstance(file, str):
-        return name.partition(".")[0] not in sys.stdlib_module_names
-    return not _is_installed(file, name)
+    return not isinstance(file, str) or name.partition(".")[0] in _guarding or not _lies_among_installed(file, name)
 
 
 def is_standard(frame: FrameType) -> bool:
@@ -62,12 +62,12 @@ def is_standard(frame: FrameType) -> bool:
     file = frame.f_globals.get("__file__")
     if not isinstance(file, str):
         return module_of(frame).partition(".")[0] in sys.stdlib_module_names
-    return _is_standard(file)
+    return file.startswith(_STANDARD_LIBRARY) and not file.removeprefix(_STANDARD_LIBRARY).startswith(_INSTALLED)
 
 
 def is_exempt(frame: FrameType) -> bool:
     """Return whether *frame* runs code of a module that the application exempts; its callees are exempt, too."""
-    return bool(_uninterruptible) and _is_among(module_of(frame), _uninterruptible)
+    return _is_among(module_of(frame), _uninterruptible)
 
 
 def _is_among(name: str, modules: frozenset[str]) -> bool:
@@ -76,17 +76,6 @@ def _is_among(name: str, modules: frozenset[str]) -> bool:
             return True
         name = name.rpartition(".")[0]
     return False
-
-
-def _is_standard(file: str) -> bool:
-    rest = file[len(_STANDARD_LIBRARY) :]
-    return file.startswith(_STANDARD_LIBRARY) and not rest.startswith(_INSTALLED)
-
-
-def _is_installed(file: str, name: str) -> bool:
-    if _is_standard(file):
-        return True
-    return name.partition(".")[0] not in _guarding and _lies_among_installed(file, name)
 
 
 @lru_cache(4096)
