@@ -11,9 +11,12 @@ import builtins
 import dis
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from types import CodeType
+from typing import TypeVar
+
+T = TypeVar("T")
 
 ACQUIRES = "takes"
 """The place may acquire something that would not be released."""
@@ -122,6 +125,10 @@ class _Instructions:
         name, is_global = self.path_of_callee(number)
         return not (is_global and name in _HARMLESS)
 
+    def loses_result(self, number: int) -> bool:
+        """Return whether this instruction is a call with a used result that does more than block."""
+        return self.uses_result(number) and not self.blocks(number)
+
     def blocks(self, number: int) -> bool:
         """Return whether this instruction calls a function that blocks, judged by its name."""
         name = self._callee(number) if self.steps[number].opname in _CALLS else None
@@ -206,6 +213,10 @@ class _Instructions:
                     pending += self.successors(number)
         return frozenset(found)
 
+    def handles_failure(self, number: int) -> bool:
+        """Return whether this instruction belongs to the handling of an exception, or the cleanup after it."""
+        return number in self.handling
+
     def successors(self, number: int) -> list[int]:
         """Return the indexes of the possible next instructions."""
         step = self.steps[number]
@@ -231,7 +242,7 @@ class _Instructions:
         is_sure = name == "JUMP_BACKWARD" or (name in _CALLS and name != "PRECALL")
         if not (is_sure and self.is_checked(number)):
             return None
-        return USES if self.uses_result(number) and not self.blocks(number) else ""
+        return USES if self.loses_result(number) else ""
 
 
 def _named_acquire_release(step: dis.Instruction) -> str | None:
@@ -271,52 +282,31 @@ def acquire_release_at(code: CodeType, offset: int) -> str | None:
     return instructions.acquire_release(instructions.at(offset))
 
 
-@lru_cache(64)
-def callee_at(code: CodeType, offset: int) -> tuple[str, bool]:
-    """Return the callee at *offset*, as the code spells it, and whether that starts with a global name.
+def _at_offset(fact: Callable[[_Instructions, int], T], before_start: T) -> Callable[[CodeType, int], T]:
+    """Return a function for the *fact* about the instruction at an offset of a code; *before_start* at offset -1."""
 
-    The name is empty if there is no call at *offset*, or its callee has no name.
-    """
-    if offset < 0:
-        return "", False
-    instructions = _instructions(code)
-    return instructions.path_of_callee(instructions.at(offset))
+    @lru_cache(256)
+    def fact_at(code: CodeType, offset: int) -> T:
+        instructions = _instructions(code)
+        return fact(instructions, instructions.at(offset)) if offset >= 0 else before_start
 
-
-@lru_cache(256)
-def is_checked(code: CodeType, offset: int) -> bool:
-    """Return whether an exception that was sent is raised at *offset*, after the execution of the instruction."""
-    instructions = _instructions(code)
-    return offset >= 0 and instructions.is_checked(instructions.at(offset))
+    return fact_at
 
 
-@lru_cache(256)
-def uses_result_at(code: CodeType, offset: int) -> bool:
-    """Return whether the instruction at *offset* is a call with a used result that does more than block."""
-    instructions = _instructions(code)
-    number = instructions.at(offset)
-    return offset >= 0 and instructions.uses_result(number) and not instructions.blocks(number)
+callee_at = _at_offset(_Instructions.path_of_callee, ("", False))
+"""Returns the callee at an offset, as the code spells it, and whether that starts with a global name.
 
-
-@lru_cache(256)
-def blocks_at(code: CodeType, offset: int) -> bool:
-    """Return whether the instruction at *offset* calls a function that blocks, judged by its name."""
-    instructions = _instructions(code)
-    return offset >= 0 and instructions.blocks(instructions.at(offset))
-
-
-@lru_cache(256)
-def jumps_out(code: CodeType, offset: int) -> bool:
-    """Return whether an exception that is raised at *offset* skips a handler that is meant for it."""
-    instructions = _instructions(code)
-    return offset >= 0 and instructions.jumps_out(instructions.at(offset))
-
-
-@lru_cache(256)
-def handles_failure(code: CodeType, offset: int) -> bool:
-    """Return whether the instruction at *offset* belongs to the handling of an exception, or the cleanup after it."""
-    instructions = _instructions(code)
-    return offset >= 0 and instructions.at(offset) in instructions.handling
+The name is empty if there is no call at the offset, or its callee has no name."""
+is_checked = _at_offset(_Instructions.is_checked, before_start=False)
+"""Returns whether an exception that was sent is raised at an offset, after the execution of the instruction."""
+uses_result_at = _at_offset(_Instructions.loses_result, before_start=False)
+"""Returns whether the instruction at an offset is a call with a used result that does more than block."""
+blocks_at = _at_offset(_Instructions.blocks, before_start=False)
+"""Returns whether the instruction at an offset calls a function that blocks, judged by its name."""
+jumps_out = _at_offset(_Instructions.jumps_out, before_start=False)
+"""Returns whether an exception that is raised at an offset skips a handler that is meant for it."""
+handles_failure = _at_offset(_Instructions.handles_failure, before_start=False)
+"""Returns whether the instruction at an offset belongs to the handling of an exception, or the cleanup after it."""
 
 
 @lru_cache(256)
