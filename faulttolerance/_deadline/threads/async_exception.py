@@ -75,28 +75,24 @@ _seek_at = -inf
 _interrupted: Any = None
 
 
-def find_sender() -> None:
-    """Load the function that ``send`` needs, if it is available."""
+def find_sender() -> bool:
+    """Load the function that ``send`` needs, if it is available; return whether it is."""
     # Not at import: it takes about 10 ms, which are better spent while the first deadline runs.
     global _sender, _interrupted, _seek_at
     if _sender is not None or native.monotonic() < _seek_at or sys.implementation.name != "cpython":
-        return
+        return _sender is not None
     _seek_at = native.monotonic() + _SEEK_AGAIN
     try:
         import ctypes
 
         sender: Any = ctypes.pythonapi["PyThreadState_SetAsyncExc"]  # the attribute is shared with other libraries
     except (ImportError, AttributeError, OSError):
-        return
+        return False
     sender.argtypes = [ctypes.c_ulong, ctypes.py_object]
     sender.restype = ctypes.c_int
     _interrupted = ctypes.py_object(Interrupted)
     _sender = sender
-
-
-def can_send() -> bool:
-    """Return whether ``send`` works."""
-    return _sender is not None
+    return True
 
 
 _NO_SLEEPER: tuple[Iterable[Any], ...] = ((True,), (), (), ())

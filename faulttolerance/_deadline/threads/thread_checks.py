@@ -10,7 +10,7 @@ from ..._platform.atomic import frames_of_threads, stack_of
 from ..._platform.fork import at_fork
 from ..._platform.unpatched import native
 from .activity import cpu_of
-from .async_exception import can_send, find_sender, send
+from .async_exception import find_sender, send
 from .body_location import locate_body
 from .callbacks import are_running, call_due
 from .chain import (
@@ -94,7 +94,7 @@ def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -
         return inf  # under way, or about to be withdrawn
     if by_signal and main_thread.misses_signals and pending is not None and pending.send_at > now:
         by_signal = False  # a signal was sent, and ends a wait; nothing else notices it
-    if not (by_signal or can_send()):
+    if not (by_signal or find_sender()):
         return inf
     if pending is None or pending.entry is not entry:
         pending = deadlines.pending_interrupt = PendingInterrupt(entry)
@@ -198,8 +198,7 @@ def _needs_exception(pending: PendingInterrupt, stack: Stack, late_by: float, la
         return False
     if not IS_EXACT and reason_unsafe(stack, late_by, exact=False, depth=layers) is not None:
         return False
-    find_sender()
-    return can_send()
+    return find_sender()
 
 
 def _restart_in_child() -> None:
