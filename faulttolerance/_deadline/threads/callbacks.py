@@ -84,10 +84,6 @@ class DeadlineCallback:
             if not self._ended.acquire(timeout=_START_SECONDS) and self._start_token:
                 call_on_thread([self])  # the claiming thread was interrupted, or is in the parent process
 
-    def forget_other_threads(self) -> None:
-        """Mark the call as over, in the child of a fork, where its thread does not exist."""
-        self.is_over = True
-
 
 def call_due(deadlines: ThreadDeadlines, now: float) -> None:
     """Start the calls whose deadline has passed at *now* and is not held back, those of the innermost block first."""

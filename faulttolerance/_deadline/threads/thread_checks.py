@@ -206,7 +206,7 @@ def _restart_in_child() -> None:
     main_thread.restart_in_child()
     forget_other_threads()
     for callback in this_thread.deadlines.callbacks:
-        callback.forget_other_threads()
+        callback.is_over = True  # the thread of its call does not exist here
     if this_thread.deadlines.innermost is not None:
         main_thread.install_handler(this_thread.deadlines)
     watchdog.restart_in_child()
