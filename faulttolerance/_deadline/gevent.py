@@ -21,7 +21,7 @@ from .threads.async_exception import interruption_for
 from .threads.callbacks import are_running, call_due
 from .threads.chain import Entry, ThreadDeadlines, chain, depth, due, lateness
 from .threads.pending_interrupt import PendingInterrupt
-from .threads.safe_point import Stack, reason_unsafe
+from .threads.safe_point import RESTORING, reason_unsafe
 from .threads.watchdog import watchdog
 
 _SOON = 0.001
@@ -30,8 +30,6 @@ _SELDOM = 0.05
 
 In between, the delay is a tenth of the lateness.
 """
-_RESTORING = frozenset({"__exit__", "_acquire_restore", "release"})
-"""Functions that wait for a lock which the cleanup after an exception is going to release."""
 
 
 def make_hub_here() -> bool:
@@ -110,8 +108,7 @@ class HubWatch:
         entry = due(deadlines, -inf if watchdog.is_paused else now)
         why = None
         if entry is not None:
-            if deadlines.callbacks:
-                call_due(deadlines, now)
+            call_due(deadlines, now)
             if are_running(deadlines, lateness(deadlines, entry, now)):
                 why = "functions of on_deadline had to end first"
             else:
@@ -119,8 +116,7 @@ class HubWatch:
         soonest = min((one[0] for one in chain(deadlines) if type(one) is not list and one[0] > now), default=inf)
         if entry is not None and why is not None:
             soonest = min(soonest, now + min(_SELDOM, max(_SOON, lateness(deadlines, entry, now) / 10)))
-        if soonest < inf:
-            self.wake_at(soonest)
+        self.wake_at(soonest)
         if entry is not None and why is None:
             greenlet.throw(interruption_for(deadlines, entry))
 
@@ -131,7 +127,8 @@ class HubWatch:
         if frame is None:
             return "it ran in a greenlet"  # the greenlet is the hub itself, or has not started
         stack, late_by = stack_of(frame), lateness(deadlines, entry, now)
-        if any(step.f_code.co_name in _RESTORING for step in _waiting_frames(stack)):
+        waiting = takewhile(lambda step: module_of(step).partition(".")[0] in ("gevent", "threading"), stack)
+        if any(step.f_code.co_name in RESTORING for step in waiting):
             why: str | None = "it was about to acquire a lock again"
         else:
             layers = depth(deadlines, entry)
@@ -141,11 +138,6 @@ class HubWatch:
             pending = deadlines.pending_interrupt = PendingInterrupt(entry)
         pending.why = why
         return why
-
-
-def _waiting_frames(stack: Stack) -> Stack:
-    """Return the innermost frames that belong to gevent or ``threading``, in which the greenlet waits."""
-    return tuple(takewhile(lambda step: module_of(step).partition(".")[0] in ("gevent", "threading"), stack))
 
 
 def watch_in_hub(deadlines: ThreadDeadlines) -> HubWatch | None:

@@ -40,7 +40,7 @@ from .instructions import (
 )
 from .pending_interrupt import NOT_PYTHON, OURS
 from .roles import calls_guarded_function, examines_threads, has_deadline, is_attempt, is_ours, is_timed_attempt
-from .sleeper import is_in_condition_wait, sleeps_in_condition_wait
+from .sleeper import is_in_condition_wait, sleeping_calls
 
 Stack: TypeAlias = tuple[FrameType, ...]
 """The frames of a thread, the innermost first; read at one moment, as those of another thread must be."""
@@ -48,7 +48,7 @@ Stack: TypeAlias = tuple[FrameType, ...]
 IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised at its place; otherwise it is raised at the next possible place."""
 
-_RESTORING = frozenset({"__exit__", "_acquire_restore", "release"})
+RESTORING = frozenset({"__exit__", "_acquire_restore", "release"})
 """Functions that may wait themselves, but must run in everything that follows an exception."""
 _RELEASING = frozenset({"__aexit__", "__exit__", "aclose", "close", "putconn", "release"})
 """Functions of installed code that release something; their callers no longer refer to it."""
@@ -101,10 +101,10 @@ def reason_unsafe(
     elif is_in_condition_wait(frame):
         # The thread sleeps where a ``finally`` restores everything; the ``finally`` itself must not be interrupted.
         waits = asleep or blocked
-        if not (waits and sleeps_in_condition_wait(frame)) or _starts_thread(stack):
+        if not (waits and frame.f_lasti in sleeping_calls()) or _starts_thread(stack):
             return f"it was in {_name_of(frame)}"
     elif blocked:
-        if frame.f_code.co_name in _RESTORING:
+        if frame.f_code.co_name in RESTORING:
             return f"it was in {_name_of(frame)}"
     elif not is_application(frame):
         if not (blocks_at(frame.f_code, frame.f_lasti) and (exact or asleep)):
@@ -153,7 +153,7 @@ def _reason_here(stack: Stack, is_patient: bool, stuck: bool, exact: bool, blind
             return f"it was about to use what a call returned in {_name_of(frame)}"
     else:
         coming = _effect_ahead(stack)
-        if coming in (ACQUIRES, SKIPS) or (coming is RELEASES and is_patient) or (coming is USES and is_patient):
+        if coming in (ACQUIRES, SKIPS) or (coming is not None and is_patient):
             return f"it was about to acquire or release something in {_name_of(frame)}"
     return None
 

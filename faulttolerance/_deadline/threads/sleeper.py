@@ -78,13 +78,11 @@ def sleeper_in(frame: FrameType) -> Sleeper | None:
     return Sleeper(frame) if is_in_condition_wait(frame) else None
 
 
-def sleeps_in_condition_wait(frame: FrameType) -> bool:
-    """Return whether *frame* is in a call in which ``Condition.wait`` sleeps."""
-    return frame.f_lasti in _sleeping_calls()
-
-
 @cache
-def _sleeping_calls() -> frozenset[int]:
-    """Return the calls after the release of the condition's lock; the ``finally`` around them takes it again."""
+def sleeping_calls() -> frozenset[int]:
+    """Return the offsets of the calls in which ``Condition.wait`` sleeps.
+
+    They follow the release of the condition's lock; the ``finally`` around them takes it again.
+    """
     calls = dropwhile(lambda call: "_release_save" not in call[2], calls_of(_CONDITION_WAIT))
     return frozenset(offset for offset, _, loaded in calls if "acquire" in loaded)
