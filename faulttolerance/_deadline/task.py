@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from math import inf
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -28,15 +29,10 @@ class _NoTask:
         return False
 
 
-class _NoQueue:
-    ident = 0
-    pending: dict[TaskDeadline, None] = {}  # noqa: RUF012  # nothing is ever stored in it
-
-
 NO_TASK: Any = _NoTask()
 """Replaces the task where no task is to be cancelled."""
-NO_QUEUE: Any = _NoQueue()
-"""Replaces the queue of a deadline that stands in no queue; no thread runs its loop."""
+NO_QUEUE: Any = SimpleNamespace(ident=0, pending={})
+"""Replaces the queue of a deadline that stands in no queue; it stays empty."""
 
 
 class TaskDeadline:
