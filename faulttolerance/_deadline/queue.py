@@ -215,8 +215,4 @@ def conclude_at(
 
 
 def _why_not_interrupted(deadline: TaskDeadline) -> str:
-    return _HELD_BACK if deadline.state == DEFERRED else _BUSY
-
-
-_BUSY = "the event loop was kept busy"
-_HELD_BACK = "it was in an uninterruptible() block"
+    return "it was in an uninterruptible() block" if deadline.state == DEFERRED else "the event loop was kept busy"
