@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from math import inf
 
-from .._platform.greenlets import lock_here, timer_here
-from .._platform.unpatched import native, wall_time
+from .._platform.greenlets import GreenletTimer, lock_here
+from .._platform.unpatched import native, threads_are_real, wall_time
 from ..typing import Clock, Timer
 from .threads.async_exception import interruption_for, withdraw
 from .threads.callbacks import call_due_and_wait
@@ -55,11 +55,8 @@ def raise_if_expired(now: float) -> None:
 def next_deadline() -> float:
     """Return when a deadline next interrupts this thread: infinity means never, minus infinity means now."""
     deadlines = deadlines_here()
-    soonest = inf
-    for entry in unmasked(deadlines):
-        if id(entry) not in deadlines.sent:
-            soonest = min(soonest, entry[0] if id(entry) not in deadlines.requested else -inf)
-    return soonest
+    awaited = (entry for entry in unmasked(deadlines) if id(entry) not in deadlines.sent)
+    return min((-inf if id(entry) in deadlines.requested else entry[0] for entry in awaited), default=inf)
 
 
 def _sleep(seconds: float, alarm: Alarm | None = None) -> None:
@@ -92,7 +89,7 @@ def _sleep(seconds: float, alarm: Alarm | None = None) -> None:
 
 
 def _call_at(when: float, callback: Callable[[], object]) -> Timer:
-    return timer_here(when, callback) or watchdog.call_at(when, callback)
+    return watchdog.call_at(when, callback) if threads_are_real() else GreenletTimer(when, callback)
 
 
 class _SystemClock:

@@ -15,7 +15,6 @@ from typing import Any
 
 from .._log import ERROR, log
 from ..exceptions import FaultToleranceException
-from ..typing import Timer
 from .unpatched import get_ident, native, threads_are_real
 
 
@@ -48,7 +47,7 @@ def hub_here() -> Any:
     return hubs.get_hub_if_exists() if hubs is not None else None
 
 
-class _GreenletTimer:
+class GreenletTimer:
     """A callback that is due at a moment, in a greenlet of the thread that created it."""
 
     __slots__ = ("_callback", "_greenlet", "_ident")
@@ -73,8 +72,3 @@ class _GreenletTimer:
             self._callback = None
             if get_ident() == self._ident:  # on another thread, it runs out without effect
                 self._greenlet.kill(block=False)
-
-
-def timer_here(when: float, callback: Callable[[], object]) -> Timer | None:
-    """Run a short callback at *when* on the running thread; return ``None`` if threads are real threads."""
-    return None if threads_are_real() else _GreenletTimer(when, callback)
