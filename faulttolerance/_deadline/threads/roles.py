@@ -21,8 +21,7 @@ TIMED_ATTEMPT = 3
 
 _roles: dict[CodeType, int] = {}
 _FOLDER = __name__.rpartition(".")[0] + "."
-_PACKAGE = _FOLDER.partition("._deadline.")[0]
-_INSIDE = f"{_PACKAGE}."
+_PACKAGE = _FOLDER.partition("_deadline.")[0]
 
 
 def register(role: int) -> Callable[[F], F]:
@@ -38,8 +37,7 @@ def register(role: int) -> Callable[[F], F]:
 
 def is_ours(frame: FrameType) -> bool:
     """Return whether *frame* runs code of this library."""
-    name = module_of(frame)
-    return name.startswith(_INSIDE) or name == _PACKAGE
+    return f"{module_of(frame)}.".startswith(_PACKAGE)
 
 
 def examines_threads(frame: FrameType) -> bool:
