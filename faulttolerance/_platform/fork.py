@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 
 from .unpatched import get_ident, native
@@ -35,15 +36,9 @@ def at_fork(
         os.register_at_fork(**{when: hook for when, hook in hooks.items() if hook is not None})
 
 
-_has_looked = False
-
-
+@cache
 def stop_at_end_of_subinterpreter() -> None:
     """Stop threads, as before a fork, when a sub-interpreter ends: a remaining thread would end the process."""
-    global _has_looked
-    if _has_looked:
-        return
-    _has_looked = True
     try:
         interpreters = import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
         is_main = interpreters.get_current() == interpreters.get_main()
