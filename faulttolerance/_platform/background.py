@@ -66,7 +66,8 @@ class Ticker:
 
     def __init__(self, seconds: float, function: Callable[[], object], in_child: Callable[[], object]) -> None:
         self._seconds = seconds
-        self._function = function
+        self.tick = function
+        """Calls the function now."""
         self._in_child = in_child
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -88,10 +89,6 @@ class Ticker:
             self._halt()
             atexit.unregister(self.tick)
             self.tick()
-
-    def tick(self) -> None:
-        """Call the function now."""
-        self._function()
 
     def _before_fork(self) -> None:
         if self._is_on:
@@ -115,7 +112,7 @@ class Ticker:
 
         def run() -> None:
             while not over.wait(self._seconds):
-                self._function()
+                self.tick()
 
         self._thread = threading.Thread(target=run, name="faulttolerance-metrics", daemon=True)
         self._thread.start()
