@@ -83,11 +83,7 @@ def together() -> Iterator[None]:
         _gathered.by_loop = before
         for loop, completions in by_loop.values():
             with suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(_complete_all, completions)
-
-
-def _complete_all(completions: list[Iterator[object]]) -> None:
-    deque(chain.from_iterable(completions), maxlen=0)
+                loop.call_soon_threadsafe(deque, chain.from_iterable(completions), 0)  # one call of C code
 
 
 def to_its_end(function: Callable[..., object], *args: Any) -> Callable[[object], object]:
