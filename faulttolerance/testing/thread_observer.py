@@ -20,6 +20,7 @@ from .._call.order import ORDER
 from .._deadline.threads import watchdog
 from .._deadline.threads.sleeper import is_in_condition_wait
 from .._execution import future, loop_thread, pool
+from .._platform import daemon
 from .._platform.atomic import frames_of_threads, stack_of, variables_of
 from .._platform.frames import module_of
 
@@ -31,7 +32,7 @@ _GUARD_PACKAGES = tuple(
     f"{package.__name__}."
     for package in (_platform, _deadline, _execution, _call, _guard, _extensions, _inspection, _control)
 )
-_NOT_GUARDS = (watchdog.__name__, future.__name__, loop_thread.__name__)
+_NOT_GUARDS = (daemon.__name__, watchdog.__name__, future.__name__, loop_thread.__name__)
 """Modules of the library that are no guard: threads that only wait for guarded calls, or serve them, run them."""
 
 _WAITS = (threading.__name__, queue.__name__, "concurrent")
@@ -91,11 +92,9 @@ class ThreadObserver:
         if has_begun_work or None in threads or any(is_busy() for is_busy in _IS_BUSY):
             states.running.add(STARTING)
         for ident, frame in frames.items():
-            if ident in asleep or ident in parked or watchdog.watchdog.runs_on(ident):
+            if ident in asleep or ident in parked or ident == watchdog.watchdog.ident:
                 continue
             trace = _Trace(frame)
-            if trace.is_watchdog:
-                continue  # it begins or ends
             waits = not trace.is_between_jobs and _waits(frame, frames)
             if waits is None:
                 place, looks = (id(frame), frame.f_lasti), 0
@@ -114,7 +113,7 @@ class ThreadObserver:
 class _Trace:
     """The facts about a thread that its stack shows."""
 
-    __slots__ = ("is_between_jobs", "is_guarded", "is_watchdog", "waits_for_us")
+    __slots__ = ("is_between_jobs", "is_guarded", "waits_for_us")
 
     def __init__(self, innermost: FrameType) -> None:
         self.is_guarded = False
@@ -134,7 +133,6 @@ class _Trace:
                     self.waits_for_us = self.waits_for_us or is_ours
             if module != threading.__name__:
                 outermost = module
-        self.is_watchdog = outermost == watchdog.__name__
         self.is_between_jobs = caller == outermost == pool.__name__
         """Whether it is the pool's, and not parked: it has a job to do, however long it takes to wake up."""
 

@@ -808,7 +808,7 @@ def test_a_late_end_where_no_thread_could_be_started_says_so(
 ) -> None:
     """S2: in a container that allows no further thread, all calls end late."""
     interruption._warn_of_missing_thread.cache_clear()
-    monkeypatch.setattr(type(watchdog), "is_running", False)
+    monkeypatch.setattr(watchdog, "is_running", False)
     monkeypatch.setattr(watchdog, "rouse", lambda *before: None)
 
     for _ in range(2):

@@ -13,7 +13,7 @@ from faulttolerance._deadline.threads.watchdog import Watchdog
 from faulttolerance._platform.unpatched import native
 from kit.struck import Struck, strikes
 
-OURS = ("watchdog.py", "timers.py", "fork.py")
+OURS = ("watchdog.py", "daemon.py", "timers.py", "fork.py")
 by_tracing = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 
 
@@ -80,7 +80,7 @@ def test_the_next_caller_is_served_wherever_a_handler_raises_around_a_fork() -> 
     for strike in strikes(*OURS):
         watched = Watched(is_running=True)
         forks = watched.watchdog.forks
-        for step in (partial(forks.append, None), watched.watchdog.stop, forks.pop, watched.watchdog.restart_in_parent):
+        for step in (partial(forks.append, None), watched.watchdog.stop, forks.pop, watched.watchdog.restart):
             try:
                 with strike:
                     step()
@@ -108,7 +108,7 @@ def test_a_look_that_fails_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) 
     watched.watchdog.wake()
     assert has_failed.wait(5)
     watched.watchdog.look = watched.look
-    while watched.watchdog._running:
+    while watched.watchdog.is_running:
         native.sleep(0)
 
     assert watched.is_woken()
@@ -124,7 +124,7 @@ def test_a_single_thread_watches_however_many_are_started_at_once() -> None:
 
     def wake() -> None:
         gate.wait()
-        watched.watchdog._start()
+        watched.watchdog.start()
         watched.watchdog.rouse()
 
     threads = [threading.Thread(target=wake) for _ in range(8)]

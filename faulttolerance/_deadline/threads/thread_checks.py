@@ -215,5 +215,5 @@ def _restart_in_child() -> None:
 watchdog.look = check_threads
 # C code counts the forks, because no signal's handler raises in it. Hooks run in reverse order before a fork only.
 at_fork(parent=watchdog.forks.pop)
-at_fork(before=watchdog.stop, parent=watchdog.restart_in_parent, child=_restart_in_child)
+at_fork(before=watchdog.stop, parent=watchdog.restart, child=_restart_in_child)
 at_fork(before=partial(watchdog.forks.append, None))

@@ -8,8 +8,8 @@ An interruption is withdrawn in the same way. The caller first removes its deadl
 the caller's thread, the caller waits for the outcome. So no interruption arrives after its call is over.
 
 Callers hold no lock here: an interruption, a finalizer or a signal handler may come between any two of their steps.
-They also leave nothing half done, because nothing would complete it. The watchdog's thread takes its place itself, and
-ends if another thread has the place. One call of C code sets ``next`` to -inf and wakes the thread.
+They also leave nothing half done, because nothing would complete it. One call of C code sets ``next`` to -inf and wakes
+the thread.
 """
 
 from __future__ import annotations
@@ -19,12 +19,9 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 from operator import call
-from typing import Any
 
-from ..._platform.atomic import once
-from ..._platform.daemon import wait_until_gone
-from ..._platform.fork import stop_at_end_of_subinterpreter
-from ..._platform.unpatched import allows_watching, get_ident, get_native_id, native
+from ..._platform.daemon import Daemon
+from ..._platform.unpatched import native
 from .chain import ThreadDeadlines, deadlines_of_threads
 from .timers import Timer, Timers
 
@@ -33,7 +30,7 @@ _SWITCH_OFTEN = 0.0001
 _LONGEST_SLEEP = 86400.0
 
 
-class Watchdog:
+class Watchdog(Daemon):
     """The watchdog, which sleeps until a deadline passes or a timer is due."""
 
     def __init__(self) -> None:
@@ -51,14 +48,9 @@ class Watchdog:
         self._renew()
 
     def _renew(self) -> None:
+        super().__init__(self._watch, self._has_work)
         self._sleep = native.allocate_lock()
         self._sleep.acquire()
-        self._place = native.allocate_lock()
-        """Held by the thread that watches, as long as it does."""
-        self._running = False
-        self._ident = 0
-        self._native_id = 0
-        self._handle: Any = None
         self.timers = Timers(self.rouse)
         self.switches_often = False
         self.busy = None
@@ -73,7 +65,7 @@ class Watchdog:
 
     def rouse(self, *before: Callable[[], object]) -> None:
         """Start the thread's next round; call *before* first, in one step with the wake-up if it is written in C."""
-        if self._running or self._start():
+        if self.is_running or self.start():
             try:
                 list(map(call, (*before, self._sleep.release)))
             except RuntimeError:
@@ -102,54 +94,18 @@ class Watchdog:
             self.is_paused = False
             self.wake()
 
-    def runs_on(self, ident: int) -> bool:
-        """Return whether *ident* is its thread, for virtual time, which asks at each step."""
-        return self._running and self._ident == ident
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its thread runs; otherwise none is needed yet, or none could be started."""
-        return self._running
+    def start(self) -> bool:
+        """Start the thread unless it runs; return false if no thread is possible: then deadlines end late."""
+        return not self.forks and super().start()
 
     # Methods of the watchdog's thread
 
-    def _start(self) -> bool:
-        """Start a thread, and wait until it runs; return whether that was possible."""
-        if not allows_watching or self.forks:
-            return False
-        begun = native.allocate_lock()
-        begun.acquire()
-        try:
-            stop_at_end_of_subinterpreter()
-            if sys.version_info >= (3, 13):
-                self._handle = native.start_joinable_thread(partial(self._run, begun), daemon=True)
-            else:
-                native.start_thread(partial(self._run, begun), ())
-        except RuntimeError:  # the interpreter is ending, or no thread is available: deadlines end late
-            return False
-        if not sys.is_finalizing():
-            begun.acquire()
-        return True
-
-    def _run(self, begun: Any) -> None:
-        is_wanted = self._place.acquire(False)
-        if is_wanted:
-            self._ident = get_ident()
-            self._native_id = get_native_id()
-            self._running = True
-        begun.release()
-        if not is_wanted:
-            return  # another thread has the place
+    def _watch(self) -> None:
         try:
             while not self.forks:
                 self._go_round()
-        finally:  # also after a failure: then the next caller starts another thread
+        finally:
             self.busy = None
-            self._running = False
-            self._place.release()
-            self._expect_callers()
-        if not self.forks:
-            self._look_around()
 
     def _go_round(self) -> None:
         if not self.is_paused:
@@ -170,40 +126,32 @@ class Watchdog:
         if often != usual and sys.getswitchinterval() == often:  # and no other code has changed it meanwhile
             sys.setswitchinterval(usual)
 
-    def _look_around(self) -> None:
-        """Start the thread again if it has work, and otherwise as soon as it has."""
-        self._expect_callers()
-        if self.timers.alive or any(deadlines.innermost is not None for deadlines in deadlines_of_threads()):
-            self.rouse()
-
-    def _expect_callers(self) -> None:
-        """Reset ``next``, so that the caller of an earlier deadline or timer wakes the thread, or starts it."""
+    def _has_work(self) -> bool:
+        """Return whether the thread must run again; the next caller with a deadline or timer starts it otherwise."""
         if not self.is_paused:
             self.next = inf
         self.timers.next = inf
+        has_deadline = any(deadlines.innermost is not None for deadlines in deadlines_of_threads())
+        return not self.forks and (bool(self.timers.alive) or has_deadline)
 
     # Forks
 
     def stop(self) -> None:
         """Stop the thread because of ``forks``, and wait until it is gone."""
-        if not self._running or self._ident == get_ident():
-            return
-        self.rouse()
-        for is_over in once(self._place.acquire, True, 1.0):  # a timer's callback may take long
-            if is_over:
-                self._place.release()
-                wait_until_gone(self._handle, self._native_id)
+        if self.is_running and not self.is_here:
+            self.rouse()
+            self.join(1.0)  # a timer's callback may take long
 
-    def restart_in_parent(self) -> None:
-        """Continue in the parent of a fork."""
-        if not self.forks:
-            self._look_around()
+    def restart(self) -> None:
+        """Continue after a fork."""
+        if self._has_work():
+            self.rouse()
 
     def restart_in_child(self) -> None:
         """Continue in the child of a fork; the watchdog's timers are gone."""
         self.forks.clear()
         self._renew()
-        self._look_around()
+        self.restart()
 
 
 watchdog = Watchdog()
