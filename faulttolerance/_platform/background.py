@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from .fork import at_fork
-from .unpatched import allows_watching, native, start_and_await
+from .unpatched import native, run_on_thread
 
 
 def within(seconds: float, function: Callable[[], object]) -> None:
@@ -29,12 +29,7 @@ class Aside:
     def __call__(self, function: Callable[[], object]) -> None:
         """Call *function*, which must not raise, after all earlier functions."""
         self._waiting.append(function)
-        try:
-            if not allows_watching:
-                raise RuntimeError("no thread may outlive a call here")
-            start_and_await(self._serve)
-        except RuntimeError:
-            self._serve()  # the interpreter is ending, or no thread is available
+        run_on_thread(self._serve)
 
     def _begin_anew(self) -> None:
         self._waiting: deque[Callable[[], object]] = deque()

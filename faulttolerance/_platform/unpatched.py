@@ -88,18 +88,12 @@ def threads_are_real() -> bool:
     return patcher is None or not patcher.is_object_patched("_thread", "start_new_thread")
 
 
-def start_and_await(function: Callable[[], object]) -> None:
-    """Run *function* on a new thread, and wait until it has started if that matters.
+def run_on_thread(function: Callable[[], object]) -> None:
+    """Run *function* on a new thread, and wait until it has started if that matters; run it here if there is no thread.
 
     Before Python 3.12 an exception that is sent to a thread reaches the thread that it has started last, as long as
     that has not started to run. So code to which an exception may be sent must not continue before.
-
-    Raises:
-        RuntimeError: No thread is available.
     """
-    if sys.version_info >= (3, 12) or sys.is_finalizing():  # then no thread starts any more
-        native.start_thread(function, ())
-        return
     begun = native.allocate_lock()
     begun.acquire()
 
@@ -107,5 +101,11 @@ def start_and_await(function: Callable[[], object]) -> None:
         begun.release()
         function()
 
-    native.start_thread(run, ())
-    begun.acquire()
+    try:
+        if not allows_watching:
+            raise RuntimeError("no thread may outlive a call here")
+        native.start_thread(run, ())
+    except RuntimeError:  # the interpreter is ending, or no thread is available
+        run()
+    if sys.version_info < (3, 12) and not sys.is_finalizing():  # then no thread starts any more
+        begun.acquire()

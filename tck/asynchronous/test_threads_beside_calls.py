@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from faulttolerance._platform.unpatched import start_and_await
+from faulttolerance._platform.unpatched import run_on_thread
 
 
 class _Struck(BaseException):
@@ -22,7 +22,7 @@ def test_an_exception_reaches_the_thread_to_which_it_is_sent() -> None:
     ran: list[int] = []
 
     def be_struck(done: threading.Event) -> None:
-        start_and_await(lambda: (ran.append(1), done.set()))
+        run_on_thread(lambda: (ran.append(1), done.set()))
         send(threading.get_ident(), _Struck)
         for _ in range(1000):
             pass

@@ -16,7 +16,7 @@ from typing import Any
 from ..._log import ERROR, log
 from ..._platform.greenlets import hub_here
 from ..._platform.loop_callback import take
-from ..._platform.unpatched import allows_watching, start_and_await, threads_are_real
+from ..._platform.unpatched import run_on_thread, threads_are_real
 from .chain import Entry, ThreadDeadlines
 
 _START_SECONDS = 0.05
@@ -118,13 +118,10 @@ def call_on_thread(claimed: list[DeadlineCallback]) -> None:
     if hub_here() is not None:
         modules["gevent"].spawn(work)  # the locks of greenlets belong to their thread, and a hub may not wait
         return
-    if allows_watching and threads_are_real():
-        try:
-            start_and_await(work)
-            return
-        except RuntimeError:
-            pass
-    work()
+    if threads_are_real():
+        run_on_thread(work)
+    else:
+        work()
 
 
 def _call_all(claimed: list[DeadlineCallback]) -> None:
