@@ -37,18 +37,14 @@ _get_current, _set_current = current.get, current.set  # bound once: the look-up
 class Expiry:
     """A short callback that is due after a duration which many callbacks on the loop share."""
 
-    __slots__ = ("_callback", "queue", "when")
+    __slots__ = ("expire", "queue", "when")
 
     queue: DeadlineQueue
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], object]) -> None:
-        self._callback = callback
+        self.expire = callback
         self.when = clock.monotonic() + seconds
         queue_of(loop, seconds).add(self)
-
-    def expire(self) -> None:
-        """Call the callback."""
-        self._callback()
 
     def cancel(self) -> None:
         """Remove the callback."""
