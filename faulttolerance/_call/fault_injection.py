@@ -75,16 +75,8 @@ class FaultInjection:
 
         @register(CALLER)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            if self._befalls():
-                if self._is_late():
-                    if environment is not None:
-                        await environment.pause(self._seconds)
-                    else:
-                        clock.sleep(self._seconds)
-                self._fail()
-                if result is not BODY:
-                    return result
-            return await function(*args, **kwargs)
+            given = call(*args, **kwargs)
+            return given if given is result else await given
 
         return awaited if is_awaited else call
 
