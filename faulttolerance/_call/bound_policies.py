@@ -230,11 +230,10 @@ class BoundPolicies(_Defaults):
             The failure of the attempt; an awaitable of it for asynchronous calls.
         """
         failure = self.release(record, failure)
-        when, is_admitted = self.fail_when, record.gate_state is not NOT_ADMITTED
-        assert when is not None
+        when = self.fail_when if record.gate_state is not NOT_ADMITTED else None
         if self.asynchronous:
-            return self._evaluate_async(record, failure, result, when if is_admitted else None)
-        if is_admitted:
+            return self._evaluate_async(record, failure, result, when)
+        if when is not None:
             record.fails = when.evaluate(failure, result)
         return failure
 
