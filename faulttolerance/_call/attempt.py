@@ -140,20 +140,16 @@ if TYPE_CHECKING:
     CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = BLOCK = False
 
     class _Bound(BoundPolicies):
-        """The policies as ``attempt`` sees them: it reads each policy under the flag of that policy."""
+        """The policies as the functions below see them: they read each policy under the flag of that policy."""
 
+        environment: Any
+        retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
         budget: RetryBudget  # pyright: ignore[reportIncompatibleVariableOverride]
         gate: Gate  # pyright: ignore[reportIncompatibleVariableOverride]
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
         counters: Counters  # pyright: ignore[reportIncompatibleVariableOverride]
         first_try_durations: list[float]  # pyright: ignore[reportIncompatibleMethodOverride]
-
-    class _Retried(_Bound):
-        """The policies as ``continue_call`` sees them: it reads the retry and the environment under their flags."""
-
-        environment: Any
-        retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
 
     class _Admission(Awaitable[float], Protocol):
         """A place of a task or a thread in a queue."""
@@ -163,7 +159,7 @@ if TYPE_CHECKING:
     class _Tasks(TaskEnvironment):
         """The environment of tasks, with admissions of both kinds."""
 
-        def acquire(self, bulkhead: Bulkhead, permit: object) -> _Admission | None: ...  # type: ignore[override]
+        def acquire(self, bulkhead: Bulkhead, permit: object) -> _Admission | None: ...
 
     def acquire(bulkhead: Bulkhead, permit: object) -> _Admission | None: ...
 
@@ -354,7 +350,7 @@ def _continue_first(policies: BoundPolicies, *progress: Any) -> Any:
 
 @specializable
 async def continue_call(
-    policies: _Retried,
+    policies: _Bound,
     failure: BaseException | None,
     result: Any,
     call: CallRecord,

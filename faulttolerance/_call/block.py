@@ -29,10 +29,6 @@ FindPath = Callable[[bool], GuardedCall]
 """Returns the call path; its argument is whether the block belongs to a coroutine."""
 
 
-def _no_attempt() -> None:
-    pass
-
-
 @coroutine
 def run_block(method: object, call: _BlockCall) -> Generator[int, BaseException | None, object]:
     """Stand for the guarded function: stop until the block has ended, and raise its exception."""
@@ -90,7 +86,7 @@ class _BlockCall:
         """Whether the latest attempt has not ended yet, and perhaps has not been entered."""
         self.is_awaited: bool | None = None
         """Whether the blocks belong to a coroutine; ``None`` before the first block is entered."""
-        self.attempt: Callable[[], Attempt | PlainBlock | None] = _no_attempt
+        self.attempt: Callable[[], Attempt | PlainBlock | None] = lambda: None
         """Returns the attempt whose block runs, by a weak reference, because it refers to this object."""
         self.asked: tuple[FrameType, int] | None = None
         """The frame and instruction at which a loop requested the latest attempt."""
@@ -177,10 +173,6 @@ class _EntryModes:
         self.call = _BlockCall()
         self._steps = [self.call.run(find, method, awaited) for awaited in (False, True)]  # one of them never starts
 
-    def steps(self, *, awaited: bool) -> Generator[Any, Any, None]:
-        """Return the generator of the steps for one way of entering blocks."""
-        return self._steps[awaited]
-
     def begin(self, *, awaited: bool) -> Generator[Any, Any, None]:
         """Return the generator of the steps, and fix the way of entering for this block and all later ones."""
         if self.call.is_awaited is (not awaited):
@@ -202,7 +194,8 @@ class Attempt:
     def __init__(self, modes: _EntryModes) -> None:
         self.number = modes.call.number
         self._is_entered = False
-        self._modes: _EntryModes | None = modes
+        self._modes: Any = modes
+        """The call; ``None`` after the block."""
         self._steps: Any = None
         """The generator of the steps of the call, from the entry into the block to its end."""
 
@@ -217,23 +210,19 @@ class Attempt:
             raise
 
     async def __aenter__(self) -> Self:
-        await _Wait(self._begin(awaited=True), self._enter)
+        await _next_stop(self._begin(awaited=True), self._enter)
         return self
-
-    def _of_call(self) -> _EntryModes:
-        if self._modes is None:
-            raise RuntimeError("an attempt runs only once; request another attempt from the guard")
-        return self._modes
 
     def _begin(self, *, awaited: bool) -> Generator[Any, Any, None]:
         if self._is_entered:
             raise RuntimeError("an attempt is entered only once")
         self._is_entered = True
-        self._steps = steps = self._of_call().begin(awaited=awaited)
+        steps: Generator[Any, Any, None] = self._modes.begin(awaited=awaited)
+        self._steps = steps
         return steps
 
     def _enter(self) -> None:
-        call = self._of_call().call
+        call = self._modes.call
         self.number = call.number
         call.attempt = ref(self)
 
@@ -251,43 +240,38 @@ class Attempt:
     ) -> Awaitable[bool | None]:
         steps = self._steps
         steps.send((error, trace))
-        return _Wait(steps)
+        return _next_stop(steps)
 
 
-class _Wait:
-    """An awaitable that runs a call to its next stop, and returns whether another block follows.
+@coroutine
+def _next_stop(
+    steps: Generator[Any, Any, None], entered: Callable[[], object] | None = None
+) -> Generator[Any, Any, bool]:
+    """Run a call to its next stop, and return whether another block follows.
 
     Args:
         steps: The steps of the call.
         entered: Called when a block may start; with it, only such a stop ends the waiting.
     """
-
-    __slots__ = ("_entered", "_steps")
-
-    def __init__(self, steps: Generator[Any, Any, None], entered: Callable[[], object] | None = None) -> None:
-        self._steps = steps
-        self._entered = entered
-
-    def __await__(self) -> Generator[Any, Any, bool]:
-        step: Callable[[Any], Any] = self._steps.send
-        given: Any = None
-        try:
-            while True:
-                met = step(given)
-                if met is _BLOCK_START and self._entered is not None:
-                    self._entered()
-                    return True
-                if type(met) is int and self._entered is None:
-                    return met is _NEXT_BLOCK
-                step, given = self._steps.send, None
-                if type(met) is not int:
-                    try:
-                        given = yield met
-                    except BaseException as error:  # noqa: BLE001  # the call decides
-                        step, given = self._steps.throw, error
-        except BaseException:
-            self._steps.close()
-            raise
+    step: Callable[[Any], Any] = steps.send
+    given: Any = None
+    try:
+        while True:
+            met = step(given)
+            if met is _BLOCK_START and entered is not None:
+                entered()
+                return True
+            if type(met) is int and entered is None:
+                return met is _NEXT_BLOCK
+            step, given = steps.send, None
+            if type(met) is not int:
+                try:
+                    given = yield met
+                except BaseException as error:  # noqa: BLE001  # the call decides
+                    step, given = steps.throw, error
+    except BaseException:
+        steps.close()
+        raise
 
 
 class Attempts:
@@ -315,25 +299,19 @@ class _Loop:
         return self
 
     def __next__(self) -> Attempt:
-        attempt = self._next(sys._getframe(1))
-        if attempt is None:
-            raise StopIteration
-        return attempt
+        return self._next(sys._getframe(1), StopIteration)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Attempt:
-        attempt = self._next(sys._getframe(1))
-        if attempt is None:
-            raise StopAsyncIteration
-        return attempt
+        return self._next(sys._getframe(1), StopAsyncIteration)
 
-    def _next(self, asking: FrameType) -> Attempt | None:
+    def _next(self, asking: FrameType, end: type[Exception]) -> Attempt:
         latest, call = self._latest, self._modes.call
         call.asked = asking, asking.f_lasti
         if call.is_over:
-            return None
+            raise end
         if latest is not None and call.is_open:
             raise RuntimeError(
                 f"attempt {latest.number} has not ended: put the code to attempt into a block, `with attempt:`"

@@ -26,7 +26,7 @@ from .._strategy.retry import Predicates, Retry
 from .._strategy.retry_budget import RetryBudget
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
 from ..exceptions import RefusedException, raise_faults
-from .continuation import RETRY_RESULTS, RETURNED, CallRecord
+from .continuation import LIMITS, NOT_RETRYABLE, RETURNED, CallRecord
 
 __all__ = ["BY_BULKHEAD", "BY_GATE", "BY_NONE", "BY_RATE_LIMIT", "BoundPolicies", "conclude_of"]
 
@@ -154,7 +154,7 @@ class BoundPolicies(_Defaults):
         for attribute, value in {**_DEFAULTS, **values}.items():
             setattr(self, attribute, value)
         if self.asynchronous and self.retry is not None:
-            self.retry.consults = _may_have_to_await(self.retry)
+            self.retry.consults = self.retry.has_custom_delay or any(map(is_coroutine_function, self.retry.predicates))
         self._counting = _counting_order(
             gate_name if self.gate else "", self.rate_limit is not None, self.seconds > 0, self.bulkhead is not None
         )
@@ -230,11 +230,10 @@ class BoundPolicies(_Defaults):
             The failure of the attempt; an awaitable of it for asynchronous calls.
         """
         failure = self.release(record, failure)
-        when, is_admitted = self.fail_when, record.gate_state is not NOT_ADMITTED
-        assert when is not None
+        when = self.fail_when if record.gate_state is not NOT_ADMITTED else None
         if self.asynchronous:
-            return self._evaluate_async(record, failure, result, when if is_admitted else None)
-        if is_admitted:
+            return self._evaluate_async(record, failure, result, when)
+        if when is not None:
             record.fails = when.evaluate(failure, result)
         return failure
 
@@ -423,7 +422,7 @@ class BoundPolicies(_Defaults):
             if self.retry is None:
                 series = call_series(returned, fallback)
             else:
-                result = RETRY_RESULTS[call.stop] if applied or not returned else RETURNED
+                result = LIMITS.get(call.stop, NOT_RETRYABLE) if applied or not returned else RETURNED
                 series = call_series(returned, fallback, call.attempts > 1, result)
             self.counters.add(series)
 
@@ -439,10 +438,6 @@ class BoundPolicies(_Defaults):
             budget.give_back()
         elif succeeded and call.attempts == 1:
             budget.succeed()
-
-
-def _may_have_to_await(retry: Retry) -> bool:
-    return retry.has_custom_delay or any(map(is_coroutine_function, retry.predicates))
 
 
 @cache

@@ -170,20 +170,15 @@ _REASONS = {
 }
 
 RETURNED = "valueReturned"
-RETRY_RESULTS = {
-    None: "exceptionNotRetryable",
-    Stop.NOT_RETRYABLE: "exceptionNotRetryable",
+NOT_RETRYABLE = "exceptionNotRetryable"
+LIMITS: Mapping[Stop | None, str] = {
     Stop.MAX_RETRIES_REACHED: "maxRetriesReached",
     Stop.MAX_DURATION_REACHED: "maxDurationReached",
     Stop.DEADLINE: "maxDurationReached",
-    Stop.PREDICATE_FAILED: "exceptionNotRetryable",
-    Stop.TOLD_TOO_LONG: "exceptionNotRetryable",
     Stop.TOLD_PAST_MAX_DURATION: "maxDurationReached",
-    Stop.LEFT: "exceptionNotRetryable",
     Stop.BUDGET_SPENT: "budgetExhausted",
-    Stop.VETOED: "exceptionNotRetryable",
 }
-"""The value of the metric for a call that ended for a reason."""
+"""The value of the metric for a call that a limit ended; for all other failed calls it is ``NOT_RETRYABLE``."""
 
 
 class RetryDelays:
@@ -201,16 +196,8 @@ class RejectedResult(NamedTuple):
 LOOP_LEFT = object()
 """The result of a block that ends the loop that would repeat it."""
 
-_ALWAYS_NOTED = (
-    Stop.DEADLINE,
-    Stop.PREDICATE_FAILED,
-    Stop.TOLD_TOO_LONG,
-    Stop.TOLD_PAST_MAX_DURATION,
-    Stop.LEFT,
-    Stop.BUDGET_SPENT,
-    Stop.VETOED,
-)
-"""The reasons that a note mentions even after a single attempt."""
+_USUAL = (Stop.NOT_RETRYABLE, Stop.MAX_RETRIES_REACHED, Stop.MAX_DURATION_REACHED)
+"""The reasons that need no note after a single attempt."""
 
 
 def rejection_of(policies: BoundPolicies, retry: Retry, result: object, call: CallRecord) -> BaseException | None:
@@ -269,7 +256,7 @@ def next_delay(
             return delay if not delay or RetryDelays.is_on else 0.0
     call.stop = stop
     call.set_cause(failure)
-    if attempts > 1 or stop in _ALWAYS_NOTED or failure is call.rejection:
+    if attempts > 1 or stop not in _USUAL or failure is call.rejection:
         call.add_note(failure, elapsed, stop, policies.name, retry.max_retries + 1)
     if isinstance(failure, Exception) and sinks.wanted[GaveUp](call):
         sinks.send(GaveUp(policies.name, attempts, elapsed, call.veto_reason or stop.value, failure), call)

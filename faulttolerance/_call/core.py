@@ -63,7 +63,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     values: tuple[int, float, Any, float, Any, Any] = (
         policy.max_retries,
         seconds(policy.max_duration, policy.duration_unit),
-        _JITTERED[policy.jitter_kind](growth[0] if growth else back_off.fixed(delay, ceiling)),
+        _jittered(policy.jitter_kind, growth[0] if growth else back_off.fixed(delay, ceiling)),
         seconds(policy.jitter, policy.jitter_delay_unit),
         policy.retry_on,
         policy.abort_on,
@@ -85,13 +85,11 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     return {"retry": decides}
 
 
-_JITTERED: Mapping[str, Callable[[Any], back_off.AnyBackOff]] = {
-    "added": lambda growth: growth,
-    "full": lambda growth: back_off.Full(growth) if isinstance(growth, back_off.BackOff) else growth,
-    "decorrelated": lambda growth: (
-        back_off.Decorrelated(growth.delay(1), growth.maximum) if isinstance(growth, back_off.BackOff) else growth
-    ),
-}
+def _jittered(kind: str, growth: back_off.AnyBackOff) -> back_off.AnyBackOff:
+    """Return the back-off that draws the delays of *growth*; an added jitter and custom delays need none."""
+    if kind == "added" or not isinstance(growth, back_off.BackOff):
+        return growth
+    return back_off.Full(growth) if kind == "full" else back_off.Decorrelated(growth.delay(1), growth.maximum)
 
 
 def _chance() -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._deadline.clock import clock
 from .._deadline.threads.roles import CALLER, register
@@ -16,49 +16,36 @@ BODY: Any = object()
 """The result if the body provides it."""
 
 
-class FaultInjection:
-    """Faults and delays for attempts, each attempt with the same probability.
+class FaultInjection(NamedTuple):
+    """Faults and delays for attempts, each attempt with the same probability."""
 
-    Args:
-        failure: Returns the exception that an attempt raises instead of running its body; ``None`` to raise none.
-        seconds: The time that an attempt waits before anything else, on the shared clock.
-        result: The result of an attempt instead of running its body; ``BODY`` to run it. Not used for blocks.
-        rate: The probability that an attempt is disturbed, from 0 to 1.
-        chance: Returns numbers in [0, 1).
-        report: Called with ``"latency"`` or ``"error"`` for each fault that is injected into an attempt.
-    """
-
-    __slots__ = ("_chance", "_failure", "_rate", "_report", "_result", "_seconds")
-
-    def __init__(
-        self,
-        failure: Callable[[], BaseException | None],
-        seconds: float,
-        result: object = BODY,
-        rate: float = 1.0,
-        chance: Callable[[], float] = lambda: clock.random(),
-        report: Callable[[str], object] = lambda kind: None,
-    ) -> None:
-        self._failure = failure
-        self._seconds = seconds
-        self._result = result
-        self._rate = rate
-        self._chance = chance
-        self._report = report
+    failure: Callable[[], BaseException | None]
+    """Returns the exception that an attempt raises instead of running its body; ``None`` to raise none."""
+    seconds: float
+    """The time that an attempt waits before anything else, on the shared clock."""
+    result: object = BODY
+    """The result of an attempt instead of running its body; ``BODY`` to run it. Not used for blocks."""
+    rate: float = 1.0
+    """The probability that an attempt is disturbed, from 0 to 1."""
+    chance: Callable[[], float] = lambda: clock.random()
+    """Returns numbers in [0, 1)."""
+    report: Callable[[str], object] = lambda kind: None
+    """Called with ``"latency"`` or ``"error"`` for each fault that is injected into an attempt."""
 
     def around(
         self, function: Callable[..., Any], environment: Environment | None, is_awaited: bool, *, is_block: bool = False
     ) -> Callable[..., Any]:
         """Return *function* with disturbances before each attempt, which wait in *environment*, or block the thread."""
-        result = BODY if is_block else self._result
+        result = BODY if is_block else self.result
 
         @register(CALLER)
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._befalls():
-                if self._is_late():
+                if self.seconds:
+                    self.report("latency")
                     if environment is not None:
                         return later(args, kwargs)  # the caller awaits it, as it may await the body's result
-                    clock.sleep(self._seconds)
+                    clock.sleep(self.seconds)
                 self._fail()
                 if result is not BODY:
                     return result
@@ -66,7 +53,7 @@ class FaultInjection:
 
         async def later(args: Any, kwargs: Any) -> Any:
             assert environment is not None
-            await environment.pause(self._seconds)
+            await environment.pause(self.seconds)
             self._fail()
             if result is not BODY:
                 return result
@@ -75,29 +62,16 @@ class FaultInjection:
 
         @register(CALLER)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            if self._befalls():
-                if self._is_late():
-                    if environment is not None:
-                        await environment.pause(self._seconds)
-                    else:
-                        clock.sleep(self._seconds)
-                self._fail()
-                if result is not BODY:
-                    return result
-            return await function(*args, **kwargs)
+            given = call(*args, **kwargs)
+            return given if given is result else await given
 
         return awaited if is_awaited else call
 
     def _befalls(self) -> bool:
-        return self._rate >= 1.0 or self._chance() < self._rate
-
-    def _is_late(self) -> bool:
-        if self._seconds:
-            self._report("latency")
-        return self._seconds > 0.0
+        return self.rate >= 1.0 or self.chance() < self.rate
 
     def _fail(self) -> None:
-        failure = self._failure()
+        failure = self.failure()
         if failure is not None:
-            self._report("error")
+            self.report("error")
             raise failure

@@ -56,7 +56,7 @@ def specialized(function: Callable[..., Any], flags: Flags) -> Callable[..., Any
     try:
         return _specialized(function, key)
     except Exception:  # noqa: BLE001  # a problem with the library's text must not fail a call
-        return _whole(function, key)
+        return uncut(function, key)
 
 
 def source_of(function: Callable[..., Any], flags: Flags) -> str:
@@ -78,16 +78,12 @@ def _specialized(function: Callable[..., Any], flags: _FlagsKey) -> Callable[...
 
 
 @cache
-def _whole(function: Callable[..., Any], flags: _FlagsKey) -> Callable[..., Any]:
-    return uncut(function, dict(flags))
-
-
-def uncut(function: Callable[..., Any], flags: Flags) -> Callable[..., Any]:
+def uncut(function: Callable[..., Any], flags: _FlagsKey) -> Callable[..., Any]:
     """Return the whole *function* with *flags*; synchronous calls drive a coroutine that never waits."""
-    whole = FunctionType(function.__code__, {**function.__globals__, **flags}, function.__name__)
-    if flags["ASYNC"] or flags["BLOCK"]:
+    names = {**function.__globals__, **dict(flags)}
+    whole = FunctionType(function.__code__, names, function.__name__)
+    if names["ASYNC"] or names["BLOCK"]:
         return whole
-
     if whole.__code__.co_flags & _COROUTINE:
         return _driven(whole)
     return lambda *parts: _driven(whole(*parts))

@@ -9,7 +9,7 @@ from typing import Any
 from .._config import Effective
 from .._deadline.clock import clock
 from .._log import log_guard_error
-from .._metrics.catalogue import Meter, Schema, Series, schema_of
+from .._metrics.catalogue import Meter, Schema, Series
 from .._metrics.counters import Counters, Ledger, ledger
 from .._platform.swap import Swap
 from .._policy import CircuitBreaker, CircuitBreakerName, Policy, RetryBudget
@@ -201,13 +201,6 @@ class StateDraft:
         self._stateful = tuple(policies[kind] for kind in STRATEGY_FACTORIES if kind in policies)
         if self._meter is not None:
             self._renew_meter(self._meter.queues)
-
-    def counters_for(
-        self, name: str, queue: bool, kinds: Iterable[type[Policy]], *, counts_calls: bool = True
-    ) -> Counters | None:
-        """Return the counters of the policies of *kinds* under *name*; ``None`` if nothing of them is counted."""
-        schema = schema_of(kinds, queue=queue, counts_calls=counts_calls)
-        return None if schema is None else self.counters_under(name, schema, queue=queue)
 
     def counters_under(self, name: str, schema: Schema, *, queue: bool) -> Counters:
         """Return the counters of the series of *schema* under *name*."""

@@ -29,19 +29,35 @@ class _Cutter(ast.NodeTransformer):
         self._flags = flags
 
     def visit_If(self, node: ast.If) -> Any:
-        test = self._folded(node.test)
-        if isinstance(test, bool):
-            return self._block(node.body if test else node.orelse, may_be_empty=True)
-        node.test = self.visit(test)
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse, may_be_empty=True)
+        self.generic_visit(node)
+        if isinstance(node.test, ast.Constant):
+            return node.body if node.test.value else node.orelse
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        test = self._folded(node.test)
-        if isinstance(test, bool):
-            return self.visit(node.body if test else node.orelse)
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        if isinstance(node.test, ast.Constant):
+            return node.body if node.test.value else node.orelse
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        """Evaluate the flags of a condition; each call evaluates the rest."""
+        decides = isinstance(node.op, ast.Or)
+        rest = []
+        for value in map(self.visit, node.values):
+            known = value.value if isinstance(value, ast.Constant) else None
+            if known is decides:
+                return value  # type: ignore[no-any-return]
+            if not isinstance(known, bool):
+                rest.append(value)
+        node.values = rest
+        return node if len(rest) > 1 else rest[0] if rest else ast.copy_location(ast.Constant(not decides), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Not) and isinstance(node.operand, ast.Constant):
+            return ast.copy_location(ast.Constant(not node.operand.value), node)
+        return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in self._flags:
@@ -61,45 +77,10 @@ class _Cutter(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
-        node.args, node.returns = self.visit(node.args), None
-        node.body = self._block(node.body)
+        self.generic_visit(node)
+        node.returns = None
         if isinstance(node, ast.FunctionDef) or self._flags["ASYNC"] or self._flags["BLOCK"]:
             return node
         return ast.copy_location(ast.FunctionDef(node.name, node.args, node.body, [], None), node)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815  # the name that ``ast`` looks up
-
-    def visit_Try(self, node: ast.Try) -> Any:
-        node.body = self._block(node.body)
-        for handler in node.handlers:
-            handler.body = self._block(handler.body)
-        node.orelse = self._block(node.orelse, may_be_empty=True)
-        node.finalbody = self._block(node.finalbody, may_be_empty=True)
-        return node
-
-    def _block(self, statements: list[ast.stmt], may_be_empty: bool = False) -> list[ast.stmt]:
-        kept: list[ast.stmt] = []
-        for statement in statements:
-            visited = self.visit(statement)
-            kept += visited if isinstance(visited, list) else [visited] if visited is not None else []
-        return kept if kept or may_be_empty else [ast.copy_location(ast.Pass(), statements[0])]
-
-    def _folded(self, test: ast.expr) -> Any:
-        """Evaluate *test*: return a truth value, or the remaining expression, which each call evaluates."""
-        if isinstance(test, ast.Name) and test.id in self._flags:
-            return self._flags[test.id]
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self._folded(test.operand)
-            return not inner if isinstance(inner, bool) else test
-        if isinstance(test, ast.BoolOp):
-            ends_it = isinstance(test.op, ast.Or)
-            left = []
-            for one in map(self._folded, test.values):
-                if one is ends_it:
-                    return ends_it
-                if not isinstance(one, bool):
-                    left.append(one)
-            if not left:
-                return not ends_it
-            return left[0] if len(left) == 1 else ast.copy_location(ast.BoolOp(test.op, left), test)
-        return test

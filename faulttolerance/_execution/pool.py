@@ -238,7 +238,8 @@ class Pool:
             except BaseException as error:
                 if take(worker.start_token):  # otherwise it runs, and a signal's handler raised the error
                     self._workers.pop(worker, None)
-                    if isinstance(error, RuntimeError) and self._workers and not _is_final(error):
+                    is_final = "shutdown" in str(error)  # the interpreter is ending, and starts no thread any more
+                    if isinstance(error, RuntimeError) and self._workers and not is_final:
                         return
                 raise
 
@@ -307,11 +308,6 @@ def _wake(worker: _Worker) -> None:
         worker.wake.release()
     except RuntimeError:
         pass  # another thread has just woken it
-
-
-def _is_final(error: RuntimeError) -> bool:
-    """Return whether *error* means that no thread can be started any more, because the interpreter is ending."""
-    return "shutdown" in str(error)
 
 
 pool = Pool()

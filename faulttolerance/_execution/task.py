@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import FrameType, coroutine
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._deadline.clock import clock
@@ -32,30 +32,24 @@ if TYPE_CHECKING:
     from .environment import MakeCall, Run, Ts
 
 
-class TaskAdmission(NamedTuple):
-    """The place of a task in the queue of a bulkhead; ``await`` returns the moment at which the permit was granted."""
-
-    bulkhead: Bulkhead
-    waiter: Waiter
-    awaitable: KeptFuture
-
-    def __await__(self) -> Generator[Any, None, float]:
-        bulkhead, waiter, awaitable = self
-        timer = None
-        try:
-            if waiter.until < inf:
-                expire = to_its_end(bulkhead.expire, waiter)
-                timer = awaitable.future.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
-            yield from awaitable.__await__()
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if waiter.reason:
-            raise bulkhead.refusal(waiter.reason)
-        return clock.monotonic()
+@coroutine  # no ``async def``: it may be dropped before its first step
+def _admission(bulkhead: Bulkhead, waiter: Waiter, awaitable: KeptFuture) -> Generator[Any, None, float]:
+    """Wait in the queue of *bulkhead*; return the moment at which the permit was granted."""
+    timer = None
+    try:
+        if waiter.until < inf:
+            expire = to_its_end(bulkhead.expire, waiter)
+            timer = awaitable.future.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
+        yield from awaitable.__await__()
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if waiter.reason:
+        raise bulkhead.refusal(waiter.reason)
+    return clock.monotonic()
 
 
-def acquire_in_task(bulkhead: Bulkhead, permit: object) -> TaskAdmission | None:
+def acquire_in_task(bulkhead: Bulkhead, permit: object) -> Awaitable[float] | None:
     """Acquire a permit for an attempt of the running task: at once (returns ``None``), or when the result completes.
 
     Raises:
@@ -63,7 +57,7 @@ def acquire_in_task(bulkhead: Bulkhead, permit: object) -> TaskAdmission | None:
     """
     wait = wait_in_task()
     waiter = bulkhead.enter(Waiter(permit, wait.ident, wait.wake, Criticality.current()))
-    return None if waiter is None else TaskAdmission(bulkhead, waiter, wait.awaitable)  # type: ignore[arg-type]
+    return None if waiter is None else _admission(bulkhead, waiter, wait.awaitable)  # type: ignore[arg-type]
 
 
 def wait_in_task() -> Wait:
@@ -256,11 +250,9 @@ class BlockEnvironment(TaskEnvironment):
     """The environment of tasks whose guarded body is a block of code."""
 
     @staticmethod
-    def begin_deadline(
-        seconds: float, when: float, what: str, make: Callable[[], TaskDeadline] | None = None
-    ) -> TaskDeadline:
+    def begin_deadline(seconds: float, when: float, what: str) -> TaskDeadline:  # type: ignore[override]
         """Start and return the deadline of the block that is being entered."""
-        return begin_deadline(seconds, when, what, make or partial(_BlockDeadline, holder_of_block(sys._getframe())))
+        return begin_deadline(seconds, when, what, partial(_BlockDeadline, holder_of_block(sys._getframe())))
 
 
 def _watch_detached_call() -> DetachedCallWatch | None:

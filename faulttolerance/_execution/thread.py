@@ -64,12 +64,8 @@ class ThreadEnvironment(Environment):
 
     begin_deadline = staticmethod(begin_call_deadline)
     call_later = staticmethod(call_later)
-
-    def pause(self, seconds: float) -> Awaitable[None]:
-        return Pause(seconds)
-
-    def attempt(self, attempt: Attempt) -> Awaitable[Any]:
-        return ThreadAttempt(attempt)
+    pause = Pause
+    attempt = ThreadAttempt
 
     def ident(self) -> int:
         return NO_THREAD

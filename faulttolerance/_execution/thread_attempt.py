@@ -63,13 +63,12 @@ class ThreadAttempt(Suspension):
         attempt, call = self.attempt, self.call
         record, bulkhead = attempt.record, attempt.bulkhead
         try:
+            call.is_shared = True
             if call.attempted and not may_run:
-                call.is_shared = True
                 # A refused attempt is retried at once. The caller must not wait for this attempt and all that follow.
                 pool.submit(partial(self._resume_after, self.begin, True))
                 return False
             call.attempted = True
-            call.is_shared = True
             if bulkhead is not None:
                 waiter = self._waiter = Waiter(record, NO_THREAD, self._wake, level_in(call.context))
                 record.queued = bulkhead.enter(waiter) is not None

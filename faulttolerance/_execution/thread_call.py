@@ -80,10 +80,8 @@ class ThreadCall:
 
     def _inherit_deadlines(self, deadlines: ThreadDeadlines) -> None:
         enclosing = effective_deadline(current.get())
-        body_deadlines, self.parent_deadlines = (
-            inherit_deadlines(deadlines, enclosing),
-            inherit_deadlines(deadlines, enclosing),
-        )
+        body_deadlines = inherit_deadlines(deadlines, enclosing)
+        self.parent_deadlines = inherit_deadlines(deadlines, enclosing)
         deadlines.dependents.update(dict.fromkeys(self.parent_deadlines))
         if self.parent_deadlines:
             self._innermost, self._body_deadline = self.parent_deadlines[-1], body_deadlines[-1]

@@ -20,7 +20,7 @@ from ..._call.state import State, StateDraft
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Callback, GuardedCall
 from ..._execution.environment import Environment
-from ..._metrics.catalogue import Schema
+from ..._metrics.catalogue import Schema, schema_of
 from ..._metrics.counters import Counters, Ledger
 from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, RecallingHandler, recalling_handler_in
 from ..._signature.kind import own_attribute
@@ -316,15 +316,13 @@ def _binding(
     name = effective.line or effective.name
     queue = may_queue(effective.policies, asynchronous)
 
-    def counters_of(*kinds: type[Policy], counts_calls: bool = False) -> Counters | None:
-        if not effective.switches.metrics_enabled:
+    def counters_under(schema: Schema | None, queue: bool = False) -> Counters | None:
+        if schema is None or not effective.switches.metrics_enabled:
             return None
-        return draft.counters_for(name, queue, kinds, counts_calls=counts_calls)
+        return draft.counters_under(name, schema, queue=queue)
 
-    def counters_under(schema: Schema) -> Counters | None:
-        if not effective.switches.metrics_enabled:
-            return None
-        return draft.counters_under(name, schema, queue=False)
+    def counters_of(*kinds: type[Policy], counts_calls: bool = False) -> Counters | None:
+        return counters_under(schema_of(kinds, queue=queue, counts_calls=counts_calls), queue)
 
     # Created at once: the counters come into force together with the rest.
     tells: dict[type[Policy], OnRefusal] = {}
