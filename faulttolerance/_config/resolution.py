@@ -97,6 +97,11 @@ class Effective(NamedTuple):
     observed: bool = False
 
     @property
+    def mode(self) -> str:
+        """The value of the key ``mode``."""
+        return "observe" if self.observed else "enforce"
+
+    @property
     def sources(self) -> Mapping[str, str]:
         """The origin of each parameter: ``default``, ``decorator``, or the words of *configured*."""
         declared = {
