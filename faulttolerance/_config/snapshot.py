@@ -87,15 +87,14 @@ def files_of_environment(places: dict[str, str]) -> list[File]:
     return files
 
 
-def name_file(file: str | os.PathLike[str]) -> None:
-    """Add *file* to the files that the environment of this process names, after the application's own files."""
-    named = os.environ.get(CONFIG_VARIABLE, "")
-    os.environ[CONFIG_VARIABLE] = os.pathsep.join(filter(None, (named, os.fspath(file))))
+def name_file(file: os.PathLike[str] | None) -> None:
+    """Add *file*, if any, to the files that the environment of this process names, after the application's own."""
+    if file is not None:
+        named = os.environ.get(CONFIG_VARIABLE, "")
+        os.environ[CONFIG_VARIABLE] = os.pathsep.join(filter(None, (named, os.fspath(file))))
 
 
-def _file(file: str | os.PathLike[str] | File) -> File:
-    if isinstance(file, File):
-        return file
+def _file(file: str | os.PathLike[str]) -> File:
     name = os.fspath(file)
     if not isinstance(name, str):
         raise TypeError
