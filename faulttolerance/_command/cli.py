@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import os
 import pkgutil
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from enum import StrEnum
 from importlib.util import find_spec
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .._config import Declared, Effective, ignore_keys, settings, template
+from .._config import Effective, ignore_keys, settings, template
 from .._config.formatting import formatted
 from .._config.report import Unused
 from .._config.snapshot import name_file
@@ -46,11 +47,6 @@ app = typer.Typer(
 )
 
 
-def _name_file(file: Path | None) -> None:
-    if file is not None:
-        name_file(file)
-
-
 def _tell_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
@@ -66,7 +62,7 @@ Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Import the s
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", exists=True, dir_okay=False, callback=_name_file,
+        "--config", metavar="FILE", exists=True, dir_okay=False, callback=name_file,
         help="A configuration file to read in addition to those of the application.",
     ),
 ]  # fmt: skip
@@ -146,7 +142,8 @@ def explain(
         try:
             explained = _explained_at(name, show_all)
         except typer.BadParameter:
-            explained = _explained_as(name, show_all)
+            named = control.guards(name)
+            explained = [explanation.explain_alone(guard._resolver, guard._cls, all=show_all) for guard in named]
             if not explained:
                 raise
     typer.echo(json.dumps([one.as_dict() for one in explained], indent=2) if as_json else "\n".join(explained))
@@ -167,8 +164,8 @@ def list_(
     if as_json:
         typer.echo(json.dumps(listed, indent=2))
     else:
-        rows = [(guard.name, *row) for guard in guards for _, effective in _resolved(guard) for row in _rows(effective)]
-        _print_table(("guard", "parameter", "value", "source"), rows, _blocks_of_guards())
+        rows = [(guard.name, *row) for guard in guards for value in guard._effective.values for row in _rows(value)]
+        _print_table(("guard", "parameter", "value", "source"), rows, _blocks_of_guards)
     with _apart():
         _validated()
 
@@ -183,10 +180,11 @@ def keys(
     """List every key, its environment variable, the value in force, and the declared value."""
     with _apart():
         _import(modules, recursive)
-        lines = template.key_lines(pair for guard in control.guards() for pair in _resolved(guard))
+        guards = [guard._effective for guard in control.guards()]
+        lines = template.key_lines(pair for one in guards for pair in zip(one.declared, one.values, strict=True))
     if how is Format.TABLE:
         rows = [(line.key.name, line.key.variable, line.value, line.default, line.allowed) for line in lines]
-        _print_table(("key", "environment variable", "value", "declared", "allowed"), rows, _block_of_key)
+        _print_table(("key", "environment variable", "value", "declared", "allowed"), rows, _blocks_of_keys)
     else:
         typer.echo("\n".join(template.template(lines, how)))
     with _apart():
@@ -194,11 +192,6 @@ def keys(
 
 
 # The contents of lists
-
-
-def _resolved(guard: control.GuardedMethod) -> Iterator[tuple[Declared, Effective]]:
-    effective = guard._effective
-    return zip(effective.declared, effective.values, strict=True)
 
 
 def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
@@ -221,12 +214,6 @@ def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
     if not (explained := _explained(parent, path.rpartition(".")[2], target, show_all)):
         raise typer.BadParameter(f"{name!r} is not guarded")
     return explained
-
-
-def _explained_as(name: str, show_all: bool) -> list[explanation.Explanation]:
-    """Explain each guard that is called *name*."""
-    named = [guard for guard in control.guards() if guard.name == name]
-    return [explanation.explain_alone(guard._resolver, guard._cls, all=show_all) for guard in named]
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
@@ -255,8 +242,7 @@ def _explained(parent: Any, name: str, target: Any, show_all: bool) -> list[expl
     if isinstance(target, type):
         return [one for member in dir(target) for one in _explained(target, member, None, show_all)]
     try:
-        in_class = isinstance(parent, type)
-        return [explanation.explain(parent if in_class else target, name if in_class else "", all=show_all)]
+        return [explanation.explain(parent if isinstance(parent, type) else target, name, all=show_all)]
     except (AttributeError, ValueError):
         return []
 
@@ -352,53 +338,43 @@ def _warn(line: str) -> None:
 
 
 def _print_table(
-    columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], blocks: Callable[[tuple[str, ...], int], Iterable[str]]
+    columns: tuple[str, ...],
+    rows: Iterable[tuple[str, ...]],
+    blocks: Callable[[Iterable[tuple[str, ...]], int], Iterator[str]],
 ) -> None:
     """Print a table, one line for each row; print *blocks* instead if the terminal is too narrow for the table.
 
-    A terminal would fold the long lines, and folded lines are hard to read and to copy.
+    A terminal would fold the long lines, and folded lines are hard to read and to copy. Output to another program is
+    never too wide, unless ``COLUMNS`` sets a width.
     """
     cells = [columns, *(tuple(map(escaped, row)) for row in rows)]  # no control characters reach the terminal
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    limit = _columns_at_most()
-    if sum(widths) + 2 * (len(widths) - 1) <= limit:
+    limit = shutil.get_terminal_size((0, 0)).columns
+    lines = blocks(cells[1:], limit)
+    if not limit or sum(widths) + 2 * (len(widths) - 1) <= limit:
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
-    else:
-        lines = (line for row in cells[1:] for line in blocks(row, int(limit)))
     for line in lines:
         typer.echo(line.rstrip())
 
 
-def _columns_at_most() -> float:
-    """Return the maximum line width; endless for output to another program, unless ``COLUMNS`` sets a width."""
-    return shutil.get_terminal_size((0, 0)).columns or math.inf
+def _blocks_of_keys(rows: Iterable[tuple[str, ...]], width: int) -> Iterator[str]:
+    for key, variable, value, default, allowed in rows:
+        yield key
+        yield f"  {variable}={value}"
+        declared = "" if value == default else f"; declared: {default or 'nothing'}"
+        yield from textwrap.wrap(
+            allowed + declared,
+            width,
+            initial_indent="  ",
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
 
-def _block_of_key(row: tuple[str, ...], width: int) -> Iterator[str]:
-    key, variable, value, default, allowed = row
-    yield key
-    yield f"  {variable}={value}"
-    declared = "" if value == default else f"; declared: {default or 'nothing'}"
-    yield from textwrap.wrap(
-        allowed + declared,
-        width,
-        initial_indent="  ",
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _blocks_of_guards() -> Callable[[tuple[str, ...], int], Iterator[str]]:
-    shown = ""
-
-    def block(row: tuple[str, ...], width: int) -> Iterator[str]:
-        nonlocal shown
-        guard, parameter, value, source = row
-        if guard != shown:
-            yield guard
-            shown = guard
-        line = f"  {parameter} = {value}"
-        yield from [f"{line}  [{source}]"] if len(line) + len(source) + 4 <= width else [line, f"    [{source}]"]
-
-    return block
+def _blocks_of_guards(rows: Iterable[tuple[str, ...]], width: int) -> Iterator[str]:
+    for guard, of_guard in groupby(rows, itemgetter(0)):
+        yield guard
+        for _, parameter, value, source in of_guard:
+            line = f"  {parameter} = {value}"
+            yield from [f"{line}  [{source}]"] if len(line) + len(source) + 4 <= width else [line, f"    [{source}]"]

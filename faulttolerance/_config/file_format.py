@@ -14,15 +14,11 @@ Lines: TypeAlias = dict[str, int]
 
 
 def _toml(text: str) -> tuple[Any, Lines]:
-    data = tomllib.loads(text)
-    return data, _toml_lines(text, data)
+    """Return the data of *text* and the line of each key: each line with a key or a header is parsed as a document.
 
-
-def _toml_lines(text: str, data: Mapping[str, Any]) -> Lines:
-    """Return the line of each key of *data*: each line with a key or a header is parsed as a document of its own.
-
-    Inside a string of several lines, a line that looks like a header counts only if *data* has that table.
+    Inside a string of several lines, a line that looks like a header counts only if the data has that table.
     """
+    data = tomllib.loads(text)
     lines: Lines = {}
     header = ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -32,7 +28,7 @@ def _toml_lines(text: str, data: Mapping[str, Any]) -> Lines:
         elif "=" in line:
             for key, _ in flat(_toml_of_line(line) or _toml_of_line(f"{line.partition('=')[0]}= 0")):
                 lines.setdefault(header + key, number)
-    return lines
+    return data, lines
 
 
 def _toml_of_line(text: str) -> dict[str, Any]:

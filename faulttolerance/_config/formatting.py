@@ -24,12 +24,8 @@ def formatted(value: Any) -> str:
         return ",".join(map(formatted, value))
     if isinstance(value, CausedBy):
         return f"caused_by({formatted(value.classes)})"
-    if callable(value):
-        return _qualified(value)
-    return str(value)
-
-
-def _qualified(value: Any) -> str:
+    if not callable(value):
+        return str(value)
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not module or not name:
         return repr(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,23 +32,19 @@ def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
     read_sources: list[Source] = []
     faults: list[Fault] = []
 
-    def collect(load: Callable[[], Source], where: str, source: str) -> None:
+    due = [(partial(_file, *file), file.name, "named by configure(files=...)") for file in inputs.files]
+    due += [(partial(_file, *file), file.name, f"named by {CONFIG_VARIABLE}") for file in named]
+    due += [(partial(_foreign, one), shown(one), "passed to configure(sources=...)") for one in inputs.sources]
+    for load, where, origin in due:
         try:
             read_sources.append(load())
         except FaultToleranceDefinitionException as error:
-            faults.extend(fault if fault.source else fault._replace(source=source) for fault in error.faults)
+            faults += [fault if fault.source else fault._replace(source=origin) for fault in error.faults]
         except BaseException as error:
             # Each parser and each foreign source raises exceptions of its own.
             if ends_the_caller(error):
                 raise
-            faults.append(Fault(where, f"cannot be read ({error_text(error)})", None, "", source))
-
-    for file in inputs.files:
-        collect(partial(_file, *file), file.name, "named by configure(files=...)")
-    for file in named:
-        collect(partial(_file, *file), file.name, f"named by {CONFIG_VARIABLE}")
-    for source in inputs.sources:
-        collect(partial(_foreign, source), shown(source), "passed to configure(sources=...)")
+            faults.append(Fault(where, f"cannot be read ({error_text(error)})", None, "", origin))
     raise_faults(faults)
     return read_sources[::-1]
 
@@ -126,10 +122,9 @@ def _blank_lines(text: str) -> int:
 def _ours(path: Path, name: str, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     """Return the table ``[tool.faulttolerance]`` and its path; a file without it belongs to this library as a whole."""
     tools = data.get("tool")
-    has_table = isinstance(tools, Mapping) and "faulttolerance" in tools
-    if not has_table:
-        return (data, "") if path.name != "pyproject.toml" else ({}, "")
-    table = data["tool"]["faulttolerance"]
+    if not isinstance(tools, Mapping) or "faulttolerance" not in tools:
+        return ({} if path.name == "pyproject.toml" else data), ""
+    table = tools["faulttolerance"]
     if not isinstance(table, Mapping):
         where, allowed = f"{name} tool.faulttolerance", "a table: [tool.faulttolerance]"
         raise definition_error(where, f"is {shown(table)}", table, allowed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -126,29 +126,18 @@ def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
 def changes(where: str, before: Sequence[Effective], after: Sequence[Effective]) -> list[Change]:
     """Return the differences between two resolutions of the same guard."""
     differences = []
-    for old, new in _paired(before, after):
-        place = f"{where} @{new.policy.annotation}"
-        if old.enabled != new.enabled:
-            source = new.sources.get(ENABLED, "default")
-            differences.append(Change(f"{place}({ENABLED})", old.enabled, new.enabled, source))
-        if old.observed != new.observed:
-            was_mode, mode = (_MODES[one.observed] for one in (old, new))
-            differences.append(Change(f"{place}({MODE})", was_mode, mode, new.sources.get(MODE, "default")))
-        for name in parameters(new.policy):
-            was, becomes = getattr(old.policy, name), getattr(new.policy, name)
-            if was != becomes:
-                differences.append(Change(f"{place}({name})", was, becomes, new.sources[name]))
+    was, becomes = ({type(one.policy): one for one in values} for values in (before, after))
+    for kind in {**was, **becomes}:
+        # Chaos may appear and disappear with its keys.
+        old, new = (values.get(kind) or Effective(kind(), False) for values in (was, becomes))
+        pairs = {ENABLED: (old.enabled, new.enabled), MODE: (old.mode, new.mode)}
+        pairs |= {name: (getattr(old.policy, name), getattr(new.policy, name)) for name in parameters(kind)}
+        differences += [
+            Change(f"{where} @{kind.annotation}({name})", *pair, new.sources.get(name, "default"))
+            for name, pair in pairs.items()
+            if pair[0] != pair[1]
+        ]
     return differences
-
-
-def _paired(before: Sequence[Effective], after: Sequence[Effective]) -> Iterator[tuple[Effective, Effective]]:
-    """Yield the values of each policy before and after; chaos may appear and disappear with its keys."""
-    old, new = ({type(one.policy): one for one in values} for values in (before, after))
-    for kind in {**old, **new}:
-        yield old.get(kind) or Effective(kind(), False), new.get(kind) or Effective(kind(), False)
-
-
-_MODES = {False: "enforce", True: "observe"}
 
 
 class _KnownNames:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .._log import log_guard_error
-from .._policy import DEFAULT_PLACE, Fallback, Policy, check, parameters
+from .._policy import Fallback, Policy, parameters
 from .._shown import install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import ENABLED, MODE, SWITCHES, TRACING_VARIABLE, UNDECLARED, Declared, parameter_keys, switch_key
@@ -97,6 +97,11 @@ class Effective(NamedTuple):
     observed: bool = False
 
     @property
+    def mode(self) -> str:
+        """The value of the key ``mode``."""
+        return "observe" if self.observed else "enforce"
+
+    @property
     def sources(self) -> Mapping[str, str]:
         """The origin of each parameter: ``default``, ``decorator``, or the words of *configured*."""
         declared = {
@@ -140,7 +145,9 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
     observed = bool(switch(MODE, observes))
     settings = {name: setting for name in parameters(policy) if (setting := find(name))}
     if settings:
-        values, wrong_values = _values(declared, where, settings)
+        from .value import validated
+
+        values, wrong_values = validated(policy, where, settings, Effective(policy).sources)
         if wrong_values:
             faults += wrong_values
         else:
@@ -174,27 +181,6 @@ def refused_settings(policy: Policy | type[Policy], settings: Iterable[tuple[str
     name = policy.annotation.lower()
     allowed = f"no {name}, unless the environment variable {policy.permission} is true: calls would fail on purpose"
     return [Fault(key, f"is {shown(entry.value)}", entry.value, allowed, entry.place) for key, entry in settings]
-
-
-def _values(
-    declared: Declared, where: str, settings: Mapping[str, tuple[str, Entry]]
-) -> tuple[dict[str, Any], list[Fault]]:
-    policy = declared.policy
-    from .value import validated
-
-    values, faults = validated(type(policy), settings)
-    if faults:
-        return {}, faults
-    values = {name: getattr(policy, name) for name in parameters(policy)} | values
-
-    def located(name: str) -> tuple[str, str]:
-        if name in settings:
-            key, entry = settings[name]
-            return key, entry.place
-        is_default = Effective(policy).sources[name] == "default"
-        return f"{where} @{policy.annotation}({name})", DEFAULT_PLACE if is_default else "set by the decorator"
-
-    return values, check(type(policy), values, where, located)
 
 
 def _source(key: str, entry: Entry) -> str:

@@ -3,7 +3,7 @@
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,7 +14,7 @@ from .._shown import install
 from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from .key import CONFIG_VARIABLE, PREFIX, UNDECLARED, Declared, folded
 from .resolution import Effective, Switches, read_switches, refused_settings, resolved, tracing_faults
-from .snapshot import Inputs, Snapshot, environment, files_of_environment, inputs_of, parameters_named
+from .snapshot import Inputs, Snapshot, environment, files_of_environment, parameters_named
 from .source import Source, entries_of, source_of
 
 INSTALL = install("files")
@@ -82,7 +82,9 @@ class Settings:
                 state = state._replace(switches=read_switches(state.snapshot)[0])
             else:
                 return state
-            self._exchange(seen, state)
+            swap = Swap()
+            self.install(state, swap)
+            self.version.swap(seen, swap)
 
     @property
     def basis(self) -> Configuration:
@@ -108,26 +110,15 @@ class Settings:
             raise_faults(_faults_of_packages())
             self._has_packages = True
 
-    def prepare(
-        self,
-        *,
-        properties: Mapping[str, Any] | None = None,
-        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
-        sources: Iterable[Any] | None = None,
-    ) -> Snapshot:
-        """Read all sources again and change nothing; an omitted argument keeps its last value.
-
-        Args:
-            properties: Keys and values, nested or not; the strongest source.
-            files: Files to read beside those that ``FAULTTOLERANCE_CONFIG`` names; of equal ordinals the last wins.
-            sources: Settings sources of pydantic-settings, or other callables that return a mapping.
+    def prepare(self, **changes: Any) -> Snapshot:
+        """Read all sources again and change nothing; *changes* replace some of the last ``Inputs``.
 
         Raises:
             FaultToleranceDefinitionException: With all sources that cannot be read, or all global switches that are
                 wrong.
         """
         state = self._state
-        inputs = state.inputs.__replace__(**inputs_of(properties=properties, files=files, sources=sources))
+        inputs = state.inputs.__replace__(**changes)
         sources_read = [_properties_source(inputs.properties)] if inputs.properties else []
         if in_environment := environment():
             sources_read.append(in_environment)
@@ -174,11 +165,6 @@ class Settings:
         """Remove everything that was read or configured, together with the other stores of *swap*."""
         self.install(self.restored_configuration(Configuration()), swap)
         swap.attribute(self, "_places", {})
-
-    def _exchange(self, seen: object, state: Configuration) -> bool:
-        swap = Swap()
-        self.install(state, swap)
-        return self.version.swap(seen, swap)
 
     def resolve(
         self, declared: Sequence[Declared], where: str, state: Configuration | None = None, subject: object = None

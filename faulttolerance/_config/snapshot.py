@@ -45,7 +45,13 @@ class File(NamedTuple):
 
 
 class Inputs(Record):
-    """All inputs of a snapshot beside the environment."""
+    """All inputs of a snapshot beside the environment.
+
+    Args:
+        properties: Keys and values, nested or not; the strongest source.
+        files: Files to read beside those that ``FAULTTOLERANCE_CONFIG`` names; of equal ordinals the last wins.
+        sources: Settings sources of pydantic-settings, or other callables that return a mapping.
+    """
 
     properties: Mapping[str, Any] = MappingProxyType({})
     files: tuple[File, ...] = ()
@@ -81,15 +87,14 @@ def files_of_environment(places: dict[str, str]) -> list[File]:
     return files
 
 
-def name_file(file: str | os.PathLike[str]) -> None:
-    """Add *file* to the files that the environment of this process names, after the application's own files."""
-    named = os.environ.get(CONFIG_VARIABLE, "")
-    os.environ[CONFIG_VARIABLE] = os.pathsep.join(filter(None, (named, os.fspath(file))))
+def name_file(file: os.PathLike[str] | None) -> None:
+    """Add *file*, if any, to the files that the environment of this process names, after the application's own."""
+    if file is not None:
+        named = os.environ.get(CONFIG_VARIABLE, "")
+        os.environ[CONFIG_VARIABLE] = os.pathsep.join(filter(None, (named, os.fspath(file))))
 
 
-def _file(file: str | os.PathLike[str] | File) -> File:
-    if isinstance(file, File):
-        return file
+def _file(file: str | os.PathLike[str]) -> File:
     name = os.fspath(file)
     if not isinstance(name, str):
         raise TypeError
@@ -97,9 +102,8 @@ def _file(file: str | os.PathLike[str] | File) -> File:
 
 
 def _files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[File, ...]:
-    return tuple(
-        map(_file, [files] if isinstance(files, (str, os.PathLike)) else files)
-    )  # a single path must not be split into letters
+    # A single path must not be split into letters.
+    return tuple(map(_file, [files] if isinstance(files, (str, os.PathLike)) else files))
 
 
 def _mapping(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,11 +159,6 @@ class Snapshot:
         self.has_ignored_lints = any(fold.endswith(_IGNORE) for fold in self._index)
         """Whether a look-up of codes of lints can find anything."""
         self._concerned = frozenset(annotation for annotation, _ in self._mentioned)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no key concerns a policy."""
-        return not self._mentioned
 
     def concerns(self, annotation: str) -> bool:
         """Return whether a look-up for the policy can find anything, for any method."""

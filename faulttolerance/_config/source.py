@@ -92,12 +92,14 @@ def flat(data: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 def flag(value: object) -> bool:
     """Parse ``true`` or ``false``, in any case of letters; raise ``ValueError`` for everything else."""
-    if isinstance(value, bool):
-        return value
+    return value if isinstance(value, bool) else _is_first(value, "true", "false")
+
+
+def _is_first(value: object, *words: str) -> bool:
     word = value.strip().lower() if isinstance(value, str) else ""
-    if word not in ("true", "false"):
+    if word not in words:
         raise ValueError
-    return word == "true"
+    return word == words[0]
 
 
 def integer(value: object) -> int:
@@ -109,10 +111,7 @@ def integer(value: object) -> int:
 
 def observes(value: object) -> bool:
     """Parse ``observe`` or ``enforce``, in any case of letters; raise ``ValueError`` for everything else."""
-    word = value.strip().lower() if isinstance(value, str) else ""
-    if word not in ("observe", "enforce"):
-        raise ValueError
-    return word == "observe"
+    return _is_first(value, "observe", "enforce")
 
 
 ALLOWED: Mapping[Callable[[object], Any], str] = {

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .._policy import parameters
-from ..exceptions import FaultToleranceDefinitionException
 from .formatting import formatted
 from .key import ENABLED, MODE, SWITCHES, Declared, Key, parameter_keys, switch_key
 from .resolution import Effective, Switches
@@ -63,11 +62,9 @@ def key_lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[KeyLine]:
         for key in parameter_keys(declared, ENABLED):
             add(key, "true or false", effective.enabled, True, True)
         for key in parameter_keys(declared, MODE):
-            add(key, "enforce or observe", "observe" if effective.observed else "enforce", "enforce", "enforce")
-    try:
-        switches = settings.switches
-    except FaultToleranceDefinitionException:  # another check reports it at the end, with all other faults
-        switches = Switches()
+            add(key, "enforce or observe", effective.mode, "enforce", "enforce")
+    # Another check reports at the end what cannot be read, with all other faults.
+    switches = settings.switches_under(settings.basis)
     for name, value, default in zip(SWITCHES, switches, Switches(), strict=True):
         allowed = "true or false" if isinstance(default, bool) else "an integer"
         add(switch_key(name), allowed, value, default, default)

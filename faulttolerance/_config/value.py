@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._cause import caused_by
-from .._policy import Kind, Policy, parameters
+from .._policy import DEFAULT_PLACE, Kind, Policy, check, parameters
 from .._shown import brief, ends_the_caller, error_text, nearest
 from ..exceptions import Fault
 from .source import Entry, flag
@@ -22,9 +22,14 @@ class _UnknownNameError(ValueError):
     """A value names an object that does not exist; the text is the problem."""
 
 
-def validated(policy: type[Policy], settings: Mapping[str, tuple[str, Entry]]) -> tuple[dict[str, Any], list[Fault]]:
-    """Parse the values of some parameters, each with its key and entry; return the values, or the faults."""
-    values: dict[str, Any] = {}
+def validated(
+    policy: Policy, where: str, settings: Mapping[str, tuple[str, Entry]], origins: Mapping[str, str]
+) -> tuple[dict[str, Any], list[Fault]]:
+    """Parse *settings*, the key and entry of some parameters of *policy*; return the values of all, and the faults.
+
+    *where* names the guard, and *origins* the sources of the values in *policy*.
+    """
+    values = {name: getattr(policy, name) for name in parameters(policy)}
     faults: list[Fault] = []
     for name, (key, entry) in settings.items():
         parameter = parameters(policy)[name]
@@ -33,7 +38,15 @@ def validated(policy: type[Policy], settings: Mapping[str, tuple[str, Entry]]) -
         except (ValueError, OverflowError) as error:
             problem = str(error) if isinstance(error, _UnknownNameError) else parameter.kind.problem(entry.value)
             faults.append(Fault(key, problem, entry.value, parameter.configurable, entry.place))
-    return values, faults
+
+    def located(name: str) -> tuple[str, str]:
+        if name in settings:
+            key, entry = settings[name]
+            return key, entry.place
+        origin = DEFAULT_PLACE if origins[name] == "default" else "set by the decorator"
+        return f"{where} @{policy.annotation}({name})", origin
+
+    return values, faults or check(type(policy), values, where, located)
 
 
 def _parsed(kind: Kind, value: Any) -> Any:

@@ -21,11 +21,11 @@ from .._guard.declare.declaration import exempt
 from .._guard.decorate.guard import missing_guard_faults
 from .._guard.resolve import transaction
 from .._guard.resolve.circuit_breakers import forget_listeners, listened_names
-from .._guard.resolve.effective import EffectivePolicies, every_effective
+from .._guard.resolve.effective import EffectivePolicies
 from .._guard.resolve.fingerprint import fingerprint, fingerprint_of
 from .._inspection.explanation import dict_of
 from .._inspection.health import last_reload
-from .._log import ERROR, INFO, WARNING, log, logger
+from .._log import ERROR, INFO, WARNING, log, log_guard_error, logger
 from .._metrics.catalogue import Series
 from .._metrics.counters import ledger
 from .._policy import CircuitBreaker, Policy, parameters
@@ -129,9 +129,14 @@ def guards(name: str | None = None) -> Iterator[GuardedMethod]:
         name: The name of the wanted guards, by default of all guards. The other guards are not resolved then.
     """
     registry.resolve_remote_circuits()
-    for resolver, cls, effective in every_effective(name):
-        if effective.declared:
-            yield GuardedMethod(resolver, cls, effective)
+    for resolver in list(registry.resolvers()):
+        try:
+            classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
+            found = [GuardedMethod(resolver, cls, resolver.in_force(cls)) for cls in classes]
+        except Exception as error:  # noqa: BLE001  # the others must still be found
+            log_guard_error(registry.name_of(resolver), "it is left out, because resolving its policies failed", error)
+        else:
+            yield from (guard for guard in found if guard._effective.declared)
 
 
 def configure(

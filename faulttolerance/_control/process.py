@@ -2,14 +2,14 @@
 
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from .._call.order import ORDER
 from .._call.row import ProcessSetting
 from .._config.resolution import EVENTS, OFF, SPANS, SPANS_NEED, can_make_spans
 from .._platform.swap import Swap
-from .._shown import shown
+from .._shown import one_or_several, shown
 from .._telemetry.connect import telemetry
 from ..exceptions import Fault
 
@@ -69,16 +69,10 @@ class ProcessArguments(NamedTuple):
     def _changed(self) -> Iterator[tuple[ProcessSetting, Any]]:
         """Return the settings of extensions that are to change."""
         for row in ORDER:
-            if row.setting is not None and not _is_unchanged(value := self.settings.get(row.setting.name, _UNCHANGED)):
-                yield row.setting, value
-
-
-_UNCHANGED = "unchanged"
-
-
-def _is_unchanged(chosen: Any) -> bool:
-    """Return whether *chosen* stands for an argument that was not passed, if ``None`` has a meaning."""
-    return isinstance(chosen, str) and chosen == _UNCHANGED
+            if row.setting is not None:
+                value = self.settings.get(row.setting.name, "unchanged")
+                if not isinstance(value, str) or value != "unchanged":  # ``None`` has a meaning
+                    yield row.setting, value
 
 
 def _is_signal(chosen: Any) -> bool:
@@ -101,10 +95,7 @@ def _is_exporter(method: str) -> Callable[[Any], bool]:
 
 def _names(modules: Any) -> list[str] | None:
     """Return the named modules: a text means one name, not its letters. ``None`` if *modules* are no names."""
-    names = [modules] if isinstance(modules, str) else () if modules is None else modules
-    if not isinstance(names, Iterable):
-        return None
-    names = list(names)
+    names = [] if modules is None else [*one_or_several(modules)]
     return names if all(isinstance(name, str) and name for name in names) else None
 
 

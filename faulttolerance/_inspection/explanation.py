@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from .._call.core import is_detached
 from .._call.state import conditions_of
@@ -218,9 +217,9 @@ def dict_of(effective: EffectivePolicies, conditions: Mapping[type[Policy], Cond
             {
                 "annotation": value.policy.annotation,
                 "enabled": value.enabled,
-                **({"mode": "observe" if value.observed else "enforce"} if value.policy.is_observable else {}),
+                **({"mode": value.mode} if value.policy.is_observable else {}),
                 "declared_on": _place(declared),
-                "parameters": dict(_parameters(value, declared)),
+                "parameters": _parameters(value, declared),
                 **now.get(type(value.policy), {}),
             }
             for value, declared in zip(effective.values, effective.declared, strict=True)
@@ -228,21 +227,17 @@ def dict_of(effective: EffectivePolicies, conditions: Mapping[type[Policy], Cond
     }
 
 
-def _parameters(value: Effective, declared: Declared) -> Iterator[tuple[str, dict[str, Any]]]:
-    named, sources = parameters(value.policy), value.sources
-    defaults: Any = SimpleNamespace(
-        **{name: one.kind.normalised(one.default) for name, one in named.items() if one.has_default}
-    )
-    for name, one in named.items():
-        yield (
-            one.key,
-            {
-                "value": _plain(one.formatted_value(value.policy)),
-                "source": sources[name],
-                "default": _plain(one.formatted_value(defaults)) if one.has_default else None,
-                "variable": _variable(one, declared),
-            },
-        )
+def _parameters(value: Effective, declared: Declared) -> dict[str, dict[str, Any]]:
+    sources, defaults = value.sources, cast("Any", type(value.policy))
+    return {
+        one.key: {
+            "value": _plain(one.formatted_value(value.policy)),
+            "source": sources[name],
+            "default": _plain(one.formatted_value(defaults)) if one.has_default else None,
+            "variable": _variable(one, declared),
+        }
+        for name, one in parameters(value.policy).items()
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ import pytest
 from faulttolerance._config import Configuration, Declared, Effective, Settings, Switches
 from faulttolerance._policy import Asynchronous, Bulkhead, Fallback, Policy, Retry, Timeout
 from faulttolerance.exceptions import FaultToleranceDefinitionException
-from kit.configuration import put, renew
+from kit.configuration import put, renew, settings_of
 from kit.program import ALONE, LIBRARY, python
 
 
@@ -306,7 +306,7 @@ def test_files_ask_for_pydantic_settings(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "pydantic_settings", None)
 
     with pytest.raises(FaultToleranceDefinitionException, match=r"needs pydantic_settings; allowed: pip install"):
-        Settings().prepare(files=["faulttolerance.toml"])
+        settings_of(files=["faulttolerance.toml"])
 
 
 def test_properties_that_only_switch_need_no_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def max_retries(settings: Settings, level: Any = "method") -> tuple[int, str]:
 
 def refusal(**inputs: Any) -> list[str]:
     with pytest.raises(FaultToleranceDefinitionException) as refused:
-        Settings().prepare(**inputs)
+        settings_of(**inputs)
     return [str(fault) for fault in refused.value.faults]
 
 

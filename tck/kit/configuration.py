@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from faulttolerance._config import Configuration, Settings
+from faulttolerance._config.snapshot import inputs_of
 from faulttolerance._platform.swap import Swap
 
 
@@ -17,7 +18,7 @@ def settings_of(**inputs: Any) -> Settings:
 
 def renew(settings: Settings, **inputs: Any) -> None:
     """Read all sources again, and put the result in force."""
-    put(settings, settings.next_configuration(settings.prepare(**inputs)))
+    put(settings, settings.next_configuration(settings.prepare(**inputs_of(**inputs))))
     settings.warn_of_ignored_switches()
 
 

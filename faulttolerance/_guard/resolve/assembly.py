@@ -79,7 +79,7 @@ def method_call(declaration: Declaration, effective: EffectivePolicies, draft: S
     priority = effective.switches.interceptor_priority
     if inner := [interceptor for interceptor in interceptors if interceptor.priority >= priority]:
         intercepted = _wrap_in_interceptors(unguarded_call(function), inner, declaration)
-        function = lambda *args, **kwargs: intercepted(args, kwargs)  # noqa: E731
+        function = _unpacking(intercepted)
     is_guarded = bool(effective.policies or effective.call_wrappers)
     call = _by_policies(function, declaration, effective, draft) if is_guarded else unguarded_call(function)
     outer = [interceptor for interceptor in interceptors if interceptor.priority < priority]
@@ -147,37 +147,41 @@ def guarded_call(
         advice: The advice in the error if a synchronous call returns an awaitable; empty if this is no error.
     """
     binding = _binding(effective, draft, declaration, asynchronous=asynchronous, detached=detached)
+    environment: Environment | None = None
+    target, is_certain = function, True
+    if on_threads:
+        from ..._execution.thread import ThreadEnvironment
+
+        environment = ThreadEnvironment()
+    elif asynchronous:
+        from ..._execution.task import TaskEnvironment
+
+        environment = TaskEnvironment()
+        is_certain = detached or function is call_awaited or is_coroutine_code(function)
+        target = function if is_certain else partial(call_awaited, function)
+    is_awaited = asynchronous and (not detached or is_coroutine_code(target))
     fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
     links = fallback.links if isinstance(fallback, Fallback) else ()
-    common = _CommonParts(
+    call = _Assembly(
+        target,
+        AttemptBinding(binding, None if on_threads else environment, is_awaited),
+        environment,
+        awaits,
         _parts(effective, binding),
         [(_fallback_name(link), bind_callback(link) if recalling_handler_in(link) is None else None) for link in links],
         bind_callback(before_retry) if before_retry is not None else None,
         advice,
-    )
+    ).path(binding)
     own = int(declaration is None or declaration.binding != FUNCTION)
-
-    def composed(function: Callable[..., Any], environment: Environment | None, awaits: bool | None) -> GuardedCall:
-        is_awaited = asynchronous and (not detached or is_coroutine_code(function))
-        body = AttemptBinding(binding, None if on_threads else environment, is_awaited)
-        call = _path(common, _Target(function, environment, awaits, body), binding)
-        for wrapper in effective.call_wrappers:
-            call = wrapper.around_call(call, effective.name, environment, own)
-        return call
-
+    for wrapper in effective.call_wrappers:
+        call = wrapper.around_call(call, effective.name, environment, own)
     if not asynchronous:
-        return _around_calls(composed(function, None, awaits), effective.name, asynchronous=False)
+        return _around_calls(call, effective.name, asynchronous=False)
     if on_threads:
-        from ..._execution import thread as offload
+        from ..._execution.thread import start
 
-        driver = composed(function, offload.ThreadEnvironment(), awaits)
-        return partial(offload.start, _set_names(driver, declaration))
-    from ..._execution.task import TaskEnvironment
-
-    is_certain = detached or function is call_awaited or is_coroutine_code(function)
-    target = function if is_certain else partial(call_awaited, function)
-    driver = composed(target, TaskEnvironment(), awaits)
-    driver = _set_names(driver if is_certain else with_type_error(effective.name, driver), declaration)
+        return partial(start, _set_names(call, declaration))
+    driver = _set_names(call if is_certain else with_type_error(effective.name, call), declaration)
     driver = _around_calls(driver, effective.name, asynchronous=True)
     if not detached:
         return driver
@@ -214,78 +218,63 @@ def block_call(
         from ..._execution.task import BlockEnvironment
 
         environment = BlockEnvironment()
-    target = _Target(run_block, environment, True, AttemptBinding(binding, environment, is_awaited=True))
-    call = _path(_CommonParts(_parts(effective, binding), (), hook, ""), target, binding)
+    body = AttemptBinding(binding, environment, is_awaited=True)
+    call = _Assembly(run_block, body, environment, True, _parts(effective, binding), (), hook).path(binding)
     for wrapper in effective.call_wrappers:
         call = wrapper.around_call(call, effective.name, environment, 2)
     return _around_calls(call, effective.name, asynchronous=True)
 
 
-class _CommonParts(NamedTuple):
-    """The common part of all call paths of one guarded function."""
+class _Assembly(NamedTuple):
+    """The common part of all call paths of one guarded function; no closure, which would be a cycle."""
 
+    function: Callable[..., Any]
+    """The function that attempts call."""
+    body: AttemptBinding
+    environment: Environment | None
+    """The environment in which calls wait; ``None`` if they block."""
+    awaits: bool | None
     parts: Sequence[_Part]
     fallbacks: Sequence[tuple[str, Callback | None]]
     """The fallbacks, each under its name; ``None`` if a layer answers."""
     before_retry: Callback | None
-    advice: str
+    advice: str = ""
 
+    def path(self, binding: Binding, end: int | None = None) -> GuardedCall:
+        """Return the call path through the innermost *end* parts, by default through all parts, bound by *binding*."""
+        function, layers = self.function, list[Layer]()
+        call: Any = None  # the innermost part has no layer
+        for row in reversed(binding.rows):
+            if row.around_attempt is not None:
+                function = row.around_attempt(function, self.body._replace(binding=binding))
+        for place, part in enumerate(self.parts[:end]):
+            if part.layer is not None:
 
-class _Target(NamedTuple):
-    """The function that attempts call, and the environment in which calls wait."""
+                def build_inner(end: int = place, **changes: Any) -> GuardedCall:
+                    return self.path(binding._replace(**changes), end)
 
-    function: Callable[..., Any]
-    environment: Environment | None
-    awaits: bool | None
-    body: AttemptBinding
-
-
-def _path(common: _CommonParts, target: _Target, binding: Binding, end: int | None = None) -> GuardedCall:
-    """Return the call path through the innermost *end* parts, by default through all parts, bound by *binding*."""
-    environment = target.environment
-    function, call, layers = target.function, None, list[Layer]()
-    body = target.body._replace(binding=binding)
-    for row in reversed(binding.rows):
-        if row.around_attempt is not None:
-            function = row.around_attempt(function, body)
-    for place, part in enumerate(common.parts[:end]):
-        if part.layer is not None:
-            assert call is not None
-            layers.append(_layer_of(part.layer, common, target, binding, place))
-            call = layers[-1](call, environment)
-        if not part.is_step:
-            continue
-        policies = _bind(part, binding)
-        policies.is_block = binding.is_block
-        if call is None:
-            policies.advice = common.advice
-        call = compose(
-            function if call is None else _unpacking(call),
-            policies,
-            fallbacks=_complete_fallbacks(common.fallbacks, layers) if policies.fallback_on is not None else (),
-            before_retry=common.before_retry if policies.retry is not None else None,
-            environment=environment,
-            awaits=target.awaits if call is None else environment is not None,
-        )
-        for row in binding.rows:
-            if row.composed is not None:
-                row.composed(policies)
-        if policies.is_block:
-            stop_between_attempts(policies)
-    assert call is not None
-    return call
-
-
-def _layer_of(row: Row, common: _CommonParts, target: _Target, binding: Binding, place: int) -> Layer:
-    """Return the layer of *row*, which wraps the parts inside *place*."""
-
-    def build_inner(**changes: Any) -> GuardedCall:
-        return _path(common, target, binding._replace(**changes), place)
-
-    assert row.layer is not None
-    layer = row.layer(_policy_of(row, binding), binding._replace(build_inner=build_inner))
-    assert layer is not None
-    return layer
+                layers.append(part.layer(binding._replace(build_inner=build_inner)))
+                call = layers[-1](call, self.environment)
+            if not part.is_step:
+                continue
+            policies = _bind(part, binding)
+            policies.is_block = binding.is_block
+            if call is None:
+                policies.advice = self.advice
+            call = compose(
+                function if call is None else _unpacking(call),
+                policies,
+                fallbacks=_complete_fallbacks(self.fallbacks, layers) if policies.fallback_on is not None else (),
+                before_retry=self.before_retry if policies.retry is not None else None,
+                environment=self.environment,
+                awaits=self.awaits if call is None else self.environment is not None,
+            )
+            for row in binding.rows:
+                if row.composed is not None:
+                    row.composed(policies)
+            if policies.is_block:
+                stop_between_attempts(policies)
+        return call  # type: ignore[no-any-return]
 
 
 def _policy_of(row: Row, binding: Binding) -> Policy | None:
@@ -354,7 +343,7 @@ def _binding(
 class _Part(NamedTuple):
     """Policies with no layer among them, and the layer inside them."""
 
-    layer: Row | None
+    layer: Callable[[Binding], Any] | None
     rows: Sequence[Row]
     """The rows with a strategy factory, which are bound to a state."""
     kinds: frozenset[type[Policy]]
@@ -370,10 +359,10 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
     Nearly every function has no layer, and one part. The outermost part counts the calls. The innermost part runs
     detached attempts.
     """
-    divided: list[tuple[Row | None, list[Row]]] = [(None, [])]
+    divided: list[tuple[Callable[[Binding], Layer | None] | None, list[Row]]] = [(None, [])]
     for row in reversed(binding.rows):
         if row.layer is not None and row.layer(_policy_of(row, binding), binding) is not None:
-            divided.append((row, []))
+            divided.append((partial(row.layer, _policy_of(row, binding)), []))
         if row.policy is not None:
             divided[-1][1].append(row)
     # If `@asynchronous` was switched off, a result that comes later is intended.
@@ -408,12 +397,12 @@ def _bind(part: _Part, binding: Binding) -> BoundPolicies:
     for row in part.rows:
         assert row.bind is not None
         values |= row.bind(_policy_of(row, binding), binding)
-    for row in binding.rows:
-        if row.listener is None or (row.policy is not None and row.policy not in part.kinds):
-            continue
-        if (listening := row.listener(part.kinds, binding)) is not None:
-            return listening(binding.name, **values)
-    return BoundPolicies(binding.name, **values)
+    listeners = (
+        row.listener(part.kinds, binding)
+        for row in binding.rows
+        if row.listener is not None and (row.policy is None or row.policy in part.kinds)
+    )
+    return next(filter(None, listeners), BoundPolicies)(binding.name, **values)
 
 
 def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:

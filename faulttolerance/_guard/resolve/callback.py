@@ -73,9 +73,11 @@ class BoundCallback(ABC):
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         """Call the function that the application named."""
 
-    @abstractmethod
     def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
-        """Return whether *error*, which happened because of *failure*, is suppressed."""
+        """Return whether *error*, which happened because of *failure*, is suppressed; else it has this context."""
+        if error.__context__ is None and not _is_in_chain_of(error, failure):
+            error.__context__ = failure
+        return False
 
 
 def bind_callback(
@@ -99,15 +101,6 @@ def bind_callback(
     return _MethodFallback(policy.fallback_method, declaration, asynchronous, owner)
 
 
-class _Fallback(BoundCallback):
-    __slots__ = ()
-
-    def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
-        if error.__context__ is None and not _is_in_chain_of(error, failure):
-            error.__context__ = failure
-        return False
-
-
 def _is_in_chain_of(error: BaseException, failure: BaseException) -> bool:
     """Return whether *failure* is *error*, or was caused by it."""
     seen: set[int] = set()
@@ -122,7 +115,7 @@ def _is_in_chain_of(error: BaseException, failure: BaseException) -> bool:
     return False
 
 
-class _HandlerFallback(_Fallback):
+class _HandlerFallback(BoundCallback):
     __slots__ = ("_value",)
 
     def __init__(self, value: Callable[[Any], Any], declaration: Declaration, asynchronous: bool) -> None:
@@ -138,7 +131,7 @@ class _HandlerFallback(_Fallback):
             del failure  # its traceback may refer to this frame
 
 
-class _MethodFallback(_Fallback):
+class _MethodFallback(BoundCallback):
     __slots__ = ("_adapter", "_lookup")
 
     def __init__(self, name: str, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -29,8 +29,9 @@ _listeners: dict[object, tuple[str, Listener]] = {}
 
 def deliver_all() -> None:
     """Notify the listeners of the transitions of all circuit breakers."""
-    for _, breaker in _every_breaker():
-        deliver_transitions(breaker)
+    for state in every_state():
+        for breaker in state.every_breaker():
+            deliver_transitions(breaker)
 
 
 def deliver_transitions(breaker: CircuitBreaker, is_observed: bool = False) -> None:
@@ -45,7 +46,7 @@ def _notify(breaker: CircuitBreaker, is_observed: bool, old: str, new: str, reas
     sinks.send(StateChanged(breaker.name, old, new, reason))
     if not _listeners:
         return
-    aliases = [state.alias for state, other in _every_breaker() if other is breaker and state.alias]
+    aliases = [state.alias for state in every_state() if state.alias and breaker in state.every_breaker()]
     for name in (breaker.name, *aliases):
         for wanted, listener in list(_listeners.values()):
             try:
@@ -184,12 +185,6 @@ class CircuitBreakers:
 
 
 circuit_breakers = CircuitBreakers()
-
-
-def _every_breaker() -> Iterator[tuple[State, CircuitBreaker]]:
-    """Yield every circuit breaker of a called method, with its state."""
-    for state in every_state():
-        yield from ((state, breaker) for breaker in state.every_breaker())
 
 
 def _by_name() -> dict[str, list[State]]:

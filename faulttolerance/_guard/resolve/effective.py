@@ -9,13 +9,11 @@ from ..._call.order import RANK
 from ..._config import Configuration, Declared, Effective, Switches, settings, with_configured_policies
 from ..._execution.caller_thread import GuardedCall
 from ..._execution.environment import Environment
-from ..._log import log_guard_error
 from ..._policy import Bulkhead, Policy, Timeout
 from ..._signature.lookup import defining_class_of
 from ..._signature.method import as_method, bind_at_each_call
 from ..._signature.naming import class_name, qualified_name_of
 from ...exceptions import Fault
-from ..declare import registry
 from ..declare.checks.definition import callback_faults, companion_faults, value_faults
 from ..declare.declaration import (
     INSTANCE,
@@ -102,7 +100,7 @@ def effective_policies(
 ) -> tuple[EffectivePolicies, list[Fault]]:
     """Return the policies in force for a guarded function used by *cls*, and, if *is_checked*, their faults."""
     declaration: Declaration = resolver.declaration
-    name = name_for(declaration, cls)
+    name = resolver.name_for(cls)
     if cls is None:
         function, interceptors = declaration.template, declaration.interceptors
         where = qualified_name_of(function)
@@ -137,26 +135,6 @@ def plain_function(declaration: Declaration, cls: type | None) -> Callable[..., 
     """Return the function that runs, without its guard, if *cls* uses it."""
     function = declaration.template if cls is None else _function_for(declaration, cls)[0]
     return bind_at_each_call(function) if declaration.binding == INSTANCE else function
-
-
-def name_for(declaration: Declaration, cls: type | None) -> str:
-    """Return the name of a guarded function in metrics and messages, if *cls* uses it."""
-    return declaration.where if cls is None else f"{class_name(cls)}.{declaration.name}"
-
-
-def every_effective(name: str | None = None) -> "Iterator[tuple[AnyResolver, type | None, EffectivePolicies]]":
-    """Yield the policies in force for every guard, or for guards with a *name*, with the class that has it.
-
-    A guard whose policies cannot be determined is left out.
-    """
-    for resolver in list(registry.resolvers()):
-        try:
-            classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
-            found = [(resolver, cls, resolver.in_force(cls)) for cls in classes]
-        except Exception as error:  # noqa: BLE001  # the others must still be found
-            log_guard_error(registry.name_of(resolver), "it is left out, because resolving its policies failed", error)
-        else:
-            yield from found
 
 
 def is_first(declaration: Declaration, cls: type) -> bool:

@@ -15,12 +15,13 @@ from ..._metrics.catalogue import CONFIGURATION
 from ..._metrics.counters import ledger
 from ..._platform.swap import Swap
 from ..._policy import CircuitBreaker
+from ..._signature.naming import class_name
 from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
 from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home, subclasses_of
 from ..declare.registry import name_conflicts
 from .assembly import interpreter_ends, method_call, unguarded_call, unguarded_call_while_hidden
-from .effective import EffectivePolicies, effective_policies, is_first, name_for, plain_function
+from .effective import EffectivePolicies, effective_policies, is_first, plain_function
 from .fingerprint import read_fingerprint
 from .renewal import entered_by
 
@@ -252,7 +253,7 @@ class MethodResolver(Resolver):
 
     def name_for(self, cls: type | None) -> str:
         """Return the name of the guard if *cls* uses it, without resolving its policies."""
-        return name_for(self.declaration, cls)
+        return self.declaration.where if cls is None else f"{class_name(cls)}.{self.declaration.name}"
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call path of *effective*, and the draft of the state for *cls*."""

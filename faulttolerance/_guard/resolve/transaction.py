@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..._config import Configuration, Snapshot, settings
 from ..._config.report import Change, changes
@@ -108,14 +108,15 @@ def _run(
             if settings.state is not before:
                 continue  # a source has configured something
             with GuardsInUse() as in_use:
-                transaction = _Transaction(before, after, in_use)
-                found = transaction.prepare()
-                if faults or (found and not is_lenient):
-                    raise FaultToleranceDefinitionException(*found, *faults)
-                is_done = transaction.commit(stage)
+                found = _prepare(before, after, in_use)
+                clashes = name_conflicts([effective for effective, *_ in found.values()])
+                wrong = dict.fromkeys(chain(*(each for _, each, _ in found.values()), clashes))
+                if faults or (wrong and not is_lenient):
+                    raise FaultToleranceDefinitionException(*wrong, *faults)
+                is_done = _commit(before, after, in_use, stage)
             if is_done:
                 follow_configuration()
-                return transaction.changes
+                return [change for *_, several in found.values() for change in several]
 
 
 def forget() -> None:
@@ -133,70 +134,61 @@ def forget() -> None:
             return
 
 
-class _Transaction:
-    """The drafts of the guards of *in_use* for a change of the configuration from *before* to *after*."""
+_Found: TypeAlias = dict[object, tuple[EffectivePolicies, list[Fault], list[Change]]]
+"""The policies of each guard under a new configuration, their faults, and their changes."""
 
-    def __init__(self, before: Configuration, after: Configuration, in_use: GuardsInUse) -> None:
-        self._before = before
-        self._after = after
-        self._in_use = in_use
-        self._found: dict[object, tuple[EffectivePolicies, list[Fault], list[Change]]] = {}
 
-    @property
-    def changes(self) -> list[Change]:
-        """The changes of every guard."""
-        return [change for *_, found in self._found.values() for change in found]
+def _prepare(before: Configuration, after: Configuration, in_use: GuardsInUse) -> _Found:
+    """Draft the guards in use, including those that come into use meanwhile, for the change to *after*."""
+    found: _Found = {}
+    due, more = in_use.due(), True
+    while due and more:
+        for former in due:
+            change = in_use.renewed(former)
+            draft = _try_draft(change, before, after, found)
+            if draft is not None:
+                draft.stage(change.swap)
+            else:
+                change.resolver.drop(change.cls, change.swap)
+        drafted, due = len(due), in_use.due()
+        more = len(due) < drafted  # else they come faster than drafts: each finds out when it is called
+    return found
 
-    def prepare(self) -> list[Fault]:
-        """Draft the guards in use, including those that come into use meanwhile, and return the faults."""
-        due, more = self._in_use.due(), True
-        while due and more:
-            for former in due:
-                change = self._in_use.renewed(former)
-                draft = self._try_draft(change)
-                if draft is not None:
-                    draft.stage(change.swap)
-                else:
-                    change.resolver.drop(change.cls, change.swap)
-            drafted, due = len(due), self._in_use.due()
-            more = len(due) < drafted  # else they come faster than drafts: each finds out when it is called
-        clashes = name_conflicts([effective for effective, *_ in self._found.values()])
-        return list(dict.fromkeys(chain(*(found for _, found, _ in self._found.values()), clashes)))
 
-    def _try_draft(self, change: GuardChange) -> Draft | None:
-        """Return the draft of a guard, or ``None`` if that fails: its next call finds out, and others still follow."""
+def _try_draft(change: GuardChange, before: Configuration, after: Configuration, found: _Found) -> Draft | None:
+    """Return the draft of a guard, or ``None`` if that fails: its next call finds out, and others still follow."""
+    if after.snapshot is None:  # no guard was in use when it was in force
+        return None
+    resolver, cls = change.resolver, change.cls
+    try:
+        effective, faults = resolver.effective_policies(cls, after)
+        draft: Draft | None = None if faults else resolver.draft(cls, effective)
+        former = resolver.in_force(cls, before)
+        found[change.key] = effective, faults, changes(effective.name, former.values, effective.values)
+    except FaultToleranceDefinitionException:
+        raise
+    except Exception as error:  # noqa: BLE001
+        words = "its next call resolves its policies again, because resolving them failed"
+        log_guard_error(registry.name_of(resolver), words, error)
+        return None
+    return draft
+
+
+def _commit(
+    before: Configuration, after: Configuration, in_use: GuardsInUse, stage: Callable[[Swap], object] | None
+) -> bool:
+    """Commit everything by one swap; return false, without a change, if another change came first."""
+    swap = Swap()
+    settings.install(after, swap)
+    if stage is not None:
+        stage(swap)
+    try:
         try:
-            return self._draft(change)
-        except FaultToleranceDefinitionException:
-            raise
-        except Exception as error:  # noqa: BLE001
-            words = "its next call resolves its policies again, because resolving them failed"
-            log_guard_error(registry.name_of(change.resolver), words, error)
-            return None
-
-    def _draft(self, change: GuardChange) -> Draft | None:
-        if self._after.snapshot is None:  # no guard was in use when it was in force
-            return None
-        resolver, cls = change.resolver, change.cls
-        effective, faults = resolver.effective_policies(cls, self._after)
-        draft = None if faults else resolver.draft(cls, effective)
-        former = resolver.in_force(cls, self._before)
-        self._found[change.key] = effective, faults, changes(effective.name, former.values, effective.values)
-        return draft
-
-    def commit(self, stage: Callable[[Swap], object] | None) -> bool:
-        """Commit everything by one swap; return false, without a change, if another change came first."""
-        swap = Swap()
-        settings.install(self._after, swap)
-        if stage is not None:
-            stage(swap)
-        try:
-            try:
-                is_done = settings.version.force(swap, settings.in_force_condition(self._before), self._in_use.stores)
-            finally:
-                registry.update_all_strategies()
+            is_done = settings.version.force(swap, settings.in_force_condition(before), in_use.stores)
         finally:
-            registry.update_all_strategies()  # an exception may have come in between, for example from a signal handler
-        if is_done:
-            deliver_all()
-        return is_done
+            registry.update_all_strategies()
+    finally:
+        registry.update_all_strategies()  # an exception may have come in between, for example from a signal handler
+    if is_done:
+        deliver_all()
+    return is_done
