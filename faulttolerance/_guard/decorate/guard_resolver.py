@@ -11,7 +11,7 @@ from ..._call.error_log import ErrorLog
 from ..._call.order import MODIFIED, ROWS
 from ..._call.row import Row
 from ..._call.state import alias_in
-from ..._config import Configuration, Declared, settings, with_configured_policies
+from ..._config import Configuration, Declared, settings
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Callback, GuardedCall
 from ..._platform.swap import Swap
@@ -23,7 +23,7 @@ from ..declare.creation_site import CreationSite
 from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
 from ..resolve.assembly import block_call, guarded_call, interpreter_ends, unguarded_call
 from ..resolve.awaitable import call_awaited
-from ..resolve.effective import EffectivePolicies, call_wrappers_of, mismatches
+from ..resolve.effective import EffectivePolicies, configured, mismatches
 from ..resolve.renewal import entered_by
 from ..resolve.resolver import Draft, Resolver
 
@@ -84,20 +84,8 @@ class GuardResolver(Resolver):
         return self.name
 
     def _resolved(self, basis: Configuration) -> tuple[EffectivePolicies, list[Fault]]:
-        subject = (self, None)
-        declared = with_configured_policies(self.declared, basis.snapshot)
-        values, faults = settings.resolve(declared, self.name, basis, subject)
-        switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
-        effective = EffectivePolicies(
-            self.name,
-            call_blocking,
-            declared,
-            values,
-            switches=switches,
-            line=self.site.line,
-            call_wrappers=call_wrappers,
-        )
-        return effective, faults
+        declared = EffectivePolicies(self.name, call_blocking, self.declared, line=self.site.line)
+        return configured(declared, (self, None), basis)
 
     def _faults(self, effective: EffectivePolicies) -> list[Fault]:
         callers = [caller for caller in self.paths if caller in (call_blocking, *_BLOCKS)] or [call_awaited]
@@ -195,23 +183,23 @@ class GuardResolver(Resolver):
 
 
 def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
+    effective = draft.effective
+
+    def bind(policy: Fallback | BeforeRetry) -> Callback:
+        return _bind_callback(policy, effective.name, function, asynchronous)
+
     if isinstance(function, BlockForm):
-        effective = draft.effective
+        values = effective.values
         if not function.retries:
-            kept = [value for value in effective.values if MODIFIED.get(kind := type(value.policy), kind) is not Retry]
-            effective = effective._replace(values=kept)
-        return block_call(
-            effective,
-            draft.state,
-            bind_callback=lambda policy: _bind_callback(policy, draft.effective.name, function, asynchronous),
-            asynchronous=asynchronous,
-        )
+            values = [value for value in values if MODIFIED.get(kind := type(value.policy), kind) is not Retry]
+        in_block = effective._replace(values=values)
+        return block_call(in_block, draft.state, bind_callback=bind, asynchronous=asynchronous)
     is_caller, detached = function in _CALLERS, function is call_detached
     return guarded_call(
         function,
-        draft.effective,
+        effective,
         draft.state,
-        bind_callback=lambda policy: _bind_callback(policy, draft.effective.name, function, asynchronous),
+        bind_callback=bind,
         asynchronous=asynchronous,
         detached=detached,
         on_threads=detached,
