@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
@@ -239,25 +239,23 @@ def _needs_key(policy: Policy) -> bool:
 
 def policy_faults(
     policies: Iterable[Policy], name: str, function: Any = call_awaited, asynchronous: bool = True
-) -> list[Fault]:
-    """Return the faults of *policies* of the guard *name* with *function*, by default any function passed to it."""
+) -> Iterator[Fault]:
+    """Yield the faults of *policies* of the guard *name* with *function*, by default any function passed to it."""
     where = f"Guard {name}{'' if asynchronous else '.call'}"
-    faults = []
     if isinstance(function, BlockForm):
         where = f"Guard {name}.{'attempts' if function.retries else 'attempt'}"
-        faults = [fault for policy in policies for fault in _block_faults(policy, where)]
+        yield from chain.from_iterable(_block_faults(policy, where) for policy in policies)
         function = call_awaited if asynchronous else call_blocking
     for policy in chain.from_iterable(each.links if isinstance(each, Fallback) else (each,) for each in policies):
         if isinstance(policy, (Fallback, BeforeRetry)) and policy.value is None:
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
             place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)
-            faults.append(Fault(place, f"is {named!r}", named, "a handler: a guard belongs to no class"))
+            yield Fault(place, f"is {named!r}", named, "a handler: a guard belongs to no class")
         elif function not in _CALLERS or not _needs_key(policy):  # a key is checked per function
             declaration = _declaration(function)
             if function not in _CALLERS:
                 where = f"{declaration.where} under Guard {name}"
-            faults += callback_faults(policy, declaration, where, asynchronous, final=True)
-    return faults
+            yield from callback_faults(policy, declaration, where, asynchronous, final=True)
 
 
 def _block_faults(policy: Policy, where: str) -> list[Fault]:

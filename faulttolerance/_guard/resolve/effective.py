@@ -211,7 +211,7 @@ def _function_for(
 
 def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | None) -> list[Fault]:
     """Return the faults that can be checked only when everything is known."""
-    faults = companion_faults(effective.declared, effective.name, cls)
+    faults = [*companion_faults(effective.declared, effective.name, cls)]
     asynchronous = declaration.is_asynchronous(effective.policies)
     for value in effective.values:
         if value.enabled:
@@ -226,4 +226,4 @@ def mismatches(effective: EffectivePolicies) -> list[Fault]:
     faults = value_faults(effective.policies, effective.name)
     configured = {type(value.policy): value.configured for value in effective.values}
     source = configured.get(Bulkhead, {}).get("latency") or configured.get(Timeout, {}).get("value")
-    return [fault._replace(source=source) for fault in faults] if source else faults
+    return [fault._replace(source=source or fault.source) for fault in faults]
