@@ -204,11 +204,8 @@ def nobody(call: TracedCall | None) -> bool:
     return False
 
 
-def _question(sink: Sink, kind: type[Event], others: Question) -> Question:
-    try:
-        return sink.interest(kind, others)  # type: ignore[attr-defined, no-any-return]
-    except Exception:  # noqa: BLE001  # application code; most sinks have no such attribute
-        return lambda call: True
+def _everybody(call: TracedCall | None) -> bool:
+    return True
 
 
 class _Wanted(dict[type[Event], Question]):
@@ -221,7 +218,10 @@ class _Wanted(dict[type[Event], Question]):
     def __missing__(self, kind: type[Event]) -> Question:
         question: Question = nobody
         for sink in reversed((*self._sinks.get(), *self._sinks.taps)):
-            question = _question(sink, kind, question)
+            try:
+                question = sink.interest(kind, question)  # type: ignore[attr-defined]
+            except Exception:  # noqa: BLE001  # application code; most sinks have no such attribute
+                question = _everybody
         self[kind] = question
         return question
 

@@ -61,9 +61,7 @@ def patch(target: object, path: str, /, *decorators: Callable[[Any], Any]) -> Pa
             decorators already. For a module that is imported later, each import raises it until ``undo()``.
         ModuleNotFoundError: If there is no such module, so that nothing would ever be guarded.
     """
-    made = Patch(target, path, decorators)
-    made._begin()
-    return made
+    return Patch(target, path, decorators)
 
 
 class _Change(NamedTuple):
@@ -73,10 +71,6 @@ class _Change(NamedTuple):
     attribute: str
     before: Any
     after: Any
-
-    @property
-    def is_in_place(self) -> bool:
-        return _held(self.holder, self.attribute) is self.after
 
     def take_back(self) -> None:
         if self.before is _ABSENT:
@@ -99,6 +93,23 @@ class Patch:
         self._where = f"{_name_of(target)}.{path}"
         frame = next(application_frames(), None)
         self._source = f"patched at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+        if not decorators:
+            raise self._refusal("got no decorator", None, "at least one")
+        allowed = "decorators, such as retry(max_retries=2)"
+        for decorator in decorators:
+            if not callable(decorator):
+                raise self._refusal(f"got {decorator!r} as a decorator", decorator, allowed)
+        if not isinstance(target, str):
+            self._apply()
+            return
+        self._check_that_it_can_be_imported(target)
+        imports.add(target, self._apply)
+        if target in sys.modules:
+            try:
+                self._apply()
+            except BaseException:
+                imports.discard(target, self._apply)
+                raise
 
     @property
     def is_applied(self) -> bool:
@@ -112,8 +123,8 @@ class Patch:
             FaultToleranceDefinitionException: If the attribute was replaced since: undo that replacement first.
         """
         for change in self._changes:
-            if not change.is_in_place:
-                value = _held(change.holder, change.attribute)
+            value = _held(change.holder, change.attribute)
+            if value is not change.after:
                 state = "is gone" if value is _ABSENT else f"became {value!r}"
                 raise self._refusal(f"was patched here, and {state} since", value, "to undo the later change first")
         self._is_undone = True
@@ -130,26 +141,6 @@ class Patch:
     def __repr__(self) -> str:
         state = "undone" if self._is_undone else "in place" if self.is_applied else "waits for the import"
         return f"<patch of {self._where}: {state}>"
-
-    def _begin(self) -> None:
-        if not self._decorators:
-            raise self._refusal("got no decorator", None, "at least one")
-        for decorator in self._decorators:
-            if not callable(decorator):
-                raise self._refusal(
-                    f"got {decorator!r} as a decorator", decorator, "decorators, such as retry(max_retries=2)"
-                )
-        if not isinstance(self._target, str):
-            self._apply()
-            return
-        self._check_that_it_can_be_imported(self._target)
-        imports.add(self._target, self._apply)
-        if self._target in sys.modules:
-            try:
-                self._apply()
-            except BaseException:
-                imports.discard(self._target, self._apply)
-                raise
 
     def _check_that_it_can_be_imported(self, module: str) -> None:
         """Check that the first package on the path to *module* that is not imported exists; check the rest after it."""

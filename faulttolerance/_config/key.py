@@ -123,7 +123,7 @@ def parameter_keys(declared: Declared, name: str) -> list[Key]:
         is_known = policy.is_configurable if name == ENABLED else policy.is_observable
         return _keys_of_owners(declared, f"{annotation}/{name}") if is_known else []
     parameter = parameters(policy)[name]
-    if not (policy.is_configurable and parameter.is_configurable):
+    if not (policy.is_configurable and parameter.kind.is_configurable):
         return []
     leaves = tuple(f"{annotation}/{leaf}" for leaf in dict.fromkeys((parameter.key, name)))
     if declared.level == "configuration":

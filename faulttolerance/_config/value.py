@@ -50,9 +50,7 @@ def validated(
 
 
 def _parsed(kind: Kind, value: Any) -> Any:
-    if kind.members is not None:
-        value = kind.members.__members__.get(value.strip().upper(), value) if isinstance(value, str) else value
-    elif kind.name in _PARSERS:
+    if kind.name in _PARSERS:
         value = _PARSERS[kind.name](value)
     if not kind.accepts(value):
         raise ValueError
@@ -114,6 +112,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "flag": flag,
     "text": _stripped,
     "word": _stripped,
+    "member": _stripped,
     "exceptions": _exceptions,
     "callable": _callable,
     "handlers": _handlers,

@@ -36,9 +36,4 @@ from .parameter import (
     parameters as parameters,
     warn_of_bare_numbers as warn_of_bare_numbers,
 )
-from .unit import (
-    ChronoUnit as ChronoUnit,
-    format_duration as format_duration,
-    parse_duration as parse_duration,
-    seconds as seconds,
-)
+from .unit import ChronoUnit as ChronoUnit, format_duration as format_duration, seconds as seconds

@@ -27,7 +27,6 @@ class Kind(Record):
         accepts: The check.
         normalised: Converts an accepted value to the form in which it is stored.
         configurable: The values that the configuration accepts, in words; *allowed* if it is empty.
-        members: The enumeration of a ``member``.
         reason: Returns the reason for a rejection, if it says more than *allowed*.
         unit: The parameter with the unit of a duration that is a number; milliseconds if it is empty.
         plausible: The shortest duration, in seconds, that is plausible as a bare number of milliseconds.
@@ -39,7 +38,6 @@ class Kind(Record):
     accepts: Callable[[object], bool]
     normalised: Callable[[Any], Any] = lambda value: value
     configurable: str = ""
-    members: type[Enum] | None = None
     reason: Callable[[object], str] = lambda value: ""
     unit: str = ""
     plausible: float = 0.0
@@ -138,16 +136,6 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "", plausible: fl
     )
 
 
-def unit() -> Kind:
-    """Accept a member of ``ChronoUnit``, or its name."""
-    return choice(ChronoUnit).__replace__(reason=lambda value: _hint(suggested_unit(value)))
-
-
-def flag() -> Kind:
-    """Accept a ``bool``."""
-    return Kind("flag", "True or False", lambda value: isinstance(value, bool), configurable="true or false")
-
-
 def exceptions() -> Kind:
     """Accept one exception class, or ``caused_by``, or several, and store a tuple without repetition."""
 
@@ -194,7 +182,6 @@ def choice(among: type[Enum]) -> Kind:
         lambda value: member(among, value) is not None,
         partial(member, among),
         f"one of {', '.join(among.__members__)}",
-        among,
     )
 
 
@@ -281,8 +268,8 @@ KINDS_BY_ANNOTATION: Final[Mapping[str, Kind]] = {
     "ExceptionSet": exceptions(),
     "Predicate[Any] | None": function("a predicate or None"),
     "Predicate[BaseException] | None": function("a predicate or None"),
-    "Unit": unit(),
-    "bool": flag(),
+    "Unit": choice(ChronoUnit).__replace__(reason=lambda value: _hint(suggested_unit(value))),
+    "bool": Kind("flag", "True or False", lambda value: isinstance(value, bool), configurable="true or false"),
     "int": integer(1),
 }
 """The kinds of fields for which the annotation says it all; a whole number is a count, of at least 1."""

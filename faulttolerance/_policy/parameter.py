@@ -55,11 +55,6 @@ class Parameter:
         return self.default is not MISSING
 
     @property
-    def is_configurable(self) -> bool:
-        """Whether configuration keys reach it."""
-        return self.kind.is_configurable
-
-    @property
     def configurable(self) -> str:
         """The words for the values that the configuration accepts."""
         return self.kind.configurable or self.kind.allowed

@@ -117,12 +117,6 @@ class Scope(NamedTuple):
             namespaces += [{home.__name__: home}, vars(home)]
         return cls(namespaces, variables, owner or home)
 
-    @classmethod
-    def _of_class(cls, owner: type, variables: Mapping[Any, Type]) -> Scope:
-        module = sys.modules.get(owner.__module__)
-        names = vars(module) if module is not None else {}
-        return cls([names, vars(builtins), {owner.__name__: owner}, vars(owner)], variables, owner)
-
     def within(self, expanded: object, variables: Mapping[Any, Type] | None = None) -> Scope:
         """Return a copy of the scope for the inside of *expanded*, with the type variables *variables*."""
         variables = {**self.variables, **(variables or {})}
@@ -153,16 +147,12 @@ def _type_parameters_by_name(generic: Any) -> dict[str, Any]:
 
 
 def _type_arguments(cls: type, args: tuple[Type, ...] | None) -> dict[Any, Type]:
-    return dict(zip(type_parameters(cls), args, strict=False)) if args is not None else {}
-
-
-def type_parameters(cls: type) -> tuple[Any, ...]:
-    """Return the type parameters of *cls*; if only its bases are generic, the bases' parameters in their order."""
+    """Return *args* by type parameter of *cls*; if only its bases are generic, by those of the bases in their order."""
     own = vars(cls).get("__parameters__")
     if own is None:
         bases = vars(cls).get("__orig_bases__", ())
         own = tuple(dict.fromkeys(parameter for base in bases for parameter in getattr(base, "__parameters__", ())))
-    return own if isinstance(own, tuple) else ()
+    return dict(zip(own, args, strict=False)) if args is not None and isinstance(own, tuple) else {}
 
 
 def signature_of(function: Any) -> inspect.Signature | None:
@@ -187,7 +177,7 @@ def display(annotation: Any) -> str:
 
 def resolve(annotation: Any, scope: Scope) -> Type:
     """Return the type that *annotation* means in *scope*."""
-    if annotation is inspect.Signature.empty or annotation is Any:
+    if any(annotation is each for each in (inspect.Signature.empty, Any, typing.Never, typing.NoReturn)):
         return ANYTHING
     if isinstance(annotation, (str, typing.ForwardRef)):
         text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
@@ -200,8 +190,6 @@ def resolve(annotation: Any, scope: Scope) -> Type:
         return scope.variables.get(annotation) or Type(annotation, _bounds(annotation, scope))
     if annotation is typing.Self:
         return ANYTHING if scope.owner is None else Type(scope.owner)
-    if annotation is typing.Never or annotation is typing.NoReturn:
-        return ANYTHING
     if isinstance(annotation, NewType):
         return resolve(annotation.__supertype__, scope)
     if isinstance(annotation, list):
@@ -262,7 +250,9 @@ def ancestry(generic: Type) -> dict[type, tuple[Type, ...] | None]:
         if arguments.get(cls) is not None or (cls in arguments and args is None):
             return
         arguments[cls] = args
-        scope = Scope._of_class(cls, _type_arguments(cls, args))
+        names = getattr(sys.modules.get(cls.__module__), "__dict__", {})
+        namespaces = [names, vars(builtins), {cls.__name__: cls}, vars(cls)]
+        scope = Scope(namespaces, _type_arguments(cls, args), cls)
         for base in vars(cls).get("__orig_bases__", cls.__bases__):
             origin = get_origin(base) or base
             if isinstance(origin, type) and origin not in (typing.Generic, typing.Protocol, object):

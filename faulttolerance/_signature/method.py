@@ -24,8 +24,6 @@ def as_method(attribute: Any, owner: type, name: str) -> Any:
 
     Another callable that binds itself is returned unchanged.
     """
-    if type(attribute) is FunctionType:
-        return attribute
     if isinstance(attribute, (staticmethod, classmethod)):
         return as_real_method(attribute)
     if isinstance(attribute, (partialmethod, singledispatchmethod)):

@@ -129,7 +129,7 @@ def keys() -> Iterator[str]:
     for annotation, policy in ANNOTATIONS.items():
         if "Asynchronous" not in annotation:
             yield f"{annotation}/enabled"
-            yield from (f"{annotation}/{one.key}" for one in parameters(policy).values() if one.is_configurable)
+            yield from (f"{annotation}/{one.key}" for one in parameters(policy).values() if one.kind.is_configurable)
 
 
 @pytest.mark.parametrize(("number", "key"), list(enumerate(keys())), ids=[*keys()])

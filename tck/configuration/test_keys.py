@@ -168,7 +168,7 @@ def test_everything_but_names_can_be_configured() -> None:
         (kind.annotation, one.name)
         for kind in configurable
         for one in parameters(kind).values()
-        if not one.is_configurable
+        if not one.kind.is_configurable
     ) == [("CircuitBreaker", "name"), ("RetryBudget", "name")]
 
 

@@ -145,8 +145,8 @@ def test_the_table_names_every_parameter() -> None:
     assert set(TABLE) == {
         (name, one)
         for name, policy in ANNOTATIONS.items()
-        for one, kind in parameters(policy).items()
-        if kind.is_configurable
+        for one, parameter in parameters(policy).items()
+        if parameter.kind.is_configurable
     }
 
 

@@ -93,7 +93,7 @@ def key_rows(annotations: str) -> Iterator[str]:
     keys = [
         Key(f"{annotation}/{leaf}", has_class=False).name
         for annotation in annotations.split()
-        for leaf in [*(one.key for one in parameters(named(annotation)).values() if one.is_configurable), ENABLED]
+        for leaf in [*(one.key for one in parameters(named(annotation)).values() if one.kind.is_configurable), ENABLED]
     ]
     yield ", ".join(f"`{key}`" for key in keys)
 

@@ -90,9 +90,7 @@ _creation_counts: dict[str, count[int]] = {}
 
 def warn_of_one_per_call(line: str) -> None:
     """Count a guard with a circuit breaker of *line*, and warn once if a function creates many (rule C8)."""
-    if not _is_in_function():
-        return
-    if next(_creation_counts.setdefault(line, count(1))) == _MAX_GUARDS + 1:
+    if _is_in_function() and next(_creation_counts.setdefault(line, count(1))) == _MAX_GUARDS + 1:
         log(
             WARNING,
             "%s has created more than %d guards with a circuit breaker: a breaker that is created for each call never"

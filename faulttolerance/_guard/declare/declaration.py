@@ -17,8 +17,6 @@ from ...exceptions import definition_error
 from . import registry
 from .registry import RESOLVER
 
-Policies = Mapping[type[Policy], Policy]
-
 FUNCTION, INSTANCE, CLASS = "function", "instance", "class"
 """The owner of the state that a call uses: the function itself (static methods too), ``type(self)``, or ``cls``."""
 
@@ -56,7 +54,7 @@ class Declaration:
     def __init__(
         self,
         function: Callable[..., Any] | None,
-        policies: Policies,
+        policies: Mapping[type[Policy], Policy],
         binding: str,
         *,
         interceptors: tuple[Any, ...] = (),

@@ -169,31 +169,26 @@ def name_conflicts(several: Iterable[InForce], own: State | None = None) -> list
     return faults
 
 
-def _breaker_conflicts(several: Iterable[InForce]) -> list[Fault]:
-    """Return the faults of the names of circuit breakers of several guards."""
-    wanted = [(alias, effective) for effective in several if (alias := alias_in(effective.policies))]
+def _breaker_conflicts(several: Iterable[InForce]) -> Iterator[Fault]:
+    """Yield the faults of the names of circuit breakers of several guards."""
+    wanted = [(alias, one.name, one.policies) for one in several if (alias := alias_in(one.policies))]
     if not wanted:
-        return []
+        return
     owners: dict[str, str] = {}
-    sought = {alias for alias, _ in wanted}
+    sought = {alias for alias, *_ in wanted}
     for state in every_state():
         if state.name in sought or state.alias in sought:
             owners |= dict.fromkeys(state.breaker_names, state.name)
-    faults = []
-    for alias, effective in wanted:
-        name = effective.name
+    for alias, name, policies in wanted:
         owner = owners.setdefault(alias, name)
         if owner != name:
-            parameter = (
-                "CircuitBreakerName(value)" if CircuitBreakerName in effective.policies else "CircuitBreaker(name)"
-            )
+            parameter = "CircuitBreakerName(value)" if CircuitBreakerName in policies else "CircuitBreaker(name)"
             problem = f"is {alias!r}, the name of the breaker of {owner}"
-            faults.append(Fault(f"{name} @{parameter}", problem, alias, "a name that no other breaker has"))
-    return faults
+            yield Fault(f"{name} @{parameter}", problem, alias, "a name that no other breaker has")
 
 
-def budget_conflicts(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
-    """Return the faults of guards that share a retry budget by name and declare different values for it (rule B1).
+def budget_conflicts(several: Iterable[InForce], own: State | None = None) -> Iterator[Fault]:
+    """Yield the faults of guards that share a retry budget by name and declare different values for it (rule B1).
 
     With *own*, the state of the only one of *several*, others with its name are checked, too: a factory creates such
     guards.
@@ -204,7 +199,7 @@ def budget_conflicts(several: Iterable[InForce], own: State | None = None) -> li
         if isinstance(budget := effective.policies.get(RetryBudget), RetryBudget) and budget.name
     }
     if not wanted:
-        return []
+        return
     # First the values of other guards, the first of which stands for all, and then, one by one, of these.
     declared: dict[str, tuple[RetryBudget, str]] = {}
     sought = {budget.name for budget in wanted.values()}
@@ -216,7 +211,6 @@ def budget_conflicts(several: Iterable[InForce], own: State | None = None) -> li
                 declared[policy.name] = policy, state.name
         if not sought:
             break
-    faults = []
     for name, budget in wanted.items():
         other, owner = declared.setdefault(budget.name, (budget, name))
         for parameter in ("ratio", "burst"):
@@ -225,8 +219,7 @@ def budget_conflicts(several: Iterable[InForce], own: State | None = None) -> li
                 where = f"{name} @RetryBudget({parameter})"
                 others = owner if owner != name else f"another {name}"
                 problem = f"is {value!r}, and {theirs!r} for {others}, which shares the budget {budget.name!r}"
-                faults.append(Fault(where, problem, value, "the same value in every budget of this name"))
-    return faults
+                yield Fault(where, problem, value, "the same value in every budget of this name")
 
 
 def unknown_name_error(kind: str, name: str, names: Iterable[str]) -> KeyError:

@@ -134,27 +134,22 @@ def _make_guard(declaration: Declaration) -> Callable[..., Any]:
 
 
 class _ClassCreationHook:
-    """Receives the class in whose body a guard was created, and leaves in its place what receives its copies."""
+    """Tells the guards in a new class their class, checks what is known now, and leaves what receives its copies."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         delattr(owner, name)
         type.__setattr__(owner, CLASS_LEVEL, NOTHING_DECLARED)
-        _assign_owner_to_all(owner)
-
-
-def _assign_owner_to_all(owner: type) -> None:
-    """Set the class of the guards in a new class, and check everything that is known now."""
-    faults: list[Fault] = []
-    for name, value in list(vars(owner).items()):
-        adopted, faults_of_method = assign_owner(owner, name, value)
-        if adopted is not value:
-            setattr(owner, name, adopted)
-        faults += faults_of_method
-        for accessor in accessors(value):
-            if declaration_of(accessor) is not None:
-                exempt(accessor)  # class-level decorators do not apply to properties (rule L2)
-                faults += assign_owner(owner, name, accessor)[1]
-    raise_faults(faults)
+        faults: list[Fault] = []
+        for attribute, value in list(vars(owner).items()):
+            adopted, faults_of_method = assign_owner(owner, attribute, value)
+            if adopted is not value:
+                setattr(owner, attribute, adopted)
+            faults += faults_of_method
+            for accessor in accessors(value):
+                if declaration_of(accessor) is not None:
+                    exempt(accessor)  # class-level decorators do not apply to properties (rule L2)
+                    faults += assign_owner(owner, attribute, accessor)[1]
+        raise_faults(faults)
 
 
 def assign_owner(owner: type, name: str, value: Any) -> tuple[Any, list[Fault]]:

@@ -39,9 +39,6 @@ class ClientProxy(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones ta
     def __enter__(self) -> Any:
         return self._self_or(self.__wrapped__.__enter__())
 
-    def __exit__(self, *details: object) -> Any:
-        return self.__wrapped__.__exit__(*details)
-
     async def __aenter__(self) -> Any:
         return self._self_or(await self.__wrapped__.__aenter__())
 
@@ -59,9 +56,6 @@ class ClientProxy(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones ta
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ClientProxy:
         return type(self)(deepcopy(self.__wrapped__, memo), self._self_guard, self._self_patterns)
-
-    def __reduce__(self) -> Any:
-        return self.__wrapped__.__reduce__()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__wrapped__.__reduce_ex__(protocol)

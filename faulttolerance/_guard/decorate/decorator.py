@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import Any
 from weakref import WeakValueDictionary
@@ -30,7 +30,7 @@ class Decorator:
         self._kind = kind
         self._values = values
         if check(kind, values, ""):
-            _faulty.decorators += ((_identity(next(application_frames(), None)), self),)
+            _faulty.set((*_faulty.get(), (_identity(next(application_frames(), None)), self)))
 
     def __call__(self, *targets: Any, **unexpected: Any) -> Any:
         if len(targets) != 1 or unexpected or not can_be_guarded(targets[0]):
@@ -61,30 +61,27 @@ class Decorator:
         allowed = f"@{definition.decorator_name(self._kind)}(...) above a function"
         return definition_error(f"@{self._kind.annotation}", f"{problem}: it decorates no function", None, allowed)
 
-    def _faults_on_class(self, cls: type) -> list[Fault]:
-        where = class_name(cls)
-        faults = self._faults(where)
-        where = f"{where} @{self._kind.annotation}"
+    def _faults_on_class(self, cls: type) -> Iterator[Fault]:
+        yield from self._faults(class_name(cls))
+        where = f"{class_name(cls)} @{self._kind.annotation}"
         if not ROWS[self._kind].is_for_classes:
-            faults.append(Fault(where, "is on a class", cls, "a function or a method: each has calls of its own"))
+            yield Fault(where, "is on a class", cls, "a function or a method: each has calls of its own")
         if self._kind in declared_on(cls).policies:
-            faults.append(Fault(where, "is present twice", None, "one of each kind per class"))
-        return faults
+            yield Fault(where, "is present twice", None, "one of each kind per class")
 
-    def _faults_on_function(self, target: Any) -> list[Fault]:
+    def _faults_on_function(self, target: Any) -> Iterator[Fault]:
         function = target.__func__ if isinstance(target, (staticmethod, classmethod)) else target
         declaration = declaration_of(function) or Declaration(function, {}, FUNCTION)
         where = f"{declaration.where} @{self._kind.annotation}"
-        faults = self._faults(declaration.where)
+        yield from self._faults(declaration.where)
         if is_generator_function(function):
-            faults.append(Fault(where, "is on a generator function", function, INSTEAD_OF_GENERATORS))
+            yield Fault(where, "is on a generator function", function, INSTEAD_OF_GENERATORS)
         if self._kind in declaration.policies:
-            faults.append(Fault(where, "is present twice", None, "one of each kind per function"))
+            yield Fault(where, "is present twice", None, "one of each kind per function")
         if above := definition.companion_above_guard_faults(self._kind, declaration):
             from .guard import finder_of
 
-            faults += above if finder_of(declaration.template) is not None else []
-        return faults
+            yield from above if finder_of(declaration.template) is not None else ()
 
     def _faults(self, where: str) -> list[Fault]:
         """Return the faults of this decorator, and of those above it on the same function or class.
@@ -93,7 +90,8 @@ class Decorator:
         the same frame and has not been applied yet. Without this check, its faults would appear only after those of
         this decorator are fixed.
         """
-        here, waiting, _faulty.decorators = _identity(declaring_frame()), _faulty.decorators, ()
+        here, waiting = _identity(declaring_frame()), _faulty.get()
+        _faulty.set(())
         faults = self._own_faults(where)
         for maker, decorator in waiting:
             if maker == here:
@@ -127,13 +125,8 @@ def _shared(policy: Policy) -> Policy:
     return _shared_policies.setdefault((type(policy), *values, *map(type, values)), policy)
 
 
-class _Faulty(threading.local):
-    """The faulty decorators that this thread has created and not yet applied, each with the frame that created it."""
-
-    decorators: tuple[tuple[object, Decorator], ...] = ()
-
-
-_faulty = _Faulty()
+_faulty: ContextVar[tuple[tuple[object, Decorator], ...]] = ContextVar("faulttolerance_faulty_decorators", default=())
+"""The faulty decorators that were created and not yet applied, each with the frame that created it."""
 
 
 def _identity(frame: FrameType | None) -> tuple[int, CodeType] | None:
@@ -142,17 +135,15 @@ def _identity(frame: FrameType | None) -> tuple[int, CodeType] | None:
 
 def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) -> Any:
     """Return the decorator for *values*, or guard *target* if it is passed (``@retry`` without parentheses)."""
-    complete = {name: values.get(name, parameter.default) for name, parameter in parameters(kind).items()}
-    for name, value in complete.items():
-        if hasattr(value, "__next__") and hasattr(value, "__iter__"):
-            complete[name] = tuple(value)  # a set of exceptions may be any iterable; an iterator can be read only once
+    # A set of exceptions may be any iterable; an iterator can be read only once.
+    values = {name: tuple(value) if isinstance(value, Iterator) else value for name, value in values.items()}
     is_exception = isinstance(target, type) and issubclass(target, BaseException)  # @retry(OSError), as elsewhere
     if target is not None and (is_exception or not can_be_guarded(target)):
-        names = f", or its parameters by name: {', '.join(complete)}" if complete else ""
+        names = f", or its parameters by name: {', '.join(parameters(kind))}" if values else ""
         problem = f"got {shown(target)} by position"
         raise definition_error(f"@{kind.annotation}", problem, target, f"a function{names}")
     chosen = ROWS[kind].decorator
-    decorator = (Decorator if chosen is None else chosen())(kind, complete)
+    decorator = (Decorator if chosen is None else chosen())(kind, values)
     return decorator if target is None else decorator(target)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from importlib import import_module
-from types import CodeType, FunctionType
+from itertools import chain
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
@@ -21,20 +22,8 @@ from ..._signature.kind import generator_faults, is_coroutine_function, mark_cor
 from ..._signature.method import as_real_method, bind_at_each_call
 from ..._signature.naming import copy_names, import_name
 from ...exceptions import Fault, definition_error, raise_faults
-from ..declare.checks.definition import (
-    companion_faults,
-    decorator_name,
-    descriptor_faults,
-    exclusive_faults,
-    value_faults,
-)
-from ..declare.creation_site import (
-    CreationSite,
-    application_frames,
-    creation_site_of,
-    declaring_frame,
-    warn_of_one_per_call,
-)
+from ..declare.checks import definition
+from ..declare.creation_site import CreationSite, creation_site_of, declaring_frame, warn_of_one_per_call
 from ..declare.declaration import INSTANCE, binding_by_name
 from ..declare.registry import unknown_name_error
 from ..resolve.awaitable import NotAwaitableError, call_awaited, is_coroutine_code, is_plain_function
@@ -62,9 +51,9 @@ class _GuardSignature:
             raise AttributeError("__signature__")  # the signature of ``__call__``, or of another constructor
         from inspect import Parameter, Signature
 
-        hints = {name: f"{kind.__name__} | None" for name, kind in _PARAMETERS.items()}
         parameters = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in hints.items()
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=f"{kind.__name__} | None")
+            for name, kind in _PARAMETERS.items()
         ]
         given = Parameter("given", Parameter.VAR_POSITIONAL, annotation="Policy | Callable[..., Any]")
         return Signature([given, *parameters, Parameter("name", Parameter.KEYWORD_ONLY, default="", annotation="str")])
@@ -104,22 +93,19 @@ class Guard:
         self.name = site.name
         declared = [Declared(policy, "class", name, "") for policy in by_kind.values()]
         where = f"Guard {self.name}"
-        faults = exclusive_faults(by_kind, where) + value_faults(by_kind, where)
-        raise_faults(faults + companion_faults(declared, where, None) + policy_faults(by_kind.values(), self.name))
+        of_policies = chain(definition.exclusive_faults(by_kind, where), definition.value_faults(by_kind, where))
+        of_use = chain(definition.companion_faults(declared, where, None), policy_faults(by_kind.values(), self.name))
+        raise_faults(chain(of_policies, of_use))
         if CircuitBreaker in by_kind and not name:
             warn_of_one_per_call(site.line)
         self._resolver = GuardResolver(self, site, declared)
-        self._creating_module = _running_module()
+        self._creator = _module_that_runs(frame)
         other = _named.setdefault(name, self) if name else self
-        if (
-            other is not self
-            and self._creating_module is not None
-            and _is_reloaded(self._creating_module, other._creating_module)
-        ):
+        if other is not self:
+            if not _is_reloaded(self._creator, other._creator):
+                problem, allowed = "has the name of another guard", "a name that no other guard has"
+                raise definition_error(f"Guard(name={name!r})", problem, name, allowed)
             _named[name] = self
-        elif other is not self:
-            problem, allowed = "has the name of another guard", "a name that no other guard has"
-            raise definition_error(f"Guard(name={name!r})", problem, name, allowed)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call *function* on this thread under the policies.
@@ -237,7 +223,7 @@ class Guard:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        module = self._module
+        module, _ = self._creator
         if _named.get(self.name) is self:
             return _by_name, (self.name, module)
         for attribute, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
@@ -248,22 +234,17 @@ class Guard:
             " the top level of a module: pickle then stores its name, as for a function"
         )
 
-    @property
-    def _module(self) -> str:
-        """The module whose top level creates the guard; empty if none does."""
-        return self._creating_module[0] if self._creating_module is not None else ""
-
     def __dir__(self) -> list[str]:
         """Return only the public names."""
         return [name for name in super().__dir__() if not name.startswith("_") or name.endswith("__")]
 
     def __repr__(self) -> str:
         policies = [declared.policy for declared in self._resolver.declared]
-        arguments = [f"{decorator_name(type(policy))}={policy!r}" for policy in policies]
+        arguments = [f"{definition.decorator_name(type(policy))}={policy!r}" for policy in policies]
         return f"Guard({', '.join([*arguments, f'name={self.name!r}'])})"
 
 
-_PARAMETERS = {decorator_name(kind): kind for kind in ROWS if not is_detached((kind,))}
+_PARAMETERS = {definition.decorator_name(kind): kind for kind in ROWS if not is_detached((kind,))}
 """The policies that a guard accepts, by parameter, in their order of nesting; callers decide on the kind of a call."""
 
 
@@ -275,7 +256,7 @@ def _by_kind(given: Iterable[object], policies: Mapping[str, Any]) -> dict[type[
         raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}{hint}")
     by_kind = {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
     faults = [
-        Fault(f"Guard({decorator_name(kind)})", f"is {shown(value)}", value, _accepted_instead(value, kind))
+        Fault(f"Guard({definition.decorator_name(kind)})", f"is {shown(value)}", value, _accepted_instead(value, kind))
         for kind, value in by_kind.items()
         if not isinstance(value, kind)
     ]
@@ -317,7 +298,7 @@ class _Held:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what finds the guard if its module can be imported, else what makes it, with new state (rule P3)."""
-        if import_name(self.guard._module, {}) not in ("", "__main__"):
+        if import_name(self.guard._creator[0], {}) not in ("", "__main__"):
             return _Held, (self.guard,)
         return _held_by_value, (self.resolver.site, self.resolver.declared, _named.get(self.guard.name) is self.guard)
 
@@ -331,7 +312,7 @@ def _held_by_value(site: CreationSite, declared: tuple[Declared, ...], is_named:
     guard = _named.get(site.name) if is_named else _received.get(site.name)
     if guard is None or (not is_named and guard._resolver.declared != declared):
         guard = Guard.__new__(Guard)
-        guard.name, guard._creating_module = site.name, None
+        guard.name, guard._creator = site.name, _NO_MODULE
         guard._resolver = GuardResolver(guard, site, declared)
         (_named if is_named else _received)[site.name] = guard
     return _Held(guard)
@@ -380,7 +361,10 @@ def _decorated(
     function = as_real_method(function)
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_decorated(function.__func__, find, check))  # pyright: ignore[reportReturnType]
-    raise_faults(_target_faults(function))
+    raise_faults(definition.descriptor_faults(function))
+    if not callable(function) or isinstance(function, type):
+        raise definition_error("the target of a Guard", "cannot be guarded", function, "a function or a method")
+    raise_faults(generator_faults(function))
     asynchronous = is_coroutine_function(function)
     if check is not None:
         check(function, asynchronous)
@@ -425,15 +409,6 @@ class _Path:
         _finders[guarded] = ref(find)
 
 
-def _target_faults(function: Any) -> list[Fault]:
-    """Return the reasons why *function* cannot stand below a guard."""
-    if faults := descriptor_faults(function):
-        return faults
-    if not callable(function) or isinstance(function, type):
-        return [Fault("the target of a Guard", "cannot be guarded", function, "a function or a method")]
-    return generator_faults(function)
-
-
 def missing_guard_faults() -> Iterator[Fault]:
     """Yield the faults of functions below ``apply_guard`` whose guard does not exist, or no longer exists."""
     for function in decorated_functions():
@@ -456,14 +431,17 @@ def finder_of(function: object) -> Callable[[], GuardResolver] | None:
     return None if known is None else known()
 
 
-def _running_module() -> tuple[str, CodeType] | None:
-    """Return the module whose top level creates a guard, and its code, or ``None``."""
-    frame = next(application_frames(), None)
+_NO_MODULE = ("", None)
+"""The creator of a guard that no top level of a module creates."""
+
+
+def _module_that_runs(frame: FrameType | None) -> tuple[str, CodeType | None]:
+    """Return the module whose top level *frame* runs, and its code."""
     if frame is None or frame.f_locals is not frame.f_globals:
-        return None
+        return _NO_MODULE
     return module_of(frame), frame.f_code
 
 
-def _is_reloaded(now: tuple[str, CodeType], before: tuple[str, CodeType] | None) -> bool:
+def _is_reloaded(now: tuple[str, CodeType | None], before: tuple[str, CodeType | None]) -> bool:
     """Return whether a module is reloaded, or a notebook cell runs again: the same place, but newly compiled code."""
-    return before is not None and now[0] == before[0] and now[1] is not before[1]
+    return _NO_MODULE not in (now, before) and now[0] == before[0] and now[1] is not before[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
@@ -11,7 +11,7 @@ from ..._call.error_log import ErrorLog
 from ..._call.order import MODIFIED, ROWS
 from ..._call.row import Row
 from ..._call.state import alias_in
-from ..._config import Configuration, Declared, settings, with_configured_policies
+from ..._config import Configuration, Declared, settings
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Callback, GuardedCall
 from ..._platform.swap import Swap
@@ -23,7 +23,7 @@ from ..declare.creation_site import CreationSite
 from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
 from ..resolve.assembly import block_call, guarded_call, interpreter_ends, unguarded_call
 from ..resolve.awaitable import call_awaited
-from ..resolve.effective import EffectivePolicies, call_wrappers_of, mismatches
+from ..resolve.effective import EffectivePolicies, configured, mismatches
 from ..resolve.renewal import entered_by
 from ..resolve.resolver import Draft, Resolver
 
@@ -84,20 +84,8 @@ class GuardResolver(Resolver):
         return self.name
 
     def _resolved(self, basis: Configuration) -> tuple[EffectivePolicies, list[Fault]]:
-        subject = (self, None)
-        declared = with_configured_policies(self.declared, basis.snapshot)
-        values, faults = settings.resolve(declared, self.name, basis, subject)
-        switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
-        effective = EffectivePolicies(
-            self.name,
-            call_blocking,
-            declared,
-            values,
-            switches=switches,
-            line=self.site.line,
-            call_wrappers=call_wrappers,
-        )
-        return effective, faults
+        declared = EffectivePolicies(self.name, call_blocking, self.declared, line=self.site.line)
+        return configured(declared, (self, None), basis)
 
     def _faults(self, effective: EffectivePolicies) -> list[Fault]:
         callers = [caller for caller in self.paths if caller in (call_blocking, *_BLOCKS)] or [call_awaited]
@@ -195,23 +183,23 @@ class GuardResolver(Resolver):
 
 
 def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
+    effective = draft.effective
+
+    def bind(policy: Fallback | BeforeRetry) -> Callback:
+        return _bind_callback(policy, effective.name, function, asynchronous)
+
     if isinstance(function, BlockForm):
-        effective = draft.effective
+        values = effective.values
         if not function.retries:
-            kept = [value for value in effective.values if MODIFIED.get(kind := type(value.policy), kind) is not Retry]
-            effective = effective._replace(values=kept)
-        return block_call(
-            effective,
-            draft.state,
-            bind_callback=lambda policy: _bind_callback(policy, draft.effective.name, function, asynchronous),
-            asynchronous=asynchronous,
-        )
+            values = [value for value in values if MODIFIED.get(kind := type(value.policy), kind) is not Retry]
+        in_block = effective._replace(values=values)
+        return block_call(in_block, draft.state, bind_callback=bind, asynchronous=asynchronous)
     is_caller, detached = function in _CALLERS, function is call_detached
     return guarded_call(
         function,
-        draft.effective,
+        effective,
         draft.state,
-        bind_callback=lambda policy: _bind_callback(policy, draft.effective.name, function, asynchronous),
+        bind_callback=bind,
         asynchronous=asynchronous,
         detached=detached,
         on_threads=detached,
@@ -251,25 +239,23 @@ def _needs_key(policy: Policy) -> bool:
 
 def policy_faults(
     policies: Iterable[Policy], name: str, function: Any = call_awaited, asynchronous: bool = True
-) -> list[Fault]:
-    """Return the faults of *policies* of the guard *name* with *function*, by default any function passed to it."""
+) -> Iterator[Fault]:
+    """Yield the faults of *policies* of the guard *name* with *function*, by default any function passed to it."""
     where = f"Guard {name}{'' if asynchronous else '.call'}"
-    faults = []
     if isinstance(function, BlockForm):
         where = f"Guard {name}.{'attempts' if function.retries else 'attempt'}"
-        faults = [fault for policy in policies for fault in _block_faults(policy, where)]
+        yield from chain.from_iterable(_block_faults(policy, where) for policy in policies)
         function = call_awaited if asynchronous else call_blocking
     for policy in chain.from_iterable(each.links if isinstance(each, Fallback) else (each,) for each in policies):
         if isinstance(policy, (Fallback, BeforeRetry)) and policy.value is None:
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
             place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)
-            faults.append(Fault(place, f"is {named!r}", named, "a handler: a guard belongs to no class"))
+            yield Fault(place, f"is {named!r}", named, "a handler: a guard belongs to no class")
         elif function not in _CALLERS or not _needs_key(policy):  # a key is checked per function
             declaration = _declaration(function)
             if function not in _CALLERS:
                 where = f"{declaration.where} under Guard {name}"
-            faults += callback_faults(policy, declaration, where, asynchronous, final=True)
-    return faults
+            yield from callback_faults(policy, declaration, where, asynchronous, final=True)
 
 
 def _block_faults(policy: Policy, where: str) -> list[Fault]:

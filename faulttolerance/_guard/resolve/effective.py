@@ -121,14 +121,19 @@ def effective_policies(
     if not declared and not interceptors:
         return EffectivePolicies(name, function), []
     declared.sort(key=lambda entry: RANK[type(entry.policy)])
-    subject = (resolver, cls)
-    declared = list(with_configured_policies(declared, basis.snapshot))
-    values, faults = settings.resolve(declared, name, basis, subject)
-    switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
-    effective = EffectivePolicies(
-        name, function, declared, values, interceptors, declared_by, switches, call_wrappers=call_wrappers
-    )
+    unconfigured = EffectivePolicies(name, function, declared, (), interceptors, declared_by)
+    effective, faults = configured(unconfigured, (resolver, cls), basis)
     return effective, faults or (_faults(declaration, effective, cls) if is_checked else [])
+
+
+def configured(
+    policies: EffectivePolicies, subject: tuple[Any, type | None], basis: Configuration
+) -> tuple[EffectivePolicies, list[Fault]]:
+    """Return *policies*, which *subject* declares, with their values under *basis*, and the faults of these."""
+    declared = with_configured_policies(policies.declared, basis.snapshot)
+    values, faults = settings.resolve(declared, policies.name, basis, subject)
+    switches, call_wrappers = settings.switches_under(basis), call_wrappers_of(basis, subject)
+    return policies._replace(declared=declared, values=values, switches=switches, call_wrappers=call_wrappers), faults
 
 
 def plain_function(declaration: Declaration, cls: type | None) -> Callable[..., Any]:
@@ -184,7 +189,7 @@ def _function_for(
 
 def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | None) -> list[Fault]:
     """Return the faults that can be checked only when everything is known."""
-    faults = companion_faults(effective.declared, effective.name, cls)
+    faults = [*companion_faults(effective.declared, effective.name, cls)]
     asynchronous = declaration.is_asynchronous(effective.policies)
     for value in effective.values:
         if value.enabled:
@@ -199,4 +204,4 @@ def mismatches(effective: EffectivePolicies) -> list[Fault]:
     faults = value_faults(effective.policies, effective.name)
     configured = {type(value.policy): value.configured for value in effective.values}
     source = configured.get(Bulkhead, {}).get("latency") or configured.get(Timeout, {}).get("value")
-    return [fault._replace(source=source) for fault in faults] if source else faults
+    return [fault._replace(source=source or fault.source) for fault in faults]

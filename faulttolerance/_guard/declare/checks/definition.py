@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partialmethod, singledispatchmethod
 from typing import Any
 
@@ -49,50 +49,35 @@ def definition_faults(declaration: Declaration) -> list[Fault]:
     faults: list[Fault] = []
     if is_detached(policies):
         faults += _asynchronous_faults(declaration, where, owner)
-    faults += exclusive_faults(policies, where) + value_faults(policies, where)
+    faults += [*exclusive_faults(policies, where), *value_faults(policies, where)]
     for policy in policies.values():
         faults += callback_faults(policy, declaration, where, asynchronous)
     return faults + _interceptor_faults(declaration.interceptors, declaration, where, owner)
 
 
-def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Fault]:
-    """Return the faults of *policies* that exclude one another."""
-    faults = _excluded_faults(policies, where, ROWS)
+def exclusive_faults(policies: Container[type[Policy]], where: str) -> Iterator[Fault]:
+    """Yield the faults of *policies* that exclude one another."""
+    yield from _excluded_faults(policies, where, ROWS)
     back_offs = [f"@{kind.annotation}" for kind, row in ROWS.items() if row.back_off and kind in policies]
     if len(back_offs) > 1:
-        faults.append(
-            Fault(f"{where} {' and '.join(back_offs)}", "are both present", None, "one back-off per function")
-        )
-    return faults
+        place, allowed = f"{where} {' and '.join(back_offs)}", "one back-off per function"
+        yield Fault(place, "are both present", None, allowed)
 
 
-def value_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[Fault]:
-    """Return the faults of values of *policies* that contradict the values of another one."""
-    return [*_latency_faults(policies, where), *_breaker_name_faults(policies, where)]
-
-
-def _breaker_name_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[Fault]:
-    """Return the fault of two names of one circuit breaker."""
-    breaker, name = policies.get(CircuitBreaker), policies.get(CircuitBreakerName)
-    if not isinstance(breaker, CircuitBreaker) or not isinstance(name, CircuitBreakerName):
-        return []
-    if breaker.name in ("", name.value):
-        return []
-    problem = f"is {name.value!r}, and @CircuitBreaker(name) is {breaker.name!r}"
-    return [Fault(f"{where} @CircuitBreakerName(value)", problem, name.value, "one name per circuit breaker")]
-
-
-def _latency_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[Fault]:
-    """Return the fault of a target latency that no attempt can exceed, because its time-out ends it (rule A3)."""
+def value_faults(policies: Mapping[type[Policy], Policy], where: str) -> Iterator[Fault]:
+    """Yield the faults of values of *policies* that contradict the values of another one."""
     bulkhead, timeout = policies.get(Bulkhead), policies.get(Timeout)
-    if not isinstance(bulkhead, Bulkhead) or not isinstance(timeout, Timeout):
-        return []
-    latency, limit = seconds(bulkhead.latency, ChronoUnit.MILLIS), seconds(timeout.value, timeout.unit)
-    if not 0.0 < limit <= latency:
-        return []
-    problem = f"is {latency:g} s, and attempts end after {limit:g} s"
-    allowed = "less than the time-out, or 0 for a limit that stays"
-    return [Fault(f"{where} @Bulkhead(latency)", problem, bulkhead.latency, allowed)]
+    if isinstance(bulkhead, Bulkhead) and isinstance(timeout, Timeout):
+        latency, limit = seconds(bulkhead.latency, ChronoUnit.MILLIS), seconds(timeout.value, timeout.unit)
+        if 0.0 < limit <= latency:  # no attempt can exceed the target, because its time-out ends it (rule A3)
+            problem = f"is {latency:g} s, and attempts end after {limit:g} s"
+            allowed = "less than the time-out, or 0 for a limit that stays"
+            yield Fault(f"{where} @Bulkhead(latency)", problem, bulkhead.latency, allowed)
+    breaker, name = policies.get(CircuitBreaker), policies.get(CircuitBreakerName)
+    own = breaker.name if isinstance(breaker, CircuitBreaker) else ""
+    if isinstance(name, CircuitBreakerName) and own not in ("", name.value):
+        problem = f"is {name.value!r}, and @CircuitBreaker(name) is {own!r}"
+        yield Fault(f"{where} @CircuitBreakerName(value)", problem, name.value, "one name per circuit breaker")
 
 
 def _excluded_faults(policies: Container[type[Policy]], where: str, rows: Mapping[type[Policy], Row]) -> list[Fault]:
@@ -183,8 +168,8 @@ def _interceptor_faults(
 # Companions: policies that modify another policy
 
 
-def companion_faults(declared: Sequence[Declared], where: str, cls: type | None) -> list[Fault]:
-    """Return the faults of companions of a policy that the function does not have: they would silently have no effect.
+def companion_faults(declared: Sequence[Declared], where: str, cls: type | None) -> Iterator[Fault]:
+    """Yield the faults of companions of a policy that the function does not have: they would silently have no effect.
 
     Decorators come in any order, and those of a class last. Therefore the faults are known only at the first use of the
     function. A policy that is switched off counts as present. A class-level companion is for the methods of the class
@@ -192,16 +177,14 @@ def companion_faults(declared: Sequence[Declared], where: str, cls: type | None)
     lack.
     """
     if getattr(cls, "__abstractmethods__", None):
-        return []
+        return
     kinds = {type(each.policy) for each in declared}
-    faults = []
     for each in declared:
         mains = _COMPANIONS.get(type(each.policy), ())
         is_of_class = each.level == "class" and cls is not None
         if mains and not any(main in kinds or (is_of_class and _occurs(main, cls)) for main in mains):
             place, problem = f"{where} @{each.policy.annotation}", f"is used without {_either(mains)}"
-            faults.append(Fault(place, problem, None, f"{_decorators(mains)} on the same method or its class"))
-    return faults
+            yield Fault(place, problem, None, f"{_decorators(mains)} on the same method or its class")
 
 
 def companion_above_guard_faults(kind: type[Policy], declaration: Declaration) -> list[Fault]:
