@@ -190,16 +190,13 @@ def _in_first_bucket(count: int, total: float) -> Durations:
 class Counters:
     """The counters of a guarded method, held by all code that may still count; the account is final when they go."""
 
-    __slots__ = ("_departed", "account")
+    __slots__ = ("_departed", "account", "first_try_durations")
 
     def __init__(self, account: Account, departed: deque[Account]) -> None:
         self.account = account
-        self._departed = departed
-
-    @property
-    def first_try_durations(self) -> list[float]:
+        self.first_try_durations = account.first_try_durations
         """Durations of calls that succeeded at once; their caller calls ``fold`` when there are ``FOLD``."""
-        return self.account.first_try_durations
+        self._departed = departed
 
     def __del__(self) -> None:
         # Takes no lock, as the collector runs anywhere. Also runs after a signal's handler raised in ``__init__``.
