@@ -11,7 +11,8 @@ after the first are added at the place of the first. If any part of it differs, 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
@@ -40,7 +41,7 @@ class Exporter:
             else:
                 is_gauge = metric.kind == "gauge"
                 create = meter.create_observable_up_down_counter if is_gauge else meter.create_observable_counter
-                create(metric.name, [self._callback(metric)], metric.unit, metric.description)
+                create(metric.name, [partial(self._observe, metric.name)], metric.unit, metric.description)
 
     def reset_after_fork(self) -> None:
         """Reset the recorded counts, in the child of a fork, or after the counts were reset."""
@@ -55,14 +56,9 @@ class Exporter:
             self._needs_view = True
             return meter.create_histogram(metric.name, metric.unit, metric.description)
 
-    def _callback(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def observe(_: CallbackOptions) -> Iterable[Observation]:
-            if not self.is_on:
-                return []
-            values = self._values_for(metric.name)
-            return [Observation(value, labels(method, series)) for method, series, value in values]
-
-        return observe
+    def _observe(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
+        values = self._values_for(name) if self.is_on else ()
+        return [Observation(value, labels(method, series)) for method, series, value in values]
 
     def _values_for(self, name: str) -> list[tuple[str, Series, float]]:
         """Return the values of the metric, read once per collection: a collection reads every instrument once."""
