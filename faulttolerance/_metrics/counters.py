@@ -286,7 +286,9 @@ class Ledger:
                     reading.take(account)
             finally:
                 self._is_read = before
-        self._log_drops()
+        if self._has_dropped and not self._has_logged:  # outside the lock, as handlers are the application's
+            self._has_logged = True
+            log(WARNING, _DROPPED, MAX_DEPARTED_NAMES)
         if reading.counts:
             reading.counts[""] = {
                 metric.series(tags): value for metric, read in self.of_process for tags, value in read()
@@ -332,12 +334,6 @@ class Ledger:
                 self._final.counts.pop(name, None)
                 self._final.durations.pop(name, None)
                 self._has_dropped = True
-
-    def _log_drops(self) -> None:
-        """Log once that counts were dropped; called outside the lock."""
-        if self._has_dropped and not self._has_logged:
-            self._has_logged = True
-            log(WARNING, _DROPPED, MAX_DEPARTED_NAMES)
 
 
 ledger = Ledger()
