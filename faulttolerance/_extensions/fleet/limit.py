@@ -97,8 +97,12 @@ class FleetRateLimit:
         """
         response, limit, link = waiter.response, self._limit, self._links.current
         if response == _NOT_REQUESTED:
-            if not limit.follows_fleet or not link.processes:
-                return self._decide_locally(waiter, now)
+            if not limit.follows_fleet or not link.processes:  # without a fleet, the limit of this process decides
+                waiter.awaits_fleet_turn = None
+                if self._may_wait:
+                    return limit.request_turn(waiter, now)
+                limit.admit(now)
+                return 0.0
             if wait := self._check_window(waiter, now):
                 return wait
             waiter.owner, waiter.asked_at, waiter.response = self, now, _PENDING
@@ -152,15 +156,6 @@ class FleetRateLimit:
             if not seconds:
                 return 0.0
         return self._limit.cut_short(waiter, now, seconds, left)
-
-    def _decide_locally(self, waiter: FleetTurnWaiter, now: float) -> float:
-        """Admit a call by the limit of this process, without a fleet."""
-        limit = self._limit
-        waiter.awaits_fleet_turn = None
-        if self._may_wait:
-            return limit.request_turn(waiter, now)
-        limit.admit(now)
-        return 0.0
 
     def _decide_alone(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Admit a call by the part of this process, or queue it for its turn; an answer may still come."""
