@@ -235,11 +235,11 @@ def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
     one = threading.Thread(target=call)
     one.start()
     assert fleet.sent.wait(5)
-    fleet_link.before_fork()
+    fleet_link.current.stop()
     assert lent.is_closed
     fleet.thawed.set()
     one.join()
-    fleet_link.restart_in_parent()
+    fleet_link.current.start()
     lend()
 
     assert newest(fleet) is not lent

@@ -86,19 +86,17 @@ class FleetCircuit(GateWrapper):
 
     def follow(self, record: CircuitRecord | None, now: float) -> None:
         """Apply the fleet's *record* to the breaker; ``None`` means that the fleet is lost, so the breaker decides."""
-        to_send: tuple[Request | None, OnResponse] = None, _ignore
         with self._gate.lock:
-            if record is None:
-                self._detach_locked()
-            else:
-                to_send = self._follow_locked(record, now)
+            request, on_response = self._follow_locked(record, now)
         if self._gate.transitions:
             self._deliver(self._gate)
-        request, on_response = to_send
         if request is not None:
             self._links.current.send_for(self, request, on_response)
 
-    def _follow_locked(self, record: CircuitRecord, now: float) -> tuple[Request | None, OnResponse]:
+    def _follow_locked(self, record: CircuitRecord | None, now: float) -> tuple[Request | None, OnResponse]:
+        if record is None:
+            self._detach_locked()
+            return None, _ignore
         known, is_back = self._record, not self._is_joined
         self._is_joined = True
         # Answers may arrive out of order; a server that lost its data returns the lower version again and again.

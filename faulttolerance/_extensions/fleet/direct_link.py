@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -43,10 +42,6 @@ class DirectLink(ServerLink):
         """Stop answering."""
         super().shut_down()
         self._close()
-
-    def aside(self, function: Callable[[], object]) -> None:
-        """Call *function* here: no other call waits for this thread."""
-        function()
 
     def _exchange_one(self, request: Request) -> Any:
         """Return the answer to *request*; ``None`` if the fleet is lost."""

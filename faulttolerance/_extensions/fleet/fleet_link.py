@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from weakref import WeakValueDictionary
 
-from ..._platform.background import aside
 from ..._platform.fork import at_fork
 from .direct_link import DirectLink
 from .protocol import CircuitFollower, Fleet, Link
-from .server_link import ServerLink, ThreadedLink
+from .server_link import ThreadedLink
 
 
 class FleetLink:
@@ -34,11 +32,6 @@ class FleetLink:
         # The copy of the references needs no lock: finalizers add and remove circuits, too.
         return [circuit for reference in self._circuits.valuerefs() if (circuit := reference()) is not None]
 
-    def aside(self, function: Callable[[], object]) -> None:
-        """Call *function*, which may take its time and must not raise, where no answer has to wait for it."""
-        link = self.current
-        (link.aside if isinstance(link, ServerLink) else aside)(function)
-
     def use(self, fleet: Fleet | None) -> None:
         """Use *fleet* from now on, or none; calls that wait for the previous fleet are notified that it is lost."""
         self.is_chosen = True
@@ -58,16 +51,6 @@ class FleetLink:
         self.use(None)
         self._circuits.clear()
 
-    # Forking
-
-    def before_fork(self) -> None:
-        """Stop asking, before a fork."""
-        self.current.stop()
-
-    def restart_in_parent(self) -> None:
-        """Start again, in the parent of a fork."""
-        self.current.start()
-
     def restart_in_child(self) -> None:
         """Start again, in the child of a fork, without anything of the parent."""
         before = self.current
@@ -79,4 +62,4 @@ class FleetLink:
 fleet_link = FleetLink()
 """The link of the process."""
 
-at_fork(fleet_link.before_fork, fleet_link.restart_in_parent, fleet_link.restart_in_child)
+at_fork(lambda: fleet_link.current.stop(), lambda: fleet_link.current.start(), fleet_link.restart_in_child)

@@ -16,6 +16,7 @@ from ...exceptions import FaultToleranceDefinitionException
 from .circuit import FleetCircuit
 from .fleet_link import fleet_link
 from .protocol import Fleet
+from .server_link import react
 from .share import LocalShare
 
 _URL_VARIABLE: Final = "FAULTTOLERANCE_FLEET_URL"
@@ -80,9 +81,8 @@ class FleetState:
         """Return the gate that consults the fleet in front of *breaker*; *deliver* reports its transitions."""
         circuit = self._circuit()
         if circuit is None:
-            circuit = FleetCircuit(
-                self.key, breaker, fleet_link, lambda: uuid4().hex, lambda one: fleet_link.aside(partial(deliver, one))
-            )
+            deliver_aside = partial(_deliver_aside, deliver)
+            circuit = FleetCircuit(self.key, breaker, fleet_link, lambda: uuid4().hex, deliver_aside)
             self._circuit = ref(circuit)
             fleet_link.register(circuit)
         return circuit
@@ -100,3 +100,7 @@ class FleetState:
         """Remove the state of the parent process, in the child of a fork."""
         if (circuit := self._circuit()) is not None:
             circuit.reset_after_fork()
+
+
+def _deliver_aside(deliver: Callable[[CircuitBreaker], object], breaker: CircuitBreaker) -> None:
+    react(fleet_link.current.fleet, partial(deliver, breaker))

@@ -71,13 +71,16 @@ class ServerLink(Link):
         self._poll = PollRequest(process, max(1, round(_POLLS * fleet.poll * 1e6)))
         self._records: dict[str, CircuitRecord] = {}
         self._read_at = 0.0
+        self._sent_at = 0.0
+        """The time when the unanswered requests were sent; 0 without such requests."""
         self._session: Session | None = None
         self._is_closed = False
 
     @property
     def is_prompt(self) -> bool:
         """Whether the fleet answers within the patience, as far as is known."""
-        return self.health.is_up
+        sent_at = self._sent_at
+        return self.health.is_up and not (sent_at and self._now() - sent_at > self.patience)
 
     def send_for(self, circuit: CircuitFollower, request: Request, on_response: OnResponse) -> bool:
         """Send *request* soon; its answer is passed to *circuit*, then to *on_response*; false: decide alone."""
@@ -154,14 +157,18 @@ class ServerLink(Link):
         """Record and report the loss of the fleet, on any thread, unless it is known."""
         if self.health.record_loss(reason, self._now(), chance()):
             _apply_records(self._circuits(), lambda _: None)
-            self.aside(partial(sinks.send, FleetLost(self._namespace, reason)))
+            react(self.fleet, partial(sinks.send, FleetLost(self._namespace, reason)))
 
     def _regain(self) -> None:
         seconds = self.health.record_recovery(self._now())
-        self.aside(partial(sinks.send, FleetRegained(self._namespace, seconds)))
+        react(self.fleet, partial(sinks.send, FleetRegained(self._namespace, seconds)))
 
-    def aside(self, function: Callable[[], object]) -> None:
-        """Call *function*, which may take its time, and must not raise."""
+
+def react(fleet: Fleet | None, function: Callable[[], object]) -> None:
+    """Call *function*, which may take its time and must not raise, where no answer of *fleet* has to wait for it."""
+    if fleet is not None and fleet.is_immediate:
+        function()  # no other call waits for this thread
+    else:
         aside(function)
 
 
@@ -208,8 +215,6 @@ class ThreadedLink(ServerLink):
         """The callbacks for the answers under way; a thread that removes a callback calls it."""
         self._trial_requests: dict[str, Request] = {}
         """Additional requests to a lost fleet, by kind: such requests had failed."""
-        self._sent_at = 0.0
-        """The time when the unanswered requests were sent; 0 without such requests."""
         self._stopping = False
         self._daemon = Daemon(self._run, lambda: not self._stopping)
         self._session_pool = SessionPool()
@@ -261,12 +266,6 @@ class ThreadedLink(ServerLink):
         return True
 
     @property
-    def is_prompt(self) -> bool:
-        """Whether the fleet answers within the patience, as far as is known."""
-        sent_at = self._sent_at
-        return self.health.is_up and not (sent_at and native.monotonic() - sent_at > self.patience)
-
-    @property
     def has_pending_requests(self) -> bool:
         """Whether a caller waits for an answer."""
         return bool(self._outstanding) or not self._queue.empty() or self._session_pool.is_in_use
@@ -302,9 +301,8 @@ class ThreadedLink(ServerLink):
                 self._started.release()
             while not self._stopping:
                 try:
-                    self._run_once(
-                        self._collect(max(0.0, self.health.next_read_at - native.monotonic()), MAX_BATCH - 1)
-                    )
+                    seconds = max(0.0, self.health.next_read_at - native.monotonic())
+                    self._run_once(self._collect(seconds, MAX_BATCH - 1))
                     if self._session_pool.needs_session() and self.health.is_up and not self._stopping:
                         self._fill_pool()
                 except BaseException as error:  # for example a malformed answer; no other code here handles it
