@@ -235,39 +235,33 @@ Fact = tuple[str, str]
 """A policy's annotation, and a fact about a call under it: ``("Timeout", "timedOut")``."""
 
 
-class _Catalogue(NamedTuple):
-    """The metrics of the core, and those of extensions."""
-
-    table: tuple[PolicyMetrics, ...]
-    others: tuple[Metric, ...]
-    series: Mapping[Fact, Series]
-    """The series that a fact advances."""
-    of_policy: Mapping[type[Policy], tuple[Metric, ...]]
+@cache
+def every_policy() -> tuple[PolicyMetrics, ...]:
+    """Return the metrics of every policy that has some, of the core and of extensions."""
+    return (*_CORE, *(row.series for row in rows() if row.series is not None))
 
 
 @cache
-def _catalogue() -> _Catalogue:
-    every_row = rows()
-    table = (*_CORE, *(row.series for row in every_row if row.series is not None))
-    series = {
+def _metrics_by_policy() -> Mapping[type[Policy], tuple[Metric, ...]]:
+    return {row.policy: row.metrics for row in every_policy()}
+
+
+@cache
+def _series_by_fact() -> Mapping[Fact, Series]:
+    """Return the series that each fact advances."""
+    return {
         (row.policy.annotation, fact): metric.series(values)
-        for row in table
+        for row in every_policy()
         for metric in row.metrics
         for fact, values in metric.facts.items()
     }
-    others = tuple(metric for row in every_row for metric in row.metrics)
-    return _Catalogue(table, others, series, {row.policy: row.metrics for row in table})
-
-
-def every_policy() -> tuple[PolicyMetrics, ...]:
-    """Return the metrics of every policy that has some."""
-    return _catalogue().table
 
 
 def every_metric() -> tuple[Metric, ...]:
     """Return every metric that there is."""
     of_policies = (metric for row in every_policy() for metric in row.metrics)
-    return (INVOCATIONS, *of_policies, *_catalogue().others, CONFIGURATION)
+    others = (metric for row in rows() for metric in row.metrics)
+    return (INVOCATIONS, *of_policies, *others, CONFIGURATION)
 
 
 class Schema(NamedTuple):
@@ -288,7 +282,7 @@ def series_of_facts(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
 
     A fact without a series, such as a neutral verdict, advances none.
     """
-    series = _catalogue().series
+    series = _series_by_fact()
     return Interned(series[fact] for fact in facts if fact in series)
 
 
@@ -308,7 +302,7 @@ def call_series(
     if fallback is not None:
         calls = (INVOCATIONS.series(("valueReturned" if returned else "exceptionThrown", fallback)),)
     if retried is not None:
-        calls = (*calls, _catalogue().series["Retry", f"{'true' if retried else 'false'} {result}"])
+        calls = (*calls, _series_by_fact()["Retry", f"{'true' if retried else 'false'} {result}"])
     return Interned(calls)
 
 
@@ -317,13 +311,13 @@ def schema_of(policies: Iterable[type[Policy]], *, queue: bool, counts_calls: bo
 
     *queue*: whether its calls may wait. *counts_calls*: whether the calls are counted, beside the effects of policies.
     """
-    counted = frozenset(_catalogue().of_policy.keys() & policies)
+    counted = frozenset(_metrics_by_policy().keys() & policies)
     return _schema(counted, queue, counts_calls) if counted else None
 
 
 @cache
 def _schema(policies: frozenset[type[Policy]], queue: bool, counts_calls: bool) -> Schema:
-    rows = [row for row in _catalogue().table if row.policy in policies]
+    rows = [row for row in every_policy() if row.policy in policies]
     choices: tuple[str | None, ...] = ("applied", "notApplied") if Fallback in policies else ("notDefined",)
     if not counts_calls:
         choices = (None,)
@@ -378,7 +372,7 @@ class Meter(NamedTuple):
         yield from self._grown(now)
         highest: dict[Series, float] = {}
         for policy, strategy in self.strategies.in_use(self.in_force) if levels else ():
-            for metric in _catalogue().of_policy.get(policy, ()):
+            for metric in _metrics_by_policy().get(policy, ()):
                 if metric.kind == "gauge" and (self.queues or not metric.needs_queue):
                     for series, value in _readings(metric, strategy, now):
                         if metric.is_highest:
@@ -389,7 +383,7 @@ class Meter(NamedTuple):
 
     def _grown(self, now: float) -> Iterator[tuple[Series, float]]:
         for policy, strategy in self.strategies.items():
-            for metric in _catalogue().of_policy.get(policy, ()):
+            for metric in _metrics_by_policy().get(policy, ()):
                 if metric.kind != "gauge":
                     yield from _readings(metric, strategy, now)
 

@@ -190,16 +190,13 @@ def _in_first_bucket(count: int, total: float) -> Durations:
 class Counters:
     """The counters of a guarded method, held by all code that may still count; the account is final when they go."""
 
-    __slots__ = ("_departed", "account")
+    __slots__ = ("_departed", "account", "first_try_durations")
 
     def __init__(self, account: Account, departed: deque[Account]) -> None:
         self.account = account
-        self._departed = departed
-
-    @property
-    def first_try_durations(self) -> list[float]:
+        self.first_try_durations = account.first_try_durations
         """Durations of calls that succeeded at once; their caller calls ``fold`` when there are ``FOLD``."""
-        return self.account.first_try_durations
+        self._departed = departed
 
     def __del__(self) -> None:
         # Takes no lock, as the collector runs anywhere. Also runs after a signal's handler raised in ``__init__``.
@@ -289,7 +286,9 @@ class Ledger:
                     reading.take(account)
             finally:
                 self._is_read = before
-        self._log_drops()
+        if self._has_dropped and not self._has_logged:  # outside the lock, as handlers are the application's
+            self._has_logged = True
+            log(WARNING, _DROPPED, MAX_DEPARTED_NAMES)
         if reading.counts:
             reading.counts[""] = {
                 metric.series(tags): value for metric, read in self.of_process for tags, value in read()
@@ -335,12 +334,6 @@ class Ledger:
                 self._final.counts.pop(name, None)
                 self._final.durations.pop(name, None)
                 self._has_dropped = True
-
-    def _log_drops(self) -> None:
-        """Log once that counts were dropped; called outside the lock."""
-        if self._has_dropped and not self._has_logged:
-            self._has_logged = True
-            log(WARNING, _DROPPED, MAX_DEPARTED_NAMES)
 
 
 ledger = Ledger()

@@ -157,8 +157,7 @@ class Telemetry:
             from prometheus_client import REGISTRY as registry  # noqa: N811
 
         def gives_way() -> bool:
-            exporter = self._exporter
-            return not is_chosen and exporter is not None and exporter.is_on and is_exposed_by_opentelemetry(registry)
+            return not is_chosen and self._exporter is not None and is_exposed_by_opentelemetry(registry)
 
         with self._lock:
             if self._collector is None:

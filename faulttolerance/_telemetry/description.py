@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 from .. import _event as events
 from .._event import Event, error_type
 
-__all__ = ["Description", "Field", "describe"]
-
 
 class Field(NamedTuple):
     """A field of an event."""

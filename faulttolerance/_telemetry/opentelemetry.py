@@ -3,11 +3,16 @@
 All instruments but the histograms are observed: they are read when a reader collects, and cost nothing in between.
 Histograms cannot be observed, so the samples since the last collection are recorded when the next collection starts,
 each sample as the mean of its bucket: counts, buckets and sums are exact.
+
+The API accepts samples one by one, at several microseconds each. If the SDK has the known structure, all equal samples
+after the first are added at the place of the first. If any part of it differs, nothing is changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
@@ -15,7 +20,6 @@ from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observa
 from .._log import WARNING, log
 from .._metrics.catalogue import BOUNDARIES, Metric, Series, every_metric, labels
 from .._metrics.counters import NO_DURATIONS, Durations, Reading, ledger
-from .otel_batch import add_again
 
 
 class Exporter:
@@ -37,7 +41,7 @@ class Exporter:
             else:
                 is_gauge = metric.kind == "gauge"
                 create = meter.create_observable_up_down_counter if is_gauge else meter.create_observable_counter
-                create(metric.name, [self._callback(metric)], metric.unit, metric.description)
+                create(metric.name, [partial(self._observe, metric.name)], metric.unit, metric.description)
 
     def reset_after_fork(self) -> None:
         """Reset the recorded counts, in the child of a fork, or after the counts were reset."""
@@ -52,14 +56,9 @@ class Exporter:
             self._needs_view = True
             return meter.create_histogram(metric.name, metric.unit, metric.description)
 
-    def _callback(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def observe(_: CallbackOptions) -> Iterable[Observation]:
-            if not self.is_on:
-                return []
-            values = self._values_for(metric.name)
-            return [Observation(value, labels(method, series)) for method, series, value in values]
-
-        return observe
+    def _observe(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
+        values = self._values_for(name) if self.is_on else ()
+        return [Observation(value, labels(method, series)) for method, series, value in values]
 
     def _values_for(self, name: str) -> list[tuple[str, Series, float]]:
         """Return the values of the metric, read once per collection: a collection reads every instrument once."""
@@ -96,3 +95,43 @@ class Exporter:
                 if more and not add_again(histogram, mean, attributes, more):
                     for _ in range(more):
                         histogram.record(mean, attributes)
+
+
+def add_again(histogram: Any, value: float, attributes: Mapping[str, str], count: int) -> bool:
+    """Add *value*, which was just recorded, *count* times more; if that is impossible, do nothing and return false."""
+    try:
+        aggregations = _aggregations(getattr(histogram, "_real_instrument", None) or histogram, attributes)
+        # All of them are checked before the first is changed.
+        buckets = [bisect_left(aggregation._boundaries, value) for aggregation in aggregations]
+        if not all(map(_is_known, aggregations)):
+            return False
+    except (AttributeError, ImportError, KeyError, TypeError):
+        return False
+    for aggregation, bucket in zip(aggregations, buckets, strict=True):
+        with aggregation._lock:
+            aggregation._value[bucket] += count
+            aggregation._sum += value * count
+    return True
+
+
+def _is_known(aggregation: Any) -> bool:
+    is_whole = aggregation._value is not None and hasattr(aggregation, "_lock") and hasattr(aggregation, "_sum")
+    return is_whole and type(aggregation).__name__ == "_ExplicitBucketHistogramAggregation"
+
+
+def _aggregations(histogram: Any, attributes: Mapping[str, str]) -> list[Any]:
+    """Return the aggregations of the samples with *attributes*, for each reader of the provider and each view."""
+    from opentelemetry.sdk.metrics._internal import _view_instrument_match as matching
+
+    matches = [
+        match
+        for storage in histogram._measurement_consumer._reader_storages.values()
+        for match in storage._get_or_init_view_instrument_match(histogram)
+    ]
+    hashed = getattr(matching, "_hash_attributes", None)
+    aggregations = []
+    for match in matches:
+        keys = match._view._attribute_keys
+        kept = {name: value for name, value in attributes.items() if keys is None or name in keys}
+        aggregations.append(match._attributes_aggregation[hashed(kept) if hashed else frozenset(kept.items())])
+    return aggregations

@@ -88,11 +88,11 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 
 def lend() -> None:
     """Ask until the link has a session for calls."""
-    link = fleet_link._link
+    link = fleet_link.current
     assert isinstance(link, ThreadedLink)
     told: list[Any] = []
-    if not fleet_link.send_here(FREE, told.append):
-        assert fleet_link.send(FREE, told.append)
+    if not fleet_link.current.send_here(FREE, told.append):
+        assert fleet_link.current.send(FREE, told.append)
     wait_until(lambda: told == [0] and bool(link._session_pool._idle))
 
 
@@ -105,7 +105,7 @@ def newest(fleet: Asked) -> Session:
 def ask(question: TurnRequest) -> Any:
     """Ask as a call that blocks its thread, and return the answer."""
     told: list[Any] = []
-    assert fleet_link.send_here(question, told.append) or fleet_link.send(question, told.append)
+    assert fleet_link.current.send_here(question, told.append) or fleet_link.current.send(question, told.append)
     wait_until(lambda: bool(told))
     (answer,) = told
     return answer
@@ -137,13 +137,13 @@ def test_a_single_call_asks_on_its_thread_and_others_go_in_batches(fleet: Asked)
     """Two connections are enough for both."""
     fleet.thawed.clear()
     told: list[Any] = []
-    one = threading.Thread(target=lambda: fleet_link.send_here(FREE, told.append))
+    one = threading.Thread(target=lambda: fleet_link.current.send_here(FREE, told.append))
     fleet.sent.clear()
     one.start()
     assert fleet.sent.wait(5)
     for _ in range(20):
-        assert not fleet_link.send_here(FREE, told.append)
-        assert fleet_link.send(FREE, told.append)
+        assert not fleet_link.current.send_here(FREE, told.append)
+        assert fleet_link.current.send(FREE, told.append)
     fleet.thawed.set()
     one.join()
     wait_until(lambda: len(told) == 21)
@@ -160,14 +160,14 @@ def test_a_late_answer_is_told_and_is_no_answer_to_the_next_question(fleet: Aske
 
     @timeout("1ms", interrupt=False)
     def late() -> None:
-        fleet_link.send_here(FULL, told.append)
+        fleet_link.current.send_here(FULL, told.append)
 
     try:
         late()
     except TimeoutException:
         pass
     assert told == []
-    assert fleet_link.has_pending_requests
+    assert fleet_link.current.has_pending_requests
     fleet.thawed.set()
     wait_until(lambda: bool(told))
 
@@ -185,14 +185,14 @@ def test_a_call_whose_patience_is_over_decides_alone(fleet: Asked) -> None:
     fleet.patience = 0.01
     configure(fleet=None)
     configure(fleet=fleet)
-    wait_until(lambda: fleet_link.processes == 2)  # the same process again, under another name
+    wait_until(lambda: fleet_link.current.processes == 2)  # the same process again, under another name
     lend()
     fleet.thawed.clear()
     guard = limited()
     assert guard.call(lambda: "done") == "done"
 
-    assert fleet_link.is_up
-    wait_until(lambda: not fleet_link.is_prompt)
+    assert fleet_link.current.health.is_up
+    wait_until(lambda: not fleet_link.current.is_prompt)
     before = list(fleet.senders)
     assert guard.call(lambda: "done") == "done"
     assert fleet.senders == before
@@ -202,7 +202,7 @@ def test_a_session_that_breaks_costs_no_call_and_not_the_fleet(fleet: Asked) -> 
     """The question goes with the next batch, which would find out that the server is gone."""
     fleet.breaks = True
     assert ask(FREE) == 0
-    assert fleet_link.is_up
+    assert fleet_link.current.health.is_up
 
     fleet.breaks = False
     lend()
@@ -215,12 +215,12 @@ def test_an_outage_ends_the_session_of_calls(fleet: Asked) -> None:
     lent = newest(fleet)
     fleet.failure = ConnectionError("gone")
     told: list[Any] = []
-    assert fleet_link.send(FREE, told.append)
+    assert fleet_link.current.send(FREE, told.append)
     wait_until(lambda: told == [None])
 
     assert lent.is_closed
-    assert not fleet_link.send_here(FREE, told.append)
-    assert not fleet_link.is_up
+    assert not fleet_link.current.send_here(FREE, told.append)
+    assert not fleet_link.current.health.is_up
 
 
 def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
@@ -230,16 +230,16 @@ def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
     fleet.sent.clear()
 
     def call() -> None:
-        fleet_link.send_here(FREE, told.append)
+        fleet_link.current.send_here(FREE, told.append)
 
     one = threading.Thread(target=call)
     one.start()
     assert fleet.sent.wait(5)
-    fleet_link.before_fork()
+    fleet_link.current.stop()
     assert lent.is_closed
     fleet.thawed.set()
     one.join()
-    fleet_link.restart_in_parent()
+    fleet_link.current.start()
     lend()
 
     assert newest(fleet) is not lent
@@ -250,11 +250,11 @@ def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
 def test_a_strike_amidst_an_exchange_drops_the_session(fleet: Asked) -> None:
     """Wherever the handler strikes, no answer meets another question, and later calls ask on their threads again."""
     assert ask(FULL) == 0
-    for strike in strikes("fleet/server_link.py", "session_pool.py", "fleet/fleet_link.py"):
+    for strike in strikes("fleet/server_link.py", "session_pool.py"):
         lend()
         try:
             with strike:
-                fleet_link.send_here(FULL, lambda answer: None)
+                fleet_link.current.send_here(FULL, lambda answer: None)
         except Struck:
             pass
         assert [ask(FREE), ask(FULL) > 0, ask(FREE)] == [0, True, 0], strike.where

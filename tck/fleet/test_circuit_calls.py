@@ -200,7 +200,7 @@ def test_the_server_can_be_named_by_the_environment(
     one.call(int)
     port, namespace = ("2", "mine") if chooses else ("1/3", "shop")
 
-    assert f"RedisFleet('redis://127.0.0.1:{port}', namespace='{namespace}')" in repr(fleet_link.fleet)
+    assert f"RedisFleet('redis://127.0.0.1:{port}', namespace='{namespace}')" in repr(fleet_link.current.fleet)
     assert LOCAL not in caplog.text
 
 
@@ -281,7 +281,7 @@ def test_a_circuit_that_the_fleet_has_opened_is_open_before_the_first_call(looke
     fleet = DistantFleet(poll=0.02) if is_distant else MemoryFleet()
     (fleet.memory if is_distant else fleet._server).set_circuit(PAY, round(time.monotonic() * 1e6), 60_000_000)  # type: ignore[union-attr]
     configure(fleet=fleet)
-    wait_until(lambda: bool(fleet_link._link._records))  # type: ignore[union-attr]
+    wait_until(lambda: bool(fleet_link.current._records))  # type: ignore[union-attr]
     pay = replica()
     try:
         if looked_at == "health":

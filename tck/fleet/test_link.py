@@ -67,7 +67,7 @@ def ask(question: Request = TURN, seconds: float = 5.0) -> Any:
         told.append(answer)
         came.set()
 
-    if not fleet_link.send(question, tell):
+    if not fleet_link.current.send(question, tell):
         return "alone"
     assert came.wait(seconds)
     assert len(told) == 1
@@ -78,13 +78,13 @@ def lost(fleet: DistantFleet) -> None:
     """Fail the fleet, and make a call that finds out."""
     fleet.failure = ConnectionError("gone")
     assert ask() in (None, "alone")
-    wait_until(lambda: not fleet_link.is_up)
+    wait_until(lambda: not fleet_link.current.health.is_up)
 
 
 def test_an_answer_comes_by_the_link(fleet: DistantFleet) -> None:
     assert ask() == 0
-    assert fleet_link.is_up
-    assert fleet_link.patience == fleet.patience
+    assert fleet_link.current.health.is_up
+    assert fleet_link.current.patience == fleet.patience
 
 
 def test_questions_that_have_gathered_are_asked_at_once(fleet: DistantFleet) -> None:
@@ -92,7 +92,7 @@ def test_questions_that_have_gathered_are_asked_at_once(fleet: DistantFleet) -> 
     fleet.delay = 0.05
     told: list[int] = []
     for _ in range(300):
-        assert fleet_link.send(TURN, told.append)
+        assert fleet_link.current.send(TURN, told.append)
     wait_until(lambda: len(told) == 300)
 
     assert max(fleet.batches) in (127, 128)
@@ -116,7 +116,7 @@ def test_a_circuit_that_asks_follows_the_answer_and_the_others_follow_the_next_p
     one, other, stranger = Circuit(), Circuit(), Circuit("stranger")
     wait_until(lambda: None not in (one.state, other.state, stranger.state))
     told: list[Any] = []
-    assert fleet_link.send_for(one, OPEN, lambda answer: told.append((answer.state, one.state)))
+    assert fleet_link.current.send_for(one, OPEN, lambda answer: told.append((answer.state, one.state)))
     wait_until(lambda: told == [("open", "open")])
     wait_until(lambda: other.state == "open")
 
@@ -146,14 +146,14 @@ def test_a_failing_fleet_is_lost_for_the_whole_process_at_once(fleet: DistantFle
     fleet.thawed.clear()
     told: list[Any] = []
     for _ in range(200):
-        assert fleet_link.send(TURN, told.append)
+        assert fleet_link.current.send(TURN, told.append)
     fleet.failure = ConnectionError("gone")
     fleet.thawed.set()
     wait_until(lambda: len(told) == 200)
 
     assert told == [None] * 200
     assert ask() == "alone"
-    assert not fleet_link.is_up
+    assert not fleet_link.current.health.is_up
 
 
 def test_a_late_answer_counts_and_is_told_to_the_call_that_asked(fleet: DistantFleet) -> None:
@@ -165,12 +165,12 @@ def test_a_late_answer_counts_and_is_told_to_the_call_that_asked(fleet: DistantF
     fleet.silence = 60.0
     fleet.thawed.clear()
     told: list[Any] = []
-    assert fleet_link.send(TURN, told.append)
-    wait_until(lambda: not fleet_link.is_prompt)
-    assert fleet_link.is_up
+    assert fleet_link.current.send(TURN, told.append)
+    wait_until(lambda: not fleet_link.current.is_prompt)
+    assert fleet_link.current.health.is_up
     assert told == []
     fleet.thawed.set()
-    wait_until(lambda: fleet_link.is_prompt)
+    wait_until(lambda: fleet_link.current.is_prompt)
 
     assert told == [0]
     assert ask() == 0
@@ -182,7 +182,7 @@ def test_a_fleet_that_is_swapped_frees_all_that_wait(fleet: DistantFleet) -> Non
     fleet.thawed.clear()
     told: list[Any] = []
     for _ in range(200):
-        assert fleet_link.send(TURN, told.append)
+        assert fleet_link.current.send(TURN, told.append)
     configure(fleet=None)
     wait_until(lambda: len(told) == 200)  # the thread of the link tells those that it took just before
 
@@ -197,15 +197,15 @@ def test_a_fleet_that_is_swapped_frees_all_that_wait(fleet: DistantFleet) -> Non
 def test_processes_are_counted_at_each_poll(fleet: DistantFleet) -> None:
     """By rule F5: a process that missed three polls is gone; each process knows how many there are."""
     wait_until(lambda: bool(fleet.asked))
-    assert fleet_link.processes == 1
+    assert fleet_link.current.processes == 1
     other: Any = fleet.answer(PollRequest("other", round(3e6 * fleet.poll)))
     assert other.processes == 2
-    wait_until(lambda: fleet_link.processes == 2)
-    wait_until(lambda: fleet_link.processes == 1)
+    wait_until(lambda: fleet_link.current.processes == 2)
+    wait_until(lambda: fleet_link.current.processes == 1)
     lost(fleet)
-    assert fleet_link.processes == 1
+    assert fleet_link.current.processes == 1
     configure(fleet=None)
-    assert fleet_link.processes == 0
+    assert fleet_link.current.processes == 0
 
 
 @pytest.mark.parametrize("refused", [TURN, OPEN], ids=["a turn", "a circuit"])
@@ -225,10 +225,10 @@ def test_a_fleet_that_refuses_the_questions_of_calls_stays_lost(
     fleet.refuse = refuse
     assert ask(refused) is None
     wait_until(lambda: len(tried) > 3)
-    assert not fleet_link.is_up
+    assert not fleet_link.current.health.is_up
     assert all(question.key == "" for question in tried[1:])
     fleet.refuse = lambda _: None
-    wait_until(lambda: fleet_link.is_up)
+    wait_until(lambda: fleet_link.current.health.is_up)
 
     before = len(fleet.asked)
     wait_until(lambda: len(fleet.asked) > before + 4)
@@ -249,11 +249,11 @@ def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(
 
     configure(fleet=Hanging(poll=3600.0))
     try:
-        assert fleet_link.is_up
-        wait_until(lambda: not fleet_link.is_up, seconds=10)
+        assert fleet_link.current.health.is_up
+        wait_until(lambda: not fleet_link.current.health.is_up, seconds=10)
     finally:
         goes_on.set()
-    wait_until(lambda: fleet_link.is_up)
+    wait_until(lambda: fleet_link.current.health.is_up)
 
 
 @pytest.mark.parametrize("answers", [[], ["no mapping"], [3, 4, 5]], ids=str)
@@ -264,8 +264,8 @@ def test_a_fleet_whose_answers_make_no_sense_is_lost(
     ask()
     with monkeypatch.context() as patch:
         patch.setattr(DistantSession, "exchange", lambda *_: answers)
-        wait_until(lambda: not fleet_link.is_up)
-    wait_until(lambda: fleet_link.is_up)
+        wait_until(lambda: not fleet_link.current.health.is_up)
+    wait_until(lambda: fleet_link.current.health.is_up)
 
     assert ask() == 0
 
@@ -278,7 +278,7 @@ def test_a_lost_fleet_is_asked_by_the_link_and_holds_again(fleet: DistantFleet) 
     fleet.failure = None
     fleet.answer(OPEN)
     assert ask() == "alone"
-    wait_until(lambda: fleet_link.is_up, seconds=3)
+    wait_until(lambda: fleet_link.current.health.is_up, seconds=3)
 
     wait_until(lambda: circuit.state == "open")
     assert ask() == 0
@@ -312,7 +312,7 @@ def test_a_sink_that_hangs_holds_up_no_answer(fleet: DistantFleet) -> None:
     lost(fleet)
     fleet.failure = None
     try:
-        wait_until(lambda: fleet_link.is_up)
+        wait_until(lambda: fleet_link.current.health.is_up)
         assert ask() == 0
     finally:
         goes_on.set()
@@ -329,11 +329,11 @@ def test_the_log_tells_of_the_loss_in_words(fleet: DistantFleet, caplog: pytest.
     fleet = DistantFleet("words")  # of the one before, a test before may still be told
     configure(fleet=fleet)
     ask()
-    assert fleet_link.description == "shared in 'words'"
+    assert fleet_link.current.description == "shared in 'words'"
     assert health().status == "up"
     lost(fleet)
-    assert fleet_link.description.startswith("local: the fleet 'words' has been lost for ")
-    assert fleet_link.description.endswith(", because of ConnectionError: gone")
+    assert fleet_link.current.description.startswith("local: the fleet 'words' has been lost for ")
+    assert fleet_link.current.description.endswith(", because of ConnectionError: gone")
     assert health().status == "degraded"
     fleet.failure = None
     wait_until(lambda: len(said()) == 2)
@@ -352,14 +352,14 @@ def test_a_fleet_can_be_swapped_while_calls_wait(fleet: DistantFleet) -> None:
     fleet.patience = 60.0
     fleet.thawed.clear()
     told: list[Any] = []
-    assert fleet_link.send(TURN, told.append)
+    assert fleet_link.current.send(TURN, told.append)
     other = DistantFleet("other")
     circuit = Circuit()
     configure(fleet=other)
 
     assert told == [None]
     assert ask() == 0
-    assert fleet_link.description == "shared in 'other'"
+    assert fleet_link.current.description == "shared in 'other'"
     wait_until(lambda: circuit.state == "closed")
     fleet.thawed.set()
     configure(fleet=None)
@@ -386,14 +386,13 @@ def test_a_fleet_that_is_not_given_again_stays(fleet: DistantFleet) -> None:
 
     assert ask() == 0
     configure(fleet=None)
-    assert fleet_link.description == "local: no fleet is configured"
-    assert not fleet_link.is_up
+    assert fleet_link.current.description == "local: no fleet is configured"
 
 
 def test_reset_ends_the_fleet(fleet: DistantFleet) -> None:
     reset()
 
-    assert fleet_link.fleet is None
+    assert fleet_link.current.fleet is None
 
 
 @pytest.mark.parametrize(
@@ -407,7 +406,7 @@ def test_a_value_that_is_no_fleet_is_a_definition_error(value: Any) -> None:
     assert "configure(fleet) is a " in str(caught.value)
     assert "RedisFleet" in str(caught.value)
     assert "secret" not in repr(caught.value)
-    assert fleet_link.fleet is None
+    assert fleet_link.current.fleet is None
 
 
 def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
@@ -419,7 +418,7 @@ def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
     told: list[Any] = []
 
     assert circuit.state == "closed"
-    assert fleet_link.send(TURN, told.append)
+    assert fleet_link.current.send(TURN, told.append)
     assert told == [0]
     memory.open("circuit", 5_000)
     assert circuit.state == "open"
@@ -437,7 +436,7 @@ def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
 def test_a_call_that_is_told_its_answer_may_ask_again(fleet: DistantFleet) -> None:
     """It may ask where it is told: nothing is locked there."""
     told: list[Any] = []
-    assert fleet_link.send(TURN, lambda _: fleet_link.send(TURN, told.append))
+    assert fleet_link.current.send(TURN, lambda _: fleet_link.current.send(TURN, told.append))
     wait_until(lambda: told == [0])
 
 
@@ -448,17 +447,17 @@ def test_a_call_that_fails_when_it_is_told_its_answer_harms_nobody(
         raise RuntimeError("Event loop is closed")
 
     told: list[Any] = []
-    assert fleet_link.send(TURN, fail)
-    assert fleet_link.send(TURN, told.append)
+    assert fleet_link.current.send(TURN, fail)
+    assert fleet_link.current.send(TURN, told.append)
     wait_until(lambda: told == [0])
 
 
 def test_the_gauge_says_whether_the_fleet_answers(fleet: DistantFleet) -> None:
-    assert list(fleet_link.read()) == [(("distant",), 1.0)]
+    assert list(fleet_link.current.read()) == [(("distant",), 1.0)]
     lost(fleet)
-    assert list(fleet_link.read()) == [(("distant",), 0.0)]
+    assert list(fleet_link.current.read()) == [(("distant",), 0.0)]
     configure(fleet=None)
-    assert list(fleet_link.read()) == []
+    assert list(fleet_link.current.read()) == []
 
 
 @pytest.mark.parametrize("metrics", [True, False], ids=["on", "off"])
@@ -534,7 +533,7 @@ def test_calls_that_are_cancelled_while_they_ask_leave_the_others_alone(fleet: D
 
     assert results[1::2] == [*range(1, 100, 2)]
     assert {type(result) for result in results[::2]} == {asyncio.CancelledError}
-    assert fleet_link.is_up
+    assert fleet_link.current.health.is_up
 
 
 def test_no_call_pays_for_a_server_that_is_gone(fleet: DistantFleet) -> None:
@@ -562,4 +561,4 @@ def test_a_virtual_clock_does_not_hold_the_link(fleet: DistantFleet) -> None:
         guard = Guard(rate_limit=RateLimit(value=1_000), fleet_wide=FleetWide(), name="virtual")
         guard.call(int)
         guard.close()
-        assert fleet_link.is_up
+        assert fleet_link.current.health.is_up

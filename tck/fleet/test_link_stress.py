@@ -59,7 +59,7 @@ class Askers:
         while time.monotonic() < end:
             asker, came = Asker(), threading.Event()
             asker.came = came.set
-            if not fleet_link.send(TURN, asker):
+            if not fleet_link.current.send(TURN, asker):
                 self.alone.append(None)
                 time.sleep(dice.random() * 0.01)
             elif came.wait(5):
@@ -73,7 +73,7 @@ class Askers:
         asker, loop = Asker(), asyncio.get_running_loop()
         came = loop.create_future()
         asker.came = lambda: loop.call_soon_threadsafe(lambda: came.done() or came.set_result(None))
-        if not fleet_link.send(TURN, asker):
+        if not fleet_link.current.send(TURN, asker):
             self.alone.append(None)
             return
         try:
@@ -86,7 +86,7 @@ class Askers:
 
 def give_up() -> None:
     """Lose the fleet on this thread, as the watchdog does where connecting takes too long."""
-    link = fleet_link._link
+    link = fleet_link.current
     if isinstance(link, ThreadedLink):
         link._give_up()
 
@@ -153,7 +153,7 @@ def test_handlers_and_finalizers_ask_while_their_thread_does(fleet: DistantFleet
     asked: list[None] = []
 
     def ask() -> None:
-        if fleet_link.send(TURN, told.append):
+        if fleet_link.current.send(TURN, told.append):
             asked.append(None)
 
     class Last:
@@ -190,7 +190,7 @@ def test_forks_lose_no_question(fleet: DistantFleet) -> None:
         while not over.is_set():
             asker, came = Asker(), threading.Event()
             asker.came = came.set
-            if fleet_link.send(TURN, asker):
+            if fleet_link.current.send(TURN, asker):
                 assert came.wait(10)
                 askers.stayed.append(asker)
 
@@ -205,7 +205,7 @@ def test_forks_lose_no_question(fleet: DistantFleet) -> None:
                 asker = Asker()
                 came = threading.Event()
                 asker.came = came.set
-                status = 0 if fleet_link.send(TURN, asker) and came.wait(10) else 2
+                status = 0 if fleet_link.current.send(TURN, asker) and came.wait(10) else 2
             os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     over.set()
@@ -214,4 +214,4 @@ def test_forks_lose_no_question(fleet: DistantFleet) -> None:
 
     assert not [one for one in threads if one.is_alive()]
     assert {tuple(asker.told) for asker in askers.stayed} == {(0,)}
-    assert fleet_link.is_up
+    assert fleet_link.current.health.is_up

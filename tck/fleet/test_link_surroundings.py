@@ -54,9 +54,9 @@ class Fleet:
 
 def ask():
     alarm, told = Alarm(), []
-    if not fleet_link.send(TURN, lambda answer: (told.append(answer), alarm.ring())):
+    if not fleet_link.current.send(TURN, lambda answer: (told.append(answer), alarm.ring())):
         return "alone"
-    clock.sleep(fleet_link.patience, alarm)
+    clock.sleep(fleet_link.current.patience, alarm)
     return told[0]
 
 def in_child(function):
@@ -160,7 +160,7 @@ def threads():
 
 print(ask())
 print(in_child(lambda: (ask(), threads() <= 3, in_child(ask))))
-print(ask(), fleet_link.description)
+print(ask(), fleet_link.current.description)
 """,
         PORT=server.port,
     )
@@ -177,10 +177,10 @@ def test_a_frozen_server_holds_up_no_fork(server: Server) -> None:
         PREAMBLE
         + BEGIN
         + """
-fleet_link.send(TURN, print)
+fleet_link.current.send(TURN, print)
 time.sleep(0.1)
 began = time.perf_counter()
-status = in_child(lambda: (fleet_link.is_up, time.perf_counter() - began < 4))
+status = in_child(lambda: (fleet_link.current.health.is_up, time.perf_counter() - began < 4))
 print(status)
 os._exit(0)
 """,
@@ -199,9 +199,9 @@ def test_a_program_ends_while_the_server_is_frozen(server: Server, ending: str) 
         + BEGIN
         + """
 import atexit
-atexit.register(lambda: print("asked", fleet_link.send(TURN, lambda answer: None)))
+atexit.register(lambda: print("asked", fleet_link.current.send(TURN, lambda answer: None)))
 for _ in range(300):
-    fleet_link.send(TURN, lambda answer: None)
+    fleet_link.current.send(TURN, lambda answer: None)
 time.sleep(0.1)
 """
     ).replace("    return told[0]", "    return told") + ending
@@ -246,7 +246,9 @@ print("over")
 
 def test_an_isolated_interpreter_decides_alone(server: Server) -> None:
     """No thread may outlive a call there; the description says so, and the interpreter can be closed."""
-    life = PREAMBLE + BEGIN + "print(ask(), '|', fleet_link.description.partition('because of ')[2], flush=True)\n"
+    life = (
+        PREAMBLE + BEGIN + "print(ask(), '|', fleet_link.current.description.partition('because of ')[2], flush=True)\n"
+    )
     program = f"""
 import sys
 if sys.version_info >= (3, 13):
@@ -279,7 +281,7 @@ def test_workers_of_gunicorn_that_load_the_application_first_have_their_own_link
         + """
 def application(environ, start_response):
     start_response("200 OK", [])
-    return [f"{os.getpid()} {ask()} {fleet_link.description}".encode()]
+    return [f"{os.getpid()} {ask()} {fleet_link.current.description}".encode()]
 """
     )
     options = ["--preload", "--workers=2", "--log-level=warning"]

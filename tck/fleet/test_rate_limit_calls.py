@@ -152,13 +152,13 @@ def test_a_server_that_says_nothing_costs_one_call_its_patience(way: str, fleet:
     began = time.monotonic()
     assert call() == "sent"
     assert time.monotonic() - began >= 0.19  # the patience
-    wait_until(lambda: not fleet_link.is_up)
+    wait_until(lambda: not fleet_link.current.health.is_up)
     began = time.monotonic()
     assert [call(), call()] == ["sent", "RateLimitException"]
     assert time.monotonic() - began < 5.0
     fleet.thawed.set()
     if way == "blocking":  # it takes a second
-        wait_until(lambda: fleet_link.is_up)
+        wait_until(lambda: fleet_link.current.health.is_up)
         assert call() == "RateLimitException"
 
 
@@ -215,7 +215,7 @@ def test_threads_and_tasks_lose_nothing_whatever_the_server_does(fleet: DistantF
             fleet.failure, fleet.delay = None, 0.0
             fleet.thawed.set()
             came_back = time.monotonic()
-            wait_until(lambda: fleet_link.is_up)
+            wait_until(lambda: fleet_link.current.health.is_up)
             asked = len(fleet.asked)
             wait_until(lambda asked=asked: len(fleet.asked) > asked)
             incidents[name] = len(slow) - before, time.monotonic() - came_back
@@ -238,7 +238,7 @@ def test_a_deadline_that_passes_before_the_answer_says_nothing_of_the_fleet(way:
     began = time.monotonic()
     assert call(within=150) == "TimeoutException"
     assert 0.1 < time.monotonic() - began < 10
-    assert fleet_link.is_up
+    assert fleet_link.current.health.is_up
     patient.thawed.set()
 
 
@@ -268,7 +268,7 @@ def test_a_call_that_is_cancelled_before_the_answer_leaves_nothing(patient: Dist
     ends = asyncio.run(main())
     assert [type(end).__name__ for end in ends].count("CancelledError") >= 1
     assert ends[2] == ends[4] == ends[5] == "sent"
-    assert fleet_link.is_up
+    assert fleet_link.current.health.is_up
 
 
 def test_a_loop_that_is_closed_before_the_answer_holds_nobody_up(patient: DistantFleet) -> None:
@@ -328,7 +328,7 @@ def test_another_fleet_comes_while_a_call_waits(
     """A call that waits for the old fleet decides alone; the next call asks the new one."""
     call = limited(way, value=2, window=60)
     patient.thawed.clear()
-    other, send, is_asked = MemoryFleet(), fleet_link.send, threading.Event()
+    other, send, is_asked = MemoryFleet(), fleet_link.current.send, threading.Event()
 
     def sent(question: Any, tell: Any) -> bool:
         is_sent = send(question, tell)
@@ -339,14 +339,14 @@ def test_another_fleet_comes_while_a_call_waits(
         is_asked.wait(30)
         configure(fleet=other)
 
-    monkeypatch.setattr(fleet_link, "send", sent)
+    monkeypatch.setattr(fleet_link.current, "send", sent)
     exchanging = threading.Thread(target=exchange)
     exchanging.start()
     began = time.monotonic()
     assert call() == "sent"
     assert time.monotonic() - began < 20
     exchanging.join()
-    assert fleet_link.is_up
+    assert fleet_link.current.health.is_up
     assert [call(), call(), call()] == ["sent", "sent", "RateLimitException"]
 
 
@@ -549,7 +549,8 @@ def call(_):
 
 ticks = []
 witness = gevent.spawn(lambda: [(ticks.append(time.monotonic()), gevent.sleep(0.005)) for _ in range(400)])
-print(sum(greenlet.get() for greenlet in [gevent.spawn(call, number) for number in range(100)]), fleet_link.is_up)
+calls = [gevent.spawn(call, number) for number in range(100)]
+print(sum(greenlet.get() for greenlet in calls), fleet_link.current.health.is_up)
 witness.kill()
 """
 
@@ -568,7 +569,7 @@ def test_a_server_that_is_killed_frozen_or_started_again_loses_no_call(tmp_path:
         configure(fleet=RedisFleet(server.url, namespace="incidents", poll=100, patience=100))
         try:
             guard = Guard(rate_limit=RateLimit(10_000_000), fleet_wide=FleetWide(), name=f"incidents{next(numbers)}")
-            wait_until(lambda: fleet_link.is_up)
+            wait_until(lambda: fleet_link.current.health.is_up)
             is_over = threading.Event()
             slow: list[float] = []
 
@@ -588,9 +589,9 @@ def test_a_server_that_is_killed_frozen_or_started_again_loses_no_call(tmp_path:
                     for end, begin in ((server.kill, server.start), (server.freeze, server.thaw)):
                         time.sleep(0.2)
                         end()
-                        wait_until(lambda: not fleet_link.is_up)
+                        wait_until(lambda: not fleet_link.current.health.is_up)
                         begin()
-                        wait_until(lambda: fleet_link.is_up, 5.0)
+                        wait_until(lambda: fleet_link.current.health.is_up, 5.0)
                 finally:
                     is_over.set()
                 assert all(call.result() for call in calls)

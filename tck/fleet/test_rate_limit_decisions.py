@@ -35,6 +35,7 @@ class Link:
         self.tells: list[Callable[[Any], object]] = []
         self.is_up = self.is_prompt = True
         self.processes = 1
+        self.current = self
 
     def send(self, question: Any, tell: Callable[[Any], object]) -> bool:
         if not self.is_up:
@@ -419,6 +420,7 @@ class Process:
         self.local = RateLimit("send", LimitValues(value, window / 1e6, spacing / 1e6, kind, max_wait, burst))
         self.limit = FleetRateLimit(self.local, LocalShare(), "send", self, may_wait=max_wait > 0)
         self.is_up = True
+        self.current = self  # it is its own link
         self.processes = 0
         self.was_alone = False
         self.out: dict[Callable[[Any], object], float] = {}

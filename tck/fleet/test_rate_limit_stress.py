@@ -29,7 +29,7 @@ WINDOW = 0.1
 def fleet() -> Iterator[DistantFleet]:
     fleet = DistantFleet(poll=3600.0, patience=20.0)
     configure(fleet=fleet)
-    wait_until(lambda: fleet_link.is_up and bool(fleet.asked))
+    wait_until(lambda: fleet_link.current.health.is_up and bool(fleet.asked))
     yield fleet
     reset()
 
@@ -77,7 +77,7 @@ def test_ten_thousand_tasks_of_which_some_are_cancelled_keep_the_limit(fleet: Di
     assert sum(end is None for end in ends) == len(through)
     assert {type(end).__name__ for end in ends} <= {"NoneType", "CancelledError"}
     assert waiting("tasks of a fleet") == 0
-    assert fleet_link.is_up
+    assert fleet_link.current.health.is_up
     expect_within_limit(through, fleet)
 
 
@@ -118,5 +118,5 @@ def test_threads_and_loops_of_which_some_are_interrupted_keep_the_limit(fleet: D
         is_over.set()
         assert all(call.result() for call in calls)
     assert waiting("threads of a fleet") == 0
-    assert fleet_link.is_up
+    assert fleet_link.current.health.is_up
     expect_within_limit(through, fleet)

@@ -107,15 +107,15 @@ def test_a_server_that_goes_costs_no_call_and_one_wait(
 ) -> None:
     """trap 27: waiting calls wait for the patience, others not at all; the server is asked again soon after."""
     with Traffic() as traffic:
-        wait_until(lambda: fleet_link.is_up and len(traffic.spent) > 100)
+        wait_until(lambda: fleet_link.current.health.is_up and len(traffic.spent) > 100)
         leave(redis)
-        wait_until(lambda: not fleet_link.is_up)
+        wait_until(lambda: not fleet_link.current.health.is_up)
         calls = len(traffic.spent)
         wait_until(lambda: len(traffic.spent) > calls + 300)
         assert health().status == "degraded"
         come_back(redis)
         back = time.monotonic()
-        wait_until(lambda: fleet_link.is_up)
+        wait_until(lambda: fleet_link.current.health.is_up)
         regained = time.monotonic() - back
         calls = len(traffic.spent)
         wait_until(lambda: len(traffic.spent) > calls + 100)
@@ -151,11 +151,11 @@ def test_a_server_that_refuses_the_commands_of_calls_is_lost_once(
     )
     set_event_sinks([lambda event: news.append(type(event).__name__)])
     redis.ask(*refuse)
-    wait_until(lambda: served() == "served" and not fleet_link.is_up)
+    wait_until(lambda: served() == "served" and not fleet_link.current.health.is_up)
     wait_until(lambda: served() == "served" and len(misses) > 2)
     assert news == ["FleetLost"]
     redis.ask(*permit)
-    wait_until(lambda: fleet_link.is_up and len(news) == 2)
+    wait_until(lambda: fleet_link.current.health.is_up and len(news) == 2)
 
     assert news == ["FleetLost", "FleetRegained"]
 
@@ -172,7 +172,7 @@ def test_a_key_of_another_type_costs_that_limit_alone(redis: RedisServer, caplog
         assert served() == "served"
         assert asyncio.run(awaited()) == "served"
 
-    assert fleet_link.is_up
+    assert fleet_link.current.health.is_up
     assert news == []
     assert caplog.text.count(f"the limit '{__name__}.served' is not shared") == 1
     assert caplog.text.count(f"the limit '{__name__}.awaited' is not shared") == 1
@@ -185,8 +185,9 @@ def test_a_password_is_in_no_text_about_the_fleet(redis: RedisServer, caplog: py
         fleet = RedisFleet(f"redis://:{password}@127.0.0.1:{redis.port}", namespace="shop", patience=2000)
         configure(fleet=fleet)
         served()
-        wait_until(lambda password=password: fleet_link.is_up == (password == "hunter2"))
-        told = f"{explain(served)} {explain(served).as_dict()} {health()} {fleet_link.description} {fleet!r} {fleet}"
+        wait_until(lambda password=password: fleet_link.current.health.is_up == (password == "hunter2"))
+        link = fleet_link.current
+        told = f"{explain(served)} {explain(served).as_dict()} {health()} {link.description} {fleet!r} {fleet}"
         assert ("lost" in told) == (password == "hunter3")
         assert "hunter" not in told
     assert "hunter" not in caplog.text

@@ -68,6 +68,7 @@ class Process:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.current = self  # it is its own link
         self.patience = PATIENCE
         self.is_up = True
         self.asked: deque[tuple[float, Request, OnResponse]] = deque()

@@ -15,7 +15,7 @@ from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN, CircuitState
 from ..._strategy.gate import GateState, GateWrapper
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
-from .protocol import ABSENT, CircuitRecord, Link, OnResponse, OpenRequest, ProbeRequest, Request
+from .protocol import ABSENT, CircuitRecord, Links, OnResponse, OpenRequest, ProbeRequest, Request
 
 _LEASE_SECONDS: Final = 1.0
 _LONGEST_LEASE_SECONDS: Final = 30.0
@@ -48,13 +48,13 @@ class FleetCircuit(GateWrapper):
     Args:
         key: The name of the circuit in the fleet.
         breaker: The circuit in this process; its lock is held while anything is changed here.
-        link: The way to the fleet.
+        links: The way to the fleet.
         new_holder: Returns a name for a place, unique over all processes.
         deliver: Reports the transitions of the breaker that other processes caused.
     """
 
     __slots__ = (
-        "__weakref__", "_deliver", "_is_joined", "_is_reset", "_lease", "_link", "_new_holder", "_older_version",
+        "__weakref__", "_deliver", "_is_joined", "_is_reset", "_lease", "_links", "_new_holder", "_older_version",
         "_pause_until", "_pending_until", "_probes", "_record", "_refused_at", "_written_state", "key",
     )  # fmt: skip
 
@@ -64,13 +64,13 @@ class FleetCircuit(GateWrapper):
         self,
         key: str,
         breaker: CircuitBreaker,
-        link: Link,
+        links: Links,
         new_holder: Callable[[], str],
         deliver: Callable[[CircuitBreaker], object],
     ) -> None:
         super().__init__(breaker)  # pyright: ignore[reportArgumentType]  # both are called by position
         self.key = key
-        self._link = link
+        self._links = links
         self._new_holder = new_holder
         self._deliver = deliver
         # The breaker's lock guards all attributes below.
@@ -86,19 +86,17 @@ class FleetCircuit(GateWrapper):
 
     def follow(self, record: CircuitRecord | None, now: float) -> None:
         """Apply the fleet's *record* to the breaker; ``None`` means that the fleet is lost, so the breaker decides."""
-        to_send: tuple[Request | None, OnResponse] = None, _ignore
         with self._gate.lock:
-            if record is None:
-                self._detach_locked()
-            else:
-                to_send = self._follow_locked(record, now)
+            request, on_response = self._follow_locked(record, now)
         if self._gate.transitions:
             self._deliver(self._gate)
-        request, on_response = to_send
         if request is not None:
-            self._link.send_for(self, request, on_response)
+            self._links.current.send_for(self, request, on_response)
 
-    def _follow_locked(self, record: CircuitRecord, now: float) -> tuple[Request | None, OnResponse]:
+    def _follow_locked(self, record: CircuitRecord | None, now: float) -> tuple[Request | None, OnResponse]:
+        if record is None:
+            self._detach_locked()
+            return None, _ignore
         known, is_back = self._record, not self._is_joined
         self._is_joined = True
         # Answers may arrive out of order; a server that lost its data returns the lower version again and again.
@@ -180,7 +178,7 @@ class FleetCircuit(GateWrapper):
                 rarity = 2 * (now - self._refused_at) if self._refused_at > -inf else 0.0
                 request, on_response = self._request_place_locked(self._new_holder(), now + rarity, now)
             self._refused_at = now
-        is_sent = request is None or self._link.send_for(self, request, on_response)
+        is_sent = request is None or self._links.current.send_for(self, request, on_response)
         if probe is not None:
             return probe
         if not is_sent:
@@ -191,7 +189,7 @@ class FleetCircuit(GateWrapper):
 
     def _request_place_locked(self, holder: str, ends: float, now: float) -> tuple[ProbeRequest, OnResponse]:
         """Return the request for a new place, or to keep the held place, and the callback for its answer."""
-        patience, self._lease = self._link.patience, _NO_LEASE  # unused until the answer arrives
+        patience, self._lease = self._links.current.patience, _NO_LEASE  # unused until the answer arrives
         length = max(min(ends - now, _LONGEST_LEASE_SECONDS), _LEASE_SECONDS, 4 * patience)
         self._pending_until = now + max(_LEASE_SECONDS, 2 * patience)  # a signal may have kept it from being sent
         until = now + length - min(2 * patience, length / 2)  # allows for the time of the transfer
@@ -229,7 +227,7 @@ class FleetCircuit(GateWrapper):
             elif state.is_closed and breaker.state not in (state, self._written_state) and self._record.state == CLOSED:
                 request = self._open_request_locked(now)
         if request is not None:
-            self._link.send_for(self, request, _ignore)
+            self._links.current.send_for(self, request, _ignore)
         self._probes.pop(attempt_id, None)  # only now: an interruption above lets it be settled again
 
     def is_idle(self, now: float) -> bool:

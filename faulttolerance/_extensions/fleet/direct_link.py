@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..._deadline.clock import clock
-from .protocol import CircuitFollower, Fleet, OnResponse, Request, Session, TurnRequest
+from .protocol import CircuitFollower, Fleet, OnResponse, Request, TurnRequest
 from .server_link import Circuits, ServerLink, reason_of
 
 
@@ -15,6 +15,7 @@ class DirectLink(ServerLink):
 
     def __init__(self, fleet: Fleet, circuits: Circuits) -> None:
         super().__init__(fleet, circuits, clock.monotonic, "")
+        self._connect = partial(fleet.connect, self.start)
 
     def start(self) -> None:
         """Read the circuits, or check whether a lost fleet answers again."""
@@ -37,21 +38,10 @@ class DirectLink(ServerLink):
         if self.health.is_up:
             self.start()
 
-    def stop(self) -> bool:
-        """Do nothing: there is no thread."""
-        return True
-
     def shut_down(self) -> None:
         """Stop answering."""
         super().shut_down()
         self._close()
-
-    def aside(self, function: Callable[[], object]) -> None:
-        """Call *function* here: no other call waits for this thread."""
-        function()
-
-    def _connect(self) -> Session:
-        return self.fleet.connect(self.start)
 
     def _exchange_one(self, request: Request) -> Any:
         """Return the answer to *request*; ``None`` if the fleet is lost."""

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
+from typing import Final
 from uuid import uuid4
 from weakref import ref
 
-from ..._config import settings
 from ..._config.resolution import variable
 from ..._log import WARNING, log
-from ..._metrics.counters import ledger
 from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.condition import Condition
+from ...exceptions import FaultToleranceDefinitionException
 from .circuit import FleetCircuit
 from .fleet_link import fleet_link
-from .metric import FLEET_UP
 from .protocol import Fleet
-from .server.environment import URL_VARIABLE, fleet_of_environment
+from .server_link import react
 from .share import LocalShare
 
-
-def use_fleet(fleet: Fleet | None) -> None:
-    """Share by *fleet* from now on, or with no other process for ``None``, and register the fleet's gauge."""
-
-    def read() -> Iterable[tuple[tuple[str, ...], float]]:
-        return fleet_link.read() if settings.switches_under(settings.state).metrics_enabled else ()
-
-    if not any(metric is FLEET_UP for metric, _ in ledger.of_process):
-        ledger.of_process.append((FLEET_UP, read))
-    fleet_link.use(fleet)
+_URL_VARIABLE: Final = "FAULTTOLERANCE_FLEET_URL"
+_NAMESPACE_VARIABLE: Final = "FAULTTOLERANCE_FLEET_NAMESPACE"
 
 
 def _use_default_fleet(name: str) -> None:
@@ -40,18 +31,35 @@ def _use_default_fleet(name: str) -> None:
     """
     if fleet_link.is_chosen:
         return
-    fleet = fleet_of_environment(variable)
+    fleet = _fleet_of_environment()
     if fleet is not None:
-        use_fleet(fleet)
+        fleet_link.use(fleet)
     elif not fleet_link.is_absence_logged:
         fleet_link.is_absence_logged = True
-        words = "%s is fleet-wide, but local: no fleet is configured, so each process has the whole limit and its own"
-        log(
-            WARNING,
-            f"{words} circuit; call configure(fleet=...), with None if that is meant, or set %s",
-            name,
-            URL_VARIABLE,
+        words = (
+            "%s is fleet-wide, but local: no fleet is configured, so each process has the whole limit and its own"
+            " circuit; call configure(fleet=...), with None if that is meant, or set %s"
         )
+        log(WARNING, words, name, _URL_VARIABLE)
+
+
+def _fleet_of_environment() -> Fleet | None:
+    """Return the fleet that the environment names; ``None`` without an address.
+
+    Raises:
+        FaultToleranceDefinitionException: If a value is wrong or missing; it shows no password.
+    """
+    url, namespace = variable(_URL_VARIABLE), variable(_NAMESPACE_VARIABLE)
+    if not url:
+        return None
+    from .server.redis import RedisFleet
+
+    try:
+        return RedisFleet(url, namespace=namespace)
+    except FaultToleranceDefinitionException as error:
+        place = f"environment variables {_URL_VARIABLE} and {_NAMESPACE_VARIABLE}"
+        faults = [fault._replace(source=place) for fault in error.faults]
+        raise FaultToleranceDefinitionException(*faults) from None
 
 
 class FleetState:
@@ -73,16 +81,15 @@ class FleetState:
         """Return the gate that consults the fleet in front of *breaker*; *deliver* reports its transitions."""
         circuit = self._circuit()
         if circuit is None:
-            circuit = FleetCircuit(
-                self.key, breaker, fleet_link, _new_holder, lambda one: fleet_link.aside(partial(deliver, one))
-            )
+            deliver_aside = partial(_deliver_aside, deliver)
+            circuit = FleetCircuit(self.key, breaker, fleet_link, lambda: uuid4().hex, deliver_aside)
             self._circuit = ref(circuit)
             fleet_link.register(circuit)
         return circuit
 
     def condition(self, now: float) -> Condition:
         """Return whether the state is shared; trouble with a fleet does not count as trouble of the function."""
-        return Condition(fleet_link.description, is_impaired=not fleet_link.is_chosen)
+        return Condition(fleet_link.current.description, is_impaired=not fleet_link.is_chosen)
 
     def is_idle(self, now: float) -> bool:
         """Return whether the member can be removed without loss."""
@@ -95,5 +102,5 @@ class FleetState:
             circuit.reset_after_fork()
 
 
-def _new_holder() -> str:
-    return uuid4().hex
+def _deliver_aside(deliver: Callable[[CircuitBreaker], object], breaker: CircuitBreaker) -> None:
+    react(fleet_link.current.fleet, partial(deliver, breaker))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..._strategy.rate_limit import GRACE, NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
-from .protocol import Link, TurnRequest
+from .protocol import Links, TurnRequest
 from .share import LocalShare
 
 _NOT_REQUESTED: Final = -1
@@ -71,19 +71,19 @@ class FleetRateLimit:
         limit: The limit of this process.
         share: The part of the limit that this process has while it decides alone.
         key: The name of the limit in the fleet.
-        link: The way to the fleet.
+        links: The way to the fleet.
         may_wait: Whether calls queue for their turn, as long as *limit* allows.
     """
 
-    __slots__ = ("_key", "_known", "_limit", "_link", "_may_wait", "_share")
+    __slots__ = ("_key", "_known", "_limit", "_links", "_may_wait", "_share")
 
     waiter_type = FleetTurnWaiter
 
-    def __init__(self, limit: RateLimit, share: LocalShare, key: str, link: Link, *, may_wait: bool) -> None:
+    def __init__(self, limit: RateLimit, share: LocalShare, key: str, links: Links, *, may_wait: bool) -> None:
         self._limit = limit
         self._share = share
         self._key = key
-        self._link = link
+        self._links = links
         self._may_wait = may_wait
         self._known: tuple[object, Any] = None, None  # the last requested window, and its request
 
@@ -95,10 +95,14 @@ class FleetRateLimit:
         Raises:
             RateLimitException: If the call is refused, or its turn would come after the longest wait.
         """
-        response, limit, link = waiter.response, self._limit, self._link
+        response, limit, link = waiter.response, self._limit, self._links.current
         if response == _NOT_REQUESTED:
-            if not limit.follows_fleet or not link.processes:
-                return self._decide_locally(waiter, now)
+            if not limit.follows_fleet or not link.processes:  # without a fleet, the limit of this process decides
+                waiter.awaits_fleet_turn = None
+                if self._may_wait:
+                    return limit.request_turn(waiter, now)
+                limit.admit(now)
+                return 0.0
             if wait := self._check_window(waiter, now):
                 return wait
             waiter.owner, waiter.asked_at, waiter.response = self, now, _PENDING
@@ -129,7 +133,7 @@ class FleetRateLimit:
         limit, at = self._limit, at - _ROUNDING  # no later than in the fleet, which rounds moments
         with limit.lock:
             limit.count(at)
-            self._share.take_locked(limit, self._link.processes or 1, at)
+            self._share.take_locked(limit, self._links.current.processes or 1, at)
 
     def leave(self, waiter: FleetTurnWaiter, now: float) -> None:
         """Release the turn, or leave the queue if it was not taken; any number of calls."""
@@ -153,18 +157,9 @@ class FleetRateLimit:
                 return 0.0
         return self._limit.cut_short(waiter, now, seconds, left)
 
-    def _decide_locally(self, waiter: FleetTurnWaiter, now: float) -> float:
-        """Admit a call by the limit of this process, without a fleet."""
-        limit = self._limit
-        waiter.awaits_fleet_turn = None
-        if self._may_wait:
-            return limit.request_turn(waiter, now)
-        limit.admit(now)
-        return 0.0
-
     def _decide_alone(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Admit a call by the part of this process, or queue it for its turn; an answer may still come."""
-        limit, processes = self._limit, self._link.processes
+        limit, processes = self._limit, self._links.current.processes
         if limit.waiting:
             self._remove_overdue(waiter, now)
         with limit.lock:
@@ -203,12 +198,9 @@ class FleetRateLimit:
             elif limit.spacing and limit.last is not None:
                 due = ticks(limit.last) + limit.spacing
             if limit.waiting.first in (None, waiter):
-                if (
-                    waiter.awaits_fleet_turn
-                    and waiter.next_request_at > moment
-                    and waiter.was_prompt == self._link.is_prompt
-                ):
-                    due = waiter.next_request_at  # it was woken too early
+                is_early = waiter.awaits_fleet_turn and waiter.next_request_at > moment
+                if is_early and waiter.was_prompt == self._links.current.is_prompt:
+                    due = waiter.next_request_at
                 if due <= moment:
                     return 0.0
         return self._enqueue(waiter, now, due)
@@ -216,7 +208,7 @@ class FleetRateLimit:
     def _remove_overdue(self, waiter: FleetTurnWaiter, now: float) -> None:
         """Remove first calls that never ask, for example after their loop was closed, so that no call waits for one."""
         limit, waiting = self._limit, self._limit.waiting
-        latest = ticks(now) - GRACE - ticks(self._link.patience)
+        latest = ticks(now) - GRACE - ticks(self._links.current.patience)
         with limit.lock:
             while (first := waiting.first) is not None and first is not waiter and first.next_request_at < latest:
                 waiting.pop(first, None)
@@ -239,7 +231,8 @@ class FleetRateLimit:
             due = max(due, moment + 1)
             if due <= until:
                 is_new = waiter.until is None or ahead == len(waiting)
-                waiter.until, waiter.awaits_fleet_turn, waiter.was_prompt = until, not ahead, self._link.is_prompt
+                waiter.until, waiter.awaits_fleet_turn = until, not ahead
+                waiter.was_prompt = self._links.current.is_prompt
                 if is_new:
                     waiting.add(waiter)
                 # A call that is not the first is woken when it becomes the first; it also checks by itself, in case the
@@ -255,7 +248,7 @@ class FleetRateLimit:
 
     def _turn_behind_locked(self, ahead: int) -> int:
         """Return the moment before which a call behind *ahead* others has no turn."""
-        limit, link = self._limit, self._link
+        limit, link = self._limit, self._links.current
         length, value = limit.window.length, limit.window.limit
         if not link.is_prompt:
             ahead *= link.processes or 1

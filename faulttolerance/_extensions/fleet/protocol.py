@@ -6,7 +6,7 @@ only durations are transferred, each counted from the moment at which the server
 
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from ..._strategy.rate_limit import WindowKind
@@ -174,31 +174,36 @@ class Fleet(Protocol):
         ...
 
 
-class Link(Protocol):
-    """The way from guards to the fleet; the link implements it."""
+class Link:
+    """The way from guards to a fleet; this one leads to none, so that the process decides alone."""
 
-    @property
-    def patience(self) -> float:
-        """The maximum number of seconds that a call waits for an answer."""
-        ...
+    fleet: Fleet | None = None
+    """The configured fleet."""
+    patience = 0.0
+    """The maximum number of seconds that a call waits for an answer."""
+    processes = 0
+    """The number of processes at the last read; 0 without a fleet."""
 
     @property
     def is_prompt(self) -> bool:
         """Whether there is a fleet, and it answers within the patience, as far as is known."""
-        ...
+        return False
 
     @property
-    def processes(self) -> int:
-        """The number of processes at the last read; 0 without a fleet."""
-        ...
+    def has_pending_requests(self) -> bool:
+        """Whether a caller waits for an answer."""
+        return False
 
     def send(self, request: Request, on_response: OnResponse) -> bool:
-        """Send *request* soon, and pass the answer to *on_response*; return false to decide alone."""
-        ...
+        """Send *request* soon, and pass the answer to *on_response*; return false to decide alone.
+
+        *on_response* may be called before this method returns, and on any thread.
+        """
+        return False
 
     def send_for(self, circuit: CircuitFollower, request: Request, on_response: OnResponse) -> bool:
         """Send *request* soon; its answer is passed to *circuit*, then to *on_response*; false: decide alone."""
-        ...
+        return False
 
     def send_here(self, request: TurnRequest, on_response: OnResponse) -> bool:
         """Send *request* on this thread and pass the answer to *on_response*; return false if impossible.
@@ -206,4 +211,50 @@ class Link(Protocol):
         Returns when the answer has come, or when the patience or a deadline of the call has passed; then *on_response*
         is called later.
         """
+        return False
+
+    def initialize(self, circuit: CircuitFollower) -> None:
+        """Pass the fleet's record of its key to the new *circuit*."""
+
+    # Inspection
+
+    @property
+    def description(self) -> str:
+        """The condition of fleet-wide state, in words."""
+        return "local: no fleet is configured"
+
+    @property
+    def problem(self) -> str:
+        """The trouble with the fleet; empty without trouble."""
+        return ""
+
+    def open_elsewhere(self) -> list[str]:
+        """Return the keys of circuits that are open in the fleet and do not exist in this process."""
+        return []
+
+    def read(self) -> Iterable[tuple[tuple[str, ...], float]]:
+        """Return the values of the gauge ``ft.fleet.up``."""
+        return ()
+
+    # The life of the link
+
+    def start(self) -> None:
+        """Start to ask, also again after ``stop``."""
+
+    def stop(self) -> None:
+        """End the thread and its session before a fork, so that the two processes never share a session."""
+
+    def abandon(self) -> None:
+        """Stop, in the child of a fork, without touching what belongs to the parent."""
+
+    def shut_down(self) -> None:
+        """Stop answering: another fleet follows, or none."""
+
+
+class Links(Protocol):
+    """The link of the process, which changes when another fleet is configured."""
+
+    @property
+    def current(self) -> Link:
+        """The link to ask now."""
         ...

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..._call.row import Binding, ProcessSetting, Row, StrategyFactory
+from ..._config import settings
+from ..._metrics.catalogue import Metric
+from ..._metrics.counters import ledger
 from ..._policy import CircuitBreaker, Policy, RateLimit
 from ..._strategy.condition import Condition
 from ..._strategy.gate import Gate
 from ...exceptions import Fault
-from .metric import FLEET_UP
 from .policy import FleetWide
 
 if TYPE_CHECKING:
     from .fleet_link import FleetLink
+    from .protocol import Link
+
+_UP = Metric(
+    "ft.fleet.up",
+    "gauge",
+    "1 while the fleet answers this process; 0 while the process decides alone",
+    ("namespace",),
+    of_process=True,
+)
 
 
 def _link() -> FleetLink:
@@ -24,10 +35,25 @@ def _link() -> FleetLink:
     return fleet_link
 
 
+def _link_in_use() -> Link | None:
+    """Return the link, without an import only to learn that there is no fleet."""
+    links: FleetLink | None = getattr(sys.modules.get(f"{__package__}.fleet_link"), "fleet_link", None)
+    return None if links is None else links.current
+
+
 def _is_busy() -> bool:
-    module = sys.modules.get(f"{__package__}.fleet_link")  # is asked often; without the module nothing is pending
-    link = getattr(module, "fleet_link", None)
+    link = _link_in_use()
     return link is not None and link.has_pending_requests
+
+
+def _read_up() -> Iterable[tuple[tuple[str, ...], float]]:
+    link = _link_in_use()
+    if link is None or not settings.switches_under(settings.state).metrics_enabled:
+        return ()
+    return link.read()
+
+
+ledger.of_process.append((_UP, _read_up))
 
 
 def _fleet_state(name: str, *_: object) -> Any:
@@ -46,19 +72,18 @@ def _name_of_key(name: str, key: Hashable) -> str:
     return f"{name}#{sha256(repr(key).encode(errors='backslashreplace')).hexdigest()[:16]}"
 
 
+def _shares(kind: type[Policy], binding: Binding) -> bool:
+    return FleetWide in binding.policies and binding.is_enforced(kind)
+
+
 def _gate(gate: Gate, policy: Policy, binding: Binding) -> Gate:
-    if (
-        FleetWide not in binding.policies
-        or not isinstance(policy, CircuitBreaker)
-        or not binding.is_enforced(type(policy))
-    ):
-        return gate
-    shared: Gate = binding.strategies.get(FleetWide).gate(gate, binding.deliver)
-    return shared
+    if isinstance(policy, CircuitBreaker) and _shares(CircuitBreaker, binding):
+        gate = binding.strategies.get(FleetWide).gate(gate, binding.deliver)
+    return gate
 
 
 def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
-    if FleetWide not in binding.policies or not binding.is_enforced(RateLimit):
+    if not _shares(RateLimit, binding):
         return limit, may_wait
     from .limit import FleetRateLimit
 
@@ -67,9 +92,9 @@ def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
 
 
 def _condition(is_enforced: bool) -> Condition:
-    return Condition(
-        _link().description if is_enforced else "local: the policies that it would share are switched off or observed"
-    )
+    if not is_enforced:
+        return Condition("local: the policies that it would share are switched off or observed")
+    return Condition(_link().current.description)
 
 
 def _faults(chosen: Any) -> list[Fault]:
@@ -82,12 +107,6 @@ def _faults(chosen: Any) -> list[Fault]:
     return [Fault("configure(fleet)", f"is a {kind}", kind, allowed)]
 
 
-def _use(chosen: Any) -> None:
-    from .layer import use_fleet
-
-    use_fleet(chosen)
-
-
 FLEET_WIDE = Row(
     FleetWide,
     strategy_factory=StrategyFactory(_fleet_state, lambda state, _: state, is_last=True, name_of_key=_name_of_key),
@@ -95,11 +114,11 @@ FLEET_WIDE = Row(
     or_else=RateLimit,
     gate=_gate,
     limit=_limit,
-    metrics=(FLEET_UP,),
+    metrics=(_UP,),
     condition=_condition,
-    setting=ProcessSetting("fleet", _faults, _use),
-    open_elsewhere=lambda: _link().open_elsewhere(),
-    problem=lambda: _link().problem,
+    setting=ProcessSetting("fleet", _faults, lambda fleet: _link().use(fleet)),
+    open_elsewhere=lambda: _link().current.open_elsewhere(),
+    problem=lambda: _link().current.problem,
     is_busy=_is_busy,
     reset=lambda: _link().reset(),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _queue import Empty, SimpleQueue
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -27,6 +27,7 @@ from .protocol import (
     CircuitFollower,
     CircuitRecord,
     Fleet,
+    Link,
     OnResponse,
     PollRequest,
     Request,
@@ -48,7 +49,7 @@ _STOP_SECONDS = 1.0
 """The time for which a fork waits for an exchange to end; after it, the thread is abandoned."""
 
 
-class ServerLink:
+class ServerLink(Link):
     """The common part of fleets that are asked on a thread, and of fleets that are asked at once.
 
     Args:
@@ -60,32 +61,36 @@ class ServerLink:
 
     def __init__(self, fleet: Fleet, circuits: Circuits, now: Callable[[], float], process: str) -> None:
         self.fleet = fleet
-        self.namespace = fleet.namespace
+        self._namespace = fleet.namespace
+        self._connect: Callable[[], Session] = fleet.connect
         self.patience = fleet.patience
         self.processes = 1
-        """The number of processes at the last read."""
-        self.now = now
+        self._now = now
         self.health = FleetHealth(fleet.poll, now())
         self._circuits = circuits
         self._poll = PollRequest(process, max(1, round(_POLLS * fleet.poll * 1e6)))
         self._records: dict[str, CircuitRecord] = {}
         self._read_at = 0.0
+        self._sent_at = 0.0
+        """The time when the unanswered requests were sent; 0 without such requests."""
         self._session: Session | None = None
         self._is_closed = False
 
     @property
     def is_prompt(self) -> bool:
         """Whether the fleet answers within the patience, as far as is known."""
-        return self.health.is_up
+        sent_at = self._sent_at
+        return self.health.is_up and not (sent_at and self._now() - sent_at > self.patience)
 
-    @property
-    def has_pending_requests(self) -> bool:
-        """Whether a caller waits for an answer."""
-        return False
+    def send_for(self, circuit: CircuitFollower, request: Request, on_response: OnResponse) -> bool:
+        """Send *request* soon; its answer is passed to *circuit*, then to *on_response*; false: decide alone."""
 
-    def send_here(self, request: TurnRequest, on_response: OnResponse) -> bool:
-        """Return whether *request* was sent on the running thread; if not, *on_response* is not called."""
-        return False
+        def answered(record: CircuitRecord | None) -> None:
+            if record is not None:
+                circuit.follow(record, clock.monotonic())
+            on_response(record)
+
+        return self.send(request, answered)
 
     def abandon(self) -> None:
         """Stop, in the child of a fork, without touching what belongs to the parent."""
@@ -95,7 +100,7 @@ class ServerLink:
     def shut_down(self) -> None:
         """Stop answering: another fleet follows, or none."""
         self._is_closed = True
-        self.health.record_loss("no longer configured", self.now(), chance())
+        self.health.record_loss("no longer configured", self._now(), chance())
         _apply_records(self._circuits(), lambda _: None)
 
     def initialize(self, circuit: CircuitFollower) -> None:
@@ -105,8 +110,25 @@ class ServerLink:
             passed = round((clock.monotonic() - self._read_at) * 1e6)
             _apply_records([circuit], lambda _: record._replace(wait=max(0, record.wait - passed)))
 
+    @property
+    def description(self) -> str:
+        """The condition of fleet-wide state, in words."""
+        return f"local: {problem}" if (problem := self.problem) else f"shared in {self._namespace!r}"
+
+    @property
+    def problem(self) -> str:
+        """The trouble with the fleet; empty without trouble."""
+        if self.health.is_up:
+            return ""
+        seconds = max(0.0, self._now() - self.health.since)
+        return f"the fleet {self._namespace!r} has been lost for {seconds:.1f} s, because of {self.health.reason}"
+
+    def read(self) -> Iterable[tuple[tuple[str, ...], float]]:
+        """Return the values of the gauge ``ft.fleet.up``."""
+        return [((self._namespace,), float(self.health.is_up))]
+
     def open_elsewhere(self) -> list[str]:
-        """Return the keys of circuits that are open in the fleet and not present in this process."""
+        """Return the keys of circuits that are open in the fleet and do not exist in this process."""
         opened = [key for key, record in list(self._records.items()) if self.health.is_up and record.state == "open"]
         known = {circuit.key for circuit in self._circuits()} if opened else ()
         return [key for key in opened if key not in known]
@@ -119,9 +141,6 @@ class ServerLink:
         if len(responses) != len(requests):
             raise ValueError(f"{len(responses)} answers to {len(requests)} questions")
         return responses
-
-    def _connect(self) -> Session:
-        return self.fleet.connect()
 
     def _close(self) -> None:
         session, self._session = self._session, None
@@ -136,16 +155,20 @@ class ServerLink:
 
     def _lose(self, reason: str) -> None:
         """Record and report the loss of the fleet, on any thread, unless it is known."""
-        if self.health.record_loss(reason, self.now(), chance()):
+        if self.health.record_loss(reason, self._now(), chance()):
             _apply_records(self._circuits(), lambda _: None)
-            self.aside(partial(sinks.send, FleetLost(self.namespace, reason)))
+            react(self.fleet, partial(sinks.send, FleetLost(self._namespace, reason)))
 
     def _regain(self) -> None:
-        seconds = self.health.record_recovery(self.now())
-        self.aside(partial(sinks.send, FleetRegained(self.namespace, seconds)))
+        seconds = self.health.record_recovery(self._now())
+        react(self.fleet, partial(sinks.send, FleetRegained(self._namespace, seconds)))
 
-    def aside(self, function: Callable[[], object]) -> None:
-        """Call *function*, which may take its time, and must not raise."""
+
+def react(fleet: Fleet | None, function: Callable[[], object]) -> None:
+    """Call *function*, which may take its time and must not raise, where no answer of *fleet* has to wait for it."""
+    if fleet is not None and fleet.is_immediate:
+        function()  # no other call waits for this thread
+    else:
         aside(function)
 
 
@@ -192,8 +215,6 @@ class ThreadedLink(ServerLink):
         """The callbacks for the answers under way; a thread that removes a callback calls it."""
         self._trial_requests: dict[str, Request] = {}
         """Additional requests to a lost fleet, by kind: such requests had failed."""
-        self._sent_at = 0.0
-        """The time when the unanswered requests were sent; 0 without such requests."""
         self._stopping = False
         self._daemon = Daemon(self._run, lambda: not self._stopping)
         self._session_pool = SessionPool()
@@ -245,21 +266,16 @@ class ThreadedLink(ServerLink):
         return True
 
     @property
-    def is_prompt(self) -> bool:
-        """Whether the fleet answers within the patience, as far as is known."""
-        sent_at = self._sent_at
-        return self.health.is_up and not (sent_at and native.monotonic() - sent_at > self.patience)
-
-    @property
     def has_pending_requests(self) -> bool:
         """Whether a caller waits for an answer."""
         return bool(self._outstanding) or not self._queue.empty() or self._session_pool.is_in_use
 
-    def stop(self) -> bool:
-        """End the thread and its session; return whether they have ended."""
+    def stop(self) -> None:
+        """End the thread and its session before a fork, so that the two processes never share a session."""
         self._stopping = True
         self._queue.put(None)
-        return self._daemon.is_here or self._daemon.join(_STOP_SECONDS)
+        if not self._daemon.is_here:
+            self._daemon.join(_STOP_SECONDS)
 
     def shut_down(self) -> None:
         """Stop answering. An exchange under way ends by itself."""
@@ -285,9 +301,8 @@ class ThreadedLink(ServerLink):
                 self._started.release()
             while not self._stopping:
                 try:
-                    self._run_once(
-                        self._collect(max(0.0, self.health.next_read_at - native.monotonic()), MAX_BATCH - 1)
-                    )
+                    seconds = max(0.0, self.health.next_read_at - native.monotonic())
+                    self._run_once(self._collect(seconds, MAX_BATCH - 1))
                     if self._session_pool.needs_session() and self.health.is_up and not self._stopping:
                         self._fill_pool()
                 except BaseException as error:  # for example a malformed answer; no other code here handles it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -11,7 +11,6 @@ ALLOWED: Final = (
     "a URL that begins with redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or"
     " rediss+cluster://, or a client: redis.Redis, redis.RedisCluster, or the result of Sentinel's master_for"
 )
-_DEFAULT_PORTS: Final = {"sentinel": 26379}
 _FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 Host = tuple[str, int]
@@ -88,7 +87,7 @@ def address_of_url(url: str) -> Address:
         settings["db"] = _parse_database(path.strip("/"))
     if kind == "cluster" and settings.get("db"):
         raise ValueError("has a database number, but a cluster has only one database")
-    found = tuple(_parse_host(one, _DEFAULT_PORTS.get(kind, 6379)) for one in hosts.split(","))
+    found = tuple(_parse_host(one, 26379 if kind == "sentinel" else 6379) for one in hosts.split(","))
     if not kind and len(found) > 1:
         raise ValueError("has several hosts")
     return Address(kind or "plain", base == "rediss", found, settings, service, sentinel_settings)
@@ -103,7 +102,8 @@ def address_of_client(client: Any) -> Address:
     nodes = getattr(client, "nodes_manager", None)
     if nodes is not None:
         settings = client.get_connection_kwargs()
-        hosts = _hosts([*nodes.startup_nodes.values(), *client.get_nodes()])
+        every_node = [*nodes.startup_nodes.values(), *client.get_nodes()]
+        hosts = tuple(dict.fromkeys((str(node.host), int(node.port)) for node in every_node))
         return Address("cluster", _is_encrypted(settings), hosts, _connection_settings(settings))
     pool = client.connection_pool
     if pool.connection_class.__module__.partition(".")[0] != "redis":
@@ -123,10 +123,6 @@ def address_of_client(client: Any) -> Address:
         return Address("unix", is_encrypted=False, hosts=((settings["path"], 0),), settings=kept)
     host = (settings.get("host", "localhost"), int(settings.get("port", 6379)))
     return Address("plain", is_encrypted, (host,), kept)
-
-
-def _hosts(nodes: Iterable[Any]) -> tuple[Host, ...]:
-    return tuple(dict.fromkeys((str(node.host), int(node.port)) for node in nodes))
 
 
 def _is_encrypted(settings: Settings) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...._log import ERROR, log
 from ...._policy.unit import ChronoUnit, format_duration
 from ...._shown import error_text, install, shown
-from ....exceptions import Fault, FaultToleranceDefinitionException, definition_error
+from ....exceptions import Fault
 from ....typing import Duration
 from ..protocol import Request, Response, TurnRequest
 from .address import ALLOWED, Address, Host, address_of_client, address_of_url, format_host
@@ -61,14 +61,10 @@ class RedisFleet:
         poll: Duration = 1000,
         patience: Duration = 50,
     ) -> None:
-        address: Address | None = None
-        faults: list[Fault] = []
-        try:
-            address = _address(url_or_client)
-        except FaultToleranceDefinitionException as error:
-            faults += error.faults
+        address = _address(url_or_client)
+        faults = [address] if isinstance(address, Fault) else []
         values = check_options("RedisFleet", faults, namespace=namespace, poll=poll, patience=patience)
-        assert address is not None
+        assert isinstance(address, Address)
         self.namespace: str = values["namespace"]
         self.poll: float = values["poll"]
         self.patience: float = values["patience"]
@@ -118,10 +114,12 @@ class RedisSession:
             if self._pid != os.getpid():  # in a child, the connection belongs to the parent
                 self._pid, self._connection = os.getpid(), None
             return self._responses(requests)
-        except BaseException as error:  # noqa: BLE001  # after any error, this connection is not used again
+        except BaseException as error:  # after any error, this connection is not used again
             self.close()
             self._hosts.rotate(-1)
-            raise self._redacted(error) from None
+            if not isinstance(error, Exception):
+                raise
+            raise ConnectionError(self._address.redact(f"{self._address}: {error_text(error)}")) from None
 
     def ask(self, request: TurnRequest, seconds: float) -> int | None:
         """Return the answer to *request*, or ``None`` if it has not come within *seconds*: then close the session.
@@ -138,12 +136,6 @@ class RedisSession:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
-
-    def _redacted(self, error: BaseException) -> BaseException:
-        """Return *error* in the form to raise: without passwords, but unchanged if it is control flow."""
-        if not isinstance(error, Exception):
-            return error
-        return ConnectionError(self._address.redact(f"{self._address}: {error_text(error)}"))
 
     def _responses(self, requests: Sequence[Request]) -> list[Response]:
         from redis.exceptions import MovedError, NoScriptError
@@ -188,9 +180,9 @@ class RedisSession:
         commands: list[bytes] = []
         sent_scripts: set[str] = set()
         for request in requests:
-            with_source = with_text and script_of(request) not in sent_scripts
-            sent_scripts.add(script_of(request))
-            commands.append(command_of(request, self._namespace, with_text=with_source))
+            script = script_of(request)
+            commands.append(command_of(request, self._namespace, with_text=with_text and script not in sent_scripts))
+            sent_scripts.add(script)
         connection = self._connected()
         connection.send_packed_command([b"".join(commands)], check_health=False)
         replies: list[Any] = []
@@ -204,14 +196,12 @@ class RedisSession:
     def _connected(self) -> Any:
         """Return the connection, after creating it if there is none."""
         if self._connection is None:
-            if self._address.kind == "sentinel":
-                self._connection = self._master()
-            else:
-                self._connection = self._open(self._hosts[0])
+            is_sentinel = self._address.kind == "sentinel"
+            self._connection = self._master() if is_sentinel else self._open(self._hosts[0])
         return self._connection
 
-    def _open(self, host: Host) -> Any:
-        connection = connection_to(self._address, host, self._patience)
+    def _open(self, host: Host, *, is_sentinel: bool = False) -> Any:
+        connection = connection_to(self._address, host, self._patience, is_sentinel=is_sentinel)
         connection.connect()
         return connection
 
@@ -229,9 +219,8 @@ class RedisSession:
         failures = []
         for sentinel in self._hosts:
             try:
-                connection = connection_to(self._address, sentinel, self._patience, is_sentinel=True)
+                connection = self._open(sentinel, is_sentinel=True)
                 try:
-                    connection.connect()
                     connection.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.service)
                     found = connection.read_response()
                 finally:
@@ -261,19 +250,14 @@ def connection_to(address: Address, host: Host, patience: float, *, is_sentinel:
     return kind(host=host[0], port=host[1], socket_keepalive=True, **settings)
 
 
-def _address(url_or_client: object) -> Address:
-    """Return the address of the server.
-
-    Raises:
-        FaultToleranceDefinitionException: If *url_or_client* contains no address, or redis-py is missing.
-    """
+def _address(url_or_client: object) -> Address | Fault:
+    """Return the address of the server, or the fault if *url_or_client* contains none or redis-py is missing."""
     where = "RedisFleet(url_or_client)"
     try:
         import redis
         import redis.asyncio
     except ImportError:
-        problem = "needs redis-py, which is not installed"
-        raise definition_error("RedisFleet", problem, None, install("redis")) from None
+        return Fault("RedisFleet", "needs redis-py, which is not installed", None, install("redis"))
     if isinstance(url_or_client, str):
         got = f"{url_or_client.partition('://')[0]}://..." if "://" in url_or_client else "a text without ://"
     else:
@@ -288,10 +272,10 @@ def _address(url_or_client: object) -> Address:
         else:
             raise ValueError("is not a client of redis-py")
     except ValueError as error:
-        raise definition_error(where, f"is {got}, which {error}", got, ALLOWED) from None
+        return Fault(where, f"is {got}, which {error}", got, ALLOWED)
     try:
         connection_to(address, address.hosts[0], 1.0)
     except Exception as error:  # noqa: BLE001  # an unknown setting, or a value that it rejects
         problem = f"is {got}, and no connection can be created from it ({type(error).__name__})"
-        raise definition_error(where, problem, got, ALLOWED) from None
+        return Fault(where, problem, got, ALLOWED)
     return address

@@ -8,10 +8,8 @@ latest possible values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ...._strategy.rate_limit import WindowKind
 from ..protocol import TurnRequest
 
 WindowState: TypeAlias = tuple[int, ...]
@@ -23,7 +21,8 @@ _IDLE: Final = 3_600_000_000
 
 def take_turn(state: WindowState | None, request: TurnRequest, now: int) -> tuple[WindowState | None, int]:
     """Return the new data in place of *state*, and the time until there may be room; 0: the turn is taken."""
-    return _KINDS[request.kind](state, request, now)
+    count = {"fixed": _fixed, "rolling": _rolling, "smooth": _smooth}[request.kind]
+    return count(state, request, now)
 
 
 def _smooth(state: WindowState | None, request: TurnRequest, now: int) -> tuple[WindowState | None, int]:
@@ -88,10 +87,3 @@ def _rolling(state: WindowState | None, request: TurnRequest, now: int) -> tuple
         return moments, wait
     over = sum(moment + request.window <= now for moment in moments[:2])
     return (*moments[over:], now), 0
-
-
-_KINDS: Final[dict[WindowKind, Callable[[WindowState | None, TurnRequest, int], tuple[WindowState | None, int]]]] = {
-    "fixed": _fixed,
-    "rolling": _rolling,
-    "smooth": _smooth,
-}
