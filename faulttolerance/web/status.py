@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterable
 from functools import cache, partial
 from importlib.resources import files
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import parse_qs, quote
 
 from .._log import ERROR, log
@@ -20,20 +20,8 @@ Hook: TypeAlias = Callable[[Request], Any]
 """A function of the application that decides: true or an identity for yes, false for no. It may be ``async def``."""
 
 
-class HookCall(NamedTuple):
-    """A hook, and the request that it decides on."""
-
-    hook: Hook
-    request: Request
-
-    def run(self) -> HookResult:
-        """Return the result of the hook, or its exception as a value: a future cannot hold a ``StopIteration``."""
-        try:
-            return self.hook(self.request), None
-        except Exception as error:  # noqa: BLE001  # errors of the application's hook
-            return None, error
-
-
+HookCall: TypeAlias = Callable[[], Any]
+"""A call of a hook for a request."""
 HookResult: TypeAlias = tuple[object, Exception | None]
 Steps: TypeAlias = Generator[HookCall, HookResult, Response]
 View: TypeAlias = Callable[[Request, OutputFormat], Response]
@@ -101,7 +89,7 @@ class StatusPage:
             if not is_known(request, self._hosts):
                 raise EarlyResponse(421, "this is not served under the name in Host; hosts=... sets the names")
             if self._admit is not None:
-                identity, error = yield HookCall(self._admit, request)
+                identity, error = yield partial(self._admit, request)
                 if error is not None:
                     log(ERROR, "admit failed: nothing was shown", error=error)
                     raise EarlyResponse(500, "the check of admit failed")
@@ -118,7 +106,7 @@ class StatusPage:
     def _act(self, authorize: Hook, request: Request) -> Steps:
         if wrong := action.rejection(request, self._secret):
             raise EarlyResponse(*wrong)
-        identity, error = yield HookCall(authorize, request)
+        identity, error = yield partial(authorize, request)
         if error is not None:
             action.log_hook_failure(request, error)
             raise EarlyResponse(500, "the check of authorize failed; nothing was done")
@@ -210,6 +198,14 @@ def next_step(steps: Steps, decision: HookResult | None = None) -> Response | Ho
     except StopIteration as end:
         response: Response = end.value
         return response
+
+
+def decision_of(call: HookCall) -> HookResult:
+    """Return the result of a hook, or its exception as a value: a future cannot hold a ``StopIteration``."""
+    try:
+        return call(), None
+    except Exception as error:  # noqa: BLE001  # errors of the application's hook
+        return None, error
 
 
 def _check_method(request: Request) -> None:
