@@ -22,6 +22,8 @@ from ..policies import CircuitBreaker, FailWhen, HonorRetryAfter, PartitionBy, R
 from ._refusals import client_exception
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from .._extensions.keywords import GuardPolicies
 
 _Code = grpc.StatusCode
@@ -114,8 +116,6 @@ class Throttled(RefusedCall, ThrottleException):
 
 def as_grpc_error(failure: RefusedException | TimeoutException) -> CallTimeout | RefusedCall:
     """Convert *failure* of the library to an exception that is also gRPC's."""
-    if isinstance(failure, (CallTimeout, RefusedCall)):
-        return failure
     made = client_exception(failure, CallTimeout, RefusedCall)
     made.__cause__ = failure
     for note in getattr(failure, "__notes__", ()):
@@ -136,29 +136,18 @@ is_repeatable: ContextVar[bool] = ContextVar("faulttolerance.integrations.grpc",
 
 
 class GrpcRules:
-    """The rules by which calls are judged: a guard, the codes of failures, the methods that may be called again.
-
-    Args:
-        where: The interceptor, for messages.
-        name: The name of the guard, as in ``Guard``.
-        policies: The policies of the guard, as in ``Guard``.
-        failures: Codes that are failures of the service.
-        again: Codes after which a call may be made again.
-        methods: Patterns of methods that may be called again.
-
-    Raises:
-        FaultToleranceDefinitionException: One of these is something else, or a policy has no meaning here.
-    """
+    """The rules by which clients judge calls: a guard, the codes of failures, the methods that may be called again."""
 
     def __init__(
         self,
-        where: str,
-        name: str,
-        policies: GuardPolicies,
-        failures: Collection[grpc.StatusCode],
-        again: Collection[grpc.StatusCode],
-        methods: str | Iterable[str],
+        *,
+        failures: Collection[grpc.StatusCode] = FAILURES,
+        again: Collection[grpc.StatusCode] = AGAIN,
+        methods: str | Iterable[str] = "*",
+        name: str = "",
+        **policies: Unpack[GuardPolicies],
     ) -> None:
+        where = type(self).__name__
         given: dict[str, Any] = {kind: policy for kind, policy in policies.items() if policy is not None}
         self._patterns = (methods,) if isinstance(methods, str) else tuple(methods)
         faults = [
@@ -181,11 +170,15 @@ class GrpcRules:
         gate = given.get("circuit_breaker") or given.get("adaptive_throttle")
         if gate is not None and getattr(gate, "fail_on", None) == CircuitBreaker().fail_on:
             given.setdefault("fail_when", FailWhen(exception=self._is_failure))
-        self.is_counted = "rate_limit" in given
+        self._is_counted = "rate_limit" in given
         """Whether each call of the guard counts."""
         self.guard = Guard(name=name, **given)
+        self._prepare()
 
-    def may_repeat(self, method: str) -> bool:
+    def _prepare(self) -> None:
+        """Prepare what a subclass has besides."""
+
+    def _may_repeat(self, method: str) -> bool:
         """Return whether *method*, as ``shop.Orders/Get``, may be called again though a call may have arrived."""
         name = method.rpartition("/")[2]
         return any(fnmatchcase(method, pattern) or fnmatchcase(name, pattern) for pattern in self._patterns)
@@ -194,9 +187,9 @@ class GrpcRules:
         own = (TimeoutException, BulkheadException)
         return isinstance(failure, own) or code_of(failure) in self._failures
 
-    def record_end(self, service: str, method: str, code: grpc.StatusCode | None) -> None:
+    def _record_end(self, service: str, method: str, code: grpc.StatusCode | None) -> None:
         """Record the end of a call that the guard only let begin; where each call counts, record nothing."""
-        if code is None or code is _Code.CANCELLED or self.is_counted:
+        if code is None or code is _Code.CANCELLED or self._is_counted:
             return
         token = is_repeatable.set(False)
         try:

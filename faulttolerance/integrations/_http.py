@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
@@ -67,27 +67,12 @@ class RequestRecord:
         return [] if self.response is None or self.response is self.given else [self.response]
 
 
-_current: ContextVar[RequestRecord] = ContextVar("faulttolerance.integrations.exchange")
-
-
-def current_record() -> RequestRecord:
-    """Return the record of the attempt that is running."""
-    return _current.get()
-
-
-@contextmanager
-def _recording(record: RequestRecord) -> Iterator[RequestRecord]:
-    """Yield *record* for the guard that is called in this block."""
-    token = _current.set(record)
-    try:
-        yield record
-    finally:
-        _current.reset(token)
-        record.obstacle = None  # tasks that were started meanwhile may still have it
+current_record: ContextVar[RequestRecord] = ContextVar("faulttolerance.integrations.exchange")
+"""The record of the request whose guard is called."""
 
 
 def _veto(failure: BaseException) -> str | None:
-    record = _current.get(None)
+    record = current_record.get(None)
     # While an attempt runs, only a guard inside it can call this, and it sends something else.
     return record.obstacle if record is not None and record.is_sent and not record.is_running else None
 
@@ -160,15 +145,38 @@ class GuardedClient:
         self.guard = guard
         """The guard, which others may share."""
 
-    def _recording(self, request: Any, is_at_hand: bool) -> AbstractContextManager[RequestRecord]:
-        """Record *request* while its guard is called in the block; *is_at_hand*: its body can be sent again."""
+    def _is_at_hand(self, request: Any) -> bool:
+        """Return whether the body of *request* can be sent again."""
+        raise NotImplementedError
+
+    def _exchange(self, attempt: Callable[..., Any], origin: str, request: Any) -> Any:
+        """Return the response to *request*, which each *attempt* sends under the guard; close all other responses."""
+        with self._recording(request) as record:
+            try:
+                record.given = self.guard.call(attempt, origin, request)
+            except Exception as failure:  # noqa: BLE001  # it is raised again
+                record.given = self._response_after(failure, record)
+            finally:
+                for left_over in record.left_over():
+                    left_over.close()
+            return record.given
+
+    @contextmanager
+    def _recording(self, request: Any) -> Iterator[RequestRecord]:
+        """Record *request* while its guard is called in the block."""
         method = (request.method or "").upper()
         obstacle = None
-        if not is_at_hand:
+        if not self._is_at_hand(request):
             obstacle = "the body of the request can be read only once"
         elif method not in self._methods and _KEY not in request.headers:
             obstacle = f"a {method} without {_KEY} may have been done already"
-        return _recording(RequestRecord(request, obstacle))
+        record = RequestRecord(request, obstacle)
+        token = current_record.set(record)
+        try:
+            yield record
+        finally:
+            current_record.reset(token)
+            record.obstacle = None  # tasks that were started meanwhile may still have it
 
     def _response_after(self, failure: Any, record: RequestRecord) -> Any:
         """Return the response that *failure* is about; raise any other failure as users of the client catch it."""

@@ -9,7 +9,6 @@ from math import floor, log10
 from typing import Any, Final
 
 from .. import FaultToleranceDefinitionException, TimeoutException, deadline, remaining
-from ..exceptions import definition_error
 from ..policies import Deadline
 from ..typing import Duration
 
@@ -31,8 +30,7 @@ def longest_in_seconds(where: str, longest: Duration | None) -> float | None:
     try:
         value = Deadline(longest).value
     except FaultToleranceDefinitionException as error:
-        found = error.faults[0]
-        raise definition_error(where, found.problem, found.got, found.allowed) from None
+        raise FaultToleranceDefinitionException(error.faults[0]._replace(where=where, source="")) from None
     milliseconds = value / timedelta(milliseconds=1) if isinstance(value, timedelta) else float(value)
     return milliseconds / 1000 or None
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import FaultToleranceDefinitionException, veto_retries
-from ..exceptions import definition_error
 from ..policies import Retry
 from ..typing import ExceptionSet
 
@@ -23,8 +22,7 @@ def failures(where: str, value: ExceptionSet) -> Failures:
     try:
         given: Any = Retry(retry_on=value).retry_on
     except FaultToleranceDefinitionException as error:
-        found = error.faults[0]
-        raise definition_error(where, found.problem, found.got, found.allowed) from None
+        raise FaultToleranceDefinitionException(error.faults[0]._replace(where=where, source="")) from None
     return tuple(given)
 
 

@@ -8,18 +8,23 @@ from typing import Any
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django import conf  # type: ignore[import-untyped]
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation  # type: ignore[import-untyped]
+from django.db import connections  # type: ignore[import-untyped]
 from django.http import Http404, HttpRequest, HttpResponse  # type: ignore[import-untyped]
 from django.http.multipartparser import MultiPartParserError  # type: ignore[import-untyped]
 
 from .. import TimeoutException
-from ._django_atomic import install as install
+from ..typing import ExceptionSet
 from ._inbound import deadline_block, late_failure, longest_in_seconds, time_left
 from ._refusals import answer_to
+from ._transactions import Failures, failures, refuse_retries
 
 __all__ = ["FaultToleranceMiddleware", "install"]
 
 _ANSWERED = (BadRequest, Http404, MultiPartParserError, PermissionDenied, SuspiciousOperation)
 """Exceptions that Django answers by less than 500."""
+
+_not_retried: Failures = ()
+"""The failures after which no attempt follows inside an ``atomic`` block."""
 
 
 class FaultToleranceMiddleware:
@@ -86,3 +91,33 @@ class FaultToleranceMiddleware:
 def _refuse(request: Any, failure: Exception) -> Any:
     answer = answer_to(failure, request.headers.get("Accept", ""))
     return None if answer is None else HttpResponse(answer.body, status=answer.status, headers=answer.headers)
+
+
+def install(*, no_retry_on: ExceptionSet = Exception) -> None:
+    """Forbid further attempts of any guard while an ``atomic`` block is open on this thread, of any database.
+
+    The effects of a failed attempt are still in the transaction, and another attempt would repeat them; after an error
+    of the database the transaction accepts no more queries at all. The failure propagates at once, with a note that
+    explains this, and leaves the block, which rolls back. Call the function once, as in ``AppConfig.ready``; the last
+    call counts. The block that ``TestCase`` puts around each test does not count.
+
+    Args:
+        no_retry_on: The failures that this concerns: ``django.db.Error`` for those of databases alone, ``()`` for none.
+
+    Raises:
+        FaultToleranceDefinitionException: If *no_retry_on* is no set of exceptions.
+    """
+    global _not_retried
+    _not_retried = failures("install(no_retry_on)", no_retry_on)
+
+
+def _is_open(failure: BaseException) -> bool:
+    return isinstance(failure, _not_retried) and any(map(_is_in_block, connections.all(initialized_only=True)))
+
+
+def _is_in_block(connection: Any) -> bool:
+    # ``in_atomic_block`` is true of the block around a test, too.
+    return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
+
+
+refuse_retries("an atomic block of Django", _is_open)

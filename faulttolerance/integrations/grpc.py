@@ -10,15 +10,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from types import SimpleNamespace
+from typing import Any, Self
 
 import grpc  # type: ignore[import-untyped]
+import grpc.aio  # type: ignore[import-untyped]
 
 from .. import RefusedException, TimeoutException, on_deadline
-from ._grpc_aio import AsyncGuardedCalls
 from ._grpc_rules import (
     AGAIN,
     FAILURES,
@@ -37,11 +39,6 @@ from ._grpc_rules import (
 from ._grpc_server import AsyncRefusalInterceptor, RefusalInterceptor
 from ._time import time_limit
 
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from .._extensions.keywords import GuardPolicies
-
 __all__ = [
     "AGAIN",
     "FAILURES",
@@ -58,9 +55,11 @@ __all__ = [
 ]
 
 _Continuation = Callable[[Any, Any], Any]
+_DETAILS = ("method", "metadata", "credentials", "wait_for_ready", "compression")
 
 
 class GuardedCalls(
+    GrpcRules,
     grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]
     grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
     grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
@@ -94,38 +93,25 @@ class GuardedCalls(
         FaultToleranceDefinitionException: One of these is something else.
     """
 
-    def __init__(
-        self,
-        *,
-        failures: Collection[grpc.StatusCode] = FAILURES,
-        again: Collection[grpc.StatusCode] = AGAIN,
-        methods: str | Iterable[str] = "*",
-        name: str = "",
-        **policies: Unpack[GuardPolicies],
-    ) -> None:
-        self._rules = GrpcRules(type(self).__name__, name, policies, failures, again, methods)
-        self.guard = self._rules.guard
-
     def intercept_unary_unary(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
         """Run a call under the guard."""
         if _is_for_later():
-            return self._begin(continuation, client_call_details, request)
-        return self._run(_finish, continuation, client_call_details, request, is_at_hand=True)
+            return self._run(_let_begin, _in_time(continuation), client_call_details, request)
+        return self._run(_finish, _in_time(continuation), client_call_details, request, is_at_hand=True)
 
     def intercept_stream_unary(
         self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
     ) -> Any:
         """Run a call with a stream of requests, once."""
-        if _is_for_later():
-            return self._begin(continuation, client_call_details, request_iterator)
-        return self._run(_finish, continuation, client_call_details, request_iterator, is_at_hand=False)
+        function = _let_begin if _is_for_later() else _finish
+        return self._run(function, _in_time(continuation), client_call_details, request_iterator)
 
     def intercept_unary_stream(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
         """Return the responses of a call, which begins when the first response is requested."""
 
         def begin(stream: _Stream) -> Any:
             details = _within_deadline(client_call_details)  # of the whole stream, whatever the guard's time-out
-            return self._run(_begin_stream, continuation, details, request, stream, is_at_hand=True)
+            return self._run(stream.run, continuation, details, request, is_at_hand=True)
 
         return _Stream(begin)
 
@@ -133,15 +119,16 @@ class GuardedCalls(
         self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
     ) -> Any:
         """Start a call that streams both ways."""
-        return self._begin(continuation, _within_deadline(client_call_details), request_iterator, is_whole=False)
+        return self._run(_let_begin, continuation, _within_deadline(client_call_details), request_iterator)
 
-    def _run(self, function: Callable[..., Any], *given: Any, is_at_hand: bool) -> Any:
+    def _run(self, function: Callable[..., Any], *given: Any, is_at_hand: bool = False) -> Any:
         """Run *function* under the guard; return the call, or the exception that stands for a failed call."""
         service, method = split_method(given[1].method)
-        token = is_repeatable.set(is_at_hand and self._rules.may_repeat(method))
+        token = is_repeatable.set(is_at_hand and self._may_repeat(method))
         try:
             return self.guard.call(function, service, method, *given)
         except StartedCall as started:
+            started.call.add_done_callback(lambda over: self._record_end(service, method, over.code()))
             return started.call
         except grpc.RpcError as failure:
             return failure
@@ -150,34 +137,15 @@ class GuardedCalls(
         finally:
             is_repeatable.reset(token)
 
-    def _begin(self, continuation: _Continuation, details: Any, requests: Any, *, is_whole: bool = True) -> Any:
-        call = self._run(_let_begin if is_whole else _let_stream, continuation, details, requests, is_at_hand=False)
-        if not isinstance(call, (RefusedCall, CallTimeout)):
-            service, method = split_method(details.method)
-            call.add_done_callback(lambda over: self._rules.record_end(service, method, over.code()))
-        return call
-
 
 def _finish(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
-    call = continuation(_within_deadline(details), request)
+    call = continuation(details, request)
     call.result()  # of a call that has ended; raises its failure
     return call
 
 
-def _begin_stream(
-    service: str, method: str, continuation: _Continuation, details: Any, request: Any, stream: _Stream
-) -> Any:
-    call = continuation(details, request)
-    stream.run(call)
-    return call
-
-
 def _let_begin(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
-    raise StartedCall(continuation(_within_deadline(details), request))
-
-
-def _let_stream(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
-    raise StartedCall(continuation(details, requests))
+    raise StartedCall(continuation(details, request))
 
 
 def _is_for_later() -> bool:
@@ -191,7 +159,7 @@ class _Stream:
     All other attributes are those of the call.
 
     Args:
-        begin: Returns the call; it is called with this object, whose ``run`` it calls.
+        begin: Returns the call; it is called with this object, whose ``run`` is an attempt of the guard.
     """
 
     def __init__(self, begin: Callable[[_Stream], Any]) -> None:
@@ -202,9 +170,9 @@ class _Stream:
         self._first: list[Any] = []
         self._is_cancelled = False
 
-    def run(self, call: Any) -> None:
-        """Wait for the first response."""
-        self._running = call
+    def run(self, service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
+        """Start the call, wait for its first response, and return the call."""
+        self._running = call = continuation(details, request)
         try:
             if self._is_cancelled:
                 call.cancel()
@@ -215,6 +183,7 @@ class _Stream:
         except BaseException:
             call.cancel()  # nobody reads it
             raise
+        return call
 
     def __iter__(self) -> Self:
         return self
@@ -238,18 +207,118 @@ class _Stream:
             return self._call
 
 
-class _Details(NamedTuple):
-    """The details of a call."""
-
-    method: Any
-    timeout: float | None
-    metadata: Any
-    credentials: Any
-    wait_for_ready: Any
-    compression: Any
+def _in_time(continuation: _Continuation) -> _Continuation:
+    """Return *continuation* for a call that ends at the deadline of its attempt."""
+    return lambda details, request: continuation(_within_deadline(details), request)
 
 
-def _within_deadline(details: Any) -> _Details:
+def _within_deadline(details: Any) -> Any:
     """Return *details* with the time that is left as the time-out, unless there is a shorter one."""
-    values = [getattr(details, name, None) for name in _Details._fields]
-    return _Details(*values)._replace(timeout=time_limit(values[1]))
+    timeout = time_limit(getattr(details, "timeout", None))
+    if "timeout" in getattr(details, "_fields", ()):
+        return details._replace(timeout=timeout)
+    # They are of another interceptor.
+    return SimpleNamespace(timeout=timeout, **{name: getattr(details, name, None) for name in _DETAILS})
+
+
+# On asyncio
+
+
+class AsyncGuardedCalls(GrpcRules, list[Any]):
+    """The same as ``GuardedCalls`` for ``grpc.aio``: four interceptors that share one guard.
+
+    ``grpc.aio.insecure_channel(target, interceptors=AsyncGuardedCalls())``, or ``[*AsyncGuardedCalls(), other]``. The
+    guard only admits the start of calls with a stream of requests; for other calls it ends as in ``GuardedCalls``.
+    """
+
+    def _prepare(self) -> None:
+        self._told: set[asyncio.Task[None]] = set()
+        self.extend(kind(self) for kind in (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream))
+
+    async def _run(self, function: Callable[..., Any], continuation: _Continuation, details: Any, request: Any) -> Any:
+        service, method = split_method(details.method)
+        token = is_repeatable.set(self._may_repeat(method))
+        try:
+            return await self.guard.call_async(function, service, method, continuation, details, request)
+        except StartedCall as started:
+            started.call.add_done_callback(lambda over: self._tell(service, method, over))
+            return started.call
+        except grpc.RpcError:
+            raise
+        except (RefusedException, TimeoutException) as failure:
+            raise as_grpc_error(failure) from failure
+        finally:
+            is_repeatable.reset(token)
+
+    def _tell(self, service: str, method: str, call: Any) -> None:
+        async def tell() -> None:
+            self._record_end(service, method, await call.code())
+
+        task = asyncio.get_running_loop().create_task(tell())
+        self._told.add(task)
+        task.add_done_callback(self._told.discard)
+
+
+class _Guarded:
+    """The common part of the four kinds."""
+
+    def __init__(self, calls: AsyncGuardedCalls) -> None:
+        self._run = calls._run
+
+
+class _UnaryUnary(_Guarded, grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    async def intercept_unary_unary(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
+        return await self._run(_finish_async, _in_time(continuation), client_call_details, request)
+
+
+class _UnaryStream(_Guarded, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    async def intercept_unary_stream(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
+        details = _within_deadline(client_call_details)  # of the whole stream
+        return await self._run(_begin_stream_async, continuation, details, request)
+
+
+class _StreamUnary(_Guarded, grpc.aio.StreamUnaryClientInterceptor):  # type: ignore[misc]
+    async def intercept_stream_unary(
+        self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        return await self._run(_let_begin_async, _in_time(continuation), client_call_details, request_iterator)
+
+
+class _StreamStream(_Guarded, grpc.aio.StreamStreamClientInterceptor):  # type: ignore[misc]
+    async def intercept_stream_stream(
+        self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        details = _within_deadline(client_call_details)
+        return await self._run(_let_begin_async, continuation, details, request_iterator)
+
+
+async def _finish_async(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
+    call = await continuation(details, request)
+    await call
+    return call
+
+
+async def _begin_stream_async(
+    service: str, method: str, continuation: _Continuation, details: Any, request: Any
+) -> Any:
+    call = await continuation(details, request)
+    responses = aiter(call)
+    try:
+        first = [await anext(responses)]
+    except StopAsyncIteration:
+        first = []
+    except BaseException:
+        call.cancel()  # nobody reads it
+        raise
+    return _again(first, responses)
+
+
+async def _again(first: list[Any], rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    for response in first:
+        yield response
+    async for response in rest:
+        yield response
+
+
+async def _let_begin_async(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
+    raise StartedCall(await continuation(details, requests))

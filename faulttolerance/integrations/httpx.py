@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import httpcore
@@ -24,16 +24,7 @@ from .. import (
     TimeoutException,
 )
 from ..exceptions import ThrottleException
-from ._http import (
-    MAX_BODY_BYTES,
-    MAX_BODY_SECONDS,
-    METHODS,
-    STATUSES,
-    GuardedClient,
-    RequestRecord,
-    current_record,
-    origin_of,
-)
+from ._http import MAX_BODY_BYTES, MAX_BODY_SECONDS, METHODS, STATUSES, GuardedClient, current_record, origin_of
 from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
@@ -93,15 +84,20 @@ class _Timeouts(dict[str, float | None]):
         return min(left or MAX_BODY_SECONDS, MAX_BODY_SECONDS) if self.is_failing and step == "read" else left
 
 
-class _BodyStart:
-    """The beginning of the body of a failing response: it is read until it is whole, too long or too slow."""
+class _PartlyReadBody(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The body of a failing response: its beginning is read until it is whole, too long or too slow."""
 
-    def __init__(self, request: httpx.Request) -> None:
-        self._timeouts = request.extensions.get("timeout")
+    def __init__(self, request: httpx.Request, stream: Any, parts: Any) -> None:
+        timeouts = request.extensions.get("timeout")
+        self._timeouts = timeouts if isinstance(timeouts, _Timeouts) else _Timeouts()
         self._until = monotonic() + MAX_BODY_SECONDS
         self._left = MAX_BODY_BYTES
+        self._stream = stream
+        self.rest = parts
+        """Yields the parts that were not read."""
         self.parts: list[bytes] = []
-        self.broken: httpx.ReadTimeout | None = None
+        """The parts that were read."""
+        self._broken: httpx.ReadTimeout | None = None
         """The reason why no more can be read, where the server was silent for too long."""
 
     def is_enough_with(self, part: bytes) -> bool:
@@ -110,42 +106,33 @@ class _BodyStart:
         self._left -= len(part)
         return self._left <= 0 or monotonic() >= self._until
 
-    def replayed(self) -> Iterator[bytes]:
-        """Yield the parts that were read; raise the reason why no more can be read."""
-        yield from self.parts
-        if self.broken is not None:
-            raise self.broken
-
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Bound how long the client waits for a part in this block."""
-        if isinstance(self._timeouts, _Timeouts):
-            self._timeouts.is_failing = True
+        self._timeouts.is_failing = True
         try:
             yield
         except httpx.ReadTimeout as error:
             if monotonic() < self._until:
                 raise  # a time-out of the client or of the guard, as usual
-            self.broken = error
+            self._broken = error
         finally:
-            if isinstance(self._timeouts, _Timeouts):
-                self._timeouts.is_failing = False
+            self._timeouts.is_failing = False
 
-
-class _BodyRest(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The body of a failing response of which only the beginning was read."""
-
-    def __init__(self, beginning: _BodyStart, rest: Any, stream: Any) -> None:
-        self._beginning, self._rest, self._stream = beginning, rest, stream
+    def _replayed(self) -> Iterator[bytes]:
+        """Yield the parts that were read; raise the reason why no more can be read."""
+        yield from self.parts
+        if self._broken is not None:
+            raise self._broken
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from self._beginning.replayed()
-        yield from self._rest
+        yield from self._replayed()
+        yield from self.rest
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for part in self._beginning.replayed():
+        for part in self._replayed():
             yield part
-        async for part in self._rest:
+        async for part in self.rest:
             yield part
 
     def close(self) -> None:
@@ -157,28 +144,28 @@ class _BodyRest(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 def _read_start(request: httpx.Request, stream: httpx.SyncByteStream) -> httpx.SyncByteStream:
     """Return the body of a failing response, read as far as it comes soon; a whole body frees its connection."""
-    beginning, rest = _BodyStart(request), iter(stream)
-    with beginning.reading():
-        for part in rest:
-            if beginning.is_enough_with(part):
+    body = _PartlyReadBody(request, stream, iter(stream))
+    with body.reading():
+        for part in body.rest:
+            if body.is_enough_with(part):
                 break
         else:
             stream.close()
-            return httpx.ByteStream(b"".join(beginning.parts))
-    return _BodyRest(beginning, rest, stream)
+            return httpx.ByteStream(b"".join(body.parts))
+    return body
 
 
 async def _read_start_async(request: httpx.Request, stream: httpx.AsyncByteStream) -> httpx.AsyncByteStream:
     """Return the same in coroutines."""
-    beginning, rest = _BodyStart(request), aiter(stream)
-    with beginning.reading():
-        async for part in rest:
-            if beginning.is_enough_with(part):
+    body = _PartlyReadBody(request, stream, aiter(stream))
+    with body.reading():
+        async for part in body.rest:
+            if body.is_enough_with(part):
                 break
         else:
             await _close_shielded(stream)
-            return httpx.ByteStream(b"".join(beginning.parts))
-    return _BodyRest(beginning, rest, stream)
+            return httpx.ByteStream(b"".join(body.parts))
+    return body
 
 
 class _Guarded(GuardedClient, Generic[T]):
@@ -208,13 +195,15 @@ class _Guarded(GuardedClient, Generic[T]):
         super().__init__(guard, transport, name, policies, statuses, methods)
         self._transport: T = self._default() if transport is None else transport
 
-    def _begin(self, request: httpx.Request) -> tuple[str, AbstractContextManager[RequestRecord]]:
-        """Return the origin of *request*, and the block in which the guard is called."""
+    def _begin(self, request: httpx.Request) -> str:
+        """Let the time that is left limit each step of *request*, and return its origin."""
         timeouts = request.extensions.get("timeout") or {}
         request.extensions = {**request.extensions, "timeout": _Timeouts(timeouts)}
         url = request.url
-        origin = origin_of(url.scheme, url.raw_host.decode("ascii"), url.port)
-        return origin, self._recording(request, isinstance(request.stream, httpx.ByteStream))
+        return origin_of(url.scheme, url.raw_host.decode("ascii"), url.port)
+
+    def _is_at_hand(self, request: httpx.Request) -> bool:
+        return isinstance(request.stream, httpx.ByteStream)
 
 
 def _failing(request: httpx.Request, response: httpx.Response) -> httpx.HTTPStatusError:
@@ -270,19 +259,11 @@ class GuardedTransport(_Guarded[httpx.BaseTransport], httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send *request* under the guard, which ends with the headers of the response."""
-        origin, recording = self._begin(request)
-        with recording as record:
-            try:
-                record.given = self.guard.call(self._attempt, origin, request)
-            except Exception as failure:  # noqa: BLE001  # it is raised again
-                record.given = self._response_after(failure, record)
-            finally:
-                for left_over in record.left_over():
-                    left_over.close()
-            return record.given  # type: ignore[no-any-return]
+        response: httpx.Response = self._exchange(self._attempt, self._begin(request), request)
+        return response
 
     def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
-        record = current_record()
+        record = current_record.get()
         for before in record.begin():
             before.close()
         try:
@@ -336,8 +317,8 @@ class AsyncGuardedTransport(_Guarded[httpx.AsyncBaseTransport], httpx.AsyncBaseT
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send *request* under the guard, which ends with the headers of the response."""
-        origin, recording = self._begin(request)
-        with recording as record:
+        origin = self._begin(request)
+        with self._recording(request) as record:
             try:
                 record.given = await self.guard.call_async(self._attempt, origin, request)
             except Exception as failure:  # noqa: BLE001  # it is raised again
@@ -348,7 +329,7 @@ class AsyncGuardedTransport(_Guarded[httpx.AsyncBaseTransport], httpx.AsyncBaseT
             return record.given  # type: ignore[no-any-return]
 
     async def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
-        record = current_record()
+        record = current_record.get()
         for before in record.begin():
             await _close_shielded(before)
         try:

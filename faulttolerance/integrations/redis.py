@@ -9,19 +9,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 
 import redis.asyncio
+from redis.asyncio.client import PubSub as AsyncPubSub
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.client import PubSub
 from redis.commands import READ_COMMANDS
+from redis.exceptions import BusyLoadingError, ResponseError
 from redis.retry import Retry
 
 from .. import Guard, uninterruptible, veto_retries
 from ..exceptions import definition_error
-from ._redis_connections import AsyncReplyCounter, Command, DeadlineConnection, ReplyCounter, current_command
 from ._time import time_limit
 
 __all__ = ["install"]
@@ -29,6 +33,19 @@ __all__ = ["install"]
 C = TypeVar("C", "redis.Redis", "redis.asyncio.Redis")
 
 _READS = READ_COMMANDS | {"PING", "ECHO", "TIME", "INFO", "SCRIPT EXISTS", "SCRIPT LOAD"}
+
+
+class _Command:
+    """The commands of one call: the reason why they may not be sent again, if any, and how many answers are due."""
+
+    __slots__ = ("due", "is_watching", "reason")
+
+    def __init__(self, reason: str, is_watching: bool = False) -> None:
+        self.reason, self.is_watching, self.due = reason, is_watching, 0
+
+
+_current_command: ContextVar[_Command | None] = ContextVar("faulttolerance_redis", default=None)
+"""The commands that the running call sends."""
 
 
 def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
@@ -63,7 +80,7 @@ def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
     execute, pipeline = one.execute_command, one.pipeline
 
     def execute_command(*args: Any, **options: Any) -> Any:
-        return call(guard, Command(_reason(args[:1], repeatable)), partial(execute, *args, **options))
+        return call(guard, _Command(_reason(args[:1], repeatable)), partial(execute, *args, **options))
 
     def guarded_pipeline(*args: Any, **options: Any) -> Any:
         pipe: Any = pipeline(*args, **options)
@@ -80,7 +97,7 @@ def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
             reason = _reason([args[0] for args, _ in stack], repeatable)
             if pipe.watching:
                 reason = "its keys are no longer watched: watch them again"
-            return call(guard, Command(reason, pipe.watching), run_again)
+            return call(guard, _Command(reason, pipe.watching), run_again)
 
         pipe.execute = execute
         return pipe
@@ -98,10 +115,10 @@ def _prepare(client: Any) -> None:
     pool, is_asynchronous = client.connection_pool, isinstance(client, redis.asyncio.Redis)
     pool.connection_kwargs["retry"] = (AsyncRetry if is_asynchronous else Retry)(NoBackoff(), 0)
     kind = pool.connection_class
-    if issubclass(kind, ReplyCounter):
+    if issubclass(kind, _ReplyCounter):
         return  # it belongs to another client, too
     pool.connection_class = type(
-        f"Guarded{kind.__name__}", (AsyncReplyCounter if is_asynchronous else DeadlineConnection, kind), {}
+        f"Guarded{kind.__name__}", (_AsyncReplyCounter if is_asynchronous else _DeadlineConnection, kind), {}
     )
     if hasattr(pool, "timeout") and not is_asynchronous:
         wait = property(
@@ -120,34 +137,151 @@ def _reason(names: Iterable[str | bytes], repeatable: Container[str]) -> str:
     return f"{writes} may have run, and its answer is lost: name it in idempotent= if it may run twice"
 
 
-def _call(guard: Guard, command: Command, function: Callable[[], Any]) -> Any:
+def _call(guard: Guard, command: _Command, function: Callable[[], Any]) -> Any:
     def attempt() -> Any:
         command.due = 0
         with uninterruptible():  # the time-out of the socket ends it, and no exception comes into its locks and pools
             return function()
 
-    token = current_command.set(command)
+    token = _current_command.set(command)
     try:
         return guard.call(attempt)
     finally:
-        current_command.reset(token)
+        _current_command.reset(token)
 
 
-async def _call_async(guard: Guard, command: Command, function: Callable[[], Any]) -> Any:
+async def _call_async(guard: Guard, command: _Command, function: Callable[[], Any]) -> Any:
     async def attempt() -> Any:
         command.due = 0
         return await function()
 
-    token = current_command.set(command)
+    token = _current_command.set(command)
     try:
         return await guard.call_async(attempt)
     finally:
-        current_command.reset(token)
+        _current_command.reset(token)
 
 
 def _veto(failure: BaseException) -> str | None:
-    command = current_command.get()
+    command = _current_command.get()
     return command.reason if command is not None and (command.due or command.is_watching) else None
 
 
 veto_retries(_veto)
+
+
+# Connections. An interruption may come between a command and its answer, which the next command would then read as its
+# own.
+
+
+class _ReplyCounter:
+    """The count of a connection: the answers that are due to the commands it has sent."""
+
+    _due = 0
+    _connect_callbacks: list[Any]
+
+    def _count_due(self, answers: int) -> None:
+        self._due = max(0, self._due + answers)
+        command = _current_command.get()
+        if command is not None:
+            command.due = max(0, command.due + answers)
+
+    def _is_stale(self, stream: object) -> bool:
+        """Return whether a connection from the pool has unread answers; a connection of a subscriber may have some."""
+        if not self._due or stream is None:
+            return False
+        owners = (getattr(callback(), "__self__", None) for callback in self._connect_callbacks)
+        return not any(isinstance(owner, (PubSub, AsyncPubSub)) for owner in owners)
+
+    @contextmanager
+    def _connecting(self) -> Iterator[None]:
+        """Discard the count of the connection's own commands: the command that it is for was not sent yet."""
+        command = _current_command.get()
+        due = command.due if command is not None else 0
+        try:
+            yield
+        finally:
+            if command is not None:
+                command.due = due
+
+    def pack_commands(self, commands: Iterable[Any]) -> Any:
+        several = [*commands]
+        self._count_due(len(several))
+        return super().pack_commands(several)  # type: ignore[misc]
+
+
+class _DeadlineConnection(_ReplyCounter):
+    """The same for a connection of a synchronous client, of which each step has the time that is left as time-out."""
+
+    _sock: Any
+    socket_timeout: float | None
+    socket_connect_timeout: float | None
+
+    def _connect(self) -> Any:
+        own = self.socket_connect_timeout, self.socket_timeout
+        try:
+            self.socket_connect_timeout, self.socket_timeout = map(time_limit, own)
+            return super()._connect()  # type: ignore[misc]
+        finally:
+            self.socket_connect_timeout, self.socket_timeout = own
+
+    def connect(self) -> None:
+        if self._is_stale(self._sock):
+            self.disconnect()
+        with self._connecting():
+            super().connect()  # type: ignore[misc]
+
+    def disconnect(self, *args: Any, **options: Any) -> None:
+        self._due = 0
+        super().disconnect(*args, **options)  # type: ignore[misc]
+
+    def send_command(self, *args: Any, **options: Any) -> None:
+        self._count_due(1)
+        super().send_command(*args, **options)  # type: ignore[misc]
+
+    def send_packed_command(self, *args: Any, **options: Any) -> None:
+        self._hurry()
+        super().send_packed_command(*args, **options)  # type: ignore[misc]
+
+    def read_response(self, *args: Any, **options: Any) -> Any:
+        self._hurry()
+        try:
+            answer = super().read_response(*args, **options)  # type: ignore[misc]
+        except (ResponseError, BusyLoadingError):
+            self._count_due(-1)
+            raise
+        self._count_due(-1)
+        return answer
+
+    def _hurry(self) -> None:
+        if self._sock is not None:
+            self._sock.settimeout(time_limit(self.socket_timeout))
+
+
+class _AsyncReplyCounter(_ReplyCounter):
+    """The same for a connection of an asynchronous client, which ends by the cancellation of its task."""
+
+    _writer: Any
+
+    async def connect(self) -> None:
+        if self._is_stale(self._writer):
+            await self.disconnect()
+        with self._connecting():
+            await super().connect()  # type: ignore[misc]
+
+    async def disconnect(self, *args: Any, **options: Any) -> None:
+        self._due = 0
+        await super().disconnect(*args, **options)  # type: ignore[misc]
+
+    async def send_command(self, *args: Any, **options: Any) -> None:
+        self._count_due(1)
+        await super().send_command(*args, **options)  # type: ignore[misc]
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        try:
+            answer = await super().read_response(*args, **options)  # type: ignore[misc]
+        except (ResponseError, BusyLoadingError):
+            self._count_due(-1)
+            raise
+        self._count_due(-1)
+        return answer

@@ -138,18 +138,11 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
         options = {"stream": stream, "timeout": timeout, "verify": verify, "cert": cert, "proxies": proxies}
         url = urlsplit(str(request.url))
         origin = origin_of(url.scheme, url.hostname or "", url.port)
-        with self._recording(request, _is_at_hand(request)) as record:
-            try:
-                record.given = self.guard.call(partial(self._attempt, options), origin, request)
-            except Exception as failure:  # noqa: BLE001  # it is raised again
-                record.given = self._response_after(failure, record)
-            finally:
-                for left_over in record.left_over():
-                    left_over.close()
-            return record.given  # type: ignore[no-any-return]
+        response: requests.Response = self._exchange(partial(self._attempt, options), origin, request)
+        return response
 
     def _attempt(self, options: dict[str, Any], origin: str, request: requests.PreparedRequest) -> requests.Response:
-        record = current_record()
+        record = current_record.get()
         was_sent = record.attempts > 0 and record.is_sent
         for before in record.begin():
             before.close()
@@ -171,6 +164,10 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
         except BaseException as failure:
             record.end(is_sent=not _is_unsent(failure))
             raise
+
+    def _is_at_hand(self, request: Any) -> bool:
+        """Return whether the body is text, or a file that can be read again from where it stood."""
+        return _is_text(request) or isinstance(getattr(request, "_body_position", None), int)
 
     def close(self) -> None:
         """Close the inner adapter, and release the name of a guard of its own."""
@@ -286,11 +283,6 @@ def _socket_of(raw: Any) -> Any:
 
 def _is_text(request: Any) -> bool:
     return isinstance(request.body, (str, bytes, type(None)))
-
-
-def _is_at_hand(request: Any) -> bool:
-    """Return whether the body can be sent again: text, or a file that can be read again from where it stood."""
-    return _is_text(request) or isinstance(getattr(request, "_body_position", None), int)
 
 
 def _is_unsent(failure: BaseException) -> bool:

@@ -22,8 +22,8 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import RollbackToSavepointClause
 
-from .. import FaultToleranceDefinitionException, Interrupted, on_deadline, remaining
-from ..exceptions import Fault
+from .. import Interrupted, on_deadline, remaining
+from ..exceptions import definition_error
 from ..typing import ExceptionSet
 from ._transactions import Failures, failures, refuse_retries
 
@@ -77,8 +77,7 @@ def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Excepti
     if asynchronous is not None and isinstance(one, asynchronous.AsyncEngine):
         one = one.sync_engine
     if not isinstance(one, Engine):
-        fault = Fault("install(engine)", f"is {engine!r}", engine, "an Engine or AsyncEngine of SQLAlchemy")
-        raise FaultToleranceDefinitionException(fault)
+        raise definition_error("install(engine)", f"is {engine!r}", engine, "an Engine or AsyncEngine of SQLAlchemy")
     given = failures("install(no_retry_on)", no_retry_on)
     if not event.contains(Session, "after_begin", _record_session):
         event.listen(Session, "after_begin", _record_session)

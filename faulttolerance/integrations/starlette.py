@@ -63,14 +63,13 @@ class DeadlineMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        headers = Headers(scope=scope) if scope["type"] == "http" else None
-        left = None if headers is None else time_left(headers.get, self._longest)
-        if headers is None or left is None:
+        left = time_left(Headers(scope=scope).get, self._longest) if scope["type"] == "http" else None
+        if left is None:
             await self._app(scope, receive, send)
             return
 
         async def refuse(late: TimeoutException) -> None:
-            response = _response(late, headers.get("accept", ""))
+            response = _response(late, Headers(scope=scope).get("accept", ""))
             assert response is not None
             await response(scope, receive, send)
 

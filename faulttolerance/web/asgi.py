@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias, TypeVar
 
 from .messages import Request, Response
-from .status import MOST_BYTES, TOO_LONG, Hook, HookCall, StatusPage, next_step
+from .status import MOST_BYTES, TOO_LONG, Hook, StatusPage, decision_of, next_step
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -74,8 +74,8 @@ def asgi_app(
 async def _respond(status: StatusPage, request: Request) -> Response:
     steps = status.answer(request)
     step = await _in_thread(next_step, steps)
-    while isinstance(step, HookCall):
-        decision = await _in_thread(step.run)
+    while not isinstance(step, Response):
+        decision = await _in_thread(decision_of, step)
         if inspect.isawaitable(decision[0]):
             try:
                 decision = await decision[0], None

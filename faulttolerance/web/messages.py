@@ -4,7 +4,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 OutputFormat = Literal["html", "json"]
 
@@ -13,7 +13,7 @@ _POLICY = (
     "base-uri 'none'; frame-ancestors 'none'"
 )
 
-_SAFE = (
+SAFE_HEADERS = (
     ("content-security-policy", _POLICY),
     ("cross-origin-resource-policy", "same-origin"),
     ("referrer-policy", "same-origin"),
@@ -67,40 +67,23 @@ class Response(NamedTuple):
     headers: tuple[tuple[str, str], ...]
     body: bytes = b""
 
-    def without_body(self) -> Self:
-        """Return the response to HEAD: the same headers, including the length."""
-        return self._replace(body=b"")
-
-    def not_modified(self) -> Self:
-        """Return the response which confirms the client's copy: status 304, and no headers about a body."""
-        kept = tuple(header for header in self.headers if header[0] not in ("content-type", "content-length"))
-        return self._replace(status=304, headers=kept, body=b"")
-
-    def with_headers(self, *headers: tuple[str, str]) -> Self:
-        """Return the same response with further headers."""
-        return self._replace(headers=(*self.headers, *headers))
-
 
 def response(status: int, media: str, body: bytes, *headers: tuple[str, str]) -> Response:
     """Return a response that no cache stores, unless *headers* allow it."""
     caching = () if any(name == "cache-control" for name, _ in headers) else (("cache-control", "no-store"),)
     length = ("content-length", str(len(body)))
-    return Response(status, (("content-type", media), length, *caching, *headers, *_SAFE), body)
+    return Response(status, (("content-type", media), length, *caching, *headers, *SAFE_HEADERS), body)
 
 
-def as_json(status: int, values: Mapping[str, Any]) -> Response:
+def as_json(status: int, values: Mapping[str, Any], *headers: tuple[str, str]) -> Response:
     """Return a response for a program. Keys and values are ASCII with escapes, so no name can break the JSON."""
-    return response(status, "application/json", f"{json.dumps(values, indent=2)}\n".encode(), ("vary", "accept"))
+    body = f"{json.dumps(values, indent=2)}\n".encode()
+    return response(status, "application/json", body, ("vary", "accept"), *headers)
 
 
-def as_html(status: int, page: str) -> Response:
+def as_html(status: int, page: str, *headers: tuple[str, str]) -> Response:
     """Return a response for a person."""
-    return response(status, "text/html; charset=utf-8", page.encode(), ("vary", "accept"))
-
-
-def redirect(status: int, location: str) -> Response:
-    """Return a redirection to *location*, a relative link: a proxy may serve the page under any prefix."""
-    return response(status, "text/plain; charset=utf-8", b"", ("location", location))
+    return response(status, "text/html; charset=utf-8", page.encode(), ("vary", "accept"), *headers)
 
 
 def format_for(request: Request) -> OutputFormat | None:

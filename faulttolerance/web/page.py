@@ -39,23 +39,15 @@ class Frame(NamedTuple):
     root: str
 
 
-class ActionToken(NamedTuple):
-    """The values that forms need to act on a circuit."""
-
-    actions: tuple[str, ...]
-    process: str
-    token: str
-
-
 def guards_page(frame: Frame, values: JsonObject, guard_filter: GuardFilter) -> str:
     """Return the page of the guards that *guard_filter* accepts, with the status of the process if *values* has it."""
-    head = _status(frame, values) if "status" in values else None
+    head = _status(values) if "status" in values else None
     return _page(frame, "", (head, _filter(values, guard_filter), _guards(frame, values)), values.get("process"))
 
 
 def health_page(frame: Frame, values: JsonObject) -> str:
     """Return the page of the status alone."""
-    return _page(frame, "Health", (_back(frame), _status(frame, values)))
+    return _page(frame, "Health", (_back(frame), _status(values)))
 
 
 def message_page(frame: Frame, status: int, words: str) -> str:
@@ -65,15 +57,15 @@ def message_page(frame: Frame, status: int, words: str) -> str:
     return _page(frame, title, (_back(frame), words_alone), is_live=False)
 
 
-def guard_page(frame: Frame, values: JsonObject, key: ActionToken | None) -> str:
-    """Return the page of one guard, with the actions on its circuit if there is a *key*."""
+def guard_page(frame: Frame, values: JsonObject, token: str | None) -> str:
+    """Return the page of one guard, with the actions on its circuit if there is a *token* for their forms."""
     module, name = _split(values["name"])
     title = e("h1", e("small", module) if module else None, name, class_="name")
     alike = f"{values['alike']} guards have this name; this is the newest." if values["alike"] > 1 else None
     content = (
         _back(frame),
         e("header", title, _chips(values), e("p", alike) if alike else None),
-        e("div", _now(values), _circuit(values), _actions(frame, values, key), class_="cards"),
+        e("div", _now(values), _circuit(values), _actions(frame, values, token), class_="cards"),
         _configuration(values),
         _counts(values),
     )
@@ -127,7 +119,7 @@ def _back(frame: Frame) -> Markup:
 # The status
 
 
-def _status(frame: Frame, values: JsonObject) -> Markup:
+def _status(values: JsonObject) -> Markup:
     status = values["status"]
     reasons = [e("li", _mark("down" if " is open" in reason else "degraded"), reason) for reason in values["reasons"]]
     facts = None
@@ -270,21 +262,21 @@ def _circuit(values: JsonObject) -> Markup | None:
     return _card("Circuit", facts)
 
 
-def _actions(frame: Frame, values: JsonObject, key: ActionToken | None) -> Markup | None:
-    if key is None:
+def _actions(frame: Frame, values: JsonObject, token: str | None) -> Markup | None:
+    if token is None:
         return None
     way = _link_to(frame, values)
     forms = [
         e(
             "form",
-            e("input", type="hidden", name="process", value=key.process),
-            e("input", type="hidden", name="token", value=key.token),
-            e("button", _ACTION_TEXTS[act][0], type="submit", id=act, aria_describedby=f"{act}-does"),
-            e("span", _ACTION_TEXTS[act][1], id=f"{act}-does"),
+            e("input", type="hidden", name="process", value=name_of(values["process"])),
+            e("input", type="hidden", name="token", value=token),
+            e("button", title, type="submit", id=act, aria_describedby=f"{act}-does"),
+            e("span", effect, id=f"{act}-does"),
             method="post",
             action=f"{way}/{act}",
         )
-        for act in key.actions
+        for act, (title, effect) in _ACTION_TEXTS.items()
     ]
     note = f"Of process {values['process']['pid']} alone; the log names the author of each action."
     return _card("Act on the circuit", forms, e("p", note, class_="quiet"), kind="acts")
@@ -325,10 +317,10 @@ def _parameters(annotation: str, parameters: dict[str, JsonObject]) -> Markup:
 
 
 def _counts(values: JsonObject) -> Markup:
-    rows = []
-    for series in values["counts"]:
-        tags = ", ".join(f"{name}={value}" for name, value in series["tags"].items())
-        rows.append(TableRow(series["name"], (tags, _number(series["value"]))))
+    rows = [
+        TableRow(one["name"], (", ".join(map("=".join, one["tags"].items())), _number(one["value"])))
+        for one in values["counts"]
+    ]
     nothing = e("p", "Nothing was counted: it was not called yet, or metrics are switched off.", class_="quiet")
     return _card("Counts", table("Series", ("Series", "Tags", "Count"), rows, ("Count",)) if rows else nothing)
 

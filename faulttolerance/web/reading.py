@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from .. import circuit_breakers, fingerprint, guards, health
-from .recent import RecentFigures
 
 if TYPE_CHECKING:
     from .._control.configure import GuardedMethod
@@ -33,8 +34,15 @@ _FIGURES = {
 }
 """The figure of the table of guards to which a series counts, by one of its tags."""
 
+_WINDOW = 75.0
+"""The seconds after which a reading is removed."""
+_SPACING = 15.0
+"""The seconds between two readings that are kept: the oldest reading is then about a minute old."""
+
 _started = datetime.now(UTC)
-_recent = RecentFigures()
+_lock = Lock()
+_readings: WeakKeyDictionary[Callable[..., Any], dict[str, list[tuple[float, dict[str, float]]]]] = WeakKeyDictionary()
+"""The figures of the last minute, as far as the page was read, by guard and name: classes share functions."""
 
 
 def _moment() -> float:
@@ -42,8 +50,8 @@ def _moment() -> float:
 
 
 def _reset_after_fork() -> None:
-    global _started, _recent
-    _started, _recent = datetime.now(UTC), RecentFigures()
+    global _started, _lock, _readings
+    _started, _lock, _readings = datetime.now(UTC), Lock(), WeakKeyDictionary()
 
 
 if hasattr(os, "register_at_fork"):  # does not exist on Windows
@@ -149,7 +157,7 @@ def _brief(guard: GuardedMethod) -> JsonObject:
         "impaired": list(guard.impaired),
         "partitions": guard.partitions,
         "figures": counted,
-        "recent": _recent.growth(guard.method, guard.name, counted, _moment()),
+        "recent": _growth(guard, counted),
     }
 
 
@@ -161,3 +169,21 @@ def figures(counts: Mapping[tuple[str, tuple[tuple[str, str], ...]], float]) -> 
             if figure := _FIGURES.get((metric, tag)):
                 found[figure] = found.get(figure, 0) + value
     return found
+
+
+def _growth(guard: GuardedMethod, current: dict[str, float]) -> dict[str, float] | None:
+    """Return the growth of the figures and its duration in seconds; ``None`` if there was no earlier reading."""
+    now = _moment()
+    with _lock:
+        readings = _readings.setdefault(guard.method, {}).setdefault(guard.name, [])
+        while readings and not 0 <= now - readings[0][0] <= _WINDOW:  # the wall clock may be set back
+            del readings[0]
+        if readings and any(before > current.get(key, 0) for key, before in readings[0][1].items()):
+            readings.clear()  # the counters were reset, as between tests
+        first = readings[0] if readings else None
+        if not readings or now - readings[-1][0] >= _SPACING:
+            readings.append((now, current))
+    if first is None:
+        return None
+    grown = {key: value - first[1].get(key, 0) for key, value in current.items()}
+    return {"seconds": round(now - first[0], 1), **grown}

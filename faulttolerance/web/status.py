@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterable
 from functools import cache, partial
 from importlib.resources import files
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import parse_qs, quote
 
 from .._log import ERROR, log
@@ -14,26 +14,14 @@ from .._shown import one_or_several, shown
 from ..exceptions import Fault, raise_faults
 from . import action, page, reading
 from .hosts import is_known
-from .messages import OutputFormat, Request, Response, as_html, as_json, format_for, redirect, response
+from .messages import SAFE_HEADERS, OutputFormat, Request, Response, as_html, as_json, format_for, response
 
 Hook: TypeAlias = Callable[[Request], Any]
 """A function of the application that decides: true or an identity for yes, false for no. It may be ``async def``."""
 
 
-class HookCall(NamedTuple):
-    """A hook, and the request that it decides on."""
-
-    hook: Hook
-    request: Request
-
-    def run(self) -> HookResult:
-        """Return the result of the hook, or its exception as a value: a future cannot hold a ``StopIteration``."""
-        try:
-            return self.hook(self.request), None
-        except Exception as error:  # noqa: BLE001  # errors of the application's hook
-            return None, error
-
-
+HookCall: TypeAlias = Callable[[], Any]
+"""A call of a hook for a request."""
 HookResult: TypeAlias = tuple[object, Exception | None]
 Steps: TypeAlias = Generator[HookCall, HookResult, Response]
 View: TypeAlias = Callable[[Request, OutputFormat], Response]
@@ -57,13 +45,7 @@ _GUARDS = "/guards/"
 
 
 class EarlyResponse(Exception):
-    """The early end of an answer: a status, words and further headers."""
-
-    def __init__(self, status: int, words: str, *headers: tuple[str, str]) -> None:
-        super().__init__(status, words)
-        self.status = status
-        self.words = words
-        self.headers = headers
+    """The early end of an answer, with a status, words and further headers."""
 
 
 class StatusPage:
@@ -107,7 +89,7 @@ class StatusPage:
             if not is_known(request, self._hosts):
                 raise EarlyResponse(421, "this is not served under the name in Host; hosts=... sets the names")
             if self._admit is not None:
-                identity, error = yield HookCall(self._admit, request)
+                identity, error = yield partial(self._admit, request)
                 if error is not None:
                     log(ERROR, "admit failed: nothing was shown", error=error)
                     raise EarlyResponse(500, "the check of admit failed")
@@ -118,13 +100,13 @@ class StatusPage:
             else:
                 answer = self._view(request)
         except EarlyResponse as early:
-            answer = self.message(request, early.status, early.words).with_headers(*early.headers)
-        return answer.without_body() if request.method == "HEAD" else answer
+            answer = self.message(request, *early.args)
+        return answer._replace(body=b"") if request.method == "HEAD" else answer
 
     def _act(self, authorize: Hook, request: Request) -> Steps:
         if wrong := action.rejection(request, self._secret):
             raise EarlyResponse(*wrong)
-        identity, error = yield HookCall(authorize, request)
+        identity, error = yield partial(authorize, request)
         if error is not None:
             action.log_hook_failure(request, error)
             raise EarlyResponse(500, "the check of authorize failed; nothing was done")
@@ -134,7 +116,8 @@ class StatusPage:
         if not action.perform(request, identity):
             raise EarlyResponse(404, "no circuit has this name any more")
         if format_for(request) == "html":
-            return redirect(303, f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}")
+            location = f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}"
+            return response(303, "text/plain; charset=utf-8", b"", ("location", location))
         return as_json(200, reading.guard_called(request.guard) or {})
 
     def _view(self, request: Request) -> Response:
@@ -142,10 +125,10 @@ class StatusPage:
         if path in _ASSETS:
             _check_method(request)
             return _asset(request)
-        view, is_explicit = self._view_at(path), False
+        view, output = self._view_at(path), format_for(request)
         if view is None and path.endswith(".json"):  # the name of a guard may end so, too
             stem = path.removesuffix(".json")
-            view, is_explicit = self._view_at("/" if stem == _INDEX else stem), True
+            view, output = self._view_at("/" if stem == _INDEX else stem), "json"
         if view is None:
             if self._authorize is not None and _action_in(path) is not None:
                 raise EarlyResponse(405, "actions need POST", ("allow", "POST"))
@@ -153,7 +136,6 @@ class StatusPage:
                 raise EarlyResponse(307, "the page has a slash at its end", ("location", _with_slash(request)))
             raise EarlyResponse(404, "nothing is here")
         _check_method(request)
-        output = "json" if is_explicit else format_for(request)
         if output is None:
             raise EarlyResponse(406, "only text/html and application/json are available")
         return view(request, output)
@@ -193,17 +175,17 @@ class StatusPage:
         if self._authorize is None or "CircuitBreaker" not in values["policies"]:
             return as_html(200, page.guard_page(frame, values, None))
         nonce = action.nonce_of(request) or secrets.token_hex(16)
-        key = page.ActionToken(tuple(action.ACTIONS), action.process_name(), action.token(self._secret, nonce))
+        token = action.token(self._secret, nonce)
         # Without a path the cookie belongs to the pages beside this page, under any prefix of a proxy.
         secure = "; Secure" if request.scheme == "https" else ""
         cookie = f"{action.COOKIE}={nonce}; HttpOnly; SameSite=Strict{secure}"
-        return as_html(200, page.guard_page(frame, values, key)).with_headers(("set-cookie", cookie))
+        return as_html(200, page.guard_page(frame, values, token), ("set-cookie", cookie))
 
-    def message(self, request: Request, status: int, words: str) -> Response:
+    def message(self, request: Request, status: int, words: str, *headers: tuple[str, str]) -> Response:
         """Return a response of words alone."""
         if format_for(request) == "html":
-            return as_html(status, page.message_page(self._frame(request), status, words))
-        return as_json(status, {"status": status, "error": words})
+            return as_html(status, page.message_page(self._frame(request), status, words), *headers)
+        return as_json(status, {"status": status, "error": words}, *headers)
 
     def _frame(self, request: Request) -> page.Frame:
         return page.Frame(self._title, _root(request.path))
@@ -216,6 +198,14 @@ def next_step(steps: Steps, decision: HookResult | None = None) -> Response | Ho
     except StopIteration as end:
         response: Response = end.value
         return response
+
+
+def decision_of(call: HookCall) -> HookResult:
+    """Return the result of a hook, or its exception as a value: a future cannot hold a ``StopIteration``."""
+    try:
+        return call(), None
+    except Exception as error:  # noqa: BLE001  # errors of the application's hook
+        return None, error
 
 
 def _check_method(request: Request) -> None:
@@ -274,5 +264,7 @@ def _asset(request: Request) -> Response:
     content, tag = _read(request.path)
     known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
     # ``no-cache`` lets a browser keep its copy but revalidate it, so it sees an upgrade at once.
-    answer = response(200, _ASSETS[request.path], content, ("etag", tag), ("cache-control", "no-cache"))
-    return answer.not_modified() if tag in known or "*" in known else answer
+    headers = ("etag", tag), ("cache-control", "no-cache")
+    if tag in known or "*" in known:
+        return Response(304, (*headers, *SAFE_HEADERS))
+    return response(200, _ASSETS[request.path], content, *headers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exceptions import Fault, raise_faults
 from .messages import Request, Response
-from .status import MOST_BYTES, TOO_LONG, Hook, HookCall, StatusPage, next_step
+from .status import MOST_BYTES, TOO_LONG, Hook, StatusPage, decision_of, next_step
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication
@@ -73,8 +73,8 @@ def _respond(status: StatusPage, environ: MutableMapping[str, Any]) -> Response:
         request = request._replace(body=environ["wsgi.input"].read(int(length)))
     steps = status.answer(request)
     step = next_step(steps)
-    while isinstance(step, HookCall):
-        decision = step.run()
+    while not isinstance(step, Response):
+        decision = decision_of(step)
         if inspect.isawaitable(decision[0]):
             if inspect.iscoroutine(decision[0]):
                 decision[0].close()
