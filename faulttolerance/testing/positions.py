@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from types import FrameType
+
+from .._platform.atomic import stack_of
+from .._platform.frames import module_of
 
 _BESIDE = (
     "faulttolerance.testing",
@@ -18,24 +22,18 @@ _OURS = "faulttolerance."
 
 def describe_position(innermost: FrameType | None) -> str:
     """Return where *innermost* stands: the line at which it stopped, and the application's line that led there."""
-    frame = innermost
-    while frame is not None and _module(frame).startswith(_BESIDE):
-        frame = frame.f_back
-    if frame is None:
-        frame = innermost  # the standard library itself was started
-        while frame is not None and _module(frame).startswith(_BESIDE[0]):
-            frame = frame.f_back
-        return "" if frame is None or _module(frame) == "contextvars" else f"at {_line(frame)}"
-    caller: FrameType | None = frame
-    while caller is not None and _module(caller).startswith((_OURS, *_BESIDE)):
-        caller = caller.f_back
+    frames = () if innermost is None else stack_of(innermost)
+    frame = _first_outside(frames, _BESIDE)
+    if frame is None:  # the standard library itself was started
+        frame = _first_outside(frames, (_BESIDE[0],))
+        return "" if frame is None or module_of(frame) == "contextvars" else f"at {_line(frame)}"
+    caller = _first_outside(frames, (_OURS, *_BESIDE))
     words = f"at {_line(frame)}"
     return words if caller is None or caller is frame else f"{words}, called from {_line(caller)}"
 
 
-def _module(frame: FrameType) -> str:
-    name: str = frame.f_globals.get("__name__", "")
-    return name
+def _first_outside(frames: Iterable[FrameType], modules: tuple[str, ...]) -> FrameType | None:
+    return next((frame for frame in frames if not module_of(frame).startswith(modules)), None)
 
 
 def _line(frame: FrameType) -> str:

@@ -6,64 +6,30 @@ import sys
 import threading
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeAlias
 
 from .._deadline.threads.chain import ThreadDeadlines, this_thread
-from .line_tracer import Trace
 
 if TYPE_CHECKING:
     from .simulated_loop import SimulatedLoop
     from .simulated_run import SimulatedRun
 
 
-class WorkerThread:
-    """A thread of the system that runs simulated threads, one after the other."""
+Worker: TypeAlias = "SimpleQueue[Callable[[], object] | None]"
+"""Functions for a thread of the system, which runs simulated threads, one after the other, until ``None`` comes."""
 
-    def __init__(self, trace: Trace | None) -> None:
-        self._trace = trace
-        self._served: SimulatedThread | None = None
-        self.gate = threading.Lock()
-        self.gate.acquire()
-        self.is_idle = True
-        self._thread = threading.Thread(target=self._work, name="simulated", daemon=True)
-        self._thread.start()
 
-    def serve(self, thread: SimulatedThread) -> None:
-        """Run *thread* as soon as its turn comes."""
-        self._served = thread
-        self.is_idle = False
+def _started_worker() -> Worker:
+    worker: Worker = SimpleQueue()
+    threading.Thread(target=_work, args=(worker,), name="simulated", daemon=True).start()
+    return worker
 
-    def end(self) -> None:
-        """End the worker, which is idle."""
-        self._served = None
-        self.gate.release()
 
-    def _work(self) -> None:
-        while True:
-            self.gate.acquire()
-            thread, self._served = self._served, None
-            if thread is None:
-                return
-            self.run(thread)
-            del thread
-
-    def run(self, thread: SimulatedThread) -> None:
-        """Run *thread* on the calling worker, which has the turn."""
-        thread.ident = threading.get_ident()
-        this_thread.deadlines = thread.deadlines = type(this_thread.deadlines)()
-        before = sys.gettrace()  # a debugger's, or that of coverage
-        if self._trace is not None:
-            sys.settrace(self._trace)
-        try:
-            if not thread.run.is_abandoned:
-                thread.context.run(thread.work)
-        except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
-            thread.run.fail(error)
-        finally:
-            thread.forget()  # while it has the turn: finalizers are the program's, too
-            sys.settrace(before)
-            self.is_idle = True
-            thread.run.end(thread)
+def _work(worker: Worker) -> None:
+    while (serve := worker.get()) is not None:
+        serve()
+        del serve
 
 
 class SimulatedThread:
@@ -85,17 +51,31 @@ class SimulatedThread:
         self.points = 0
         """The number of points so far at which it could have been stopped."""
         self.next_stop = run.schedule.next_stop(name, 0)
+        self.gate = threading.Lock()
+        self.gate.acquire()
         self.ended = threading.Lock()
         self.ended.acquire()
-        self.worker: WorkerThread
+        self._worker = run.idle_workers.pop() if run.idle_workers else _started_worker()
+        self._worker.put(self._serve)
 
-    def forget(self) -> None:
-        """Release the work and its context."""
-        self.work, self.context = _nothing, Context()
-
-
-def _nothing() -> None:
-    pass
+    def _serve(self) -> None:
+        run = self.run
+        self.gate.acquire()
+        self.ident = threading.get_ident()
+        this_thread.deadlines = self.deadlines = type(this_thread.deadlines)()
+        before = sys.gettrace()  # a debugger's, or that of coverage
+        if run.trace is not None:
+            sys.settrace(run.trace)
+        try:
+            if not run.is_abandoned:
+                self.context.run(self.work)
+        except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
+            run.fail(error)
+        finally:
+            del self.work, self.context  # while it has the turn: finalizers are the program's, too
+            sys.settrace(before)
+            run.idle_workers.append(self._worker)
+            run.end(self)
 
 
 class SimulatedWait:

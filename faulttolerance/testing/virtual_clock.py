@@ -63,10 +63,6 @@ class _Timer(NamedTuple):
             self.clock._timers.pop(self, None)
 
 
-class _Call(Future[T]):
-    """The outcome of ``VirtualClock.start``; its class marks that waiting for it holds no time."""
-
-
 class VirtualClock:
     """Time and chance under the control of a test; created by ``virtual_time``.
 
@@ -196,7 +192,7 @@ class VirtualClock:
         Threads that are started at one moment run side by side; ``advance(0)`` after each lets it come to its first
         wait before the next one begins.
         """
-        future: Future[T] = _Call()
+        future: Future[T] = Future()
         call = partial(copy_context().run, function, *args, **kwargs)
 
         def work() -> None:
