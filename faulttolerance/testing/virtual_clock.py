@@ -7,6 +7,7 @@ import random
 import sys
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -79,10 +80,9 @@ class VirtualClock:
         # All that follows is guarded by _changed.
         self._now = float(math.ceil(self._real_time()))
         self._asked = 0
-        self._waiting: dict[int, Waiter] = {}
+        self._waiting: dict[Waiter, None] = {}
         self._timers: dict[_Timer, None] = {}
         self._executor_calls: dict[Hashable, Callable[[], bool]] = {}
-        self._targets: dict[int, Waiter] = {}
         self._is_calling = False
         self._observer = ThreadObserver()
         self._ignored: set[int] = set()
@@ -159,15 +159,15 @@ class VirtualClock:
             raise ValueError(f"time advances by a finite number of seconds >= 0, not by {seconds!r}")
         target = Sleeper()
         with self._changed:
-            target.when, target.order = self._now + _in_ticks(seconds), self._next_order()
-            self._targets[target.ident] = target
+            self._raise_if_ended()
+            target.when, target.order = self._now + _in_ticks(seconds), math.inf
+            self._waiting[target] = None
             self._stall_detector = StallDetector(self._real_time)
             self._wake_time_thread()
         try:
             target.sleep()
         finally:
-            with self._changed:
-                self._targets.pop(target.ident, None)
+            self.wake(target)
         target.conclude()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -214,12 +214,12 @@ class VirtualClock:
         """Hold time while the thread runs the block, inside guards and outside, unless it sleeps in the library."""
         ident = threading.get_ident()
         with self._changed:
-            self._observer.register(ident)
+            self._observer.registered[ident] += 1
         try:
             yield
         finally:
             with self._changed:
-                self._observer.release(ident)
+                self._observer.registered[ident] -= 1
 
     def _loop_time(self) -> float:
         """Return the same seconds as ``monotonic``, on a loop that follows this clock."""
@@ -233,8 +233,7 @@ class VirtualClock:
     def wake(self, waiter: Waiter) -> None:
         """Record that a thread goes on although its time has not come."""
         with self._changed:
-            if self._waiting.get(waiter.ident) is waiter:
-                del self._waiting[waiter.ident]
+            self._waiting.pop(waiter, None)
 
     def send(self, errand: Hashable, can_begin: Callable[[], bool]) -> None:
         """Hold time for work that another thread is to do, while it could begin, until it does."""
@@ -276,8 +275,8 @@ class VirtualClock:
     def _wait(self, waiter: Waiter, when: float) -> bool:
         """Register a waiting thread; return true if all others wait already and it is the next: time has moved then."""
         waiter.when, waiter.order = when, self._next_order()
-        self._waiting[waiter.ident] = waiter
-        may_move_here = not self._targets and not self._is_calling and self._next_due() is waiter
+        self._waiting[waiter] = None
+        may_move_here = not self._is_advanced() and not self._is_calling and self._next_due() is waiter
         if may_move_here and self._may_move(tick=False):
             self._move(waiter)
             return True
@@ -318,17 +317,15 @@ class VirtualClock:
         if tick:
             stall_detector.count()
         time_thread = self._time_thread.ident if self._time_thread is not None else None
-        states = self._observer.observe({time_thread, *self._waiting, *self._targets}, tick)
+        states = self._observer.observe({time_thread, *(waiter.ident for waiter in self._waiting)}, tick)
         running = states.running
-        if any(waiter.is_awake() for waiter in self._waiting.values()) or any(
-            may() for may in self._executor_calls.values()
-        ):
+        if any(waiter.is_awake() for waiter in self._waiting) or any(may() for may in self._executor_calls.values()):
             running.add(STARTING)
         running -= self._ignored
         if running and stall_detector.has_waited_long and running.isdisjoint(states.participants):
             self._ignored |= running  # they are no business of the clock, and do not seem to end
             running.clear()
-        if self._targets:
+        if self._is_advanced():
             return not running or stall_detector.has_waited_long
         if states.participants:
             if stall_detector.is_stalled:
@@ -336,12 +333,13 @@ class VirtualClock:
             return False
         return not running
 
+    def _is_advanced(self) -> bool:
+        """Return whether a thread advances time, which is behind all else that is due at the end of that."""
+        return any(waiter.order == math.inf for waiter in self._waiting)
+
     def _next_due(self) -> Waiter | _Timer | None:
-        candidates: list[Waiter | _Timer] = [*self._waiting.values(), *self._timers]
+        candidates: list[Waiter | _Timer] = [*self._waiting, *self._timers]
         due = min(candidates, key=_in_order, default=None)
-        target = min(self._targets.values(), key=_in_order, default=None)
-        if target is not None and (due is None or target.when < due.when):
-            return target  # the last among equals: events due at its end come before it
         return due if due is not None and due.when < math.inf else None
 
     def _move(self, awake: Waiter | None = None) -> None:
@@ -352,7 +350,7 @@ class VirtualClock:
         assert due is not None
         self._now = max(self._now, math.ceil(due.when * _TICKS) / _TICKS)
         if isinstance(due, Waiter):
-            del (self._targets if self._targets.get(due.ident) is due else self._waiting)[due.ident]
+            del self._waiting[due]
             if due is not awake:
                 due.wake()
             return
@@ -377,15 +375,12 @@ class VirtualClock:
 
     def _end_waits(self, reason: str) -> bool:
         """Raise ``VirtualTimeStalled`` in all threads that wait for a moment; return false if there are none."""
-        has_ended_any = False
-        for waiters in (self._waiting, self._targets):
-            for waiter in list(waiters.values()):
-                if waiter.when < math.inf:
-                    del waiters[waiter.ident]
-                    waiter.failure = reason
-                    waiter.wake()
-                    has_ended_any = True
-        return has_ended_any
+        ended = [waiter for waiter in self._waiting if waiter.when < math.inf]
+        for waiter in ended:
+            del self._waiting[waiter]
+            waiter.failure = reason
+            waiter.wake()
+        return bool(ended)
 
     # Beginning and ending
 
@@ -421,13 +416,13 @@ class VirtualClock:
         """Reset the clock in a forked child, where only the calling thread exists."""
         self._changed = threading.Condition()
         self._waiting.clear()
-        self._targets.clear()
         self._executor_calls.clear()
         self._started.clear()
-        self._observer.forget_other_threads()
+        ident = threading.get_ident()
+        self._observer.registered = Counter({ident: self._observer.registered[ident]})
 
 
-def _in_order(due: Waiter | _Timer) -> tuple[float, int]:
+def _in_order(due: Waiter | _Timer) -> tuple[float, float]:
     return due.when, due.order
 
 

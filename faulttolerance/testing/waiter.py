@@ -40,8 +40,8 @@ class Waiter(ABC):
         self.ident = threading.get_ident()
         self.when = 0.0
         """The moment at which it is due; infinite where only another thread can wake it."""
-        self.order = 0
-        """Its place among the waiters that are due at the same moment: the order of the requests."""
+        self.order = 0.0
+        """Its place among what is due at the same moment: the order of the requests; infinite: behind all others."""
         self.failure: str | None = None
         """The reason why the moment does not come, if it does not."""
 
