@@ -6,15 +6,16 @@ import math
 import random
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import Context
+from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 from .line_tracer import Trace, is_free, is_own
-from .positions import describe_position
 from .schedule import Plan, Schedule
-from .simulated_threads import SimulatedThread, SimulatedTimer, SimulatedWait, Worker
+from .simulated_threads import Due, SimulatedThread, Worker, describe_position
 from .stall_detector import cpu_seconds
 from .waiter import VirtualTimeStalled
 
@@ -60,11 +61,11 @@ class SimulatedRun:
         """Whether nothing goes on: before the run began, too."""
         self.loops: list[SimulatedLoop] = []
         self._simulated_threads: list[SimulatedThread] = []
-        self._due: list[tuple[float, int, SimulatedWait | SimulatedTimer]] = []
+        self._due: list[tuple[float, int, Due]] = []
         self._order = 0
         self._locks: dict[int, Any] = {}
         """The locks that were taken between lines where callers are stopped."""
-        self._started: dict[str, int] = {}
+        self._started: Counter[str] = Counter()
         self._chances: dict[str, random.Random] = {}
         self._is_checking = False
         self._finished = threading.Lock()
@@ -138,7 +139,7 @@ class SimulatedRun:
     def name_for(self, what: str) -> str:
         """Return a name for a thread that the current thread starts; it depends only on what its caller did before."""
         owner = self.current_name().rpartition(" of ")[2]
-        self._started[owner] = self._started.get(owner, 0) + 1
+        self._started[owner] += 1
         return f"{what} {self._started[owner]} of {owner}"
 
     def current_name(self) -> str:
@@ -212,7 +213,11 @@ class SimulatedRun:
         finally:
             thread.may_go = None
 
-    def wait(self, wait: SimulatedWait, when: float = math.inf) -> None:
+    def new_wait(self) -> Due:
+        """Return the end of a wait of the current thread, which then goes on when its turn comes."""
+        return Due(partial(self.ready.setdefault, self.current))
+
+    def wait(self, wait: Due, when: float = math.inf) -> None:
         """Pass the turn to others until *wait*, of the current thread, is over, at the moment *when* at the latest."""
         thread = self.current
         self._raise_if_not_allowed()
@@ -230,7 +235,7 @@ class SimulatedRun:
         if self._is_checking:
             raise RuntimeError("an invariant has to wait; it may only read")
 
-    def add(self, when: float, due: SimulatedWait | SimulatedTimer) -> None:
+    def add(self, when: float, due: Due) -> None:
         """Schedule *due* for a moment."""
         self._order += 1
         heappush(self._due, (math.ceil(when * _TICKS) / _TICKS, self._order, due))
@@ -332,13 +337,10 @@ class SimulatedRun:
         self._is_checking = True
         try:
             for check, what in self.checks:
-                try:
-                    holds = check()
-                except Exception as error:  # noqa: BLE001  # it is the failure of the run
-                    self.failure = error
-                    return
-                if holds is False:
+                if check() is False:
                     self.failure = AssertionError(f"{what} does not hold, after {self.current_name()} went on")
                     return
+        except Exception as error:  # noqa: BLE001  # it is the failure of the run
+            self.failure = error
         finally:
             self._is_checking = False

@@ -1,20 +1,34 @@
-"""The threads of a simulated run, the workers on which they run, and their waits."""
+"""The threads of a simulated run, the workers on which they run, their waits, and where they stand."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from queue import SimpleQueue
+from types import FrameType
 from typing import TYPE_CHECKING, TypeAlias
 
 from .._deadline.threads.chain import ThreadDeadlines, this_thread
+from .._platform.atomic import stack_of
+from .._platform.frames import module_of
 
 if TYPE_CHECKING:
     from .simulated_loop import SimulatedLoop
     from .simulated_run import SimulatedRun
 
+
+_BESIDE = (
+    "faulttolerance.testing",
+    "faulttolerance._deadline.clock",
+    "threading",
+    "asyncio",
+    "concurrent",
+    "contextvars",
+)
+_OURS = "faulttolerance."
 
 Worker: TypeAlias = "SimpleQueue[Callable[[], object] | None]"
 """Functions for a thread of the system, which runs simulated threads, one after the other, until ``None`` comes."""
@@ -78,52 +92,49 @@ class SimulatedThread:
             run.end(self)
 
 
-class SimulatedWait:
-    """A thread's wait for a moment, or for another thread that wakes it."""
+class Due:
+    """An event that is due at a moment, such as the end of a wait, unless it comes before or is cancelled."""
 
-    __slots__ = ("_thread",)
+    __slots__ = ("_act",)
 
-    def __init__(self, thread: SimulatedThread) -> None:
-        self._thread: SimulatedThread | None = thread
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act: Callable[[], object] | None = act
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has come or was cancelled."""
+        return self._act is None
 
     def fire(self) -> None:
-        """End the wait, so that the thread goes on when its turn comes; a second call does nothing."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.run.ready[thread] = None
+        """Trigger the event; a second call does nothing."""
+        act, self._act = self._act, None
+        if act is not None:
+            act()
 
     release = fire
     """The name under which ``threading.Condition`` calls it."""
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the thread goes on."""
-        return self._thread is None
-
-
-class SimulatedTimer:
-    """A callback that is due at a moment, in a thread of its own."""
-
-    def __init__(self, run: SimulatedRun, owner: str, callback: Callable[[], object]) -> None:
-        self._run = run
-        self._owner = owner
-        self._callback: Callable[[], object] | None = callback
-
     def cancel(self) -> None:
-        """Drop the callback if it has not begun."""
-        self._callback = None
+        """Drop the event if it has not come."""
+        self._act = None
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it has begun or was cancelled."""
-        return self._callback is None
 
-    def fire(self) -> None:
-        """Start a thread for the callback, which runs when its turn comes."""
-        if self._callback is not None:
-            self._run.start_thread(self._owner, self._call, Context())
+def describe_position(innermost: FrameType | None) -> str:
+    """Return where *innermost* stands: the line at which it stopped, and the application's line that led there."""
+    frames = () if innermost is None else stack_of(innermost)
+    frame = _first_outside(frames, _BESIDE)
+    if frame is None:  # the standard library itself was started
+        frame = _first_outside(frames, (_BESIDE[0],))
+        return "" if frame is None or module_of(frame) == "contextvars" else f"at {_line(frame)}"
+    caller = _first_outside(frames, (_OURS, *_BESIDE))
+    words = f"at {_line(frame)}"
+    return words if caller is None or caller is frame else f"{words}, called from {_line(caller)}"
 
-    def _call(self) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            callback()
+
+def _first_outside(frames: Iterable[FrameType], modules: tuple[str, ...]) -> FrameType | None:
+    return next((frame for frame in frames if not module_of(frame).startswith(modules)), None)
+
+
+def _line(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"{os.path.basename(code.co_filename)}:{frame.f_lineno} in {code.co_qualname}"
