@@ -13,7 +13,7 @@ from typing import Any
 from weakref import ref
 
 from .simulated_run import SimulatedRun
-from .simulated_threads import Due, SimulatedThread
+from .simulated_threads import Due
 from .waiter import settle
 
 
@@ -33,8 +33,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._tasks: list[ref[asyncio.Task[Any]]] = []
         """The tasks that were created; those at the end that are over are removed when somebody looks."""
         self.set_debug(False)
-        self.thread: SimulatedThread = run.start_thread("loop", self.run_forever, Context())
-        self.thread.loop = self
+        run.start_thread("loop", self.run_forever, Context()).loop = self
         run.alive -= 1
         run.loops.append(self)
 

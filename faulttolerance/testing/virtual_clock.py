@@ -23,7 +23,7 @@ from .._log import ERROR, WARNING, log
 from .._platform.event_loop import loop_here
 from .stall_detector import StallDetector
 from .thread_observer import STARTING, ThreadObserver, ThreadStates, place_of
-from .waiter import Sleeper, VirtualTimeStalled, Waiter, settle
+from .waiter import VirtualTimeStalled, Waiter, settle
 
 if TYPE_CHECKING:
     import asyncio
@@ -113,7 +113,7 @@ class VirtualClock:
             VirtualTimeStalled: Time cannot pass, or the ``virtual_time()`` block ended meanwhile.
         """
         deadlines = this_thread.deadlines
-        sleeper = Sleeper(deadlines)
+        sleeper = Waiter(deadlines)
 
         def go_on() -> None:
             self.wake(sleeper)
@@ -157,7 +157,7 @@ class VirtualClock:
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"time advances by a finite number of seconds >= 0, not by {seconds!r}")
-        target = Sleeper()
+        target = Waiter()
         with self._changed:
             self._raise_if_ended()
             target.when, target.order = self._now + _in_ticks(seconds), math.inf

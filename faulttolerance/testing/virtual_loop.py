@@ -120,7 +120,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _LoopWait(Waiter):
-    """A loop that waits for input or for its next timer."""
+    """A loop that waits for input or for its next timer, and sleeps in its selector."""
 
     def __init__(self, loop: VirtualLoop, selector: selectors.BaseSelector) -> None:
         super().__init__()
