@@ -85,10 +85,10 @@ def _lock_of(taken: CodeType, frame: FrameType) -> Any:
     """Return the lock that a ``with`` statement takes; ``None`` where it takes no lock that blocks others."""
     try:
         thing = eval(taken, frame.f_globals, frame.f_locals)  # names and attributes of the program itself
+        while isinstance(thing, threading.Condition):
+            thing = thing._lock  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001  # the line itself will raise it
         return None
-    while isinstance(thing, threading.Condition):
-        thing = thing._lock  # type: ignore[attr-defined]
     return thing if isinstance(thing, _LOCKS) else None
 
 

@@ -317,9 +317,10 @@ class VirtualClock:
         if tick:
             stall_detector.count()
         time_thread = self._time_thread.ident if self._time_thread is not None else None
-        states = self._observer.observe({time_thread, *(waiter.ident for waiter in self._waiting)}, tick)
+        waiting = [*self._waiting]  # at once: a signal handler may change it at any place
+        states = self._observer.observe({time_thread, *(waiter.ident for waiter in waiting)}, tick)
         running = states.running
-        if any(waiter.is_awake() for waiter in self._waiting) or any(may() for may in self._executor_calls.values()):
+        if any(waiter.is_awake() for waiter in waiting) or any(may() for may in self._executor_calls.values()):
             running.add(STARTING)
         running -= self._ignored
         if running and stall_detector.has_waited_long and running.isdisjoint(states.participants):
@@ -335,7 +336,7 @@ class VirtualClock:
 
     def _is_advanced(self) -> bool:
         """Return whether a thread advances time, which is behind all else that is due at the end of that."""
-        return any(waiter.order == math.inf for waiter in self._waiting)
+        return any(waiter.order == math.inf for waiter in [*self._waiting])
 
     def _next_due(self) -> Waiter | _Timer | None:
         candidates: list[Waiter | _Timer] = [*self._waiting, *self._timers]
@@ -375,9 +376,9 @@ class VirtualClock:
 
     def _end_waits(self, reason: str) -> bool:
         """Raise ``VirtualTimeStalled`` in all threads that wait for a moment; return false if there are none."""
-        ended = [waiter for waiter in self._waiting if waiter.when < math.inf]
+        ended = [waiter for waiter in [*self._waiting] if waiter.when < math.inf]
         for waiter in ended:
-            del self._waiting[waiter]
+            self.wake(waiter)
             waiter.failure = reason
             waiter.wake()
         return bool(ended)
