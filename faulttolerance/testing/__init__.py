@@ -20,8 +20,7 @@ from .active_clock import loop_factory as loop_factory, virtual_time
 from .faults import fail_times, inject
 from .forcing import exhaust, force
 from .memory_fleet import MemoryFleet
-from .record import RecordedAttempt, RecordedCall
-from .recording import captured_events, recorded
+from .recording import RecordedAttempt, RecordedCall, captured_events, recorded
 from .simulation import Simulation, SimulationFailed, simulate
 from .switching import disabled, no_wait
 from .virtual_clock import VirtualClock

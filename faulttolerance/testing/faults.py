@@ -58,21 +58,18 @@ class FailTimes:
         """Raise the next failure, or return ``None``; with a function as the only argument, decorate it."""
         if len(args) == 1 and not kwargs and callable(args[0]) and not isinstance(args[0], type):
             return self._failing(args[0])
-        self._raise()
-        return None
-
-    def _raise(self) -> None:
         failure = self.next_failure()
         if failure is not None:
             raise failure
+        return None
 
     def _failing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            self._raise()
+            self()
             return function(*args, **kwargs)
 
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            self._raise()
+            self()
             return await function(*args, **kwargs)
 
         return wraps(function)(awaited if iscoroutinefunction(function) else call)

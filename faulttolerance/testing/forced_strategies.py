@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from .. import _policy as policies
 from .._call.order import ROWS
+from .._deadline.clock import clock
+from .._guard.resolve.circuit_breakers import deliver_transitions
 from .._policy import Policy
 from .._strategy.bulkhead import Bulkhead, Waiter
 from .._strategy.circuit_breaker import CLOSED, OPEN, CircuitBreaker, HalfOpen, StateName
@@ -91,14 +93,13 @@ class ExhaustedRetryBudget(RetryBudget):
         return Condition(f"0 of {self.burst:g} tokens", is_impaired=True)
 
 
-_EXHAUSTED: Final[Mapping[type[Policy], type]] = {
+EXHAUSTED: Final[Mapping[type[Policy], type]] = {
     policies.Bulkhead: ExhaustedBulkhead,
     policies.RateLimit: ExhaustedRateLimit,
     policies.RetryBudget: ExhaustedRetryBudget,
     **{kind: row.exhausted() for kind, row in ROWS.items() if row.exhausted is not None},
 }
 """The class of each policy's strategy while it is used up."""
-EXHAUSTIBLE: Final = tuple(_EXHAUSTED)
 
 
 _layers: dict[int, list[_Layer]] = {}  # guarded by _lock: of each object, by its id, the lowest first
@@ -145,11 +146,11 @@ def change_class(strategy: Any, kind: type) -> Callable[[], None]:
     return end
 
 
-def exhaust_strategy(strategy: Any, now: Callable[[], float]) -> Callable[[], object]:
+def exhaust_strategy(strategy: Any) -> Callable[[], object]:
     """Change *strategy* so that it refuses every call; return a function that ends this."""
     kind = type(strategy)
     end_layer = change_class(
-        strategy, next((used_up for used_up in _EXHAUSTED.values() if kind in used_up.__bases__), kind)
+        strategy, next((used_up for used_up in EXHAUSTED.values() if kind in used_up.__bases__), kind)
     )
 
     def end() -> None:
@@ -157,7 +158,7 @@ def exhaust_strategy(strategy: Any, now: Callable[[], float]) -> Callable[[], ob
         if isinstance(strategy, Bulkhead):
             strategy.admit_waiters()  # permits may have come back meanwhile
         elif isinstance(strategy, RateLimit):
-            strategy.leave(NO_WAITER, now())  # the first of the queue looks whether its turn has come
+            strategy.leave(NO_WAITER, clock.monotonic())  # the first of the queue looks whether its turn has come
 
     return end
 
@@ -165,7 +166,7 @@ def exhaust_strategy(strategy: Any, now: Callable[[], float]) -> Callable[[], ob
 _KEPT: Final = ("state", "opened_total", "message", "last_failure", "_spent", "_entered")
 
 
-def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -> Callable[[], object]:
+def force_breaker(breaker: CircuitBreaker, state: StateName) -> Callable[[], object]:
     """Move *breaker* to *state*, and keep it open or closed; return a function that restores it.
 
     The state that was there is put aside with its window: calls that it admitted count in it when it is back.
@@ -173,7 +174,7 @@ def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], f
     with breaker.lock:
         with _lock:
             layer = _Layer(breaker, {name: getattr(breaker, name) for name in (*_KEPT, "values")})
-        moment = now()
+        moment = clock.monotonic()
         if state == OPEN:
             breaker.force_open(moment)
         elif state == CLOSED:
@@ -183,13 +184,15 @@ def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], f
             current = HalfOpen(moment)
             current.is_forced = True  # its probes are local to this process, and decisions of a fleet do not move it
             breaker._move_locked(current, moment)
+    deliver_transitions(breaker)
 
     def end() -> None:
         with breaker.lock:
             with _lock:
                 found = layer.end_locked()
             if found is not None:
-                _restore_locked(breaker, found, now())
+                _restore_locked(breaker, found, clock.monotonic())
+        deliver_transitions(breaker)
 
     return end
 

@@ -10,21 +10,17 @@ from typing import Any, Literal, TypeAlias
 
 from .._call.order import STRATEGY_FACTORIES, Strategies
 from .._call.state import State
-from .._deadline.clock import clock
-from .._guard.resolve.circuit_breakers import deliver_transitions
 from .._guard.resolve.resolver import state_listeners
 from .._policy import CircuitBreaker, Policy
 from .._shown import shown
 from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN
 from ..exceptions import definition_error
-from . import forced_strategies
+from .forced_strategies import EXHAUSTED, change_class, exhaust_strategy, force_breaker
 from .reusable_context import ReusableContext
 from .target import Target, kind_of, target_of
 
 ForceState: TypeAlias = Callable[[Any], Callable[[], object]]
 """A function that changes a strategy's state, and returns a function that ends the change."""
-
-_EXHAUSTIBLE = forced_strategies.EXHAUSTIBLE
 
 
 def force(target: Any, state: Literal["open", "half-open", "closed"]) -> ReusableContext[None]:
@@ -57,17 +53,7 @@ def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Reusabl
     if state not in (OPEN, HALF_OPEN, CLOSED):
         raise definition_error(f"{where}(state)", f"is {shown(state)}", state, "'open', 'half-open' or 'closed'")
     named = target_of(where, target)
-
-    def force_state(breaker: Any) -> Callable[[], object]:
-        end = forced_strategies.force_breaker(breaker, state, clock.monotonic)
-        deliver_transitions(breaker)
-
-        def end_and_tell() -> None:
-            end()
-            deliver_transitions(breaker)
-
-        return end_and_tell
-
+    force_state = partial(force_breaker, state=state)
     return ReusableContext("force", lambda: _forced(where, named, (CircuitBreaker,), force_state))
 
 
@@ -97,24 +83,21 @@ def exhaust(target: Any, *which: str | type[Policy]) -> ReusableContext[None]:
     """
     where = "testing.exhaust"
     kinds = tuple(kind_of(where, one) for one in which)
-    if wrong := [kind for kind in kinds if kind not in _EXHAUSTIBLE]:
-        allowed = ", ".join(repr(kind.annotation) for kind in _EXHAUSTIBLE)
+    if wrong := [kind for kind in kinds if kind not in EXHAUSTED]:
+        allowed = ", ".join(repr(kind.annotation) for kind in EXHAUSTED)
         raise definition_error(where, f"got {wrong[0].annotation!r}", wrong[0].annotation, allowed)
     named = target_of(where, target)
-    return ReusableContext(
-        "exhaust",
-        lambda: _forced(where, named, kinds, lambda one: forced_strategies.exhaust_strategy(one, clock.monotonic)),
-    )
+    return ReusableContext("exhaust", lambda: _forced(where, named, kinds, exhaust_strategy))
 
 
 @contextmanager
 def _forced(where: str, target: Target, kinds: Collection[type[Policy]], force_state: ForceState) -> Iterator[None]:
     """Impose on every strategy of *kinds* that *target* has, and on those of classes and keys that come meanwhile."""
     present = target.in_force()
-    wanted = kinds or [kind for kind in _EXHAUSTIBLE if kind in present]
+    wanted = kinds or [kind for kind in EXHAUSTED if kind in present]
     missing = [kind.annotation for kind in kinds if kind not in present]
     if missing or not wanted:
-        names = ", ".join(missing or [kind.annotation for kind in _EXHAUSTIBLE])
+        names = ", ".join(missing or [kind.annotation for kind in EXHAUSTED])
         raise definition_error(where, f"got {target.name}", target.name, f"a target with {names} in force")
     forced_states = _ForcedStates(target, wanted, force_state)
     try:
@@ -184,7 +167,7 @@ class _ForcedStates:
 
         with partitions.lock:
             self._taken.add(id(partitions))
-            self._ends.callback(forced_strategies.change_class(partitions, Watched))
+            self._ends.callback(change_class(partitions, Watched))
 
     def _complete(self, state: State, partition: Any) -> None:
         if self._is_over:

@@ -7,6 +7,7 @@ import ast
 import linecache
 import threading
 from collections.abc import Callable, Iterable
+from functools import cache
 from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType, ModuleType
 from typing import Any, TypeAlias
@@ -15,13 +16,6 @@ Trace: TypeAlias = Callable[[FrameType, str, Any], Any]
 
 _OWN = __name__.rpartition(".")[0]
 _LOCKS = (_thread.LockType, type(threading.RLock()))
-
-
-def lock_of(thing: object) -> Any:
-    """Return the lock that ``with thing`` takes; ``None`` where it takes no lock that blocks others."""
-    while isinstance(thing, threading.Condition):
-        thing = thing._lock  # type: ignore[attr-defined]
-    return thing if isinstance(thing, _LOCKS) else None
 
 
 def is_own(lock: Any) -> bool:
@@ -76,47 +70,41 @@ class LineTracer:
         for offset, _, line in frame.f_code.co_lines():
             if line in lines:
                 begins.setdefault(line, offset)  # the same line comes again where the block is left
-        return self._with_locks({offset: lines[line] for line, offset in begins.items()}) if begins else self._on_line
-
-    def _on_line(self, frame: FrameType, event: str, _: Any) -> Trace:
-        if event == "line":
-            self.at_line(None)
-        return self._on_line
-
-    def _with_locks(self, locks: dict[int, CodeType]) -> Trace:
-        """Return the trace function of a code, given the expressions of its ``with`` statements, by offset."""
+        locks = {offset: lines[line] for line, offset in begins.items()}
 
         def on_line(frame: FrameType, event: str, _: Any) -> Trace:
             if event == "line":
                 taken = locks.get(frame.f_lasti)
-                self.at_line(None if taken is None else _evaluated(taken, frame))
+                self.at_line(None if taken is None else _lock_of(taken, frame))
             return on_line
 
         return on_line
 
 
-def _evaluated(taken: CodeType, frame: FrameType) -> Any:
+def _lock_of(taken: CodeType, frame: FrameType) -> Any:
+    """Return the lock that a ``with`` statement takes; ``None`` where it takes no lock that blocks others."""
     try:
-        return lock_of(eval(taken, frame.f_globals, frame.f_locals))  # names and attributes of the program itself
+        thing = eval(taken, frame.f_globals, frame.f_locals)  # names and attributes of the program itself
+        while isinstance(thing, threading.Condition):
+            thing = thing._lock  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001  # the line itself will raise it
         return None
+    return thing if isinstance(thing, _LOCKS) else None
 
 
-_known_files: dict[str, dict[int, CodeType]] = {}
-
-
+@cache
 def _with_lines(file: str) -> dict[int, CodeType]:
-    if file not in _known_files:
-        found = _known_files[file] = {}
-        try:
-            tree = ast.parse("".join(linecache.getlines(file)))
-        except SyntaxError:
-            return found
-        for node in ast.walk(tree):
-            if isinstance(node, ast.With) and _is_plain(node.items[0].context_expr):
-                taken = ast.Expression(node.items[0].context_expr)
-                found[node.lineno] = compile(taken, file, "eval", dont_inherit=True)
-    return _known_files[file]
+    """Return the expressions of the ``with`` statements of a file that may take a lock, by line."""
+    found = {}
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With) and _is_plain(node.items[0].context_expr):
+            taken = ast.Expression(node.items[0].context_expr)
+            found[node.lineno] = compile(taken, file, "eval", dont_inherit=True)
+    return found
 
 
 def _is_plain(expression: ast.expr) -> bool:

@@ -17,7 +17,6 @@ from ..exceptions import definition_error
 from ..typing import Duration
 
 _DELAY: Final = duration()
-_WHERE: Final = "MemoryFleet.open(delay)"
 
 
 class MemoryFleet:
@@ -82,7 +81,7 @@ class MemoryFleet:
             FaultToleranceDefinitionException: If *delay* is no duration.
         """
         if not _DELAY.accepts(delay):
-            raise definition_error(_WHERE, _DELAY.problem(delay), delay, _DELAY.allowed)
+            raise definition_error("MemoryFleet.open(delay)", _DELAY.problem(delay), delay, _DELAY.allowed)
         wait = seconds(_DELAY.normalised(delay), ChronoUnit.MILLIS)
         self._server.set_circuit(name, _now(), round(wait * 1e6), "opened by another replica")
         self._notify()
@@ -94,7 +93,8 @@ class MemoryFleet:
 
     def _notify(self) -> None:
         for session in [*self._sessions]:
-            session.notify()
+            if (changed := session._changed) is not None:
+                changed()
 
 
 class MemorySession:
@@ -117,11 +117,6 @@ class MemorySession:
     def close(self) -> None:
         """Stop notifications of further changes."""
         self._changed = None
-
-    def notify(self) -> None:
-        """Notify the process of a change."""
-        if (changed := self._changed) is not None:
-            changed()
 
 
 _fleets: WeakSet[MemoryFleet] = WeakSet()

@@ -1,22 +1,200 @@
-"""Records of calls, attempt by attempt, and of events."""
+"""Records of calls, attempt by attempt and how they ended, and of events."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+from .._deadline.clock import clock
 from .._deadline.threads.roles import CALLER, register
 from .._event import Event, FallbackApplied, GaveUp, Rejected, RetryScheduled, Sink, TimedOut, sinks
 from .._guard.resolve.transaction import overridden
-from .record import RecordedAttempt, RecordedCall, call_under_way
+from .._shown import shown
+from ..exceptions import FaultToleranceException
 from .reusable_context import ReusableContext
 from .target import Target, TargetWrapper, target_of
 
 if TYPE_CHECKING:
     from .._execution.caller_thread import GuardedCall
     from .._execution.environment import Environment
+
+
+Outcome: TypeAlias = Literal["running", "returned", "not accepted", "raised", "timed out", "refused", "cancelled"]
+
+
+class _Recorded:
+    """A process that may be under way, and ends once, with the block that it manages."""
+
+    __slots__ = ("began", "failure", "result", "seconds")
+
+    def __init__(self) -> None:
+        self.began = clock.monotonic()
+        """The start, in seconds of the library's clock."""
+        self.seconds: float | None = None
+        """The duration in seconds; ``None`` while it runs."""
+        self.result: Any = None
+        """The returned value."""
+        self.failure: BaseException | None = None
+        """The raised exception, or the exception that stands for it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
+        self.seconds = clock.monotonic() - self.began
+        if self.failure is None:
+            self.failure = failure
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome."""
+        if self.failure is not None:
+            return "raised" if isinstance(self.failure, Exception) else "cancelled"
+        return "returned" if self.seconds is not None else "running"
+
+    def _describe_end(self) -> str:
+        words = {"returned": f"returned {shown(self.result)}", "raised": f"raised {shown(self.failure)}"}
+        return words.get(self.outcome, self.outcome)
+
+
+class RecordedAttempt(_Recorded):
+    """One attempt of a recorded call."""
+
+    __slots__ = ("delay", "hedge", "is_accepted", "is_late", "number", "refused_by")
+
+    def __init__(self, number: int, hedge: int = 0) -> None:
+        super().__init__()
+        self.number = number
+        """The first attempt is 1; a hedge has the number of the attempt beside which it was sent."""
+        self.hedge = hedge
+        """The first hedge beside an attempt is 1; 0 for the attempt itself."""
+        self.delay: float | None = None
+        """The seconds to wait before the next attempt; ``None``: there is none."""
+        self.refused_by = ""
+        """The annotation of the policy that did not admit the attempt, as ``"Bulkhead"``."""
+        self.is_late = False
+        """Whether the attempt reached its time-out."""
+        self.is_accepted = True
+        """Whether ``retry_when`` accepted its result."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of the attempt; a refused attempt never began."""
+        if self.refused_by or self.is_late:
+            return "refused" if self.refused_by else "timed out"
+        return super().outcome if self.is_accepted else "not accepted"
+
+    def __repr__(self) -> str:
+        end = f"refused by {self.refused_by}" if self.refused_by else self._describe_end()
+        if not self.is_accepted:
+            end = f"returned {shown(self.result)}, which was not accepted"
+        name = f"{self.number}" if not self.hedge else f"{self.number} (hedge {self.hedge})"
+        return f"{name} {end}" + ("" if self.delay is None else f", then {self.delay:.3g} s")
+
+
+class RecordedCall(_Recorded):
+    """One call of a recorded target.
+
+    Args:
+        name: The name of the guard, as in metrics.
+        args: The positional arguments of the call, without the object on which it was called.
+        kwargs: The keyword arguments of the call.
+        recorder: The recorder of the call.
+    """
+
+    __slots__ = ("_attempts", "_number", "_recorder", "args", "fallback", "kwargs", "name", "stop")
+
+    def __init__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], recorder: object) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self.name = name
+        self.args = args
+        self.kwargs = kwargs
+        self.stop = ""
+        """The reason why no attempt followed, as ``"max_retries reached"``.
+
+        It is empty where nothing was retried, or the call succeeded.
+        """
+        self.fallback = False
+        """Whether a fallback was called."""
+        self._attempts: list[RecordedAttempt] = []
+        self._number = 1
+
+    @property
+    def attempts(self) -> tuple[RecordedAttempt, ...]:
+        """The attempts that began or were refused, in that order; hedges, too."""
+        return tuple(self._attempts)
+
+    @property
+    def delays(self) -> tuple[float, ...]:
+        """The seconds to wait between attempts, also where they passed at once."""
+        return tuple(attempt.delay for attempt in self._attempts if attempt.delay is not None)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """The annotations of the policies that did not admit an attempt, one for each such attempt."""
+        return tuple(attempt.refused_by for attempt in self._attempts if attempt.refused_by)
+
+    def __repr__(self) -> str:
+        arguments = [*map(shown, self.args), *(f"{name}={shown(value)}" for name, value in self.kwargs.items())]
+        steps = "; ".join(map(repr, self._attempts)) or "no attempt"
+        stop = f", because {self.stop}" if self.stop else ""
+        by = ", after a fallback was called" if self.fallback else ""
+        return f"<{self.name}({', '.join(arguments)}): {steps}; {self._describe_end()}{by}{stop}>"
+
+    # Updates by the recorder
+
+    def __enter__(self) -> Self:
+        _under_way.set((*_under_way.get(), self))
+        return self
+
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
+        # Not by a token: a block may be left in another context than entered.
+        _under_way.set(tuple(call for call in _under_way.get() if call is not self))
+        super().__exit__(kind, failure, trace)
+
+    def _start_attempt(self) -> RecordedAttempt:
+        beside = sum(attempt.number == self._number and not attempt.refused_by for attempt in self._attempts)
+        attempt = RecordedAttempt(self._number, beside)
+        self._attempts.append(attempt)
+        return attempt
+
+    def _add_refusal(self, number: int, policy: str, failure: BaseException) -> None:
+        attempt = RecordedAttempt(number)
+        attempt.refused_by, attempt.seconds, attempt.failure = policy, 0.0, failure
+        self._attempts.append(attempt)
+
+    def _mark_timed_out(self, number: int) -> None:
+        attempts = self._of(number)
+        unfinished = [attempt for attempt in attempts if attempt.outcome in ("running", "cancelled")]
+        for attempt in (unfinished or attempts)[:1]:
+            attempt.is_late = True
+
+    def _mark_failed(self, number: int, failure: BaseException, delay: float | None = None) -> None:
+        for attempt in self._of(number)[-1:]:
+            attempt.delay = delay
+            if attempt.failure is None and type(failure) is FaultToleranceException:
+                attempt.is_accepted = False
+            if attempt.failure is None or not isinstance(attempt.failure, Exception):
+                attempt.failure = failure
+        if delay is not None:
+            self._number = number + 1
+
+    def _of(self, number: int) -> list[RecordedAttempt]:
+        return [attempt for attempt in self._attempts if attempt.number == number]
+
+
+def _call_under_way(recorder: object, name: str) -> RecordedCall | None:
+    """Return the innermost call of *name* in this context that *recorder* records."""
+    calls = (call for call in reversed(_under_way.get()) if call._recorder is recorder and call.name == name)
+    return next(calls, None)
+
+
+_under_way: ContextVar[tuple[RecordedCall, ...]] = ContextVar("faulttolerance_recorded", default=())
+"""The calls that are recorded in this context, the outermost first."""
 
 
 _tapping = threading.Lock()
@@ -102,7 +280,7 @@ class _Recorder(TargetWrapper):
 
     def record_event(self, event: Event) -> None:
         """Record *event* on the call that is under way in this context."""
-        call = call_under_way(self, event.method)
+        call = _call_under_way(self, event.method)
         if call is None:
             return
         if isinstance(event, RetryScheduled):
@@ -123,7 +301,7 @@ class _Recorder(TargetWrapper):
         """Return *function* with a record of each attempt."""
 
         def begin() -> RecordedAttempt:
-            call = call_under_way(self, name)
+            call = _call_under_way(self, name)
             return call._start_attempt() if call is not None else RecordedAttempt(1)
 
         @register(CALLER)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._call import attempt, continuation
@@ -18,7 +19,7 @@ from .._execution.loop_thread import loop_thread
 from .._execution.pool import Job, pool
 from .._platform.event_loop import loop_here
 from .simulated_run import START_TIME, SimulatedRun
-from .simulated_threads import SimulatedTimer, SimulatedWait
+from .simulated_threads import Due
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class SimulatedClock:
 
     def __init__(self) -> None:
         self.run: SimulatedRun | None = None
-        self._sleeping: dict[SimulatedWait, Any] = {}
+        self._sleeping: dict[Due, Any] = {}
         self._jobs_running = 0
         self._jobs: deque[tuple[str, Job]] = deque()
 
@@ -82,7 +83,7 @@ class SimulatedClock:
             raise_if_expired(run.now)
             if run.now >= end or (alarm is not None and alarm.rings):
                 return
-            wait = SimulatedWait(run.current)
+            wait = run.new_wait()
             self._sleeping[wait] = run.current.deadlines
             if alarm is not None:
                 alarm.ends(wait.fire)
@@ -91,10 +92,10 @@ class SimulatedClock:
             finally:
                 del self._sleeping[wait]
 
-    def call_at(self, when: float, callback: Callable[[], object]) -> SimulatedTimer:
+    def call_at(self, when: float, callback: Callable[[], object]) -> Due:
         """Run a short callback in a thread of its own once the time has come."""
         run = self._here()
-        timer = SimulatedTimer(run, run.name_for("timer"), callback)
+        timer = Due(partial(run.start_thread, run.name_for("timer"), callback, Context()))
         run.add(when, timer)
         return timer
 
@@ -142,7 +143,7 @@ class SimulatedClock:
         inner: Any = condition
         if not inner._is_owned():
             raise RuntimeError("cannot wait on un-acquired lock")
-        wait = SimulatedWait(run.current)
+        wait = run.new_wait()
         inner._waiters.append(wait)
         saved = inner._release_save()
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from weakref import ref
 
 from .simulated_run import SimulatedRun
-from .simulated_threads import SimulatedThread, SimulatedWait
+from .simulated_threads import Due
 from .waiter import settle
 
 
@@ -28,13 +28,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._run = run
         self._selector = self
         self._ready = _Ready(self, run)
-        self._wait: SimulatedWait | None = None
+        self._wait: Due | None = None
         self._tasks_begun = 0
         self._tasks: list[ref[asyncio.Task[Any]]] = []
         """The tasks that were created; those at the end that are over are removed when somebody looks."""
         self.set_debug(False)
-        self.thread: SimulatedThread = run.start_thread("loop", self.run_forever, Context())
-        self.thread.loop = self
+        run.start_thread("loop", self.run_forever, Context()).loop = self
         run.alive -= 1
         run.loops.append(self)
 
@@ -45,7 +44,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def select(self, timeout: float | None) -> list[Any]:
         """Wait until something is ready or *timeout* is over; there is no input."""
         if (timeout is None or timeout > 0) and not self._stopping:
-            wait = self._wait = SimulatedWait(self._run.current)
+            wait = self._wait = self._run.new_wait()
             try:
                 self._run.wait(wait, math.inf if timeout is None else self._run.now + timeout)
             finally:
@@ -135,10 +134,8 @@ class _Ready(deque[asyncio.Handle]):
         if run.is_over or run.is_abandoned:
             return super().popleft()
         run.step()
-        if len(self) < 2 or not _steps_task(self[0]) or run.failure is not None:
-            return super().popleft()
         handles = [handle for handle in self if _steps_task(handle)]
-        if len(handles) == 1:
+        if len(handles) < 2 or handles[0] is not self[0] or run.failure is not None:
             return super().popleft()
         names = [_task_of(handle).get_name() for handle in handles]
         run.current.points += 1

@@ -6,15 +6,16 @@ import math
 import random
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import Context
+from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 from .line_tracer import Trace, is_free, is_own
-from .positions import describe_position
 from .schedule import Plan, Schedule
-from .simulated_threads import SimulatedThread, SimulatedTimer, SimulatedWait, WorkerThread
+from .simulated_threads import Due, SimulatedThread, Worker, describe_position
 from .stall_detector import cpu_seconds
 from .waiter import VirtualTimeStalled
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 START_TIME: Final = 2.0**20
 """The moment at which every run begins."""
 _TICKS: Final = 2**30
+_MAX_STEPS: Final = 100_000
 _REAL_SECONDS: Final = 0.25
 """The seconds between two looks of the thread that started the run, which checks whether it moves."""
 _PATIENCE: Final = 6
@@ -36,10 +38,10 @@ _GIVEN_UP: Final = "the simulated run was given up"
 class SimulatedRun:
     """Simulated threads, time, and the turn. Only the thread with the turn touches anything; so there is no lock."""
 
-    def __init__(
-        self, plan: Plan, workers: list[WorkerThread], trace: Trace | None, max_steps: int, records_history: bool
-    ) -> None:
+    def __init__(self, plan: Plan, idle_workers: list[Worker], trace: Trace | None, records_history: bool) -> None:
         self.plan = plan
+        self.idle_workers = idle_workers
+        self.trace = trace
         self.schedule = Schedule(plan)
         self.now = START_TIME
         self.ready: dict[SimulatedThread, None] = {}
@@ -59,14 +61,11 @@ class SimulatedRun:
         """Whether nothing goes on: before the run began, too."""
         self.loops: list[SimulatedLoop] = []
         self._simulated_threads: list[SimulatedThread] = []
-        self._due: list[tuple[float, int, SimulatedWait | SimulatedTimer]] = []
+        self._due: list[tuple[float, int, Due]] = []
         self._order = 0
-        self._max_steps = max_steps
-        self._workers = workers
-        self._trace = trace
         self._locks: dict[int, Any] = {}
         """The locks that were taken between lines where callers are stopped."""
-        self._started: dict[str, int] = {}
+        self._started: Counter[str] = Counter()
         self._chances: dict[str, random.Random] = {}
         self._is_checking = False
         self._finished = threading.Lock()
@@ -78,7 +77,7 @@ class SimulatedRun:
         """Run *work* and all that it starts, until nothing of it goes on."""
         first = self.start_thread("scenario", work, context)
         self.current, self.is_over = first, False
-        first.worker.gate.release()
+        first.gate.release()
         try:
             self._wait_until_finished()
         finally:
@@ -112,7 +111,7 @@ class SimulatedRun:
         if thread.loop is not None:
             thread.loop.stop()
         try:
-            thread.worker.gate.release()
+            thread.gate.release()
         except RuntimeError:
             pass  # it runs, or is stuck
         thread.ended.acquire(timeout=_LAST_SECONDS)
@@ -132,8 +131,6 @@ class SimulatedRun:
     def start_thread(self, name: str, work: Callable[[], object], context: Context) -> SimulatedThread:
         """Create a thread named *name* that runs *work* by itself when its turn comes."""
         thread = SimulatedThread(self, name, work, context)
-        thread.worker = self._idle_worker()
-        thread.worker.serve(thread)
         self._simulated_threads.append(thread)
         self.ready[thread] = None
         self.alive += 1
@@ -142,7 +139,7 @@ class SimulatedRun:
     def name_for(self, what: str) -> str:
         """Return a name for a thread that the current thread starts; it depends only on what its caller did before."""
         owner = self.current_name().rpartition(" of ")[2]
-        self._started[owner] = self._started.get(owner, 0) + 1
+        self._started[owner] += 1
         return f"{what} {self._started[owner]} of {owner}"
 
     def current_name(self) -> str:
@@ -170,13 +167,6 @@ class SimulatedRun:
         thread.ended.release()
         if not self.is_abandoned and not self.is_over:
             self._hand_over(thread, "ends")
-
-    def _idle_worker(self) -> WorkerThread:
-        for worker in self._workers:
-            if worker.is_idle:
-                return worker
-        self._workers.append(WorkerThread(self._trace))
-        return self._workers[-1]
 
     # Turns
 
@@ -223,7 +213,11 @@ class SimulatedRun:
         finally:
             thread.may_go = None
 
-    def wait(self, wait: SimulatedWait, when: float = math.inf) -> None:
+    def new_wait(self) -> Due:
+        """Return the end of a wait of the current thread, which then goes on when its turn comes."""
+        return Due(partial(self.ready.setdefault, self.current))
+
+    def wait(self, wait: Due, when: float = math.inf) -> None:
         """Pass the turn to others until *wait*, of the current thread, is over, at the moment *when* at the latest."""
         thread = self.current
         self._raise_if_not_allowed()
@@ -241,7 +235,7 @@ class SimulatedRun:
         if self._is_checking:
             raise RuntimeError("an invariant has to wait; it may only read")
 
-    def add(self, when: float, due: SimulatedWait | SimulatedTimer) -> None:
+    def add(self, when: float, due: Due) -> None:
         """Schedule *due* for a moment."""
         self._order += 1
         heappush(self._due, (math.ceil(when * _TICKS) / _TICKS, self._order, due))
@@ -269,12 +263,12 @@ class SimulatedRun:
             del self.ready[thread]
             self.ready[thread] = None  # behind those that can go on already
         self.current = target
-        target.worker.gate.release()
+        target.gate.release()
         if not thread.is_over:
             self._sleep(thread)
 
     def _sleep(self, thread: SimulatedThread) -> None:
-        thread.worker.gate.acquire()
+        thread.gate.acquire()
         if self.is_abandoned and not thread.is_unwound:
             thread.is_unwound = True
             raise VirtualTimeStalled(_GIVEN_UP)
@@ -334,8 +328,8 @@ class SimulatedRun:
     def _check(self) -> None:
         """Count a step, and check every invariant."""
         self.steps += 1
-        if self.steps > self._max_steps and not self.is_abandoned:
-            self._abandon(VirtualTimeStalled(f"the run does not end: {self._max_steps:,} steps were made"))
+        if self.steps > _MAX_STEPS and not self.is_abandoned:
+            self._abandon(VirtualTimeStalled(f"the run does not end: {_MAX_STEPS:,} steps were made"))
         if self.failure is not None or self._is_checking or not self.checks:
             return
         if self._locks and not all(map(is_free, self._locks.values())):
@@ -343,13 +337,10 @@ class SimulatedRun:
         self._is_checking = True
         try:
             for check, what in self.checks:
-                try:
-                    holds = check()
-                except Exception as error:  # noqa: BLE001  # it is the failure of the run
-                    self.failure = error
-                    return
-                if holds is False:
+                if check() is False:
                     self.failure = AssertionError(f"{what} does not hold, after {self.current_name()} went on")
                     return
+        except Exception as error:  # noqa: BLE001  # it is the failure of the run
+            self.failure = error
         finally:
             self._is_checking = False

@@ -1,69 +1,49 @@
-"""The threads of a simulated run, the workers on which they run, and their waits."""
+"""The threads of a simulated run, the workers on which they run, their waits, and where they stand."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context
-from typing import TYPE_CHECKING
+from queue import SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING, TypeAlias
 
 from .._deadline.threads.chain import ThreadDeadlines, this_thread
-from .line_tracer import Trace
+from .._platform.atomic import stack_of
+from .._platform.frames import module_of
 
 if TYPE_CHECKING:
     from .simulated_loop import SimulatedLoop
     from .simulated_run import SimulatedRun
 
 
-class WorkerThread:
-    """A thread of the system that runs simulated threads, one after the other."""
+_BESIDE = (
+    "faulttolerance.testing",
+    "faulttolerance._deadline.clock",
+    "threading",
+    "asyncio",
+    "concurrent",
+    "contextvars",
+)
+_OURS = "faulttolerance."
 
-    def __init__(self, trace: Trace | None) -> None:
-        self._trace = trace
-        self._served: SimulatedThread | None = None
-        self.gate = threading.Lock()
-        self.gate.acquire()
-        self.is_idle = True
-        self._thread = threading.Thread(target=self._work, name="simulated", daemon=True)
-        self._thread.start()
+Worker: TypeAlias = "SimpleQueue[Callable[[], object] | None]"
+"""Functions for a thread of the system, which runs simulated threads, one after the other, until ``None`` comes."""
 
-    def serve(self, thread: SimulatedThread) -> None:
-        """Run *thread* as soon as its turn comes."""
-        self._served = thread
-        self.is_idle = False
 
-    def end(self) -> None:
-        """End the worker, which is idle."""
-        self._served = None
-        self.gate.release()
+def _started_worker() -> Worker:
+    worker: Worker = SimpleQueue()
+    threading.Thread(target=_work, args=(worker,), name="simulated", daemon=True).start()
+    return worker
 
-    def _work(self) -> None:
-        while True:
-            self.gate.acquire()
-            thread, self._served = self._served, None
-            if thread is None:
-                return
-            self.run(thread)
-            del thread
 
-    def run(self, thread: SimulatedThread) -> None:
-        """Run *thread* on the calling worker, which has the turn."""
-        thread.ident = threading.get_ident()
-        this_thread.deadlines = thread.deadlines = type(this_thread.deadlines)()
-        before = sys.gettrace()  # a debugger's, or that of coverage
-        if self._trace is not None:
-            sys.settrace(self._trace)
-        try:
-            if not thread.run.is_abandoned:
-                thread.context.run(thread.work)
-        except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
-            thread.run.fail(error)
-        finally:
-            thread.forget()  # while it has the turn: finalizers are the program's, too
-            sys.settrace(before)
-            self.is_idle = True
-            thread.run.end(thread)
+def _work(worker: Worker) -> None:
+    while (serve := worker.get()) is not None:
+        serve()
+        del serve
 
 
 class SimulatedThread:
@@ -85,65 +65,76 @@ class SimulatedThread:
         self.points = 0
         """The number of points so far at which it could have been stopped."""
         self.next_stop = run.schedule.next_stop(name, 0)
+        self.gate = threading.Lock()
+        self.gate.acquire()
         self.ended = threading.Lock()
         self.ended.acquire()
-        self.worker: WorkerThread
+        self._worker = run.idle_workers.pop() if run.idle_workers else _started_worker()
+        self._worker.put(self._serve)
 
-    def forget(self) -> None:
-        """Release the work and its context."""
-        self.work, self.context = _nothing, Context()
+    def _serve(self) -> None:
+        run = self.run
+        self.gate.acquire()
+        self.ident = threading.get_ident()
+        this_thread.deadlines = self.deadlines = type(this_thread.deadlines)()
+        before = sys.gettrace()  # a debugger's, or that of coverage
+        if run.trace is not None:
+            sys.settrace(run.trace)
+        try:
+            if not run.is_abandoned:
+                self.context.run(self.work)
+        except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
+            run.fail(error)
+        finally:
+            del self.work, self.context  # while it has the turn: finalizers are the program's, too
+            sys.settrace(before)
+            run.idle_workers.append(self._worker)
+            run.end(self)
 
 
-def _nothing() -> None:
-    pass
+class Due:
+    """An event that is due at a moment, such as the end of a wait, unless it comes before or is cancelled."""
 
+    __slots__ = ("_act",)
 
-class SimulatedWait:
-    """A thread's wait for a moment, or for another thread that wakes it."""
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act: Callable[[], object] | None = act
 
-    __slots__ = ("_thread",)
-
-    def __init__(self, thread: SimulatedThread) -> None:
-        self._thread: SimulatedThread | None = thread
+    @property
+    def is_over(self) -> bool:
+        """Whether it has come or was cancelled."""
+        return self._act is None
 
     def fire(self) -> None:
-        """End the wait, so that the thread goes on when its turn comes; a second call does nothing."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.run.ready[thread] = None
+        """Trigger the event; a second call does nothing."""
+        act, self._act = self._act, None
+        if act is not None:
+            act()
 
     release = fire
     """The name under which ``threading.Condition`` calls it."""
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the thread goes on."""
-        return self._thread is None
-
-
-class SimulatedTimer:
-    """A callback that is due at a moment, in a thread of its own."""
-
-    def __init__(self, run: SimulatedRun, owner: str, callback: Callable[[], object]) -> None:
-        self._run = run
-        self._owner = owner
-        self._callback: Callable[[], object] | None = callback
-
     def cancel(self) -> None:
-        """Drop the callback if it has not begun."""
-        self._callback = None
+        """Drop the event if it has not come."""
+        self._act = None
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it has begun or was cancelled."""
-        return self._callback is None
 
-    def fire(self) -> None:
-        """Start a thread for the callback, which runs when its turn comes."""
-        if self._callback is not None:
-            self._run.start_thread(self._owner, self._call, Context())
+def describe_position(innermost: FrameType | None) -> str:
+    """Return where *innermost* stands: the line at which it stopped, and the application's line that led there."""
+    frames = () if innermost is None else stack_of(innermost)
+    frame = _first_outside(frames, _BESIDE)
+    if frame is None:  # the standard library itself was started
+        frame = _first_outside(frames, (_BESIDE[0],))
+        return "" if frame is None or module_of(frame) == "contextvars" else f"at {_line(frame)}"
+    caller = _first_outside(frames, (_OURS, *_BESIDE))
+    words = f"at {_line(frame)}"
+    return words if caller is None or caller is frame else f"{words}, called from {_line(caller)}"
 
-    def _call(self) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            callback()
+
+def _first_outside(frames: Iterable[FrameType], modules: tuple[str, ...]) -> FrameType | None:
+    return next((frame for frame in frames if not module_of(frame).startswith(modules)), None)
+
+
+def _line(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"{os.path.basename(code.co_filename)}:{frame.f_lineno} in {code.co_qualname}"

@@ -24,12 +24,11 @@ from .line_tracer import LineTracer
 from .schedule import Plan, Switches
 from .simulated_clock import SimulatedClock, in_use
 from .simulated_run import START_TIME, SimulatedRun
-from .simulated_threads import WorkerThread
+from .simulated_threads import Worker
 from .waiter import VirtualTimeStalled
 
 T = TypeVar("T")
 
-_MAX_STEPS: Final = 100_000
 _SEEDS_PER_COLLECTION: Final = 50
 """The number of seeds after which garbage is collected."""
 _DRAWS: Final = 40
@@ -213,7 +212,7 @@ class _Simulator:
         modules: Iterable[ModuleType | str],
         expected: tuple[type[BaseException], ...],
     ) -> None:
-        self.workers: list[WorkerThread] = []
+        self.idle_workers: list[Worker] = []
         self.clock = SimulatedClock()
         self._scenario = scenario
         self._expected = expected
@@ -221,7 +220,7 @@ class _Simulator:
         self._trace = self._tracer.trace
 
     def run(self, plan: Plan, records_history: bool = False) -> SimulatedRun:
-        run = SimulatedRun(plan, self.workers, self._trace, _MAX_STEPS, records_history)
+        run = SimulatedRun(plan, self.idle_workers, self._trace, records_history)
         self._tracer.at_line = run.at_line
         self.clock.begin(run)
         sim = Simulation(run, self.clock, self._expected)
@@ -230,7 +229,6 @@ class _Simulator:
         run.run_scenario(lambda: self._scenario(sim), copy_context())
         self.callers, self.started = len(sim.callers), sim._started
         self.clock.run = None
-        self.workers[:] = [worker for worker in self.workers if worker.is_idle]
         return run
 
     # Making a failure smaller
@@ -379,5 +377,5 @@ def _undisturbed(simulator: _Simulator) -> Iterator[None]:
             gc.enable()
         random.setstate(chance)
         forget_state()
-        for worker in simulator.workers:
-            worker.end()
+        for worker in simulator.idle_workers:
+            worker.put(None)

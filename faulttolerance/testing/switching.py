@@ -11,11 +11,11 @@ from .._call.continuation import RetryDelays
 from .._call.core import is_detached
 from .._config import Effective
 from .._guard.resolve.transaction import overridden
-from .._policy import Retry, parameters
+from .._policy import Policy, Retry, parameters
 from .._shown import shown
 from ..exceptions import definition_error
 from .reusable_context import ReusableContext
-from .target import kinds_and_targets
+from .target import kind_of, target_of
 
 
 def disabled(*what: Any) -> ReusableContext[None]:
@@ -43,7 +43,9 @@ def disabled(*what: Any) -> ReusableContext[None]:
     Traceback (most recent call last):
     ConnectionError
     """
-    kinds, targets = kinds_and_targets("testing.disabled", what)
+    where = "testing.disabled"
+    kinds = {kind_of(where, one) for one in what if _is_annotation(one)}
+    targets = [target_of(where, one) for one in what if not _is_annotation(one)]
 
     def switched_off(subject: object, effective: Effective) -> Effective:
         kind = type(effective.policy)
@@ -55,6 +57,10 @@ def disabled(*what: Any) -> ReusableContext[None]:
 
     # Each time another object: the block that ends removes its own.
     return ReusableContext("disabled", lambda: overridden(lambda *given: switched_off(*given)))
+
+
+def _is_annotation(candidate: object) -> bool:
+    return isinstance(candidate, str) or (isinstance(candidate, type) and issubclass(candidate, Policy))
 
 
 _open = 0

@@ -11,7 +11,7 @@ from .._guard.declare.declaration import accessors, declaration_of, unbound
 from .._guard.declare.registry import resolvers
 from .._guard.decorate.guard import Guard, finder_of
 from .._policy import Policy
-from .._shown import shown
+from .._shown import did_you_mean, shown
 from .._signature.naming import class_name
 from ..exceptions import definition_error
 
@@ -147,17 +147,6 @@ def kind_of(where: str, candidate: object) -> type[Policy]:
         return candidate
     if isinstance(candidate, str) and candidate in kinds:
         return kinds[candidate]
-    from difflib import get_close_matches
-
-    near = get_close_matches(candidate.title(), kinds, 1) if isinstance(candidate, str) else ()
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(candidate.title() if isinstance(candidate, str) else candidate, kinds)
     allowed = f"an annotation, such as 'Retry' or 'CircuitBreaker'{hint}"
     raise definition_error(where, f"got {shown(candidate)}", candidate, allowed)
-
-
-def kinds_and_targets(where: str, named: tuple[Any, ...]) -> tuple[frozenset[type[Policy]], tuple[Target, ...]]:
-    """Separate *named* into annotations and targets; texts and classes of policies are annotations."""
-    are_kinds = [isinstance(one, str) or (isinstance(one, type) and issubclass(one, Policy)) for one in named]
-    kinds = frozenset(kind_of(where, one) for one, is_kind in zip(named, are_kinds, strict=True) if is_kind)
-    targets = tuple(target_of(where, one) for one, is_kind in zip(named, are_kinds, strict=True) if not is_kind)
-    return kinds, targets

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from collections import Counter
 from collections.abc import Collection
 from concurrent.futures import Future
 from types import CodeType, FrameType
@@ -62,24 +63,10 @@ class ThreadObserver:
     """An observer that tells running from waiting threads by looking at their frames again and again."""
 
     def __init__(self) -> None:
-        self._registered: dict[int, int] = {}
+        self.registered: Counter[int] = Counter()
+        """The threads that participate wherever they are, and how often each says so."""
         self._last_positions: dict[int, tuple[tuple[int, int], int]] = {}
         """The place where each thread was last seen (frame, instruction), and the number of looks at it there."""
-
-    def register(self, ident: int) -> None:
-        """Register the thread as a participant wherever it is; it may be registered more than once."""
-        self._registered[ident] = self._registered.get(ident, 0) + 1
-
-    def release(self, ident: int) -> None:
-        """Undo one ``enrol``."""
-        self._registered[ident] -= 1
-        if not self._registered[ident]:
-            del self._registered[ident]
-
-    def forget_other_threads(self) -> None:
-        """Remove all threads but the calling one, in a forked child."""
-        ident = threading.get_ident()
-        self._registered = {one: times for one, times in self._registered.items() if one == ident}
 
     def observe(self, asleep: Collection[int | None], tick: bool) -> ThreadStates:
         """Return the state of every thread but those *asleep*; *tick* is true a millisecond after the last look."""
@@ -105,7 +92,7 @@ class ThreadObserver:
                 waits = looks >= _LOOKS_STILL
             if not waits:
                 states.running.add(ident)
-            if (trace.is_guarded or ident in self._registered) and not (waits and trace.waits_for_us):
+            if (trace.is_guarded or self.registered[ident]) and not (waits and trace.waits_for_us):
                 states.participants[ident] = frame
         return states
 
@@ -155,15 +142,10 @@ def _waits(innermost: FrameType, living: Collection[int]) -> bool | None:
 def _is_runnable(thread: threading.Thread | None) -> bool:
     """Return whether the system would run the thread, and only has not got to it; false where this is unknown."""
     try:
-        status = os.open(f"/proc/self/task/{thread.native_id if thread is not None else 0}/stat", os.O_RDONLY)
+        with open(f"/proc/self/task/{thread.native_id if thread is not None else 0}/stat", "rb") as status:
+            return status.read().rpartition(b")")[2].lstrip().startswith(b"R")
     except OSError:
         return False
-    try:
-        return os.read(status, 512).rpartition(b")")[2].lstrip().startswith(b"R")
-    except OSError:
-        return False
-    finally:
-        os.close(status)
 
 
 def _threads() -> dict[int | None, threading.Thread]:

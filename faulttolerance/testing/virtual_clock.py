@@ -7,6 +7,7 @@ import random
 import sys
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from .._log import ERROR, WARNING, log
 from .._platform.event_loop import loop_here
 from .stall_detector import StallDetector
 from .thread_observer import STARTING, ThreadObserver, ThreadStates, place_of
-from .waiter import Sleeper, VirtualTimeStalled, Waiter, settle
+from .waiter import VirtualTimeStalled, Waiter, settle
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,10 +64,6 @@ class _Timer(NamedTuple):
             self.clock._timers.pop(self, None)
 
 
-class _Call(Future[T]):
-    """The outcome of ``VirtualClock.start``; its class marks that waiting for it holds no time."""
-
-
 class VirtualClock:
     """Time and chance under the control of a test; created by ``virtual_time``.
 
@@ -83,10 +80,9 @@ class VirtualClock:
         # All that follows is guarded by _changed.
         self._now = float(math.ceil(self._real_time()))
         self._asked = 0
-        self._waiting: dict[int, Waiter] = {}
+        self._waiting: dict[Waiter, None] = {}
         self._timers: dict[_Timer, None] = {}
         self._executor_calls: dict[Hashable, Callable[[], bool]] = {}
-        self._targets: dict[int, Waiter] = {}
         self._is_calling = False
         self._observer = ThreadObserver()
         self._ignored: set[int] = set()
@@ -117,7 +113,7 @@ class VirtualClock:
             VirtualTimeStalled: Time cannot pass, or the ``virtual_time()`` block ended meanwhile.
         """
         deadlines = this_thread.deadlines
-        sleeper = Sleeper(deadlines)
+        sleeper = Waiter(deadlines)
 
         def go_on() -> None:
             self.wake(sleeper)
@@ -161,17 +157,17 @@ class VirtualClock:
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"time advances by a finite number of seconds >= 0, not by {seconds!r}")
-        target = Sleeper()
+        target = Waiter()
         with self._changed:
-            target.when, target.order = self._now + _in_ticks(seconds), self._next_order()
-            self._targets[target.ident] = target
+            self._raise_if_ended()
+            target.when, target.order = self._now + _in_ticks(seconds), math.inf
+            self._waiting[target] = None
             self._stall_detector = StallDetector(self._real_time)
             self._wake_time_thread()
         try:
             target.sleep()
         finally:
-            with self._changed:
-                self._targets.pop(target.ident, None)
+            self.wake(target)
         target.conclude()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -196,7 +192,7 @@ class VirtualClock:
         Threads that are started at one moment run side by side; ``advance(0)`` after each lets it come to its first
         wait before the next one begins.
         """
-        future: Future[T] = _Call()
+        future: Future[T] = Future()
         call = partial(copy_context().run, function, *args, **kwargs)
 
         def work() -> None:
@@ -218,12 +214,12 @@ class VirtualClock:
         """Hold time while the thread runs the block, inside guards and outside, unless it sleeps in the library."""
         ident = threading.get_ident()
         with self._changed:
-            self._observer.register(ident)
+            self._observer.registered[ident] += 1
         try:
             yield
         finally:
             with self._changed:
-                self._observer.release(ident)
+                self._observer.registered[ident] -= 1
 
     def _loop_time(self) -> float:
         """Return the same seconds as ``monotonic``, on a loop that follows this clock."""
@@ -237,8 +233,7 @@ class VirtualClock:
     def wake(self, waiter: Waiter) -> None:
         """Record that a thread goes on although its time has not come."""
         with self._changed:
-            if self._waiting.get(waiter.ident) is waiter:
-                del self._waiting[waiter.ident]
+            self._waiting.pop(waiter, None)
 
     def send(self, errand: Hashable, can_begin: Callable[[], bool]) -> None:
         """Hold time for work that another thread is to do, while it could begin, until it does."""
@@ -280,8 +275,8 @@ class VirtualClock:
     def _wait(self, waiter: Waiter, when: float) -> bool:
         """Register a waiting thread; return true if all others wait already and it is the next: time has moved then."""
         waiter.when, waiter.order = when, self._next_order()
-        self._waiting[waiter.ident] = waiter
-        may_move_here = not self._targets and not self._is_calling and self._next_due() is waiter
+        self._waiting[waiter] = None
+        may_move_here = not self._is_advanced() and not self._is_calling and self._next_due() is waiter
         if may_move_here and self._may_move(tick=False):
             self._move(waiter)
             return True
@@ -322,17 +317,16 @@ class VirtualClock:
         if tick:
             stall_detector.count()
         time_thread = self._time_thread.ident if self._time_thread is not None else None
-        states = self._observer.observe({time_thread, *self._waiting, *self._targets}, tick)
+        waiting = [*self._waiting]  # at once: a signal handler may change it at any place
+        states = self._observer.observe({time_thread, *(waiter.ident for waiter in waiting)}, tick)
         running = states.running
-        if any(waiter.is_awake() for waiter in self._waiting.values()) or any(
-            may() for may in self._executor_calls.values()
-        ):
+        if any(waiter.is_awake() for waiter in waiting) or any(may() for may in self._executor_calls.values()):
             running.add(STARTING)
         running -= self._ignored
         if running and stall_detector.has_waited_long and running.isdisjoint(states.participants):
             self._ignored |= running  # they are no business of the clock, and do not seem to end
             running.clear()
-        if self._targets:
+        if self._is_advanced():
             return not running or stall_detector.has_waited_long
         if states.participants:
             if stall_detector.is_stalled:
@@ -340,12 +334,13 @@ class VirtualClock:
             return False
         return not running
 
+    def _is_advanced(self) -> bool:
+        """Return whether a thread advances time, which is behind all else that is due at the end of that."""
+        return any(waiter.order == math.inf for waiter in [*self._waiting])
+
     def _next_due(self) -> Waiter | _Timer | None:
-        candidates: list[Waiter | _Timer] = [*self._waiting.values(), *self._timers]
+        candidates: list[Waiter | _Timer] = [*self._waiting, *self._timers]
         due = min(candidates, key=_in_order, default=None)
-        target = min(self._targets.values(), key=_in_order, default=None)
-        if target is not None and (due is None or target.when < due.when):
-            return target  # the last among equals: events due at its end come before it
         return due if due is not None and due.when < math.inf else None
 
     def _move(self, awake: Waiter | None = None) -> None:
@@ -356,7 +351,7 @@ class VirtualClock:
         assert due is not None
         self._now = max(self._now, math.ceil(due.when * _TICKS) / _TICKS)
         if isinstance(due, Waiter):
-            del (self._targets if self._targets.get(due.ident) is due else self._waiting)[due.ident]
+            del self._waiting[due]
             if due is not awake:
                 due.wake()
             return
@@ -381,15 +376,12 @@ class VirtualClock:
 
     def _end_waits(self, reason: str) -> bool:
         """Raise ``VirtualTimeStalled`` in all threads that wait for a moment; return false if there are none."""
-        has_ended_any = False
-        for waiters in (self._waiting, self._targets):
-            for waiter in list(waiters.values()):
-                if waiter.when < math.inf:
-                    del waiters[waiter.ident]
-                    waiter.failure = reason
-                    waiter.wake()
-                    has_ended_any = True
-        return has_ended_any
+        ended = [waiter for waiter in [*self._waiting] if waiter.when < math.inf]
+        for waiter in ended:
+            self.wake(waiter)
+            waiter.failure = reason
+            waiter.wake()
+        return bool(ended)
 
     # Beginning and ending
 
@@ -425,13 +417,13 @@ class VirtualClock:
         """Reset the clock in a forked child, where only the calling thread exists."""
         self._changed = threading.Condition()
         self._waiting.clear()
-        self._targets.clear()
         self._executor_calls.clear()
         self._started.clear()
-        self._observer.forget_other_threads()
+        ident = threading.get_ident()
+        self._observer.registered = Counter({ident: self._observer.registered[ident]})
 
 
-def _in_order(due: Waiter | _Timer) -> tuple[float, int]:
+def _in_order(due: Waiter | _Timer) -> tuple[float, float]:
     return due.when, due.order
 
 

@@ -59,7 +59,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future = super().run_in_executor(executor, executor_call, *args)
         executor_call.executor = executor or getattr(self, "_default_executor", None)
         self.virtual_clock.send(executor_call, executor_call.can_begin)
-        future.add_done_callback(executor_call.drop)
+        future.add_done_callback(lambda _: self.virtual_clock.begin(executor_call))  # it may have been cancelled before
         return future
 
 
@@ -77,10 +77,6 @@ class _ExecutorCall:
         started = self._started.copy()
         at_work = sum(executor_call.executor is self.executor for executor_call in started)
         return self not in started and at_work < getattr(self.executor, "_max_workers", math.inf)
-
-    def drop(self, _: object) -> None:
-        """Record that the function is over, or was cancelled before it began."""
-        self._clock.begin(self)
 
     def __call__(self, *args: Any) -> Any:
         with self._clock.working():
@@ -124,7 +120,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _LoopWait(Waiter):
-    """A loop that waits for input or for its next timer."""
+    """A loop that waits for input or for its next timer, and sleeps in its selector."""
 
     def __init__(self, loop: VirtualLoop, selector: selectors.BaseSelector) -> None:
         super().__init__()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
@@ -33,41 +32,21 @@ class VirtualTimeStalled(BaseException):
     """
 
 
-class Waiter(ABC):
-    """A thread that waits for the clock. The fields are guarded by the clock's lock."""
-
-    def __init__(self) -> None:
-        self.ident = threading.get_ident()
-        self.when = 0.0
-        """The moment at which it is due; infinite where only another thread can wake it."""
-        self.order = 0
-        """Its place among the waiters that are due at the same moment: the order of the requests."""
-        self.failure: str | None = None
-        """The reason why the moment does not come, if it does not."""
-
-    @abstractmethod
-    def wake(self) -> None:
-        """Wake the thread; called under the clock's lock."""
-
-    def is_awake(self) -> bool:
-        """Return whether the thread is about to go on without having been woken by the clock."""
-        return False
-
-    def conclude(self) -> None:
-        """Raise ``VirtualTimeStalled`` if the wait ended that way."""
-        if self.failure is not None:
-            raise VirtualTimeStalled(self.failure)
-
-
-class Sleeper(Waiter):
-    """A thread that sleeps in the library.
+class Waiter:
+    """A thread that waits for the clock. The fields are guarded by the clock's lock.
 
     Args:
         deadlines: The deadlines that may end its sleep; ``None``: only the clock ends it.
     """
 
     def __init__(self, deadlines: ThreadDeadlines | None = None) -> None:
-        super().__init__()
+        self.ident = threading.get_ident()
+        self.when = 0.0
+        """The moment at which it is due; infinite where only another thread can wake it."""
+        self.order = 0.0
+        """Its place among what is due at the same moment: the order of the requests; infinite: behind all others."""
+        self.failure: str | None = None
+        """The reason why the moment does not come, if it does not."""
         self._deadlines = deadlines
         self._gate = threading.Lock()
         self._gate.acquire()
@@ -81,8 +60,13 @@ class Sleeper(Waiter):
         return self._deadlines is not None and due(self._deadlines, -math.inf) is not None
 
     def wake(self) -> None:
-        """Wake the thread, or prevent its next block where it is about to block."""
+        """Wake the thread, or prevent its next block where it is about to block; called under the clock's lock, too."""
         try:
             self._gate.release()
         except RuntimeError:
             pass  # two wake it at once
+
+    def conclude(self) -> None:
+        """Raise ``VirtualTimeStalled`` if the wait ended that way."""
+        if self.failure is not None:
+            raise VirtualTimeStalled(self.failure)

@@ -356,7 +356,7 @@ def test_run_that_does_not_end_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -
 
         sim.start(tick)
 
-    monkeypatch.setattr("faulttolerance.testing.simulation._MAX_STEPS", 100)
+    monkeypatch.setattr("faulttolerance.testing.simulated_run._MAX_STEPS", 100)
     assert "does not end" in str(failure_of(scenario))
 
 
