@@ -32,7 +32,6 @@ from .._policy import (
     seconds,
 )
 from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
-from .._strategy.unqueued import UnqueuedBulkhead
 from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLimitException
 from .bound_policies import conclude_of
 from .budget import budget_of
@@ -223,7 +222,7 @@ def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
     permits = binding.strategies.get(Bulkhead)
     decorated = binding.decorated_permits(permits, queues)
     if decorated is permits and not binding.may_wait:
-        decorated = UnqueuedBulkhead(permits)
+        decorated = bulkhead.UnqueuedBulkhead(permits)
     return {"bulkhead": decorated, "queues": queues}
 
 

@@ -180,11 +180,6 @@ class Bulkhead:
         adaptive = self.adaptive
         return self.max_wait or (0.0 if adaptive is None else adaptive.latency)
 
-    @property
-    def waiting_count(self) -> int:
-        """The number of calls that wait for a permit."""
-        return len(self.waiting)
-
     def has_room_to_spare(self, now: float) -> bool:
         """Return whether a permit is free, and the limit has not just fallen, so that an optional attempt has room."""
         adaptive = self.adaptive
@@ -435,5 +430,35 @@ class Bulkhead:
             return False
         return now - self.waiting.filled_since > (longest or _CONGESTED_AFTER)
 
+
+
+class UnqueuedBulkhead:
+    """A bulkhead that admits an attempt while a permit is free, and lets none wait; hedges use it (rule H2).
+
+    Args:
+        bulkhead: Holds the permits, and has the queue of the attempts that do wait.
+    """
+
+    __slots__ = ("_bulkhead",)
+
+    max_wait: Final = 0.0
+
+    def __init__(self, bulkhead: Bulkhead) -> None:
+        self._bulkhead = bulkhead
+
+    held = property(attrgetter("_bulkhead.held"))
+    limit = property(attrgetter("_bulkhead.limit"))
+    waiting = property(attrgetter("_bulkhead.waiting"))
+    release = property(attrgetter("_bulkhead.release"))
+    admit_waiters = property(attrgetter("_bulkhead.admit_waiters"))
+
+    def enter(self, waiter: Waiter) -> Any:
+        """Acquire a permit for *waiter*, which does not wait.
+
+        Raises:
+            BulkheadException: No permit is free.
+        """
+        waiter.wake = None
+        return self._bulkhead.enter(waiter)
     def _wake(self, woken: list[Waiter]) -> None:
         wake_all(woken, lambda waiter: self.release(waiter.attempt_id))
