@@ -14,7 +14,7 @@ from .. import _policy as policies
 from .._call.order import ROWS
 from .._policy import Policy
 from .._strategy.bulkhead import Bulkhead, Waiter
-from .._strategy.circuit_breaker import CLOSED, OPEN, CircuitBreaker, HalfOpen, StateName
+from .._strategy.circuit_breaker import HALF_OPEN, CircuitBreaker, HalfOpen, StateName
 from .._strategy.condition import Condition
 from .._strategy.rate_limit import NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
 from .._strategy.retry_budget import RetryBudget
@@ -174,10 +174,8 @@ def force_breaker(breaker: CircuitBreaker, state: StateName, now: Callable[[], f
         with _lock:
             layer = _Layer(breaker, {name: getattr(breaker, name) for name in (*_KEPT, "values")})
         moment = now()
-        if state == OPEN:
-            breaker.force_open(moment)
-        elif state == CLOSED:
-            breaker.force_closed(moment)
+        if state != HALF_OPEN:
+            breaker.force(moment, state)
         else:
             breaker.message = breaker.message or f"{breaker.name}: circuit breaker is open"
             current = HalfOpen(moment)
