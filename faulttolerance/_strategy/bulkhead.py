@@ -119,8 +119,6 @@ class LimitChange(NamedTuple):
     old: int
     """The limit before."""
     new: int
-    is_lowered: bool
-    """Whether an epoch begins with it (rule A2)."""
     is_target_unreachable: bool
     """Whether the target is wrong (rule A4)."""
 
@@ -357,10 +355,10 @@ class Bulkhead:
         adaptive.count()
         now, running = self._now(), min(max(1, len(self.held) + (not keeps_permit)), self._ceiling)
         began = now - elapsed
-        is_lowered = adaptive.end(began, now, running, is_success=is_success, is_sample=is_sample)
+        adaptive.end(began, now, running, is_success=is_success, is_sample=is_sample)
         if adaptive.limit != old or self._ceiling > old:  # else the permit's old and new holder count both
             self._move_locked(woken, adaptive.limit)
-        return LimitChange(old, adaptive.limit, is_lowered, adaptive.is_target_unreachable(began, now, running))
+        return LimitChange(old, adaptive.limit, adaptive.is_target_unreachable(began, now, running))
 
     def _move_locked(self, woken: list[Waiter], limit: int) -> None:
         self._ceiling = max(limit, min(len(self.held), self._ceiling))
@@ -430,6 +428,8 @@ class Bulkhead:
             return False
         return now - self.waiting.filled_since > (longest or _CONGESTED_AFTER)
 
+    def _wake(self, woken: list[Waiter]) -> None:
+        wake_all(woken, lambda waiter: self.release(waiter.attempt_id))
 
 
 class UnqueuedBulkhead:
@@ -460,5 +460,3 @@ class UnqueuedBulkhead:
         """
         waiter.wake = None
         return self._bulkhead.enter(waiter)
-    def _wake(self, woken: list[Waiter]) -> None:
-        wake_all(woken, lambda waiter: self.release(waiter.attempt_id))
