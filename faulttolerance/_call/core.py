@@ -228,7 +228,7 @@ def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
 
 def _exponential(policy: ExponentialBackoff, delay: float, *_: object) -> back_off.BackOff:
     maximum = seconds(policy.max_delay, policy.max_delay_unit)
-    return back_off.exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
+    return back_off.Exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
 
 
 def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.BackOff:
