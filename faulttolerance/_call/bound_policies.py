@@ -442,7 +442,7 @@ class BoundPolicies(_Defaults):
 
 
 def _may_have_to_await(retry: Retry) -> bool:
-    return retry.has_custom_delay or any(map(is_coroutine_function, retry.predicates))
+    return retry.has_custom_delay or any(map(is_coroutine_function, retry.predicates.all))
 
 
 @cache

@@ -80,10 +80,12 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
             is_result_stored=is_result_stored,
         )
     else:
-        decides = retry.shared_retry(*values)
+        decides = _shared_retry(*values)
+        decides.is_shared = True
     return {"retry": decides}
 
 
+_shared_retry = lru_cache(retry.Retry)  # most guards have equal values
 _JITTERED: Mapping[str, Callable[[Any], back_off.AnyBackOff]] = {
     "added": lambda growth: growth,
     "full": lambda growth: back_off.Full(growth) if isinstance(growth, back_off.BackOff) else growth,
