@@ -116,7 +116,7 @@ def flags_of(policies: BoundPolicies) -> Flags:
         "BULKHEAD": bulkhead,
         "CLOCKED": detached or deadline or waits or judged or policies.rate_limit is not None,
         "WAITS": waits,
-        "JUDGED": detached or judged or (retry is not None and retry.result_predicate is not None),
+        "JUDGED": detached or judged or (retry is not None and retry.predicates.result is not None),
         "COUNTED": policies.first_try_durations is not None,
         # A coroutine in both cases; without ASYNC, the deadlines are those of the thread.
         "BLOCK": policies.is_block,
@@ -338,7 +338,7 @@ def _continue_first(policies: BoundPolicies, *progress: Any) -> Any:
         "ASYNC": policies.asynchronous or policies.is_block,
         "BLOCK": policies.is_block,
         "CONSULTS": retry is not None and retry.consults,
-        "REJECTS": retry is not None and retry.result_predicate is not None,
+        "REJECTS": retry is not None and retry.predicates.result is not None,
         "COUNTED": policies.counters is not None,
     }
     policies.continue_call = specialized(continue_call, flags)
@@ -360,7 +360,7 @@ async def continue_call(
     """Continue a call after its first attempt: return its result, or raise its failure (rule FB1)."""
     while True:
         if CONSULTS:
-            call.answer = await policies.environment.call(policies.retry.consult, failure, result)
+            call.answer = await policies.environment.call(policies.retry.predicates.consult, failure, result)
         if REJECTS and failure is None:
             failure = rejection_of(policies, policies.retry, result, call)
         try:

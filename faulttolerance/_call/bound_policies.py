@@ -154,7 +154,9 @@ class BoundPolicies(_Defaults):
         for attribute, value in {**_DEFAULTS, **values}.items():
             setattr(self, attribute, value)
         if self.asynchronous and self.retry is not None:
-            self.retry.consults = self.retry.has_custom_delay or any(map(is_coroutine_function, self.retry.predicates))
+            self.retry.consults = self.retry.has_custom_delay or any(
+                map(is_coroutine_function, self.retry.predicates.all)
+            )
         self._counting = _counting_order(
             gate_name if self.gate else "", self.rate_limit is not None, self.seconds > 0, self.bulkhead is not None
         )

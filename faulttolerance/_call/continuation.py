@@ -212,7 +212,7 @@ def rejection_of(policies: BoundPolicies, retry: Retry, result: object, call: Ca
 def await_delay(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[AwaitedDelay | None]:
     """Return an awaitable of the decision about the next delay, which the application may have to await."""
     if call.delays is None:
-        call.delays = retry.begin()
+        call.delays = retry.back_off.begin()
     elapsed = clock.monotonic() - call.began
     return retry.await_delay(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.rejection)
 
@@ -269,7 +269,7 @@ def _decision(
     """Return the decision of *retry* if it depends on more than numbers: the delay, or why there is none."""
     delays = None
     if retry.fixed_delay is None:
-        delays = call.delays = call.delays or retry.begin()
+        delays = call.delays = call.delays or retry.back_off.begin()
     draw = clock.random() if retry.is_random else 0.0
     # Only asynchronous calls set answers, because they await predicates.
     decision = retry.after_failure(

@@ -32,7 +32,6 @@ from .._policy import (
     seconds,
 )
 from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
-from .._strategy.unqueued import UnqueuedBulkhead
 from ..exceptions import BulkheadException, CircuitBreakerOpenException, RateLimitException
 from .bound_policies import conclude_of
 from .budget import budget_of
@@ -81,8 +80,12 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
             is_result_stored=is_result_stored,
         )
     else:
-        decides = retry.shared_retry(*values)
+        decides = _shared_retry(*values)
+        decides.is_shared = True
     return {"retry": decides}
+
+
+_shared_retry = lru_cache(retry.Retry)  # most guards have equal values
 
 
 def _jittered(kind: str, growth: back_off.AnyBackOff) -> back_off.AnyBackOff:
@@ -221,13 +224,13 @@ def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
     permits = binding.strategies.get(Bulkhead)
     decorated = binding.decorated_permits(permits, queues)
     if decorated is permits and not binding.may_wait:
-        decorated = UnqueuedBulkhead(permits)
+        decorated = bulkhead.UnqueuedBulkhead(permits)
     return {"bulkhead": decorated, "queues": queues}
 
 
 def _exponential(policy: ExponentialBackoff, delay: float, *_: object) -> back_off.BackOff:
     maximum = seconds(policy.max_delay, policy.max_delay_unit)
-    return back_off.exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
+    return back_off.Exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
 
 
 def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.BackOff:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from .._call.core import (
-    ASYNCHRONOUS,
-    ASYNCHRONOUS_NON_BLOCKING,
-    BULKHEAD,
-    CALL_WRAPPERS,
-    CIRCUIT_BREAKER,
-    CIRCUIT_BREAKER_NAME,
-    FALLBACK,
-    RATE_LIMIT,
-    RETRY,
-    TIMEOUT,
-    fail_when,
-    retry_budget,
-)
+from .._call import core
 from .._call.row import Row
-from .._extensions.adaptive_throttle.policy import AdaptiveThrottle
-from .._extensions.hedge.policy import Hedge
 from .adaptive.row import ADAPTIVE
+from .adaptive_throttle.policy import AdaptiveThrottle
 from .adaptive_throttle.row import ADAPTIVE_THROTTLE
 from .chaos.row import CHAOS_ROW
 from .coalesce.row import COALESCE
 from .deadline.policy import Deadline
 from .deadline.row import DEADLINE
 from .fleet.row import FLEET_WIDE
+from .hedge.policy import Hedge
 from .hedge.row import HEDGE
 from .last_good.row import with_last_good
 from .observe.row import OBSERVE, OBSERVED_TIMEOUT, observed_duration
@@ -35,27 +22,27 @@ from .spans.row import SPANS
 ORDER: tuple[Row, ...] = (
     PARTITION_BY,
     COALESCE,
-    ASYNCHRONOUS,
-    ASYNCHRONOUS_NON_BLOCKING,
-    with_last_good(FALLBACK),
+    core.ASYNCHRONOUS,
+    core.ASYNCHRONOUS_NON_BLOCKING,
+    with_last_good(core.FALLBACK),
     DEADLINE,
     observed_duration(Deadline),
-    *RETRY,
-    retry_budget(or_else=Hedge),
+    *core.RETRY,
+    core.retry_budget(or_else=Hedge),
     SPANS,
     HEDGE,
-    CIRCUIT_BREAKER,
-    CIRCUIT_BREAKER_NAME,
+    core.CIRCUIT_BREAKER,
+    core.CIRCUIT_BREAKER_NAME,
     ADAPTIVE_THROTTLE,
-    fail_when(or_else=AdaptiveThrottle),
-    RATE_LIMIT,
+    core.fail_when(or_else=AdaptiveThrottle),
+    core.RATE_LIMIT,
     FLEET_WIDE,
-    TIMEOUT,
+    core.TIMEOUT,
     OBSERVED_TIMEOUT,
-    BULKHEAD,
+    core.BULKHEAD,
     OBSERVE,
     ADAPTIVE,
-    CALL_WRAPPERS,
+    core.CALL_WRAPPERS,
     CHAOS_ROW,
 )
 """Outermost first; an extension without a policy stands where it wraps attempts or calls."""

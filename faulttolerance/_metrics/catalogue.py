@@ -180,7 +180,7 @@ _BULKHEAD = (
         "ft.bulkhead.executionsWaiting",
         "gauge",
         "Number of executions currently waiting in the queue",
-        readings={(): lambda bulkhead, _: bulkhead.waiting_count},
+        readings={(): lambda bulkhead, _: len(bulkhead.waiting)},
         needs_queue=True,
     ),
     Metric(

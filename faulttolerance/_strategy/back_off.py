@@ -119,16 +119,17 @@ class Exponential(BackOff):
     There is no table: with a factor close to 1 it would have millions of steps.
 
     Args:
-        first: The delay after the first attempt, before it is cut to *minimum* and *maximum*.
+        first: The delay after the first attempt, before it is cut to *minimum* and *maximum*. A delay of 0 would never
+            grow: with a *minimum*, the first delay is the minimum then.
         factor: At least 1.
-        maximum: No delay is longer, jitter included.
+        maximum: No delay is longer, jitter included; 0 for no limit.
         minimum: No delay is shorter, jitter included.
     """
 
     __slots__ = ("_factor",)
 
-    def __init__(self, first: float, factor: float, maximum: float = math.inf, minimum: float = 0.0) -> None:
-        super().__init__((first,), maximum, minimum)
+    def __init__(self, first: float, factor: float, maximum: float = 0.0, minimum: float = 0.0) -> None:
+        super().__init__((first or minimum,), maximum or math.inf, minimum)
         self._factor = float(min(factor, _STEEPEST))  # a whole number may be larger than any float
 
     def delay(self, attempt: int, failure: BaseException | None = None, random: float = _MIDDLE, /) -> float:
@@ -156,7 +157,11 @@ class Full:
     def begin(self) -> Delays:
         """Return the delays of one guarded call."""
         upper = self.upper
-        return lambda attempt, failure, random=_MIDDLE: full(upper.delay(attempt), random, upper.minimum)
+
+        def delay(attempt: int, failure: BaseException | None, random: float = _MIDDLE, /) -> float:
+            return upper.minimum + max(0.0, upper.delay(attempt) - upper.minimum) * random
+
+        return delay
 
 
 class Decorrelated:
@@ -175,11 +180,13 @@ class Decorrelated:
 
     def begin(self) -> Delays:
         """Return the delays of one guarded call."""
-        last = self.first
+        first = last = self.first
+        longest = min(self.maximum, LONGEST)
 
         def delay(attempt: int, failure: BaseException | None, random: float = _MIDDLE, /) -> float:
             nonlocal last
-            last = decorrelated(last, self.first, random, min(self.maximum, LONGEST))
+            high = min(last * _FASTER, longest)  # the rest of a range that is cut is used evenly, as by ``varied``
+            last = min(first + max(0.0, high - first) * random, longest)
             return last
 
         return delay
@@ -282,24 +289,14 @@ def fixed(delay: float, maximum: float = math.inf) -> BackOff:
     return BackOff((delay,), maximum)
 
 
-def exponential(delay: float, factor: float, maximum: float = 0.0, minimum: float = 0.0) -> BackOff:
-    """Return delays of *delay*, then *factor* times the last, at least *minimum* and at most *maximum* (0: no limit).
-
-    A *delay* of 0 would never grow: with a *minimum*, the first delay is the minimum then.
-    """
-    return Exponential(delay or minimum, factor, maximum or math.inf, minimum)
-
-
 def fibonacci(delay: float, maximum: float = 0.0) -> BackOff:
     """Return delays of *delay* times 1, 2, 3, 5, 8 and so on, at most *maximum* (0: no limit)."""
-    # The table ends where nothing grows any more: no power is ever computed, so none can overflow.
+    # The table ends at the longest delay: no power is ever computed, so none can overflow.
     ceiling = maximum or LONGEST
     steps = [min(delay, ceiling)]
     last_but_one, last = delay, delay
-    while last < ceiling:
+    while 0.0 < last < ceiling:
         last_but_one, last = last, last_but_one + last
-        if last == last_but_one:
-            break
         steps.append(min(last, ceiling))
     return BackOff(tuple(steps), maximum or math.inf)
 
@@ -318,17 +315,3 @@ def varied(delay: float, jitter: float, random: float, maximum: float = math.inf
         low = max(low, minimum)
     high = min(delay + jitter, maximum)
     return max(0.0, min(low + (high - low) * random, high))
-
-
-def full(delay: float, random: float, minimum: float = 0.0) -> float:
-    """Return a delay from *minimum* to *delay*; *random* is from [0, 1)."""
-    return minimum + max(0.0, delay - minimum) * random
-
-
-def decorrelated(last: float, first: float, random: float, maximum: float = math.inf) -> float:
-    """Return a delay from *first* to three times the *last* delay, never above *maximum*; *random* is from [0, 1).
-
-    Where *maximum* cuts the range, the rest of the range is used evenly, as by ``varied``.
-    """
-    high = min(last * _FASTER, maximum)
-    return min(first + max(0.0, high - first) * random, maximum)

@@ -119,8 +119,6 @@ class LimitChange(NamedTuple):
     old: int
     """The limit before."""
     new: int
-    is_lowered: bool
-    """Whether an epoch begins with it (rule A2)."""
     is_target_unreachable: bool
     """Whether the target is wrong (rule A4)."""
 
@@ -179,11 +177,6 @@ class Bulkhead:
         """The longest wait in seconds, for calls that may wait: without a *max_wait*, the target of the limit."""
         adaptive = self.adaptive
         return self.max_wait or (0.0 if adaptive is None else adaptive.latency)
-
-    @property
-    def waiting_count(self) -> int:
-        """The number of calls that wait for a permit."""
-        return len(self.waiting)
 
     def has_room_to_spare(self, now: float) -> bool:
         """Return whether a permit is free, and the limit has not just fallen, so that an optional attempt has room."""
@@ -362,10 +355,10 @@ class Bulkhead:
         adaptive.count()
         now, running = self._now(), min(max(1, len(self.held) + (not keeps_permit)), self._ceiling)
         began = now - elapsed
-        is_lowered = adaptive.end(began, now, running, is_success=is_success, is_sample=is_sample)
+        adaptive.end(began, now, running, is_success=is_success, is_sample=is_sample)
         if adaptive.limit != old or self._ceiling > old:  # else the permit's old and new holder count both
             self._move_locked(woken, adaptive.limit)
-        return LimitChange(old, adaptive.limit, is_lowered, adaptive.is_target_unreachable(began, now, running))
+        return LimitChange(old, adaptive.limit, adaptive.is_target_unreachable(began, now, running))
 
     def _move_locked(self, woken: list[Waiter], limit: int) -> None:
         self._ceiling = max(limit, min(len(self.held), self._ceiling))
@@ -437,3 +430,33 @@ class Bulkhead:
 
     def _wake(self, woken: list[Waiter]) -> None:
         wake_all(woken, lambda waiter: self.release(waiter.attempt_id))
+
+
+class UnqueuedBulkhead:
+    """A bulkhead that admits an attempt while a permit is free, and lets none wait; hedges use it (rule H2).
+
+    Args:
+        bulkhead: Holds the permits, and has the queue of the attempts that do wait.
+    """
+
+    __slots__ = ("_bulkhead",)
+
+    max_wait: Final = 0.0
+
+    def __init__(self, bulkhead: Bulkhead) -> None:
+        self._bulkhead = bulkhead
+
+    held = property(attrgetter("_bulkhead.held"))
+    limit = property(attrgetter("_bulkhead.limit"))
+    waiting = property(attrgetter("_bulkhead.waiting"))
+    release = property(attrgetter("_bulkhead.release"))
+    admit_waiters = property(attrgetter("_bulkhead.admit_waiters"))
+
+    def enter(self, waiter: Waiter) -> Any:
+        """Acquire a permit for *waiter*, which does not wait.
+
+        Raises:
+            BulkheadException: No permit is free.
+        """
+        waiter.wake = None
+        return self._bulkhead.enter(waiter)

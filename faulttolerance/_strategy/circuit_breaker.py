@@ -9,7 +9,6 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import AbstractContextManager
 from typing import ClassVar, Final
 
 from ..exceptions import CircuitBreakerOpenException
@@ -99,9 +98,9 @@ class CircuitBreaker:
     __slots__ = (
         "_chance",
         "_entered",
-        "_lock",
         "_spent",
         "last_failure",
+        "lock",
         "message",
         "name",
         "opened_total",
@@ -128,15 +127,11 @@ class CircuitBreaker:
         """The message of a refusal, once the circuit has opened."""
         self.last_failure = ""
         """The class of the last failure since the last reset, for people."""
-        self._spent: Mapping[StateName, float] = _NOTHING_SPENT  # guarded by _lock
-        self._entered = now  # guarded by _lock; infinity while no time counts
+        self._spent: Mapping[StateName, float] = _NOTHING_SPENT  # guarded by the lock
+        self._entered = now  # guarded by the lock; infinity while no time counts
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread holds the lock.
-        self._lock = threading.RLock()
-
-    @property
-    def lock(self) -> AbstractContextManager[object]:
-        """The lock that is held while the circuit changes; reentrant, and other parts of the guard may use it, too."""
-        return self._lock
+        self.lock = threading.RLock()
+        """The lock that is held while the circuit changes; other parts of the guard may use it, too."""
 
     def admit(self, attempt_id: Hashable, ident: int, now: float) -> GateState:
         """Admit the attempt of thread *ident* while the circuit is not closed; return the state that admitted it.
@@ -149,7 +144,7 @@ class CircuitBreaker:
         state = self.state
         if now < state.until:
             raise CircuitBreakerOpenException(self.message, state.until - now)
-        with self._lock:
+        with self.lock:
             state = self._update_locked(now)
             if isinstance(state, Closed):
                 return state
@@ -160,7 +155,7 @@ class CircuitBreaker:
 
     def admit_probe(self, attempt_id: Hashable, ident: int, now: float) -> GateState:
         """Admit the attempt *attempt_id* of thread *ident* as a probe; the fleet has granted its place."""
-        with self._lock:
+        with self.lock:
             state = self._update_locked(now)
             if isinstance(state, HalfOpen):
                 state.probes[attempt_id] = (ident, now)
@@ -174,7 +169,7 @@ class CircuitBreaker:
         has_failed, chance = verdict is FAILURE, 0.5
         if has_failed and not state.is_closed and self.values.max_delay > self.values.delay:
             chance = self._chance()  # the application may have chosen the source: not under the lock
-        with self._lock:
+        with self.lock:
             if state is not self.state:
                 return
             if has_failed:
@@ -208,23 +203,18 @@ class CircuitBreaker:
         return CircuitBreakerOpenException(self.message, wait)
 
     def reset(self, now: float) -> None:
-        """Close the circuit and drop every result; also end ``force_open`` and ``force_closed``."""
-        with self._lock:
+        """Close the circuit and drop every result; also end ``force``."""
+        with self.lock:
             self._update_locked(now)
             self.last_failure = ""
             self._move_locked(Closed(self._new_window(), now), now)
 
-    def force_open(self, now: float) -> None:
-        """Open the circuit until ``reset``."""
-        with self._lock:
+    def force(self, now: float, name: StateName) -> None:
+        """Open or close the circuit until ``reset``: results of a closed one are still counted, and open nothing."""
+        with self.lock:
             self._update_locked(now)
-            self._move_locked(self._forced(OPEN, now), now, "by force_open, until it is reset")
-
-    def force_closed(self, now: float) -> None:
-        """Close the circuit until ``reset``: results are still counted, and open nothing."""
-        with self._lock:
-            self._update_locked(now)
-            self._move_locked(self._forced(CLOSED, now), now)
+            reason = "by force_open, until it is reset" if name == OPEN else ""
+            self._move_locked(self._forced(name, now), now, reason)
 
     def _forced(self, name: StateName, now: float) -> CircuitState:
         """Return the state *name*, which is open or closed, until ``reset``."""
@@ -240,7 +230,7 @@ class CircuitBreaker:
             reason: Why it is open, for people.
             now: The moment.
         """
-        with self._lock:
+        with self.lock:
             current = self._update_locked(now)
             if current.is_forced or (current.is_closed and state == CLOSED):
                 return
@@ -256,24 +246,23 @@ class CircuitBreaker:
 
     def reconfigure(self, values: CircuitValues, now: float) -> None:
         """Replace the values and keep the state: the newest results stay, ``delay`` counts from the opening."""
-        with self._lock:
+        with self.lock:
             self._update_locked(now)
             self.values = values
             state = self.state
             if isinstance(state, Closed):
                 self._resize_locked(state, now)
                 state.review_locked()  # where it has failed under the new values, the next result opens it
-            elif isinstance(state, Open):
-                if not state.is_forced:
-                    length = self._length(state.reopened, state.chance)
-                    state.until = max(state.since + length, now)  # the time already spent open stays spent
+            elif isinstance(state, Open) and not state.is_forced:
+                length = self._length(state.reopened, state.chance)
+                state.until = max(state.since + length, now)  # the time already spent open stays spent
             elif isinstance(state, HalfOpen):
                 # Else, under a lowered threshold that is reached already, no probe could be admitted to close it.
                 self._close_when_proven_locked(state, now)
 
     def reset_after_fork(self, ident: int) -> None:
         """Drop what other threads than *ident* hold: they do not exist after a fork. Call it in the child only."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self.transitions.clear()
         self.transitions = NONE_YET
         state = self.state
@@ -293,10 +282,9 @@ class CircuitBreaker:
 
     def snapshot(self, now: float) -> CircuitSnapshot:
         """Return the circuit's values at a moment; the state is right even without a call, as in ``state_name``."""
-        with self._lock:
-            state, results, failures = self.state, 0, 0
-            if isinstance(state, Closed):
-                results, failures = state.window.held(now)
+        with self.lock:
+            state = self.state
+            results, failures = state.window.held(now) if isinstance(state, Closed) else (0, 0)
             is_over = isinstance(state, Open) and now >= state.until
             half_open_at = state.until if isinstance(state, Open) and not is_over and not state.is_forced else None
             return CircuitSnapshot(
@@ -321,7 +309,7 @@ class CircuitBreaker:
 
     def is_idle(self, now: float) -> bool:
         """Return whether the circuit can be dropped without loss: it is closed, and its window holds no failure."""
-        with self._lock:
+        with self.lock:
             state = self.state
             return isinstance(state, Closed) and not state.is_forced and not state.window.held(now)[1]
 
@@ -334,14 +322,14 @@ class CircuitBreaker:
         """Force the circuit into the state into which *other* is forced, if any; this is no transition of its own."""
         forced = other.state
         if forced.is_forced and forced.name != HALF_OPEN and not self.state.is_forced:
-            with self._lock:
+            with self.lock:
                 self._update_locked(now)
                 self._enter_locked(self._forced(forced.name, now), now)
 
     def continue_counts(self, other: "CircuitBreaker", now: float) -> None:
         """Add the counts of *other*, which no longer exists, to those of this circuit."""
         spent = {state: other.time_in(state, now) for state in _NOTHING_SPENT}
-        with self._lock:
+        with self.lock:
             self._spent = {state: seconds + spent[state] for state, seconds in self._spent.items()}
             self.opened_total += other.opened_total
 
@@ -350,7 +338,7 @@ class CircuitBreaker:
 
         The number never falls.
         """
-        with self._lock:
+        with self.lock:
             current = self.state
             spent = self._spent[state]
             end = min(now, current.until) if isinstance(current, Open) else now
@@ -362,7 +350,7 @@ class CircuitBreaker:
 
     def start_counting(self, now: float) -> None:
         """Reset ``time_in`` and ``opened_total`` to 0."""
-        with self._lock:
+        with self.lock:
             self._update_locked(now)
             self._spent = _NOTHING_SPENT
             if self._entered < math.inf:
@@ -371,7 +359,7 @@ class CircuitBreaker:
 
     def count_time(self, counts: bool, now: float) -> None:
         """Let the time from now on count for ``time_in``, or not: while no call asks the circuit."""
-        with self._lock:
+        with self.lock:
             if counts == (self._entered < math.inf):
                 return
             if counts:
@@ -397,12 +385,12 @@ class CircuitBreaker:
                 transitions.release()
 
     def _has_probe_place_locked(self, state: HalfOpen, now: float) -> bool:
-        if state.successes + len(state.probes) < self.values.success_threshold:
-            return True
-        for attempt_id, probe in list(state.probes.items()):
-            if 0 < self.values.delay < now - probe[1]:
-                state.overdue[attempt_id] = state.probes.pop(attempt_id)
-        return state.successes + len(state.probes) < self.values.success_threshold
+        places = self.values.success_threshold - state.successes
+        if len(state.probes) >= places:
+            for attempt_id, probe in list(state.probes.items()):
+                if 0 < self.values.delay < now - probe[1]:
+                    state.overdue[attempt_id] = state.probes.pop(attempt_id)
+        return len(state.probes) < places
 
     def _close_when_proven_locked(self, state: HalfOpen, now: float) -> None:
         if state.successes >= self.values.success_threshold:

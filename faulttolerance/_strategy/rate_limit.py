@@ -34,10 +34,17 @@ GRACE = _PER_SECOND
 
 
 class _Window:
-    """A window that counts admitted calls. Moments and lengths are in nanoseconds.
+    """The common part of the windows, which count admitted calls. Moments and lengths are in nanoseconds.
 
     Threads read the clock before they get here, so a moment may be a little earlier than the one before; then it has
-    less room, never more.
+    less room, never more. Each kind of window has these methods:
+
+    - ``due(now, ahead)`` returns the moment from which a call has room after *ahead* others; *now* or earlier: there is
+      room now.
+    - ``record(now, since)`` counts an admitted call that had room from *since* on; only after ``due`` with the same
+      *now*.
+    - ``used(now)`` returns the used part of the limit at the moment, in calls.
+    - ``prefill(used, now)`` begins with *used* calls counted, so that a change of the kind of window forgives none.
     """
 
     burst = 1
@@ -49,22 +56,6 @@ class _Window:
 
     def __init__(self, limit: int, length: int, burst: int) -> None:
         _Window.resize(self, limit, length, burst, 0)
-
-    def due(self, now: int, ahead: int = 0) -> int:
-        """Return the moment from which a call has room after *ahead* others; *now* or earlier: there is room now."""
-        raise NotImplementedError
-
-    def record(self, now: int, since: int) -> None:
-        """Count an admitted call that had room from *since* on; only after ``due`` with the same *now*."""
-        raise NotImplementedError
-
-    def used(self, now: int) -> int:
-        """Return the used part of the limit at the moment, in calls."""
-        raise NotImplementedError
-
-    def prefill(self, used: int, now: int) -> None:
-        """Begin with *used* calls counted, so that a change of the kind of window forgives none."""
-        raise NotImplementedError
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         """Replace the values; keep the counts."""
@@ -180,7 +171,8 @@ class _Smooth(_Window):
         self.burst = burst
 
 
-_KINDS: dict[WindowKind, type[_Window]] = {"fixed": _Fixed, "rolling": _Rolling, "smooth": _Smooth}
+_AnyWindow: TypeAlias = _Fixed | _Rolling | _Smooth
+_KINDS: dict[WindowKind, type[_AnyWindow]] = {"fixed": _Fixed, "rolling": _Rolling, "smooth": _Smooth}
 
 
 class LimitValues(NamedTuple):
@@ -246,15 +238,9 @@ class _TurnQueue(OrderedDict[TurnWaiter, None]):
             except RuntimeError:  # a signal's handler made a call of its own between the two steps
                 pass
 
-    def add(self, waiter: TurnWaiter) -> None:
-        """Add *waiter* behind all others."""
-        self[waiter] = None
-
     def count_before(self, waiter: TurnWaiter) -> int:
-        """Return how many waiters stand before *waiter*; all of them where it is not in the queue."""
-        if waiter not in self:
-            return len(self)
-        return indexOf(self, waiter)
+        """Return how many waiters stand before *waiter*; all of them where it is not in the queue, or was dropped."""
+        return indexOf(self, waiter) if waiter in self else len(self)
 
 
 class RateLimit:
@@ -275,7 +261,7 @@ class RateLimit:
     def __init__(self, name: str, values: LimitValues) -> None:
         self._message = f"{name}: rate limit is exceeded"
         self.kind: WindowKind = values.kind
-        self.window: _Window = _KINDS[values.kind](*values.of_window())
+        self.window: _AnyWindow = _KINDS[values.kind](*values.of_window())
         self.spacing = ticks(values.min_spacing)
         self.max_wait = ticks(values.max_wait)
         self.last: float | None = None  # guarded by lock: when the newest call was admitted
@@ -316,12 +302,12 @@ class RateLimit:
             moment, ahead = round(now * _PER_SECOND), 0
             if self.waiting:
                 self._remove_overdue_locked(moment)
-                ahead = self.count_before_locked(waiter)
+                ahead = self.waiting.count_before(waiter)
             due = self.due_locked(moment, ahead)
             if due > moment:
                 if waiter.until is None and due - moment <= self.max_wait:
                     waiter.until = moment + self.max_wait
-                    self.waiting.add(waiter)
+                    self.waiting[waiter] = None
                 waiter.next_request_at = min(due, waiter.until or 0)
                 if waiter.next_request_at > moment:
                     return wait_for(now, waiter.next_request_at)
@@ -398,7 +384,7 @@ class RateLimit:
             self.spacing = ticks(values.min_spacing)
             self.max_wait = ticks(values.max_wait)
             if values.kind == self.kind:
-                renewed: _Window = copy.copy(self.window)
+                renewed: _AnyWindow = copy.copy(self.window)
                 renewed.resize(*values.of_window(), moment)
             else:
                 used = min(self.window.used(moment), values.limit)
@@ -420,10 +406,6 @@ class RateLimit:
         if ahead:
             first = max(first, self.window.due(moment)) + ahead * self.spacing
         return max(due, first)
-
-    def count_before_locked(self, waiter: TurnWaiter) -> int:
-        """Return the number of waiters before *waiter*; a waiter that was dropped counts as the last."""
-        return self.waiting.count_before(waiter)
 
     def _remove_overdue_locked(self, moment: int) -> None:
         while (first := self.waiting.first) is not None and (first.until or moment) + GRACE < moment:

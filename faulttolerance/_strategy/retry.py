@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from .back_off import (
@@ -58,15 +58,12 @@ class Predicates:
     def __init__(self, exception: Predicate | None, result: Predicate | None, source: str, tell: ReportError) -> None:
         self.all = tuple(one for one in (exception, result) if one is not None)
         """The predicates that exist."""
-
-        def answering(kind: str, predicate: Predicate | None) -> ApplicationFunction | None:
-            if predicate is None:
-                return None
-            report = partial(tell, f"the {kind} predicate of {source}; it counts as false")
-            return ApplicationFunction(predicate, bool, report)
-
-        self.exception = answering("exception", exception)
-        self.result = answering("result", result)
+        self.exception, self.result = (
+            ApplicationFunction(one, bool, partial(tell, f"the {kind} predicate of {source}; it counts as false"))
+            if one is not None
+            else None
+            for kind, one in (("exception", exception), ("result", result))
+        )
 
     def evaluate(self, failure: BaseException | None, result: object) -> bool | None:
         """Return the answer on an attempt; ``None`` where the predicate has none."""
@@ -125,10 +122,8 @@ class Retry:
         jitter: Each delay of a back-off that draws none itself is varied by at most this much.
         retry_on: Failures to retry.
         abort_on: Failures never to retry.
-        exception_predicate: Replaces *retry_on* and *abort_on* for every ``Exception``; control flow is never retried.
-        result_predicate: True for a result that is retried as if the attempt had failed.
-        tell: Called when a predicate raises, or returns an awaitable where nothing awaits it; the predicate is false
-            then.
+        predicates: The predicate on exceptions replaces *retry_on* and *abort_on* for every ``Exception``; control flow
+            is never retried. The predicate on results refuses a result, as if the attempt had failed.
         retry_after: Reads how long failures say to wait; a longer wait replaces the delay.
         returns_rejected_result: Whether a result that was refused to the end is returned, and no exception raised in
             its place.
@@ -137,7 +132,6 @@ class Retry:
 
     __slots__ = (
         "_always_retried",
-        "_predicates",
         "abort_on",
         "back_off",
         "consults",
@@ -150,7 +144,7 @@ class Retry:
         "max_duration",
         "max_retries",
         "plain_delay",
-        "result_predicate",
+        "predicates",
         "retry_after",
         "retry_on",
         "returns_rejected_result",
@@ -174,11 +168,11 @@ class Retry:
         self.back_off = back_off
         self.jitter = jitter if isinstance(back_off, BackOff) else 0.0
         self.fixed_delay = back_off.steps[0] if type(back_off) is BackOff and len(back_off.steps) == 1 else None
-        """The delay, before jitter, where it is the same each time; else ``begin`` returns the delays of a call."""
+        """The delay, before jitter, where it is the same each time; else ``back_off.begin`` returns those of a call."""
         self.is_random = self.jitter > 0 or isinstance(back_off, (Full, Decorrelated))
         """Whether a decision needs a random number."""
-        self._predicates = _NO_PREDICATES if predicates is None else predicates
-        is_plain = not (self.is_random or self._predicates.all or retry_after is not None)
+        self.predicates = _NO_PREDICATES if predicates is None else predicates
+        is_plain = not (self.is_random or self.predicates.all or retry_after is not None)
         self.plain_delay = self.fixed_delay if is_plain else None
         """The delay where nothing varies it, and no function of the application is called, as in most retries."""
         self.retry_on = retry_on
@@ -187,22 +181,15 @@ class Retry:
         self.returns_rejected_result = returns_rejected_result
         self.is_result_stored = is_result_stored
         # Most failures are retried by one test. These plain classes do not override ``isinstance``.
-        is_plain = self._predicates.exception is None and not abort_on and all(map(_is_plain, retry_on))
+        is_plain = self.predicates.exception is None and not abort_on and all(map(_is_plain, retry_on))
         retried = retry_on if is_plain else ()
         self._always_retried = retried[0] if len(retried) == 1 else retried  # one class is tested faster than a tuple
-        self.result_predicate = self._predicates.result
-        """The predicate by which results are refused, if there is one."""
         self.consults = False
         """Whether a predicate or a function that decides on delays may have to be awaited; only where calls are."""
         self.is_alone = True
         """Whether no failure came yet that another guard, inside, had retried."""
         self.is_shared = False
         """Whether several guards decide by this object."""
-
-    @property
-    def predicates(self) -> tuple[Predicate, ...]:
-        """The predicates that exist."""
-        return self._predicates.all
 
     @property
     def has_custom_delay(self) -> bool:
@@ -216,10 +203,6 @@ class Retry:
         retry = copy(self) if self.is_shared else self
         retry.is_alone = retry.is_shared = False
         return retry
-
-    def begin(self) -> Delays:
-        """Return the delays of one guarded call, for all decisions on it; called at the first failure of the call."""
-        return self.back_off.begin()
 
     def after_failure(
         self,
@@ -243,27 +226,14 @@ class Retry:
             elapsed: How long ago the call began.
             remaining: The time to the deadline of an enclosing call; None where there is none.
             random: A number from [0, 1), where a decision needs one.
-            delays: The delays that ``begin`` returned for this call; needed only for a back-off with a memory.
-            answer: The answer of ``consult`` on *error*, where that was awaited.
+            delays: The delays that ``back_off.begin`` returned for this call; needed only for a back-off with a memory.
+            answer: The answer of ``Predicates.consult`` on *error*, where that was awaited.
             told: The answer of ``await_delay`` on the delay, where that was awaited.
-            is_rejection: Whether *error* stands for a result that ``result_predicate`` refused: only limits hold then.
+            is_rejection: Whether *error* stands for a result that a predicate refused: only limits hold then.
         """
         if (stop := self.stop(error, attempt, elapsed, answer=answer, is_rejection=is_rejection)) is not None:
             return stop
-        varied_delay = self._varied_delay(error, attempt, random, delays, told)
-        if isinstance(varied_delay, Stop):
-            return varied_delay
-        delay, is_told = varied_delay
-        stop = self.stop(error, attempt, elapsed, delay, remaining, is_rejection=True)
-        if stop is None:
-            return delay
-        return Stop.TOLD_PAST_MAX_DURATION if is_told and stop is Stop.MAX_DURATION_REACHED else stop
-
-    def _varied_delay(
-        self, error: BaseException, attempt: int, random: float, delays: Delays | None, told: AwaitedDelay | None
-    ) -> tuple[float, bool] | Stop:
-        """Return the delay and whether *error* states it, or why there is none, apart from the limits on it."""
-        delay = self.fixed_delay
+        delay, is_told = self.fixed_delay, False
         if delay is None and told is not None:
             delay = told.delay
         if delay is None:
@@ -279,8 +249,11 @@ class Retry:
                 longest = self.retry_after.max_delay
                 if wait > longest:
                     return Stop.TOLD_TOO_LONG
-                return min(wait + self.jitter * random, longest), True
-        return delay, False
+                delay, is_told = min(wait + self.jitter * random, longest), True
+        stop = self.stop(error, attempt, elapsed, delay, remaining, is_rejection=True)
+        if stop is None:
+            return delay
+        return Stop.TOLD_PAST_MAX_DURATION if is_told and stop is Stop.MAX_DURATION_REACHED else stop
 
     async def await_delay(
         self,
@@ -315,10 +288,10 @@ class Retry:
         The other arguments are those of ``after_failure``.
         """
         if not isinstance(error, self._always_retried) and not is_rejection:
-            if self._predicates.exception is None:
+            if self.predicates.exception is None:
                 answer = matches(error, self.retry_on, self.abort_on)
             elif answer is NOT_CALLED:
-                answer = self._predicates.evaluate(error, None)
+                answer = self.predicates.evaluate(error, None)
             if not answer:
                 return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
         if attempt > self.max_retries:
@@ -331,24 +304,8 @@ class Retry:
 
     def refuses(self, result: object, answer: Answer = NOT_CALLED) -> bool:
         """Return whether *result* is retried as if the attempt had failed; *answer* as in ``after_failure``."""
-        if self.result_predicate is None:
-            return False
-        return bool(self._predicates.evaluate(None, result) if answer is NOT_CALLED else answer)
-
-    async def consult(self, failure: BaseException | None, result: object) -> Answer:
-        """Return the predicate's answer on an attempt, where predicates may have to be awaited."""
-        return await self._predicates.consult(failure, result)
+        return bool(self.predicates.evaluate(None, result) if answer is NOT_CALLED else answer)
 
 
 def _is_plain(one: object) -> bool:
     return type(one) is type and issubclass(one, Exception)
-
-
-@lru_cache
-def shared_retry(
-    max_retries: int, max_duration: float, back_off: BackOff, jitter: float, retry_on: Classes, abort_on: Classes
-) -> Retry:
-    """Return the retry that is shared by all guards with these values; most guards have equal values."""
-    retry = Retry(max_retries, max_duration, back_off, jitter, retry_on, abort_on)
-    retry.is_shared = True
-    return retry

@@ -55,11 +55,6 @@ class RetryBudget:
         """The largest number of tokens."""
         return self._burst / _TOKEN
 
-    @property
-    def ratio(self) -> float:
-        """The earning of a call that succeeds without a retry."""
-        return self._ratio / _TOKEN
-
     def take(self) -> bool:
         """Spend 1 token on a retry or a hedge; return false, and spend nothing, where less is left."""
         with self._lock:

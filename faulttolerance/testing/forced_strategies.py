@@ -16,7 +16,7 @@ from .._deadline.clock import clock
 from .._guard.resolve.circuit_breakers import deliver_transitions
 from .._policy import Policy
 from .._strategy.bulkhead import Bulkhead, Waiter
-from .._strategy.circuit_breaker import CLOSED, OPEN, CircuitBreaker, HalfOpen, StateName
+from .._strategy.circuit_breaker import HALF_OPEN, CircuitBreaker, HalfOpen, StateName
 from .._strategy.condition import Condition
 from .._strategy.rate_limit import NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
 from .._strategy.retry_budget import RetryBudget
@@ -175,10 +175,8 @@ def force_breaker(breaker: CircuitBreaker, state: StateName) -> Callable[[], obj
         with _lock:
             layer = _Layer(breaker, {name: getattr(breaker, name) for name in (*_KEPT, "values")})
         moment = clock.monotonic()
-        if state == OPEN:
-            breaker.force_open(moment)
-        elif state == CLOSED:
-            breaker.force_closed(moment)
+        if state != HALF_OPEN:
+            breaker.force(moment, state)
         else:
             breaker.message = breaker.message or f"{breaker.name}: circuit breaker is open"
             current = HalfOpen(moment)

@@ -482,7 +482,7 @@ def test_a_queued_call_whose_deadline_passes_never_begins(time_stands_still: Sti
     time_stands_still.advance()
 
     assert isinstance(queued.exception(PATIENCE), TimeoutException)
-    assert bulkhead.waiting_count == 0
+    assert len(bulkhead.waiting) == 0
     body.open.set()
     assert first.result(PATIENCE) == "done"
     assert Call(add, bulkhead=bulkhead)(1, 2).result(PATIENCE) == 3
@@ -682,7 +682,7 @@ def test_a_call_cancelled_while_it_waits_for_a_permit_never_begins(may_interrupt
 
     queued.cancel(may_interrupt)
 
-    assert bulkhead.waiting_count == 1
+    assert len(bulkhead.waiting) == 1
     body.open.set()
     assert (first.result(PATIENCE), last.result(PATIENCE)) == ("done", 3)
     assert not second.count
@@ -887,7 +887,7 @@ def test_the_permit_is_kept_until_the_awaitable_has_ended() -> None:
         first = Call(lambda: coroutine(), bulkhead=bulkhead)()
         assert await Call(add)(1, 2) == 3  # by the one thread, which has left the first call to the loop
         second = Call(add, bulkhead=bulkhead)(1, 2)
-        assert (bulkhead.running, bulkhead.waiting_count) == (1, 1)
+        assert (bulkhead.running, len(bulkhead.waiting)) == (1, 1)
         go_on.set()
         assert (await first, await second) == ("done", 3)
 
@@ -1345,5 +1345,5 @@ def test_permits_and_calls_survive_any_order_of_ends() -> None:
 
     assert max(most) <= 3
     wait_until(lambda: not bulkhead.held)
-    assert bulkhead.waiting_count == 0
+    assert len(bulkhead.waiting) == 0
     assert len(call.ended) + len(limited.ended) == 300

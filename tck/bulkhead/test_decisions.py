@@ -126,7 +126,7 @@ def test_a_call_that_may_wait_runs_at_once_where_there_is_room() -> None:
     assert queue(bulkhead, "a") is None
     assert queue(bulkhead, "b") is None
     assert queue(bulkhead, "c") is not None
-    assert (bulkhead.running, bulkhead.waiting_count) == (2, 1)
+    assert (bulkhead.running, len(bulkhead.waiting)) == (2, 1)
 
 
 def test_as_many_wait_as_the_queue_says() -> None:
@@ -138,7 +138,7 @@ def test_as_many_wait_as_the_queue_says() -> None:
     with pytest.raises(BulkheadException):
         queue(bulkhead, "d")
 
-    assert (bulkhead.running, bulkhead.waiting_count, list(bulkhead.held)) == (1, 2, ["a"])
+    assert (bulkhead.running, len(bulkhead.waiting), list(bulkhead.held)) == (1, 2, ["a"])
 
 
 def test_without_a_queue_nobody_waits() -> None:
@@ -149,7 +149,7 @@ def test_without_a_queue_nobody_waits() -> None:
     with pytest.raises(BulkheadException):
         queue(bulkhead, "b")
 
-    assert (bulkhead.waiting_count, bulkhead.waiting.ahead) == (0, ())
+    assert (len(bulkhead.waiting), bulkhead.waiting.ahead) == (0, ())
 
 
 def test_calls_of_both_kinds_share_one_limit() -> None:
@@ -244,7 +244,7 @@ def test_a_waiter_that_withdraws_after_its_admission_passes_the_permit_on() -> N
     for _ in range(3):
         bulkhead.release("b")
 
-    assert (second.admitted, bulkhead.running, bulkhead.waiting_count) == (True, 1, 0)
+    assert (second.admitted, bulkhead.running, len(bulkhead.waiting)) == (True, 1, 0)
 
 
 def test_a_permit_whose_owner_cannot_be_woken_goes_to_the_next() -> None:
@@ -323,7 +323,7 @@ def test_release_returns_a_permit_or_a_place_in_the_queue(place: str) -> None:
     bulkhead.release(me)
     leave(bulkhead, "a")
 
-    assert (bulkhead.running, bulkhead.waiting_count) == (0, 0)
+    assert (bulkhead.running, len(bulkhead.waiting)) == (0, 0)
     assert not is_refused(bulkhead)
 
 
@@ -355,7 +355,7 @@ def test_a_larger_bulkhead_admits_waiters() -> None:
 
     bulkhead.resize(3, 10)
 
-    assert (woken, bulkhead.running, bulkhead.waiting_count) == (["b", "c"], 3, 1)
+    assert (woken, bulkhead.running, len(bulkhead.waiting)) == (["b", "c"], 3, 1)
 
 
 def test_a_shorter_queue_sends_nobody_away() -> None:
@@ -366,7 +366,7 @@ def test_a_shorter_queue_sends_nobody_away() -> None:
 
     bulkhead.resize(1, 1)
 
-    assert bulkhead.waiting_count == 3
+    assert len(bulkhead.waiting) == 3
     with pytest.raises(BulkheadException):
         queue(bulkhead, "e")
 
@@ -385,7 +385,7 @@ def test_permits_of_threads_that_a_fork_left_behind_are_released() -> None:
 
     bulkhead.reset_after_fork(HERE)
 
-    assert (list(bulkhead.held), woken, bulkhead.waiting_count) == (["mine", "my waiter"], ["mine"], 0)
+    assert (list(bulkhead.held), woken, len(bulkhead.waiting)) == (["mine", "my waiter"], ["mine"], 0)
 
 
 # the naive bulkhead
@@ -786,12 +786,12 @@ def test_a_limit_that_falls_ends_nothing_and_admits_nobody_until_there_is_room()
     for _ in range(3):
         bulkhead.adapt(0.5, keeps_permit=True)
 
-    assert (bulkhead.limit, bulkhead.running, bulkhead.waiting_count) == (2, 4, 1)
+    assert (bulkhead.limit, bulkhead.running, len(bulkhead.waiting)) == (2, 4, 1)
     leave(bulkhead, "a")
     leave(bulkhead, "b")
-    assert (bulkhead.running, bulkhead.waiting_count) == (2, 1)
+    assert (bulkhead.running, len(bulkhead.waiting)) == (2, 1)
     leave(bulkhead, "c")
-    assert (bulkhead.running, bulkhead.waiting_count) == (2, 0)
+    assert (bulkhead.running, len(bulkhead.waiting)) == (2, 0)
 
 
 def test_a_fork_keeps_the_limit_and_drops_the_permits_of_others() -> None:
@@ -888,7 +888,7 @@ def test_threads_never_exceed_the_limit_and_lose_nothing(limit: int) -> None:
 
     assert not lost
     assert max(most) <= limit
-    assert (bulkhead.running, bulkhead.waiting_count, bulkhead.held) == (0, 0, {})
+    assert (bulkhead.running, len(bulkhead.waiting), bulkhead.held) == (0, 0, {})
     assert len(ran) > 1000
 
 
@@ -904,7 +904,7 @@ def test_ten_thousand_waiters_come_and_go_in_any_order() -> None:
         leave(bulkhead, number)
 
     assert all(waiter is None or waiter.admitted == (waiter.attempt_id % 2 == 0) for waiter in waiters)
-    assert (bulkhead.running, bulkhead.waiting_count) == (0, 0)
+    assert (bulkhead.running, len(bulkhead.waiting)) == (0, 0)
 
 
 # longest waits and tiers

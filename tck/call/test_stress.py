@@ -93,7 +93,7 @@ class Watched:
 
         # Else an interruption would land in here, where the library expects none: between an operation and its record.
         def watched_admit(breaker: Any, me: Any, ident: int, now: float) -> Any:
-            with uninterruptible(), breaker._lock:
+            with uninterruptible(), breaker.lock:
                 self._number(breaker, breaker.state)
                 admitted = False
                 try:
@@ -104,14 +104,14 @@ class Watched:
                     self._write(breaker, "admit", -1, me, None, now, admitted)
 
         def watched_settle(breaker: Any, era: Any, me: Any, verdict: Verdict, now: float, failure: str = "") -> None:
-            with uninterruptible(), breaker._lock:
+            with uninterruptible(), breaker.lock:
                 number = self._number(breaker, era)
                 settle(breaker, era, me, verdict, now, failure)
                 self._write(breaker, "settle", number, me, verdict, now, True)
 
         def watched_reconfigure(breaker: Any, values: Any, now: float) -> None:
             # By a first call of the other kind, say: it too finds out that the delay is over.
-            with uninterruptible(), breaker._lock:
+            with uninterruptible(), breaker.lock:
                 self._number(breaker, breaker.state)
                 reconfigure(breaker, values, now)
                 self._write(breaker, "reconfigure", -1, None, None, now, True)

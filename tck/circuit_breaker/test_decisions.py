@@ -191,7 +191,7 @@ def test_a_refusal_while_open_waits_for_no_lock() -> None:
     def call() -> None:
         refused.append(run(circuit, "s", 1.0))
 
-    with circuit._lock:
+    with circuit.lock:
         caller = threading.Thread(target=call)
         caller.start()
         caller.join(10)
@@ -351,7 +351,7 @@ def test_it_tells_the_reason_of_its_opening() -> None:
         circuit.settle(call.era, call, FAILURE, 0.0, "ConnectionError")
     probe = Call(circuit, 5.0)
     circuit.settle(probe.era, probe, FAILURE, 5.0, "OSError")
-    circuit.force_open(6.0)
+    circuit.force(6.0, OPEN)
 
     reasons = [one.reason for one in told_by(circuit)]
 
@@ -447,7 +447,7 @@ def test_reset_closes_and_forgets() -> None:
 def test_force_open_lasts_until_reset() -> None:
     """No delay and no configuration ends it, and refusals do not tell a time to come back."""
     circuit = make(delay=10.0)
-    circuit.force_open(0.0)
+    circuit.force(0.0, OPEN)
     circuit.reconfigure(CircuitValues(0.0, 4, 0.5, 1), now=1.0)
 
     with pytest.raises(CircuitBreakerOpenException) as refusal:
@@ -523,7 +523,7 @@ def test_probes_of_threads_that_a_fork_left_behind_give_their_places_back() -> N
     circuit = opened(successes=2)
     mine = Call(circuit, 10.0)
     Call(circuit, 10.0, ident=THERE)
-    holder = threading.Thread(target=circuit._lock.acquire)  # another thread that was in the middle of something
+    holder = threading.Thread(target=circuit.lock.acquire)  # another thread that was in the middle of something
     holder.start()
     holder.join()
 
@@ -609,8 +609,8 @@ def test_the_random_number_is_drawn_under_no_lock() -> None:
     held: list[bool] = []
 
     def look() -> None:
-        held.append(not circuit._lock.acquire(timeout=5))
-        circuit._lock.release()
+        held.append(not circuit.lock.acquire(timeout=5))
+        circuit.lock.release()
 
     def chance() -> float:
         thread = threading.Thread(target=look)
@@ -656,7 +656,7 @@ def test_a_longer_window_of_time_keeps_the_results() -> None:
 def test_force_closed_lasts_until_reset() -> None:
     """Results are counted, and do not open the circuit (rule C7)."""
     circuit = opened()
-    circuit.force_closed(1.0)
+    circuit.force(1.0, CLOSED)
 
     assert run(circuit, "ffffff", 1.0) == "ffffff"
     assert circuit.snapshot(2.0)[1:6] == (CLOSED, True, 1.0, 4, 4)
@@ -673,7 +673,7 @@ def test_a_snapshot_tells_the_state_of_the_circuit() -> None:
 
     assert circuit.snapshot(4.0) == ("shop.Cart.pay", OPEN, False, 3.0, 0, 0, 1, 13.0, "ConnectionError")
     assert circuit.snapshot(14.0) == ("shop.Cart.pay", HALF_OPEN, False, 13.0, 0, 0, 1, None, "ConnectionError")
-    circuit.force_open(15.0)
+    circuit.force(15.0, OPEN)
     assert circuit.snapshot(16.0)[1:4] == (OPEN, True, 15.0)
     assert circuit.snapshot(16.0).half_open_at is None
     circuit.reset(17.0)
@@ -691,7 +691,7 @@ def test_transitions_are_delivered_in_order() -> None:
     run(circuit, "s", 10.0)
     circuit.reset(12.0)
     circuit.reset(13.0)
-    circuit.force_open(14.0)
+    circuit.force(14.0, OPEN)
 
     told = told_by(circuit)
 
@@ -845,7 +845,7 @@ def test_time_that_counts_again_after_the_delay_is_half_open() -> None:
 def test_no_time_is_lost_to_threads_that_read_the_clock_early() -> None:
     """A thread that was overtaken on its way to the circuit does not turn time back."""
     circuit = make(now=0.0)
-    circuit.force_open(10.0)
+    circuit.force(10.0, OPEN)
     circuit.reset(9.0)
 
     assert [circuit.time_in(state, 12.0) for state in (CLOSED, OPEN)] == [12, 0]
@@ -1020,10 +1020,10 @@ def test_it_agrees_with_the_naive_circuit(first: Any, steps: list[Any]) -> None:
             circuit.reset(now)
             naive.move(CLOSED, now)
         elif step == "force_open":
-            circuit.force_open(now)
+            circuit.force(now, OPEN)
             naive.move(OPEN, now, forced=True)
         elif step == "force_closed":
-            circuit.force_closed(now)
+            circuit.force(now, CLOSED)
             naive.move(CLOSED, now, forced=True)
         elif step == "reconfigure":
             circuit.reconfigure(CircuitValues(*arguments[0]), now)

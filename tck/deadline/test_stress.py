@@ -71,7 +71,7 @@ def permits() -> int:
     """Return the number of permits held or waited for; bodies that are about to be interrupted get some time."""
     for _ in range(400):
         strategies = [state.strategies.get(Bulkhead) for state in registry.every_state()]
-        held = sum(len(one.held) + one.waiting_count for one in strategies if one is not None)
+        held = sum(len(one.held) + len(one.waiting) for one in strategies if one is not None)
         if not held:
             break
         threading.Event().wait(0.01)

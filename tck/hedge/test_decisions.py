@@ -9,9 +9,8 @@ from math import inf
 import pytest
 
 from faulttolerance._extensions.hedge.strategy import DeafGate, Hedge, Race
-from faulttolerance._strategy.bulkhead import Bulkhead, Waiter
+from faulttolerance._strategy.bulkhead import Bulkhead, UnqueuedBulkhead, Waiter
 from faulttolerance._strategy.gate import NOT_ADMITTED
-from faulttolerance._strategy.unqueued import UnqueuedBulkhead
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL
 from faulttolerance.exceptions import BulkheadException
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from faulttolerance import policies
+from faulttolerance._call.row import Binding
 from faulttolerance._execution.environment import Wait
 from faulttolerance._execution.race import has_lost
-from faulttolerance._extensions.hedge.layer import Hedging, Payment
+from faulttolerance._extensions.hedge.layer import Hedging
 from faulttolerance._extensions.hedge.strategy import Hedge
 
 
@@ -44,9 +46,16 @@ class Unlucky:
 
 def test_an_attempt_that_ends_before_it_can_wake_anybody_is_seen() -> None:
     """By rule H4: no wake-up is lost, wherever an attempt runs."""
-    payment = Payment(lambda: True, lambda: None)
-    layer = Hedging("load", Hedge(1, 0.0, 0.1), lambda now: True, payment, 0.0, None, None, lambda **_: lambda *_: None)
-    raced = layer(lambda *_: None, Unlucky())  # type: ignore[arg-type]
+    binding = Binding(
+        "load",
+        {},
+        {policies.Hedge: Hedge(1, 0.0, 0.1)},
+        asynchronous=True,
+        detached=False,
+        deliver=lambda: None,
+        build_inner=lambda **_: lambda *_: None,
+    )
+    raced = Hedging(binding)(lambda *_: None, Unlucky())  # type: ignore[arg-type]
     with pytest.raises(StopIteration) as end:
         raced((), {}).send(None)
 

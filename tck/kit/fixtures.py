@@ -94,8 +94,8 @@ def held() -> Callable[..., list[str]]:
             bulkhead = state.strategies.get(Bulkhead)
             if bulkhead is not None and bulkhead.held:
                 found.append(f"{len(bulkhead.held)} permits of {state.name}")
-            if bulkhead is not None and bulkhead.waiting_count:
-                found.append(f"{bulkhead.waiting_count} places in the queue of {state.name}")
+            if bulkhead is not None and len(bulkhead.waiting):
+                found.append(f"{len(bulkhead.waiting)} places in the queue of {state.name}")
             era = state.circuit_breaker.state if state.circuit_breaker is not None else None
             if isinstance(era, HalfOpen) and era.probes:
                 found.append(f"{len(era.probes)} probes of {state.name}")

@@ -100,7 +100,7 @@ class _Removal(ast.NodeTransformer):
         """Return the row that an extension decorates; remove other calls of it, and keywords with its names."""
         node.keywords = [keyword for keyword in node.keywords if not self._is_removed(keyword.value)]
         if self._is_removed(node.func) or any(map(self._is_removed, node.args)):
-            rows = [argument for argument in node.args if isinstance(argument, ast.Name) and argument.id.isupper()]
+            rows = [row for row in node.args if isinstance(row, ast.Attribute) and row.attr.isupper()]
             return rows[0] if rows and self._is_removed(node.func) else None
         return self.generic_visit(node)
 

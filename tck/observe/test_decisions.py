@@ -11,7 +11,7 @@ import pytest
 from faulttolerance import BulkheadException, RefusedException
 from faulttolerance._extensions.adaptive_throttle.strategy import AdaptiveThrottle
 from faulttolerance._extensions.observe.strategy import ObservedBulkhead, ObservedGate, ObservedRateLimit
-from faulttolerance._strategy.bulkhead import Bulkhead
+from faulttolerance._strategy.bulkhead import Bulkhead, Waiter
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker, CircuitValues
 from faulttolerance._strategy.rate_limit import LimitValues, RateLimit
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
@@ -127,7 +127,7 @@ def test_an_observed_bulkhead_reports_the_refusals_of_one_that_is_obeyed(seed: i
     running: list[int] = []
     for attempt_id in range(400):
         refused += refuses(lambda: obeyed.acquire(attempt_id, 1))  # noqa: B023
-        observed.acquire(attempt_id, 1)
+        observed.enter(Waiter(attempt_id, 1, None))
         running.append(attempt_id)
         assert (told.times, inner.running) == (refused, len(running))
         while running and chance.random() < 0.55:
@@ -142,7 +142,7 @@ def test_a_bulkhead_that_is_obeyed_again_refuses_until_there_is_room() -> None:
     bulkhead = Bulkhead(1, 1, "acme")
     observed = ObservedBulkhead(bulkhead, Told(), may_wait=False)
     for attempt_id in range(3):
-        observed.acquire(attempt_id, 1)
+        observed.enter(Waiter(attempt_id, 1, None))
 
     bulkhead.resize(1, 1)
 

@@ -10,7 +10,7 @@ import pytest
 
 from faulttolerance._extensions.partition_by.strategy import Partition, Partitions
 from faulttolerance._strategy.bulkhead import Bulkhead
-from faulttolerance._strategy.circuit_breaker import CircuitBreaker, CircuitValues
+from faulttolerance._strategy.circuit_breaker import CLOSED, OPEN, CircuitBreaker, CircuitValues
 from faulttolerance._strategy.rate_limit import LimitValues, RateLimit
 from faulttolerance._strategy.verdict import FAILURE, SUCCESS
 from kit.tiers import seeds
@@ -239,7 +239,7 @@ def test_a_circuit_is_idle_while_it_is_closed_without_a_failure() -> None:
     fresh, failing, forced = breaker(), breaker(), breaker()
     fresh.settle(fresh.state, "me", SUCCESS, 0.0)
     failing.settle(failing.state, "me", FAILURE, 0.0)
-    forced.force_closed(0.0)
+    forced.force(0.0, CLOSED)
 
     assert [one.is_idle(0.0) for one in (fresh, failing, forced)] == [True, False, False]
     for _ in range(2):
@@ -279,7 +279,7 @@ def test_a_closed_circuit_that_was_unused_for_a_minute_is_forgotten() -> None:
     for key, one in enumerate(breakers):
         place(partitions, key, one)
         one.settle(one.state, "me", FAILURE, 0.0)
-    breakers[0].force_open(0.0)
+    breakers[0].force(0.0, OPEN)
     breakers[1].settle(breakers[1].state, "me", SUCCESS, 30.0)
 
     assert [place(partitions, "a", Busy(), now=now) is not None for now in (59.0, 61.0, 61.0)] == [False, True, True]

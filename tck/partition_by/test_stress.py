@@ -210,7 +210,7 @@ def test_no_permit_of_any_key_is_lost() -> None:
         (partitions,) = strategies_of(function, PartitionBy)
         assert len(partitions) <= KEYS // 2
         permits = strategies_of(function, Bulkhead)
-        assert [(len(bulkhead.held), bulkhead.waiting_count) for bulkhead in permits] == [(0, 0)] * len(permits)
+        assert [(len(bulkhead.held), len(bulkhead.waiting)) for bulkhead in permits] == [(0, 0)] * len(permits)
 
 
 def test_no_permit_of_a_key_is_given_twice_however_many_keys_come_and_go() -> None:

@@ -9,14 +9,13 @@ from hypothesis import example, given, strategies as st
 
 from faulttolerance._strategy.back_off import (
     LONGEST,
+    BackOff,
     CustomBackOff,
     Decorrelated,
+    Exponential,
     Full,
-    decorrelated,
-    exponential,
     fibonacci,
     fixed,
-    full,
     varied,
 )
 
@@ -33,7 +32,7 @@ def test_a_fixed_delay_stays() -> None:
 
 def test_an_exponential_delay_is_multiplied_up_to_its_maximum() -> None:
     """The first delay is the declared one; each further one is the factor times as long, the maximum at most."""
-    delay = exponential(1.0, 2, maximum=10.0).begin()
+    delay = Exponential(1.0, 2, maximum=10.0).begin()
 
     assert [delay(attempt, None) for attempt in range(1, 7)] == [1, 2, 4, 8, 10, 10]
 
@@ -47,7 +46,7 @@ def test_a_fibonacci_delay_grows_by_1_2_3_5_8() -> None:
 
 def test_an_exponential_delay_with_a_fraction_as_its_factor() -> None:
     """Rule T5: each delay is half as long again as the one before."""
-    delay = exponential(0.1, 1.5, maximum=0.4).begin()
+    delay = Exponential(0.1, 1.5, maximum=0.4).begin()
 
     assert [delay(attempt, None) for attempt in range(1, 6)] == pytest.approx([0.1, 0.15, 0.225, 0.3375, 0.4])
 
@@ -63,23 +62,25 @@ def test_an_exponential_delay_is_that_of_the_naive_formula(
         grown *= factor
     expected = max(minimum, min(grown, maximum or LONGEST, LONGEST))
 
-    assert exponential(delay, factor, maximum, minimum).delay(attempt) == pytest.approx(expected, rel=1e-9)
+    assert Exponential(delay, factor, maximum, minimum).delay(attempt) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_factor_close_to_1_costs_no_more_than_any_other() -> None:
     """Rule T5: the factor does not lead to a table of a million steps."""
-    back_off = exponential(1e-3, 1 + 1e-9, 60.0)
+    back_off = Exponential(1e-3, 1 + 1e-9, 60.0)
 
     assert back_off.delay(1) == 1e-3
     assert 1e-3 < back_off.delay(10**6) < 1.1e-3
-    assert exponential(1e-3, 3, 60.0).delay(10**9) == 60
+    assert Exponential(1e-3, 3, 60.0).delay(10**9) == 60
 
 
 @given(durations, chances, durations)
 def test_full_jitter_is_drawn_from_the_least_delay_to_the_delay(delay: float, chance: float, minimum: float) -> None:
     """Rule T5: the draw is even, and never below the least delay."""
-    assert full(delay, 0.0, minimum) == minimum
-    assert minimum <= full(delay, chance, minimum) <= max(delay, minimum)
+    drawn = Full(BackOff((delay,), minimum=minimum)).begin()
+
+    assert drawn(1, None, 0.0) == minimum
+    assert minimum <= drawn(1, None, chance) <= max(delay, minimum)
     assert Full(fixed(delay)).begin()(1, None, chance) == delay * chance
 
 
@@ -104,7 +105,7 @@ def test_a_decorrelated_delay_neither_overflows_nor_is_negative() -> None:
 
     assert max(delay(attempt, None, 0.999) for attempt in range(1, 2000)) <= LONGEST
     assert nothing(7, None, 0.5) == 0
-    assert decorrelated(1e300, 1.0, 0.5, LONGEST) <= LONGEST
+    assert Decorrelated(1e300).begin()(1, None, 0.5) <= LONGEST
 
 
 @given(durations, st.integers(1, 10), durations, st.integers(1, 10**6))
@@ -112,7 +113,7 @@ def test_a_decorrelated_delay_neither_overflows_nor_is_negative() -> None:
 @example(1e6, 10, 0.0, 10**6)
 def test_no_delay_overflows(delay: float, factor: int, maximum: float, attempt: int) -> None:
     """After a million attempts a delay is still a finite number within its maximum (B14)."""
-    for back_off in (exponential(delay, factor, maximum), fibonacci(delay, maximum)):
+    for back_off in (Exponential(delay, factor, maximum), fibonacci(delay, maximum)):
         seconds = back_off.delay(attempt)
 
         assert 0 <= seconds <= (maximum or LONGEST)
@@ -120,7 +121,7 @@ def test_no_delay_overflows(delay: float, factor: int, maximum: float, attempt: 
 
 def test_a_factor_that_no_float_can_hold_leads_to_the_longest_delay_at_once() -> None:
     """The factor is a whole number, and files may name any."""
-    back_off = exponential(1e-9, 10**400)
+    back_off = Exponential(1e-9, 10**400)
 
     assert [back_off.delay(attempt) for attempt in (1, 2, 3)] == [1e-9, LONGEST, LONGEST]
 
@@ -128,13 +129,13 @@ def test_a_factor_that_no_float_can_hold_leads_to_the_longest_delay_at_once() ->
 @pytest.mark.parametrize("maximum", [0.0, 60.0])
 def test_no_delay_grows_out_of_nothing(maximum: float) -> None:
     """A delay of 0 stays 0 however often it is multiplied (B14)."""
-    assert exponential(0.0, 2, maximum).delay(10**6) == 0
+    assert Exponential(0.0, 2, maximum).delay(10**6) == 0
     assert fibonacci(0.0, maximum).delay(10**6) == 0
 
 
 def test_a_maximum_below_the_first_delay_holds_for_it_too() -> None:
     """The maximum has no exceptions."""
-    assert exponential(5.0, 2, maximum=3.0).delay(1) == 3
+    assert Exponential(5.0, 2, maximum=3.0).delay(1) == 3
     assert fibonacci(5.0, maximum=3.0).delay(1) == 3
 
 

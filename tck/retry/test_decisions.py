@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from faulttolerance._strategy.back_off import CustomBackOff, exponential, fixed, ignore_error
+from faulttolerance._strategy.back_off import CustomBackOff, Exponential, fixed, ignore_error
 from faulttolerance._strategy.retry import Predicates, Retry, Stop
 
 
@@ -140,7 +140,7 @@ def test_jitter_varies_the_delay() -> None:
 
 def test_the_back_off_is_asked_with_the_number_of_attempts() -> None:
     """The delay grows from attempt to attempt."""
-    growing = retry(back_off=exponential(1.0, 2, maximum=3.0))
+    growing = retry(back_off=Exponential(1.0, 2, maximum=3.0))
 
     assert [after(growing, attempt=attempt) for attempt in (1, 2, 3)] == [1.0, 2.0, 3.0]
 
@@ -149,7 +149,7 @@ def test_the_back_off_is_asked_with_the_number_of_attempts() -> None:
 def test_jitter_never_passes_the_maximum_of_the_back_off(attempt: int, chance: float, jitter: float) -> None:
     """The stated maximum holds for the real delay (B15)."""
     decision = after(
-        retry(max_retries=-1, jitter=jitter, back_off=exponential(1.0, 2, maximum=60.0)), attempt=attempt, random=chance
+        retry(max_retries=-1, jitter=jitter, back_off=Exponential(1.0, 2, maximum=60.0)), attempt=attempt, random=chance
     )
 
     assert isinstance(decision, float)
@@ -185,7 +185,7 @@ def test_a_custom_back_off_remembers_within_one_call() -> None:
         return decide
 
     custom = retry(back_off=CustomBackOff(factory))
-    delays = custom.begin()
+    delays = custom.back_off.begin()
     decisions = [
         custom.after_failure(failure, attempt, 0.0, None, 0.5, delays) for attempt, failure in enumerate(failures, 1)
     ]

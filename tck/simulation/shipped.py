@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from faulttolerance._extensions.adaptive.limit_listener import Limiter
+from faulttolerance._extensions.adaptive.listener import Limiter
 from faulttolerance._extensions.adaptive_throttle import strategy as throttle_strategy
 from faulttolerance._extensions.hedge.strategy import Hedge
 from faulttolerance._strategy import adaptive_timeout

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from faulttolerance._extensions.adaptive.limit_listener import Limiter
+from faulttolerance._extensions.adaptive.listener import Limiter
 from faulttolerance._strategy.bulkhead import Bulkhead, Waiter
 from faulttolerance._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT
 from faulttolerance.exceptions import BulkheadException
@@ -176,7 +176,7 @@ def test_each_run_keeps_all_promises(first: int) -> None:
 
         assert [call.ends for call in run.calls] == [1] * CALLS, seed
         assert set(run.waited.values()) <= {1}, seed
-        assert (run.running, run.bulkhead.running, run.bulkhead.waiting_count) == (0, 0, 0), seed
+        assert (run.running, run.bulkhead.running, len(run.bulkhead.waiting)) == (0, 0, 0), seed
 
 
 def test_the_runs_meet_every_kind_of_trouble() -> None:

@@ -1,24 +1,68 @@
-"""The only place that measures attempts, for the strategies that listen to latencies (rule X4)."""
+"""The only place that measures attempts, for the strategies that listen to latencies (rules A1 to A4, X4)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..._call.bound_policies import BY_BULKHEAD, BoundPolicies
 from ..._call.continuation import CallRecord
 from ..._deadline.attempt_record import AttemptRecord
 from ..._deadline.clock import clock
 from ..._deadline.task import NO_DEADLINE
+from ..._event import LimitChanged, sinks
 from ..._execution.environment import Attempt
 from ..._execution.race import has_lost_as_first
+from ..._log import WARNING, log
 from ..._metrics.counters import FOLD, Counters
 from ..._strategy.adaptive_timeout import AdaptiveTimeout
-from ..._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, Listener
-from .limit_listener import Limiter
+from ..._strategy.bulkhead import Bulkhead
+from ..._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, End, Listener
 
 _AT_ONCE = 64
 """The number of attempts without effect on a limit that are counted together; the moment of counting is irrelevant."""
+
+_warned: set[str] = set()
+
+
+class Limiter(NamedTuple):
+    """A receiver of the outcomes of attempts that adapts the limit of a bulkhead to them.
+
+    Args:
+        name: The guarded function.
+        bulkhead: The bulkhead, whose limit adapts.
+        detached: Whether an attempt that timed out may go on, and keeps its permit meanwhile.
+    """
+
+    name: str
+    bulkhead: Bulkhead
+    detached: bool
+
+    def record(self, elapsed: float, end: End) -> None:
+        """Record an attempt that has just ended; see ``Listener``."""
+        adaptive = self.bulkhead.adaptive
+        if adaptive is None:  # a reload has switched it off meanwhile
+            return
+        change = self.bulkhead.adapt(
+            elapsed,
+            is_success=end is SUCCEEDED,
+            is_sample=end is not OTHERWISE,
+            keeps_permit=end is TIMED_OUT and self.detached,
+        )
+        if change is None:
+            return
+        if change.new < change.old and sinks.wanted[LimitChanged](None):
+            sinks.send(LimitChanged(self.name, change.old, change.new))
+        if change.is_target_unreachable and self.name not in _warned:
+            _warned.add(self.name)
+            log(
+                WARNING,
+                "%s ran one call at a time for a minute, and single calls still take longer than the latency of its"
+                " bulkhead, %g s, which may be too low: set at least twice the 90th percentile without load",
+                self.name,
+                adaptive.latency,
+            )
 
 
 class ListenedPolicies(BoundPolicies):
@@ -105,11 +149,11 @@ class AdaptivelyTimed(ListenedPolicies):
 class _Told(list[float]):
     """A list of durations of calls that succeed at once: it counts each call, notifies the listeners and keeps none."""
 
-    __slots__ = ("_bulkhead", "_counted", "_counters", "_held", "_others", "_record")
+    __slots__ = ("_bulkhead", "_counted", "_fold", "_held", "_others", "_record")
 
     def __init__(self, counters: Counters | None, limiter: Limiter | None, listeners: tuple[Listener, ...]) -> None:
-        self._counters = counters
         self._counted: list[float] = [] if counters is None else counters.first_try_durations
+        self._fold: Callable[[], object] = self._counted.clear if counters is None else counters.fold
         self._bulkhead = None if limiter is None else limiter.bulkhead
         self._held = {} if limiter is None else limiter.bulkhead.held
         self._record, *others = (one.record for one in (limiter, *listeners) if one is not None)
@@ -135,9 +179,3 @@ class _Told(list[float]):
         if self._others:
             for record in self._others:
                 record(seconds, SUCCEEDED)
-
-    def _fold(self) -> None:
-        if self._counters is None:
-            self._counted.clear()
-        else:
-            self._counters.fold()

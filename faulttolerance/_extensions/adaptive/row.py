@@ -11,21 +11,18 @@ from ..._policy import Bulkhead, Policy, Timeout, seconds
 
 
 def _listener(kinds: frozenset[type[Policy]], binding: Binding) -> Callable[..., BoundPolicies] | None:
-    timeout, bulkhead = (binding.policies.get(kind) if kind in kinds else None for kind in (Timeout, Bulkhead))
-    limiter = time_limit = None
-    if isinstance(bulkhead, Bulkhead) and bulkhead.latency:
-        from .limit_listener import Limiter
-
-        limiter = Limiter(binding.name, binding.strategies.get(Bulkhead), detached=binding.detached)
-    if isinstance(timeout, Timeout) and timeout.adaptive and timeout.value and binding.is_enforced(Timeout):
-        time_limit = binding.strategies.get(Timeout).adaptive(seconds(timeout.value, timeout.unit))
-    if limiter is None and time_limit is None:
+    timeout = binding.policies.get(Timeout) if Timeout in kinds and binding.is_enforced(Timeout) else None
+    bulkhead = binding.policies.get(Bulkhead) if Bulkhead in kinds else None
+    ceiling = seconds(timeout.value, timeout.unit) if isinstance(timeout, Timeout) and timeout.adaptive else 0.0
+    is_limited = isinstance(bulkhead, Bulkhead) and bulkhead.latency
+    if not (ceiling or is_limited):
         return None
-    from .listener import AdaptivelyTimed, ListenedPolicies
+    from .listener import AdaptivelyTimed, Limiter, ListenedPolicies
 
-    if time_limit is None:
+    limiter = Limiter(binding.name, binding.strategies.get(Bulkhead), binding.detached) if is_limited else None
+    if not ceiling:
         return partial(ListenedPolicies, limiter=limiter)
-    return partial(AdaptivelyTimed, limiter=limiter, time_limit=time_limit)
+    return partial(AdaptivelyTimed, limiter=limiter, time_limit=binding.strategies.get(Timeout).adaptive(ceiling))
 
 
 ADAPTIVE = Row(beside=(Bulkhead, Timeout), listener=_listener)

@@ -18,14 +18,11 @@ def _values(policy: AdaptiveThrottle) -> tuple[float, float, int]:
     return policy.multiplier, seconds(policy.window, ChronoUnit.MILLIS), policy.min_requests
 
 
-def _chance() -> float:
-    return clock.random()
-
-
 def _throttle(name: str, policy: AdaptiveThrottle, _: object) -> Any:
     from . import strategy
 
-    return strategy.AdaptiveThrottle(name, *_values(policy), _chance, Criticality.current)
+    # Looked up late: the clock may get another source of chance.
+    return strategy.AdaptiveThrottle(name, *_values(policy), lambda: clock.random(), Criticality.current)
 
 
 _STRATEGY_FACTORY = StrategyFactory(
@@ -56,7 +53,7 @@ _SERIES = PolicyMetrics(
 
 
 def _exhausted() -> type:
-    from .exhausted import ExhaustedThrottle
+    from .strategy import ExhaustedThrottle
 
     return ExhaustedThrottle
 

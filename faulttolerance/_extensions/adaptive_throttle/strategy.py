@@ -23,7 +23,7 @@ from itertools import groupby
 from typing import ClassVar, Final
 
 from ..._strategy.condition import Condition
-from ..._strategy.gate import GateState, lasting_state
+from ..._strategy.gate import GateState
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from ...exceptions import ThrottleException
 
@@ -34,9 +34,9 @@ _FOLD: Final = 128
 """The maximum number of successes that wait to be counted."""
 
 
-_CALM: Final = lasting_state(is_closed=True)
+_CALM: Final = GateState(is_closed=True)
 """Everything in the window was accepted: the passing of time alone cannot cause a refusal."""
-WATCHING: Final = lasting_state(is_closed=False)
+WATCHING: Final = GateState(is_closed=False)
 """The window contains a failure or a refusal: each call must request admission."""
 
 
@@ -208,13 +208,12 @@ class AdaptiveThrottle:
         probability = self.probability(now)
         return Condition(f"refusing {100 * probability:.0f} % of the calls", is_impaired=probability > 0)
 
-    def has_room_to_spare(self, now: float) -> bool:
-        """Return whether no call would be refused, so that a hedge takes nothing from others."""
+    def is_idle(self, now: float) -> bool:
+        """Return whether no call would be refused, so that the throttle can be removed without loss."""
         return not self.probability(now)
 
-    def is_idle(self, now: float) -> bool:
-        """Return whether the throttle can be removed without loss: no call would be refused."""
-        return not self.probability(now)
+    has_room_to_spare = is_idle
+    """The same says whether a hedge takes nothing from others."""
 
     def refusal(self, wait: float) -> ThrottleException:
         """Return the exception for a refused call; the moment of the next admission is unknown."""
@@ -271,3 +270,25 @@ class AdaptiveThrottle:
         if accepted:
             probability *= min(1.0, max(0.0, 1.0 - (now - self._last_failure) / self._window))
         return probability
+
+
+class ExhaustedThrottle(AdaptiveThrottle):
+    """A throttle that refuses every call, for tests of applications."""
+
+    __slots__ = ()
+
+    state = property(  # pyright: ignore[reportAssignmentType]
+        lambda self: WATCHING, vars(AdaptiveThrottle)["state"].__set__
+    )
+
+    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
+        """Reject the attempt.
+
+        Raises:
+            ThrottleException: Always.
+        """
+        raise self.refusal(0.0)
+
+    def probability(self, now: float) -> float:
+        """Return certainty."""
+        return 1.0

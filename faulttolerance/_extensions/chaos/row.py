@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._call.row import AttemptBinding, Row
+from ..._deadline.clock import clock
+from ..._log import WARNING, log
 from ..._metrics.catalogue import Metric, schema_of_metric
+from ..._policy import ChronoUnit, seconds
 from .policy import Chaos
 
 CHAOS = Metric(
@@ -20,24 +23,36 @@ CHAOS = Metric(
 
 
 _SCHEMA = schema_of_metric(CHAOS)
+_said: set[tuple[str, str]] = set()
+"""The guards, or the lines that several guards share, of whose chaos was warned, each with its chaos."""
 
 
 def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
     binding = body.binding
-    policy = binding.policies.get(Chaos)
+    policy, name = binding.policies.get(Chaos), binding.metrics_name
     if not isinstance(policy, Chaos) or not policy.rate:
         return function
-    from .layer import chaos_of
+    from ..._call.fault_injection import FaultInjection
 
-    counters = binding.counters_under(_SCHEMA)
-    fault_injection = chaos_of(binding.metrics_name, policy, counters, lambda kind: CHAOS.series((kind,)))
-    return fault_injection.around(function, body.environment, body.is_awaited, is_block=binding.is_block)
+    if (name, repr(policy)) not in _said:
+        _said.add((name, repr(policy)))
+        log(WARNING, "%s has %r: calls fail or wait on purpose", name, policy, fields={"ft_method": name})
+    counters, delay = binding.counters_under(_SCHEMA), seconds(policy.latency, ChronoUnit.MILLIS)
+    errors: Any = policy.error or (() if delay else (ConnectionError,))  # a tuple, once it is checked
+
+    def failure() -> BaseException | None:
+        if not errors:
+            return None
+        kind = errors[0] if len(errors) == 1 else errors[int(clock.random() * len(errors))]
+        made: BaseException = kind(f"{name}: made by chaos")
+        return made
+
+    def tell(kind: str) -> None:
+        if counters is not None:
+            counters.add((CHAOS.series((kind,)),))
+
+    injection = FaultInjection(failure, delay, rate=policy.rate, report=tell)
+    return injection.around(function, body.environment, body.is_awaited, is_block=binding.is_block)
 
 
-def _reset() -> None:
-    from .layer import forget_chaos
-
-    forget_chaos()
-
-
-CHAOS_ROW = Row(beside=(Chaos,), around_attempt=_around_attempt, metrics=(CHAOS,), reset=_reset)
+CHAOS_ROW = Row(beside=(Chaos,), around_attempt=_around_attempt, metrics=(CHAOS,), reset=_said.clear)

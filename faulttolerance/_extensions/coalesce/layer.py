@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from math import inf
 from sys import exception, modules
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..._deadline.clock import Alarm, clock
 from ..._execution.caller_thread import Arguments, GuardedCall
@@ -71,9 +71,7 @@ class Coalescing:
                     _own.set((*own, flight, met))  # either may be led here next
                     if not join(flight, seat, own):
                         return call(args, kwargs)
-                    if TYPE_CHECKING:
-                        assert seat.flight is not None
-                    _own.set((*own, seat.flight))
+                    _own.set((*own, seat.flight))  # type: ignore[arg-type]  # it has joined one
                     while not (seat.leads or seat.is_over):
                         clock.sleep(inf, alarm)
                     if not seat.leads:
@@ -181,9 +179,7 @@ def _restore(links: Links) -> None:
 
 def _shared(seat: Seat) -> Any:
     """Return or raise the leader's outcome; traceback and chain stay the same, however many calls raise the failure."""
-    outcome = seat.outcome
-    if TYPE_CHECKING:
-        assert outcome is not None
+    outcome: Any = seat.outcome
     result, failure, trace, links = outcome
     if failure is None:
         return result

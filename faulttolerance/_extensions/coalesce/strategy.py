@@ -155,11 +155,8 @@ class Flights:
                 if not flight.followers:
                     flight.leader = None
                     return
-                with self._lock:
-                    self._leave_locked(woken, seat, outcome, is_removed=True)
-            else:
-                with self._lock:
-                    self._leave_locked(woken, seat, outcome)
+            with self._lock:
+                self._leave_locked(woken, seat, outcome, is_removed=outcome is not None)
             wake_all(woken, self.leave)
         except BaseException:
             with self._lock:
@@ -214,19 +211,14 @@ class Flights:
         except Exception:  # noqa: BLE001  # of the key, which belongs to the application
             pass
         if any(one is flight for one in list(self._by_key.values())):
-            self._remove_lost(flight)
-
-    def _remove_lost(self, flight: Flight) -> None:
-        """Remove a flight whose key has changed or lost its hash: copy all other flights into a new table.
-
-        A flight that starts meanwhile may be missed; then no call follows it.
-        """
-        by_key: dict[Hashable, Flight] = {}
-        for one in list(self._by_key.values()):
-            with suppress(Exception):
-                if one is not flight and one.leader is not None:
-                    by_key.setdefault(one.key, one)
-        self._by_key = by_key
+            # Its key has changed or lost its hash: copy all other flights into a new table. A flight that starts
+            # meanwhile may be missed; then no call follows it.
+            by_key: dict[Hashable, Flight] = {}
+            for one in list(self._by_key.values()):
+                with suppress(Exception):
+                    if one is not flight and one.leader is not None:
+                        by_key.setdefault(one.key, one)
+            self._by_key = by_key
 
 
 def _unseat_locked(follower: Seat) -> None:

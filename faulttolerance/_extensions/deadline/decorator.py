@@ -22,6 +22,7 @@ from ..._deadline.threads.chain import current_greenlet, deadlines_here
 from ..._execution.caller_thread import GuardedCall
 from ..._guard.declare.creation_site import application_frames
 from ..._guard.decorate.decorator import Decorator
+from ..._platform.event_loop import loop_here
 from ..._platform.frames import module_of
 from ..._platform.unpatched import get_ident
 from ..._policy import ChronoUnit, Policy, check, parameters, seconds
@@ -101,7 +102,8 @@ class WholeCall(Decorator):
     def _enter(self, holder: FrameType, *, is_awaited: bool) -> Self:
         # A ``with`` block of a coroutine, too, belongs to its task.
         of_task = is_awaited or bool(holder_of_block(holder).f_code.co_flags & _AWAITED)
-        block = PlainBlock(lambda _: _path(self._name, self._seconds, of_task), self._forget, (holder, _course()))
+        length = seconds(parameters(self._kind)["value"].kind.normalised(self._values["value"]), ChronoUnit.MILLIS)
+        block = PlainBlock(lambda _: _path(self._name, length, of_task), self._forget, (holder, _course()))
         try:
             for owner in block.owners:
                 self._entered.setdefault(owner, []).append(block)
@@ -114,11 +116,6 @@ class WholeCall(Decorator):
 
     def _own_faults(self, where: str) -> list[Fault]:
         return check(self._kind, self._values, "", lambda _: ("deadline(value)", f"at {self._name}"))
-
-    @property
-    def _seconds(self) -> float:
-        """The length of a block's deadline."""
-        return seconds(parameters(self._kind)["value"].kind.normalised(self._values["value"]), ChronoUnit.MILLIS)
 
     def _innermost(self, holder: FrameType) -> PlainBlock:
         """Return the latest block that *holder* entered, or the latest of this course, or of another one."""
@@ -136,9 +133,8 @@ class WholeCall(Decorator):
 
 def _course() -> object:
     """Return the object that enters and leaves blocks one after the other: the running task, greenlet or thread."""
-    asyncio = sys.modules.get("asyncio")
-    loop = asyncio._get_running_loop() if asyncio is not None else None
-    task = asyncio.current_task(loop) if asyncio is not None and loop is not None else None
+    loop = loop_here()
+    task = None if loop is None else sys.modules["asyncio"].current_task(loop)
     return task or current_greenlet() or get_ident()
 
 

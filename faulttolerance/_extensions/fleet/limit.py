@@ -163,7 +163,7 @@ class FleetRateLimit:
         if limit.waiting:
             self._remove_overdue(waiter, now)
         with limit.lock:
-            due, is_first = ticks(now), not limit.count_before_locked(waiter)
+            due, is_first = ticks(now), not limit.waiting.count_before(waiter)
             if is_first:
                 due = self._share.take_locked(limit, processes or 1, now)
             is_through = is_first and due <= ticks(now)
@@ -222,7 +222,7 @@ class FleetRateLimit:
         """
         limit = self._limit
         with limit.lock:
-            moment, waiting, ahead = ticks(now), limit.waiting, limit.count_before_locked(waiter)
+            moment, waiting, ahead = ticks(now), limit.waiting, limit.waiting.count_before(waiter)
             until = waiter.until
             if until is None:
                 until = moment + (limit.max_wait + _ROUNDED_UP if self._may_wait else 0)
@@ -234,7 +234,7 @@ class FleetRateLimit:
                 waiter.until, waiter.awaits_fleet_turn = until, not ahead
                 waiter.was_prompt = self._links.current.is_prompt
                 if is_new:
-                    waiting.add(waiter)
+                    waiting[waiter] = None
                 # A call that is not the first is woken when it becomes the first; it also checks by itself, in case the
                 # first never leaves.
                 waiter.next_request_at = min(until, moment + (1 + ahead) * GRACE) if ahead else due

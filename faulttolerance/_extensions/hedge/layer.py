@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from sys import modules
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from ... import _policy as policies
 from ..._call.budget import charge
@@ -21,9 +21,8 @@ from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment, StoppedIteration
 from ..._execution.race import RaceAttempt, current_attempt
 from ..._metrics.catalogue import series_of_facts
-from ..._metrics.counters import FOLD, Counters
+from ..._metrics.counters import FOLD
 from ..._platform.event_loop import refuse_trio
-from ..._signature.kind import is_coroutine_function
 from ..._strategy.adaptive_timeout import LEAST
 from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.gate import OnRefusal
@@ -37,62 +36,63 @@ if TYPE_CHECKING:
     from ...typing import Timer
 
 
-class Payment(NamedTuple):
-    """The budget that pays for hedges: a budget of the method, or the built-in budget."""
+class Hedging:
+    """Starts hedges beside the first attempt of one guarded function, whose calls are asynchronous."""
 
-    take: Callable[[], bool | None]
-    """Takes the price of a hedge, and returns whether it was left; ``None`` if the hedge starts without payment."""
-    give_back: Callable[[], object]
-    """Returns the price of a hedge that did not start."""
-    earn: Callable[[], object] = lambda: None
-    """Called after a race with a winner; the budget of a method counts the call itself."""
+    __slots__ = (
+        "_batches", "_counters", "_earn", "_give_back", "_hedge", "_inside",
+        "_limit", "_may_send", "_name", "_take", "_tell",
+    )  # fmt: skip
 
-
-class Hedging(NamedTuple):
-    """Starts hedges beside the first attempt of one guarded function.
-
-    Args:
-        name: The function, as in messages.
-        hedge: The state of the function.
-        may_send: Returns whether gate and bulkhead would admit a hedge (rule H2).
-        payment: The budget that pays for hedges.
-        limit: The seconds after which an attempt may time out; 0.0 for no limit.
-        counters: The counters of its races; ``None`` without metrics.
-        tell: Called for each hedge of an observed policy, which does not start; ``None`` if hedges start.
-        inside: Builds the call path of a hedge.
-        batches: The lists whose entries count races, by their results.
-    """
-
-    name: str
-    hedge: Hedge
-    may_send: Callable[[float], bool]
-    payment: Payment
-    limit: float
-    counters: Counters | None
-    tell: OnRefusal | None
-    inside: Callable[..., GuardedCall]
-    batches: Mapping[str, list[None]] = {}  # never changed
+    def __init__(self, binding: Binding) -> None:
+        self._name = binding.name
+        self._hedge: Hedge = binding.strategies.get(policy.Hedge)
+        self._may_send = _room_for_hedges(binding)
+        self._limit = _shortest_timeout(binding.policies.get(policies.Timeout))
+        self._tell = binding.on_refusal_of(policy.Hedge)
+        """Called for each hedge of an observed policy, which does not start; ``None`` if hedges start."""
+        self._inside = binding.build_inner
+        """Builds the call path of a hedge."""
+        self._counters = counters = binding.counters_of(policy.Hedge)
+        self._batches: dict[str, list[None]] = {}
+        """The lists whose entries count races, by their results."""
+        if counters is not None:
+            self._batches = {one: counters.batch(series_of_facts((("Hedge", one),))) for one in get_args(Result)}
+        self._take: Callable[[], bool | None] = self._hedge.budget.take
+        """Takes the price of a hedge, and returns whether it was left; ``None`` if the hedge starts without payment."""
+        self._give_back: Callable[[], object] = self._hedge.budget.give_back
+        """Returns the price of a hedge that did not start."""
+        self._earn: Callable[[], object] = self._hedge.budget.succeed
+        """Called after a race with a winner."""
+        if policies.RetryBudget in binding.policies:
+            budget, tell = binding.strategies.get(policies.RetryBudget), binding.on_refusal_of(policies.RetryBudget)
+            # An observed policy starts no hedge, and counts none.
+            budget_counters = binding.counters_of(policies.RetryBudget) if self._tell is None else None
+            self._take = partial(charge, budget, tell, budget_counters, "hedge")
+            self._give_back = budget.give_back
+            self._earn = bool  # nothing: the budget of a method counts the call itself
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
         """Return *call*, the path of the first attempt, wrapped by this layer."""
         assert environment is not None
-        return self._raced(call, environment) if self.tell is None else self._watched(call, environment, self.tell)
+        return self._raced(call, environment) if self._tell is None else self._watched(call, environment, self._tell)
 
     def _begin(self) -> Race:
         if "trio" in modules:
-            refuse_trio(self.name)
+            refuse_trio(self._name)
         now, left = clock.monotonic(), remaining()
-        return self.hedge.begin(now, inf if left is None else now + left)
+        return self._hedge.begin(now, inf if left is None else now + left)
 
     def _raced(self, call: GuardedCall, environment: Environment) -> GuardedCall:
         # The path of a hedge has the same function, and the same policies.
-        begin, other = environment.start_child, self.inside(may_wait=False)
+        begin, other = environment.start_child, self._inside(may_wait=False)
 
         async def raced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             race = self._begin()
             runs: dict[int, Run] = {}
             try:
-                entry, begun = partial(current_attempt.set, RaceAttempt(race, 0)), partial(runs.__setitem__, 0)
+                entry = partial(current_attempt.set, RaceAttempt(race, 0))
+                begun = partial(runs.__setitem__, 0)
                 await begin(partial(call, args, kwargs), entry, begun, race.ring)
                 while True:
                     if (winner := self._look(race, runs)) is not None:
@@ -103,13 +103,11 @@ class Hedging(NamedTuple):
                     now = clock.monotonic()
                     if race.due <= now:
                         number = race.take_turn()
-                        if self.may_send(now) and (is_paid := self.payment.take()) is not False:
+                        if self._may_send(now) and (is_paid := self._take()) is not False:
                             if is_paid:
                                 race.paid.add(number)
-                            entry, begun = (
-                                partial(current_attempt.set, RaceAttempt(race, number)),
-                                partial(runs.__setitem__, number),
-                            )
+                            entry = partial(current_attempt.set, RaceAttempt(race, number))
+                            begun = partial(runs.__setitem__, number)
                             await begin(partial(other, args, kwargs), entry, begun, race.ring)
                         continue
                     turn = environment.new_wait()
@@ -153,15 +151,15 @@ class Hedging(NamedTuple):
             if failure is None or not isinstance(failure, Exception):
                 if failure is None and not run.cancelled():
                     race.succeed(number, now)
-                    self.payment.earn()
+                    self._earn()
                 return run
             if number in race.paid and number not in race.sent and isinstance(failure, RefusedException):
-                self.payment.give_back()
+                self._give_back()
             race.fail(number, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
         return None
 
     def _is_own_timeout(self, failure: BaseException, elapsed: float) -> bool:
-        return isinstance(failure, TimeoutException) and 0.0 < self.limit <= elapsed
+        return isinstance(failure, TimeoutException) and 0.0 < self._limit <= elapsed
 
     def _watched(self, call: GuardedCall, environment: Environment, tell: OnRefusal) -> GuardedCall:
         """Return the path of a call whose hedges are only counted (rule X7)."""
@@ -177,7 +175,7 @@ class Hedging(NamedTuple):
                 now = clock.monotonic()
                 if race.due <= now:
                     race.take_turn()
-                    if self.may_send(now) and self.payment.take() is not False:
+                    if self._may_send(now) and self._take() is not False:
                         tell()
                 timer = environment.call_later(race.due - now, look) if race.due < inf else None
 
@@ -185,7 +183,7 @@ class Hedging(NamedTuple):
                 look()
                 result = await call(args, kwargs)
                 race.succeed(0, clock.monotonic())
-                self.payment.earn()
+                self._earn()
                 return result
             except TimeoutException as failure:
                 now = clock.monotonic()
@@ -200,60 +198,30 @@ class Hedging(NamedTuple):
         return watched
 
     def _count(self, race: Race) -> None:
-        if self.counters is not None:
-            batch = self.batches[race.result]
+        if self._counters is not None:
+            batch = self._batches[race.result]
             batch.append(None)
             if len(batch) >= FOLD:
-                self.counters.fold()
+                self._counters.fold()
 
 
 def announced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return *function* as hedges of the guard *name* call it: the start is recorded, and an event is sent."""
-    if is_coroutine_function(function):
-
-        async def announced_later(*args: Any, **kwargs: Any) -> Any:
-            _announce(name)
-            return await function(*args, **kwargs)
-
-        return announced_later
 
     def announced(*args: Any, **kwargs: Any) -> Any:
-        _announce(name)
+        entry: Any = current_attempt.get()
+        if entry is not None:
+            entry.race.sent[entry.number] = None
+            if sinks.wanted[HedgeSent](None):
+                sinks.send(HedgeSent(name, entry.number, clock.monotonic() - entry.race.began))
         return function(*args, **kwargs)
 
     return announced
 
 
-def _announce(name: str) -> None:
-    entry: Any = current_attempt.get()
-    if entry is not None:
-        entry.race.sent[entry.number] = None
-        if sinks.wanted[HedgeSent](None):
-            sinks.send(HedgeSent(name, entry.number, clock.monotonic() - entry.race.began))
-
-
 def _leave(race: Race, runs: dict[int, Run], environment: Environment) -> None:
     race.end()
     environment.cancel_children(list(runs.values()))
-
-
-def racing(binding: Binding) -> Hedging:
-    """Return the layer of asynchronous calls."""
-    hedges: Hedge = binding.strategies.get(policy.Hedge)
-    counters = binding.counters_of(policy.Hedge)
-    return Hedging(
-        binding.name,
-        hedges,
-        _room_for_hedges(binding),
-        _payment(hedges, binding),
-        _shortest_timeout(binding.policies.get(policies.Timeout)),
-        counters,
-        binding.on_refusal_of(policy.Hedge),
-        binding.build_inner,
-        {one: counters.batch(series_of_facts((("Hedge", one),))) for one in get_args(Result)}
-        if counters is not None
-        else {},
-    )
 
 
 def _shortest_timeout(policy: Any) -> float:
@@ -262,17 +230,6 @@ def _shortest_timeout(policy: Any) -> float:
         return 0.0
     seconds = policies.seconds(policy.value, policy.unit)
     return min(seconds, LEAST) if policy.adaptive else seconds
-
-
-def _payment(hedges: Hedge, binding: Binding) -> Payment:
-    """Return the budget that pays for hedges: that of the method, to which calls add, or their own."""
-    if policies.RetryBudget not in binding.policies:
-        own = hedges.budget
-        return Payment(own.take, own.give_back, own.succeed)
-    budget, tell = binding.strategies.get(policies.RetryBudget), binding.on_refusal_of(policies.RetryBudget)
-    # An observed policy starts no hedge, and counts none.
-    counters = binding.counters_of(policies.RetryBudget) if binding.on_refusal_of(policy.Hedge) is None else None
-    return Payment(lambda: charge(budget, tell, counters, "hedge"), budget.give_back)
 
 
 def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:

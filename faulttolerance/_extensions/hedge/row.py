@@ -42,9 +42,9 @@ def _bind(policy: Hedge, binding: Binding) -> Mapping[str, Any]:
 def _layer(policy: Hedge, binding: Binding) -> Layer | None:
     if binding.is_block or not binding.asynchronous:
         return None
-    from .layer import racing
+    from .layer import Hedging
 
-    return racing(binding)
+    return Hedging(binding)
 
 
 def _gate(gate: Gate, policy: object, binding: Binding) -> Gate:

@@ -70,9 +70,7 @@ class Hedge:
     def condition(self, now: float) -> Condition:
         """Return the delay before hedges."""
         delay = self.delay
-        return Condition(
-            f"hedging after {round(1000 * delay, 1):g} ms" if delay else "learning when to hedge", is_impaired=False
-        )
+        return Condition(f"hedging after {round(1000 * delay, 1):g} ms" if delay else "learning when to hedge")
 
     def is_idle(self, now: float) -> bool:
         """Return whether the state can be removed without loss, except for the statistic."""

@@ -9,6 +9,7 @@ from ..._call.continuation import RejectedResult
 from ..._deadline.clock import clock
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
+from ..._signature.call_key import refuse_unhashable
 from .strategy import LastResults
 
 
@@ -56,8 +57,6 @@ class Remembering(NamedTuple):
         try:
             hash(key)
         except TypeError:
-            from ..._signature.call_key import refuse_unhashable  # it needs ``inspect``
-
             refuse_unhashable(self.name, key)
             raise
         return key

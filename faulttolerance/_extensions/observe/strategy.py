@@ -5,21 +5,17 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal, lasting_state
+from ..._strategy.bulkhead import Bulkhead, UnqueuedBulkhead, Waiter
+from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal
 from ..._strategy.rate_limit import RateLimit, TurnWaiter
-from ..._strategy.unqueued import UnqueuedBulkhead
 from ..._strategy.verdict import Verdict
 from ...exceptions import RefusedException
 
-if TYPE_CHECKING:
-    from ..._strategy.bulkhead import Bulkhead, Waiter
-
-
-_ASKS: Final = lasting_state(is_closed=False)
+_ASKS: Final = GateState(is_closed=False)
 """Stands for the state of a gate that is not closed: each attempt must request admission."""
-_LET_BY: Final = lasting_state(is_closed=True)
+_LET_BY: Final = GateState(is_closed=True)
 """Stands for the state of an attempt that the gate would have refused: its outcome is not reported to the gate."""
 
 
@@ -64,9 +60,8 @@ class ObservedRateLimit:
     def __init__(self, limit: RateLimit, tell: OnRefusal) -> None:
         self._limit = limit
         self._tell = tell
-        self._waiting: deque[tuple[float, TurnWaiter]] = (
-            deque()
-        )  # guarded by _lock: the moment of each turn, and its place
+        self._waiting: deque[tuple[float, TurnWaiter]] = deque()
+        """The moment of each turn, and its place; guarded by ``_lock``."""
         self._lock = threading.RLock()
 
     def admit(self, now: float) -> None:
@@ -113,10 +108,10 @@ class ObservedBulkhead(UnqueuedBulkhead):
         self._beyond: dict[Hashable, None] = {}
         """The attempts that run and would have been refused; some of them may have ended."""
 
-    def acquire(self, attempt_id: Hashable, ident: int, wake: object = None) -> None:
-        """Acquire a permit, independent of the limit."""
-        held, beyond = self._bulkhead.held, self._beyond
-        held[attempt_id] = ident
+    def enter(self, waiter: Waiter) -> None:
+        """Acquire a permit for *waiter*, which does not wait, independent of the limit."""
+        held, beyond, attempt_id = self._bulkhead.held, self._beyond, waiter.attempt_id
+        held[attempt_id] = waiter.ident
         if len(held) <= self._bulkhead.limit:
             return
         self._bulkhead.count_all()
@@ -125,7 +120,3 @@ class ObservedBulkhead(UnqueuedBulkhead):
         if len(held) - len(beyond) > self._bulkhead.limit + (self._bulkhead.queue if self._may_wait else 0):
             beyond[attempt_id] = None
             self._tell()
-
-    def enter(self, waiter: Waiter) -> None:
-        """Acquire a permit for *waiter*, which does not wait."""
-        self.acquire(waiter.attempt_id, waiter.ident)

@@ -92,7 +92,10 @@ class Partitioning:
             except TypeError:
                 refuse_unhashable(self._state.name, key)
                 raise
-            self._take_over(gone, now)
+            shared = self._state.circuit_breaker
+            for breaker in (partition.strategies.get(CircuitBreaker) for partition in gone):
+                if shared is not None and breaker is not None:
+                    shared.continue_counts(breaker, now)
             if placed is not None:
                 self._complete(placed[0], key, now)
                 return placed
@@ -127,11 +130,3 @@ class Partitioning:
         breaker, shared = partition.strategies.get(CircuitBreaker), self._state.circuit_breaker
         if breaker is not None and shared is not None:
             breaker.copy_force(shared, now)
-
-    def _take_over(self, gone: list[Partition], now: float) -> None:
-        """Add the counts of removed partitions to those of the shared circuit breaker."""
-        shared = self._state.circuit_breaker
-        for partition in gone:
-            breaker = partition.strategies.get(CircuitBreaker)
-            if shared is not None and breaker is not None:
-                shared.continue_counts(breaker, now)

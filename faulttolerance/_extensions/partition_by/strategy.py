@@ -67,13 +67,10 @@ class Partition:
         """Return whether the partition may be removed."""
         if self.references() > _UNUSED:
             return Rest.NONE
-        rest = Rest.IDLE
-        for strategy in self.strategies:
-            if strategy is not None and not strategy.is_idle(now):
-                if not hasattr(strategy, "is_at_rest") or not strategy.is_at_rest(now):
-                    return Rest.NONE
-                rest = Rest.UNUSED
-        return rest
+        held = [strategy for strategy in self.strategies if strategy is not None and not strategy.is_idle(now)]
+        if not all(hasattr(strategy, "is_at_rest") and strategy.is_at_rest(now) for strategy in held):
+            return Rest.NONE
+        return Rest.UNUSED if held else Rest.IDLE
 
 
 _NONE = Partition(())
@@ -180,10 +177,6 @@ class Partitions:
         """Notify *user* of removed partitions, as long as it lives."""
         with self.lock:
             self.users = (*(one for one in self.users if one() is not None), ref(user))
-
-    def is_idle(self, now: float) -> bool:
-        """Return whether there is no state; never called, because partitions have no partitions."""
-        return not self._order
 
     def condition(self, now: float) -> Condition:
         """Return the number of partitions."""

@@ -2,63 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..._deadline.threads.roles import CALLER, register
 from ..._deadline.uninterruptible import undisturbed
 from ..._event import error_type
 
 ATTEMPT = "ft.attempt"
-"""The keyword with the number of an attempt after the first, for wrappers of ``Spans``; no parameter has this name."""
+"""The keyword with the number of an attempt after the first, for ``spanned`` functions; no parameter has this name."""
 
 
-class Spans(NamedTuple):
-    """The spans of one guarded function: a child of the current span for each execution of its body (rule O1).
+def spanned(function: Callable[..., Any], name: str, is_awaited: bool) -> Callable[..., Any]:
+    """Return *function* with a span for each call, a child of the current span (rule O1).
 
     Args:
+        function: The function that each attempt calls.
         name: The name of the method, and of its spans.
+        is_awaited: Whether an attempt awaits the function's result; if not, a span lasts until a returned future is
+            done.
     """
 
-    name: str
-
-    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return *function* with a span for each call, which lasts until a returned future is done."""
-
-        @register(CALLER)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            span = _Span(self.name, kwargs.pop(ATTEMPT, 1))
-            try:
-                with undisturbed():  # a deadline would leave the span started, and current
-                    span.begin()
-                span.result = function(*args, **kwargs)
-                return span.result
-            except BaseException as error:
-                span.failure = error
-                raise
-            finally:
-                with undisturbed():
-                    span.leave()
-
-        return call
-
-    def around_awaited(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-        """Return *function* with a span for each call, in which its result is awaited."""
-
-        @register(CALLER)
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            span = _Span(self.name, kwargs.pop(ATTEMPT, 1))
-            try:
+    @register(CALLER)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        span = _Span(name, kwargs.pop(ATTEMPT, 1))
+        try:
+            with undisturbed():  # a deadline would leave the span started, and current
                 span.begin()
-                return await function(*args, **kwargs)
-            except BaseException as error:
-                span.failure = error
-                raise
-            finally:
+            span.result = function(*args, **kwargs)
+            return span.result
+        except BaseException as error:
+            span.failure = error
+            raise
+        finally:
+            with undisturbed():
                 span.leave()
 
-        return call
+    @register(CALLER)
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        span = _Span(name, kwargs.pop(ATTEMPT, 1))
+        try:
+            span.begin()
+            return await function(*args, **kwargs)
+        except BaseException as error:
+            span.failure = error
+            raise
+        finally:
+            span.leave()
+
+    return awaited if is_awaited else call
 
 
 class _Span:

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 def _around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
     if not telemetry.creates_spans:
         return function
-    from .layer import Spans
+    from .layer import spanned
 
-    spans = Spans(body.binding.name)
-    return spans.around_awaited(function) if body.is_awaited else spans.around(function)
+    return spanned(function, body.binding.name, body.is_awaited)
 
 
 def _number_attempts(policies: BoundPolicies) -> None:

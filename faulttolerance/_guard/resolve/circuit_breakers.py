@@ -127,7 +127,7 @@ class CircuitBreakers:
             KeyError: If no circuit breaker has this name.
         """
         states = self._states(name)
-        self._apply(states, CircuitBreaker.force_open)
+        self._apply(states, partial(CircuitBreaker.force, name=OPEN))
         for state in states:
             is_observed = policies.CircuitBreaker in state.observed
             if is_observed or all(type(policy) is not policies.CircuitBreaker for policy in state.policies):
@@ -140,7 +140,7 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name.
         """
-        self._apply(self._states(name), CircuitBreaker.force_closed)
+        self._apply(self._states(name), partial(CircuitBreaker.force, name=CLOSED))
 
     def on_state_change(self, name: str, callback: Listener) -> Callable[[], object]:
         """Call ``callback(name, old, new)`` at each change of state; the circuit breaker may be created later.
