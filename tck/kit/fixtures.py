@@ -36,6 +36,7 @@ def clock() -> Iterator[Clock]:
 @contextmanager
 def others_hidden(module: ModuleType | None = None) -> Iterator[None]:
     """Hide the existing guards but those of *module* and its kit: operations on all guards look at each."""
+    collect_garbage()  # guards that are garbage would stay, as what is hidden is kept out of later collections
     # Hidden guards are kept alive: a guard that is freed must be in the registry.
     alive = {reference: guard for reference in list(registry._guards) if (guard := reference()) is not None}
     known = {name: each for name, each in sys.modules.items() if each is module or (module and name.startswith("kit."))}
