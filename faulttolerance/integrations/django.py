@@ -23,8 +23,8 @@ __all__ = ["FaultToleranceMiddleware", "install"]
 _ANSWERED = (BadRequest, Http404, MultiPartParserError, PermissionDenied, SuspiciousOperation)
 """Exceptions that Django answers by less than 500."""
 
-_not_retried: Failures = ()
-"""The failures after which no attempt follows inside an ``atomic`` block."""
+_not_retried: list[Failures] = []
+"""The failures after which no attempt follows inside an ``atomic`` block, once they were declared."""
 
 
 class FaultToleranceMiddleware:
@@ -107,17 +107,16 @@ def install(*, no_retry_on: ExceptionSet = Exception) -> None:
     Raises:
         FaultToleranceDefinitionException: If *no_retry_on* is no set of exceptions.
     """
-    global _not_retried
-    _not_retried = failures("install(no_retry_on)", no_retry_on)
+    given = failures("install(no_retry_on)", no_retry_on)
+    if not _not_retried:
+        refuse_retries("an atomic block of Django", _is_open)
+    _not_retried[:] = [given]
 
 
 def _is_open(failure: BaseException) -> bool:
-    return isinstance(failure, _not_retried) and any(map(_is_in_block, connections.all(initialized_only=True)))
+    return isinstance(failure, _not_retried[0]) and any(map(_is_in_block, connections.all(initialized_only=True)))
 
 
 def _is_in_block(connection: Any) -> bool:
     # ``in_atomic_block`` is true of the block around a test, too.
     return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
-
-
-refuse_retries("an atomic block of Django", _is_open)
