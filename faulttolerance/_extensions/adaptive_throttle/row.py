@@ -53,7 +53,7 @@ _SERIES = PolicyMetrics(
 
 
 def _exhausted() -> type:
-    from .strategy import ExhaustedThrottle
+    from .exhausted import ExhaustedThrottle
 
     return ExhaustedThrottle
 

@@ -270,25 +270,3 @@ class AdaptiveThrottle:
         if accepted:
             probability *= min(1.0, max(0.0, 1.0 - (now - self._last_failure) / self._window))
         return probability
-
-
-class ExhaustedThrottle(AdaptiveThrottle):
-    """A throttle that refuses every call, for tests of applications."""
-
-    __slots__ = ()
-
-    state = property(  # pyright: ignore[reportAssignmentType]
-        lambda self: WATCHING, vars(AdaptiveThrottle)["state"].__set__
-    )
-
-    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
-        """Reject the attempt.
-
-        Raises:
-            ThrottleException: Always.
-        """
-        raise self.refusal(0.0)
-
-    def probability(self, now: float) -> float:
-        """Return certainty."""
-        return 1.0
