@@ -58,12 +58,15 @@ class Predicates:
     def __init__(self, exception: Predicate | None, result: Predicate | None, source: str, tell: ReportError) -> None:
         self.all = tuple(one for one in (exception, result) if one is not None)
         """The predicates that exist."""
-        self.exception, self.result = (
-            ApplicationFunction(one, bool, partial(tell, f"the {kind} predicate of {source}; it counts as false"))
-            if one is not None
-            else None
-            for kind, one in (("exception", exception), ("result", result))
-        )
+
+        def answering(kind: str, predicate: Predicate | None) -> ApplicationFunction | None:
+            if predicate is None:
+                return None
+            report = partial(tell, f"the {kind} predicate of {source}; it counts as false")
+            return ApplicationFunction(predicate, bool, report)
+
+        self.exception = answering("exception", exception)
+        self.result = answering("result", result)
 
     def evaluate(self, failure: BaseException | None, result: object) -> bool | None:
         """Return the answer on an attempt; ``None`` where the predicate has none."""

@@ -213,7 +213,7 @@ class AdaptiveThrottle:
         return not self.probability(now)
 
     has_room_to_spare = is_idle
-    """The same says whether a hedge takes nothing from others."""
+    """Where no call would be refused, a hedge takes nothing from others."""
 
     def refusal(self, wait: float) -> ThrottleException:
         """Return the exception for a refused call; the moment of the next admission is unknown."""

@@ -70,7 +70,7 @@ class Hedging:
             budget_counters = binding.counters_of(policies.RetryBudget) if self._tell is None else None
             self._take = partial(charge, budget, tell, budget_counters, "hedge")
             self._give_back = budget.give_back
-            self._earn = bool  # nothing: the budget of a method counts the call itself
+            self._earn = lambda: None  # the budget of a method counts the call itself
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
         """Return *call*, the path of the first attempt, wrapped by this layer."""
