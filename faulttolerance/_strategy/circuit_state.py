@@ -106,10 +106,12 @@ class CircuitState(GateState):
     __slots__ = ("is_forced", "name", "since", "used")
 
     def __init__(self, name: StateName, since: float, until: float = -inf, *, is_forced: bool = False) -> None:
-        super().__init__(name == CLOSED, until)
+        self.is_closed = name == CLOSED
+        self.is_clean = False
         self.name: StateName = name
         self.since = since
         self.used = since
         """When the last result came, unless the window was full of successes."""
+        self.until = until
         self.is_forced = is_forced
         """Whether nothing but a reset ends it."""

@@ -37,16 +37,22 @@ class GateState:
 
     __slots__ = ("is_clean", "is_closed", "until")
 
-    def __init__(self, is_closed: bool, until: float = -inf) -> None:
-        self.is_closed = is_closed
-        """Whether attempts pass without a call of ``admit``, as in a closed circuit."""
-        self.is_clean = False
-        """Whether one more success would change nothing."""
-        self.until = until
-        """The moment up to which every attempt is refused; minus infinity where attempts may pass."""
+    is_closed: bool
+    """Whether attempts pass without a call of ``admit``, as in a closed circuit."""
+    is_clean: bool
+    """Whether one more success would change nothing."""
+    until: float
+    """The moment up to which every attempt is refused; minus infinity where attempts may pass."""
 
 
-NOT_ADMITTED: Final = GateState(is_closed=False)
+def lasting_state(is_closed: bool) -> GateState:
+    """Return a state that no time ends, and in which each success counts."""
+    state = GateState()
+    state.is_closed, state.is_clean, state.until = is_closed, False, -inf
+    return state
+
+
+NOT_ADMITTED: Final = GateState()
 """Stands for the state of an attempt that no state has admitted."""
 
 

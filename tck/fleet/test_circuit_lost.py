@@ -86,7 +86,7 @@ def test_a_reset_holds_until_the_circuit_of_the_fleet_moves() -> None:
     assert other.call(FAILURE)
     world.advance(POLL)
     assert world.states == [OPEN, OPEN]
-    one.breaker.force_closed(world.now)
+    one.breaker.force(world.now, CLOSED)
     world.advance(20.0)
     other.call()
     other.call(FAILURE)
@@ -100,7 +100,7 @@ def test_a_circuit_that_is_forced_open_asks_nobody_and_keeps_no_place() -> None:
     world = opened()
     one, other = world.processes
     one.call()
-    one.breaker.force_open(world.now)
+    one.breaker.force(world.now, OPEN)
     one.sent.clear()
     for _ in range(3):
         one.call()
@@ -219,7 +219,7 @@ def test_an_opening_is_written_once() -> None:
     """By rule F3: calls under way do not write it again, and forced or reset circuits write nothing."""
     world = World(latency=0.02)
     one, other = world.processes
-    other.breaker.force_open(world.now)
+    other.breaker.force(world.now, OPEN)
     world.advance(3 * POLL + 0.1)  # no answer is on its way
     begun = [one.begin() for _ in range(8)]
     for me in begun[:5]:
@@ -378,7 +378,7 @@ def test_a_probe_that_fails_while_the_circuit_is_forced_open_gives_its_place_bac
     one.call()
     probe = one.begin()
     assert probe is not None
-    one.breaker.force_open(world.now)
+    one.breaker.force(world.now, OPEN)
     one.end(probe, FAILURE)
 
     assert [other.call(), other.call()] == [False, True]

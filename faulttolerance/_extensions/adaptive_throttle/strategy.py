@@ -23,7 +23,7 @@ from itertools import groupby
 from typing import ClassVar, Final
 
 from ..._strategy.condition import Condition
-from ..._strategy.gate import GateState
+from ..._strategy.gate import GateState, lasting_state
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from ...exceptions import ThrottleException
 
@@ -34,9 +34,9 @@ _FOLD: Final = 128
 """The maximum number of successes that wait to be counted."""
 
 
-_CALM: Final = GateState(is_closed=True)
+_CALM: Final = lasting_state(is_closed=True)
 """Everything in the window was accepted: the passing of time alone cannot cause a refusal."""
-WATCHING: Final = GateState(is_closed=False)
+WATCHING: Final = lasting_state(is_closed=False)
 """The window contains a failure or a refusal: each call must request admission."""
 
 

@@ -8,14 +8,14 @@ from collections.abc import Hashable
 from typing import Final
 
 from ..._strategy.bulkhead import Bulkhead, UnqueuedBulkhead, Waiter
-from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal
+from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal, lasting_state
 from ..._strategy.rate_limit import RateLimit, TurnWaiter
 from ..._strategy.verdict import Verdict
 from ...exceptions import RefusedException
 
-_ASKS: Final = GateState(is_closed=False)
+_ASKS: Final = lasting_state(is_closed=False)
 """Stands for the state of a gate that is not closed: each attempt must request admission."""
-_LET_BY: Final = GateState(is_closed=True)
+_LET_BY: Final = lasting_state(is_closed=True)
 """Stands for the state of an attempt that the gate would have refused: its outcome is not reported to the gate."""
 
 
