@@ -625,7 +625,7 @@ def test_a_failure_after_the_caller_left_is_dropped(
 
     wait_until(ours)
     assert [record.levelno for record in ours()] == [logging.DEBUG]
-    assert "late" in ours()[0].getMessage()
+    assert str((ours()[0].exc_info or [None, None])[1]) == "late"
     assert future.exception() is error
 
 
