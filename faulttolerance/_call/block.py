@@ -192,7 +192,7 @@ class Attempt:
     __slots__ = ("__weakref__", "_is_entered", "_modes", "_steps", "number")
 
     def __init__(self, modes: _EntryModes) -> None:
-        self.number = modes.call.number
+        self.number: int = modes.call.number
         self._is_entered = False
         self._modes: Any = modes
         """The call; ``None`` after the block."""

@@ -133,9 +133,9 @@ def changes(where: str, before: Sequence[Effective], after: Sequence[Effective])
         pairs = {ENABLED: (old.enabled, new.enabled), MODE: (old.mode, new.mode)}
         pairs |= {name: (getattr(old.policy, name), getattr(new.policy, name)) for name in parameters(kind)}
         differences += [
-            Change(f"{where} @{kind.annotation}({name})", *pair, new.sources.get(name, "default"))
-            for name, pair in pairs.items()
-            if pair[0] != pair[1]
+            Change(f"{where} @{kind.annotation}({name})", former, present, new.sources.get(name, "default"))
+            for name, (former, present) in pairs.items()
+            if former != present
         ]
     return differences
 

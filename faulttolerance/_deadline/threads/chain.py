@@ -113,7 +113,8 @@ class ThreadDeadlines:
         The main thread must install the signal's handler. A greenlet needs the timer of a hub, or a log line that no
         deadline can interrupt it."""
         if not is_greenlet:
-            _known[ref(self, _forget)] = None
+            known: ref[ThreadDeadlines] = ref(self, _forget)
+            _known[known] = None
 
 
 _known: dict[ref[ThreadDeadlines], None] = {}
