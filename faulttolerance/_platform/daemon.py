@@ -73,7 +73,7 @@ class Daemon:
         for is_over in once(self._place.acquire, True, seconds):
             if is_over:
                 self._place.release()
-                wait_until_gone(self._handle, self._native_id)
+                _wait_until_gone(self._handle, self._native_id)
         return is_over
 
     def _run(self, begun: Any) -> None:
@@ -96,7 +96,7 @@ class Daemon:
             self.start()
 
 
-def wait_until_gone(handle: Any, native_id: int) -> None:
+def _wait_until_gone(handle: Any, native_id: int) -> None:
     """Wait until a thread whose work is over is gone, by its *handle* or else by its number in the system."""
     if handle is not None:
         handle.join()

@@ -116,6 +116,7 @@ class StatusPage:
         if not action.perform(request, identity):
             raise EarlyResponse(404, "no circuit has this name any more")
         if format_for(request) == "html":
+            # Relative: a proxy may serve the page under any prefix.
             location = f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}"
             return response(303, "text/plain; charset=utf-8", b"", ("location", location))
         return as_json(200, reading.guard_called(request.guard) or {})

@@ -249,11 +249,7 @@ class _Assembly(NamedTuple):
                 function = row.around_attempt(function, self.body._replace(binding=binding))
         for place, part in enumerate(self.parts[:end]):
             if part.layer is not None:
-
-                def build_inner(end: int = place, **changes: Any) -> GuardedCall:
-                    return self.path(binding._replace(**changes), end)
-
-                layers.append(part.layer(binding._replace(build_inner=build_inner)))
+                layers.append(part.layer(binding._replace(build_inner=partial(self._inner_path, binding, place))))
                 call = layers[-1](call, self.environment)
             if not part.is_step:
                 continue
@@ -275,6 +271,10 @@ class _Assembly(NamedTuple):
             if policies.is_block:
                 stop_between_attempts(policies)
         return call  # type: ignore[no-any-return]
+
+    def _inner_path(self, binding: Binding, end: int, **changes: Any) -> GuardedCall:
+        """Return the path inside a layer, through the innermost *end* parts, with *changes* of *binding*."""
+        return self.path(binding._replace(**changes), end)
 
 
 def _policy_of(row: Row, binding: Binding) -> Policy | None:
