@@ -85,8 +85,7 @@ def is_pending(result: object) -> bool:
     kind = type(result)
     if id(kind) in _PLAIN_CLASSES:
         return False
-    futures = sys.modules.get("concurrent.futures")
-    if futures is not None and issubclass(kind, futures.Future):
+    if issubclass(kind, getattr(sys.modules.get("concurrent.futures"), "Future", ())):
         future: Any = result
         return not future.done() or future.cancelled() or future.exception(0) is not None
     if any("__await__" in vars(base) for base in kind.__mro__):

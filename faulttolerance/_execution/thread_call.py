@@ -372,8 +372,7 @@ class Pause(Suspension):
 
 def _cancelled_error() -> Any:
     """Return the class of cancellations, which are control flow; an empty tuple before asyncio is imported."""
-    asyncio = sys.modules.get("asyncio")
-    return () if asyncio is None else asyncio.CancelledError
+    return getattr(sys.modules.get("asyncio"), "CancelledError", ())
 
 
 def log_dropped(error: BaseException) -> None:

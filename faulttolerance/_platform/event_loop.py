@@ -17,8 +17,9 @@ T = TypeVar("T")
 
 def loop_here() -> Any:
     """Return the event loop of asyncio that runs on this thread, or ``None``; does not import asyncio."""
-    asyncio = sys.modules.get("asyncio")
-    return None if asyncio is None else asyncio._get_running_loop()
+    # While another thread imports asyncio, the module has no such function yet.
+    get_running_loop = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    return None if get_running_loop is None else get_running_loop()
 
 
 def refuse_trio(what: str) -> None:

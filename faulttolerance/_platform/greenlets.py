@@ -43,8 +43,8 @@ def lock_here() -> Any:
 
 def hub_here() -> Any:
     """Return the hub of gevent that the running thread has, or ``None``; without a hub it has no other greenlets."""
-    hubs = sys.modules.get("gevent._hub_local")
-    return hubs.get_hub_if_exists() if hubs is not None else None
+    get_hub = getattr(sys.modules.get("gevent._hub_local"), "get_hub_if_exists", None)
+    return get_hub() if get_hub is not None else None
 
 
 class GreenletTimer:

@@ -142,8 +142,9 @@ def deadlines_here() -> ThreadDeadlines:
     greenlet = current_greenlet()
     if greenlet is None:
         here = this_thread.deadlines
-        if here.is_ready and "gevent._hub_local" in sys.modules:
-            here.is_ready = sys.modules["gevent._hub_local"].get_hub_if_exists() is None
+        get_hub = getattr(sys.modules.get("gevent._hub_local"), "get_hub_if_exists", None)
+        if here.is_ready and get_hub is not None:
+            here.is_ready = get_hub() is None
         return here
     deadlines: ThreadDeadlines | None = greenlet.__dict__.get(_OF_GREENLET)
     if deadlines is None:

@@ -47,8 +47,8 @@ class InnerLoop(NamedTuple):
 
 def find_loop(stack: Stack, depth: Depth) -> InnerLoop | None:
     """Return the loop that runs in the call whose extent is *depth*, or ``None``."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None or "asyncio.base_events" not in sys.modules:
+    asyncio: Any = sys.modules.get("asyncio")
+    if not hasattr(asyncio, "runners"):  # not imported, or only in part
         return None
     running = asyncio.base_events.BaseEventLoop.run_until_complete.__code__
     callback = asyncio.events.Handle._run.__code__

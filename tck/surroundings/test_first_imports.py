@@ -1,0 +1,69 @@
+"""Calls during the first import of a module of the standard library, which another thread makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit.program import output_of, python
+
+pytestmark = pytest.mark.outside
+
+
+def test_an_offloaded_call_ends_while_asyncio_is_imported() -> None:
+    """Its outcome is compared with the cancellations of asyncio, which are not there yet."""
+    program = """
+        import sys, types
+        from faulttolerance import *
+
+        @asynchronous
+        def load(is_down) -> Future[str]:
+            if is_down:
+                raise ValueError("down")
+            return completed_future("loaded")
+
+        sys.modules["asyncio"] = types.ModuleType("asyncio")
+        print(load(False).result(10), repr(load(True).exception(10)))
+        """
+
+    assert output_of(program) == "loaded ValueError('down')"
+
+
+def test_a_time_out_comes_while_asyncio_is_imported() -> None:
+    """A late thread is searched for a loop of asyncio, whose classes are not there yet."""
+    program = """
+        import sys, time, types
+        from faulttolerance import *
+
+        end = time.monotonic() + 10
+
+        @timeout("50ms")
+        def count():
+            while time.monotonic() < end:
+                pass
+
+        for name in ("asyncio", "asyncio.base_events"):
+            sys.modules[name] = types.ModuleType(name)
+        try:
+            count()
+        except TimeoutException:
+            print("in time" if time.monotonic() < end else "too late")
+        """
+
+    assert python(program).stdout == "in time\n"
+
+
+def test_an_attempt_succeeds_while_futures_are_imported() -> None:
+    """A result of a new class is compared with the futures of the standard library, which are not there yet."""
+    program = """
+        import sys, types
+        from faulttolerance import *
+
+        @circuit_breaker
+        def load():
+            return type("Page", (), {})()
+
+        sys.modules["concurrent.futures"] = types.ModuleType("concurrent.futures")
+        print(type(load()).__name__)
+        """
+
+    assert output_of(program) == "Page"
