@@ -133,7 +133,7 @@ class State:
 
     def reset_after_fork(self, ident: int) -> None:
         """Release the resources of all threads except *ident*, and measure time from 0, in the child of a fork."""
-        for strategy in filter(None, self.strategies):
+        for strategy in self.strategies.by_policy().values():
             strategy.reset_after_fork(ident)
         for breaker in self.every_breaker():
             breaker.start_counting(clock.monotonic())

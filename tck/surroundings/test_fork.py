@@ -262,6 +262,73 @@ def test_locks_that_another_thread_held_are_new_in_the_child() -> None:
     """)
 
 
+def test_a_lock_of_an_empty_table_that_another_thread_held_is_new_in_the_child() -> None:
+    """L5: of keys that have no partition yet, and of calls that share a result and are over meanwhile."""
+    run("""
+        from faulttolerance import coalesce, partition_by
+        from faulttolerance._extensions.partition_by import strategy
+
+        inside, go = threading.Event(), threading.Event()
+        create = strategy.Partition.__init__
+
+        def create_late(self, strategies, *of_key):
+            if of_key:
+                inside.set()
+                go.wait(30)
+            create(self, strategies, *of_key)
+
+        @partition_by("key")
+        @circuit_breaker
+        def divided(key):
+            return key
+
+        strategy.Partition.__init__ = create_late
+        threading.Thread(target=divided, args=("a",), daemon=True).start()
+        assert inside.wait(20)
+        assert child(lambda: go.set() or divided("b")) == 0
+        go.set()
+
+        class Key:
+            __hash__ = lambda self: 1
+
+            def __eq__(self, other):
+                if threading.current_thread().name == "follower":
+                    compared.set()
+                    end.wait(30)
+                return True
+
+        compared, end, is_led, lead_on = (threading.Event() for _ in range(4))
+
+        @coalesce("key")
+        def shared(key):
+            is_led.set()
+            lead_on.wait(30)
+            return "result"
+
+        def call(name="leader"):
+            thread = threading.Thread(target=shared, args=(Key(),), name=name, daemon=True)
+            thread.start()
+            return thread
+
+        leader = call()
+        assert is_led.wait(20)
+        call("follower")
+        assert compared.wait(20)
+        lead_on.set()
+        leader.join(20)
+
+        def share():
+            is_led.clear(), lead_on.clear()
+            call()
+            assert is_led.wait(20)
+            threading.Timer(0.2, lead_on.set).start()
+            shared(Key())
+
+        assert child(share) == 0
+        end.set()
+    """)
+
+
 def test_fork_amidst_the_first_call_of_another_thread_locks_no_module_in_the_child() -> None:
     """L5: the modules of a first call are imported at the moment of the fork, or their import has not begun."""
     run("""

@@ -192,7 +192,7 @@ class Partitions:
         self.shared = 0
         for partition in self:
             partition.pin = Pin()  # frames of other threads stay for ever; the forking call has its own references
-            for strategy in filter(None, partition.strategies):
+            for strategy in partition.strategies.by_policy().values():
                 strategy.reset_after_fork(ident)
 
     def _find(self, key: Hashable, hashed: int) -> Partition | None:
