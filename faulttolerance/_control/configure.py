@@ -312,7 +312,7 @@ def validate() -> list[Unused]:
             declared += effective.declared
             guarded.append(effective)
             faults += problems
-    faults += [*registry.budget_conflicts(guarded), *missing_guard_faults(), *collisions(settings.snapshot, declared)]
+    faults += [*registry.declared_conflicts(guarded), *missing_guard_faults(), *collisions(settings.snapshot, declared)]
     raise_faults(dict.fromkeys(faults))
     return [*unused(settings.snapshot, declared), *_unknown_listened_names(guarded)]
 

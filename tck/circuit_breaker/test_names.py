@@ -22,6 +22,8 @@ from faulttolerance import (
     circuit_breakers,
     explain,
     guards,
+    unguarded,
+    validate,
 )
 from faulttolerance._metrics.counters import ledger
 from faulttolerance.policies import CircuitBreaker, Retry
@@ -301,3 +303,68 @@ def test_a_name_that_a_circuit_has_is_refused_by_the_next() -> None:
         FaultToleranceDefinitionException, match=r"@CircuitBreaker\(name\) is 'given twice', the name of the breaker of"
     ):
         second.call(fail)
+
+
+# The names that ``validate`` finds
+
+
+def given_twice_to_functions() -> list[object]:
+    return [named_by_the_policy("shared") for _ in "12"] + [named_on_the_class("shared")]
+
+
+def given_twice_to_a_function_and_a_guard() -> list[object]:
+    return [named_by_the_policy("shared"), Guard(circuit_breaker(name="shared"))]
+
+
+def given_to_two_methods_by_their_class() -> list[object]:
+    @circuit_breaker(name="shared")
+    class Client:
+        def charge(self) -> None: ...
+
+        def refund(self) -> None: ...
+
+    return [Client]
+
+
+@pytest.mark.parametrize(
+    "make", [given_twice_to_functions, given_twice_to_a_function_and_a_guard, given_to_two_methods_by_their_class]
+)
+@pytest.mark.parametrize("is_called", [False, True])
+def test_a_name_of_two_circuits_is_found_before_a_call_fails(make: Callable[[], list[Any]], is_called: bool) -> None:
+    """Whether or not one of them was called: the next call of another would be refused (rule R9)."""
+    kept = make()
+    if is_called and not isinstance(kept[0], type):
+        with pytest.raises(OSError):
+            kept[0]()
+
+    with pytest.raises(FaultToleranceDefinitionException, match=r"is 'shared', the name of the breaker of") as refused:
+        validate()
+
+    assert len(refused.value.faults) == 1
+
+
+@pytest.mark.parametrize("is_called", [False, True])
+def test_classes_that_inherit_a_circuit_with_a_name_may_be_the_only_ones_that_are_used(is_called: bool) -> None:
+    """A base class that nothing calls takes no name, and neither does a fake of a test."""
+
+    @circuit_breaker(name="inherited")
+    class Base:
+        def charge(self) -> None: ...
+
+        @unguarded
+        def close(self) -> None: ...
+
+    class Client(Base):
+        def charge(self) -> None: ...
+
+    class Gateway:
+        @circuit_breaker(name="of the gateway")
+        def charge(self) -> None: ...
+
+    class Used(Gateway): ...
+
+    if is_called:
+        Client().charge()
+        Used().charge()
+
+    assert validate() == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from weakref import ref
@@ -16,7 +16,7 @@ from ..._platform.fork import Section, at_fork
 from ..._platform.greenlets import refuse_eventlet
 from ..._platform.swap import Swap
 from ..._platform.unpatched import get_ident
-from ..._policy import CircuitBreakerName, RetryBudget
+from ..._policy import CircuitBreaker, CircuitBreakerName, RetryBudget
 from ..._shown import did_you_mean
 from ..._telemetry.connect import telemetry
 from ...exceptions import Fault
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         def name(self) -> str: ...
         @property
         def policies(self) -> dict[type[Policy], Policy]: ...
+        @property
+        def declared_by(self) -> Mapping[type[Policy], type]: ...
 
     class AnyResolver(Protocol):
         """The resolver of a guard. The modules above the registry know the types of the objects that it creates."""
@@ -162,21 +164,34 @@ def name_conflicts(several: Iterable[InForce], own: State | None = None) -> list
 
     With *own*, the state of the only one of them, others with its name are checked, too.
     """
-    faults = [*_breaker_conflicts(several), *budget_conflicts(several, own)]
+    faults = [*_breaker_conflicts(several, every_state()), *_budget_conflicts(several, own)]
     if faults and own is not None and any(one.name == own.name and one is not own for one in every_state()):
         gc.collect()  # a guard that was defined again, as in a notebook, may only seem alive
-        faults = [*_breaker_conflicts(several), *budget_conflicts(several, own)]
+        faults = [*_breaker_conflicts(several, every_state()), *_budget_conflicts(several, own)]
     return faults
 
 
-def _breaker_conflicts(several: Iterable[InForce]) -> Iterator[Fault]:
-    """Yield the faults of the names of circuit breakers of several guards."""
+def declared_conflicts(several: Iterable[InForce]) -> list[Fault]:
+    """Return the faults of names that declarations share: *several* are all guards, for all classes.
+
+    Classes that inherit one circuit breaker have its name without a fault: maybe only one of them is ever called.
+    """
+    declared: dict[object, InForce] = {}
+    for one in several:
+        if alias_in(one.policies):
+            home = one.declared_by.get(CircuitBreaker)
+            declared.setdefault(one.name if home is None else (home, one.name.rpartition(".")[2]), one)
+    return [*_breaker_conflicts(declared.values()), *_budget_conflicts(several)]
+
+
+def _breaker_conflicts(several: Iterable[InForce], states: Iterable[State] = ()) -> Iterator[Fault]:
+    """Yield the faults of the names of circuit breakers of several guards, among each other and with *states*."""
     wanted = [(alias, one.name, one.policies) for one in several if (alias := alias_in(one.policies))]
     if not wanted:
         return
     owners: dict[str, str] = {}
     sought = {alias for alias, *_ in wanted}
-    for state in every_state():
+    for state in states:
         if state.name in sought or state.alias in sought:
             owners |= dict.fromkeys(state.breaker_names, state.name)
     for alias, name, policies in wanted:
@@ -187,7 +202,7 @@ def _breaker_conflicts(several: Iterable[InForce]) -> Iterator[Fault]:
             yield Fault(f"{name} @{parameter}", problem, alias, "a name that no other breaker has")
 
 
-def budget_conflicts(several: Iterable[InForce], own: State | None = None) -> Iterator[Fault]:
+def _budget_conflicts(several: Iterable[InForce], own: State | None = None) -> Iterator[Fault]:
     """Yield the faults of guards that share a retry budget by name and declare different values for it (rule B1).
 
     With *own*, the state of the only one of *several*, others with its name are checked, too: a factory creates such
