@@ -241,6 +241,15 @@ class StateDraft:
             swap.attribute(self._counters[0].account, "meter", self._meter)
 
 
+def state_before_calls(name: str, policies: Policies) -> State:
+    """Return a state with the circuit breaker of *policies* as it is before the first call; nothing counts it."""
+    state = State(name)
+    asked = (kind for kind, factory in STRATEGY_FACTORIES.items() if kind is CircuitBreaker or factory.nested)
+    state.strategies = StateDraft(state, {kind: policies[kind] for kind in asked if kind in policies}).strategies
+    state.alias = alias_in(policies)
+    return state
+
+
 def alias_in(policies: Policies) -> str:
     """Return the further name of a circuit breaker with *policies*."""
     breaker, name = policies.get(CircuitBreaker), policies.get(CircuitBreakerName)

@@ -86,11 +86,10 @@ class Settings:
             self.install(state, swap)
             self.version.swap(seen, swap)
 
-    @property
-    def basis(self) -> Configuration:
-        """The state from which plans are built: fully read, unless its sources contain errors."""
+    def basis(self, *, with_switches: bool = False) -> Configuration:
+        """Return the state in force, fully read unless its sources contain errors; a call needs it *with_switches*."""
         try:
-            return self.loaded()
+            return self.loaded(with_switches=with_switches)
         except FaultToleranceDefinitionException:
             return self._state
 

@@ -64,7 +64,7 @@ def key_lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[KeyLine]:
         for key in parameter_keys(declared, MODE):
             add(key, "enforce or observe", effective.mode, "enforce", "enforce")
     # Another check reports at the end what cannot be read, with all other faults.
-    switches = settings.switches_under(settings.basis)
+    switches = settings.switches_under(settings.basis())
     for name, value, default in zip(SWITCHES, switches, Switches(), strict=True):
         allowed = "true or false" if isinstance(default, bool) else "an integer"
         add(switch_key(name), allowed, value, default, default)

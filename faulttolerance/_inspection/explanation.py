@@ -193,7 +193,7 @@ def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str
 
 def _variable(parameter: Parameter, declared: Declared) -> str:
     """Return the environment variable with the narrowest reach; empty if no variable would change the value."""
-    keys, snapshot = parameter_keys(declared, parameter.name), settings.basis.snapshot
+    keys, snapshot = parameter_keys(declared, parameter.name), settings.basis().snapshot
     is_effective = keys and (snapshot is None or snapshot.is_variable_effective(keys[0]))
     return keys[0].variable if is_effective else ""
 

@@ -20,8 +20,11 @@ from faulttolerance import (
     circuit_breaker,
     circuit_breaker_name,
     circuit_breakers,
+    configure,
     explain,
     guards,
+    partition_by,
+    testing,
     unguarded,
     validate,
 )
@@ -368,3 +371,66 @@ def test_classes_that_inherit_a_circuit_with_a_name_may_be_the_only_ones_that_ar
         Used().charge()
 
     assert validate() == []
+
+
+# Questions
+
+
+@pytest.fixture
+def nothing_else() -> Iterator[None]:
+    """Remove guards of other tests."""
+    gc.collect()
+    testing.reset()
+    yield
+    testing.reset()
+
+
+@pytest.mark.usefixtures("nothing_else")
+def test_a_question_for_a_circuit_that_nothing_has_called_changes_nothing() -> None:
+    """The switches of the application are still open, no series is registered, and the answer is that of a new one."""
+
+    @partition_by("host")
+    @circuit_breaker
+    def divided(host: str) -> None: ...
+
+    name, keyed = f"{__name__}.{never_called.__qualname__}", f"{__name__}.{divided.__qualname__}"
+    guard = Guard(circuit_breaker=BREAKER, name="never called")
+
+    answers = {circuit_breakers.state(one) for one in (name, keyed, guard.name)}
+    assert {name, keyed, guard.name} <= {*circuit_breakers.names()}
+    assert answers == {circuit_breakers.state(keyed, key="a")} == {"closed"}
+    assert circuit_breakers.snapshot(name)[:3] == (name, "closed", False)
+    with pytest.raises(KeyError, match="have no keys"):
+        circuit_breakers.state(name, key="a")
+
+    assert explain(never_called)
+    assert next(guards(name)).counts == {}
+    assert not ledger.read().counts
+    configure(properties={"MP_Fault_Tolerance_NonFallback_Enabled": False})
+    assert guard.call(int) == 0
+    assert [one.disabled for one in guards(guard.name)] == [("CircuitBreaker",)]
+    guard.close()
+
+
+@circuit_breaker(fail_on=OSError)
+def never_called() -> None: ...
+
+
+def test_the_fault_of_one_guard_stops_no_question_for_another() -> None:
+    """Only a call of it, or a change of its circuit, raises its fault."""
+    sound = named_by_the_policy("sound")
+    first = named_by_the_policy("taken")
+    with pytest.raises(OSError):
+        first()
+    second = Guard(circuit_breaker(name="taken"), name="second")
+
+    assert {"sound", "taken", "second"} <= {*circuit_breakers.names()}
+    for ask in (circuit_breakers.state, circuit_breakers.snapshot, circuit_breakers.reset):
+        with pytest.raises(KeyError, match="unheard of"):
+            ask("unheard of")
+    circuit_breakers.force_closed("sound")
+    with pytest.raises(OSError):
+        sound()
+    with pytest.raises(FaultToleranceDefinitionException, match="taken"):
+        circuit_breakers.reset("second")
+    second.close()

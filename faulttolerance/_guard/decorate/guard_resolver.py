@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
@@ -10,12 +10,11 @@ from weakref import ref
 from ..._call.error_log import ErrorLog
 from ..._call.order import MODIFIED, ROWS
 from ..._call.row import Row
-from ..._call.state import alias_in
 from ..._config import Configuration, Declared, settings
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Callback, GuardedCall
 from ..._platform.swap import Swap
-from ..._policy import BeforeRetry, CircuitBreaker, Fallback, Policy, Retry, recalling_handler_in
+from ..._policy import BeforeRetry, Fallback, Policy, Retry, recalling_handler_in
 from ...exceptions import Fault, raise_faults
 from ..declare import registry
 from ..declare.checks.definition import callback_faults
@@ -70,12 +69,12 @@ class GuardResolver(Resolver):
         self, cls: type | None = None, basis: Configuration | None = None
     ) -> tuple[EffectivePolicies, list[Fault]]:
         """Return the policies in force under the configuration *basis*, and their faults."""
-        effective, faults = self._resolved(basis or settings.basis)
+        effective, faults = self._resolved(basis or settings.basis())
         return effective, faults or self._faults(effective)
 
     def in_force(self, cls: type | None = None, basis: Configuration | None = None) -> EffectivePolicies:
         """Return the policies in force under the configuration *basis*, without a check for faults."""
-        basis, known = basis or settings.basis, self.effective
+        basis, known = basis or settings.basis(), self.effective
         # One swap replaces both, and the configuration was read first.
         return known if known is not None and settings.state is basis else self._resolved(basis)[0]
 
@@ -125,15 +124,9 @@ class GuardResolver(Resolver):
         """Return the class that may call."""
         return [None]
 
-    def resolve_breaker(self, names: Collection[str] | None = None) -> None:
-        """Create the circuit breaker, if there is one, and, if names are passed, only if it has one of them."""
-        if self.effective is not None:
-            return
-        policies = {type(entry.policy): entry.policy for entry in self.declared}
-        if CircuitBreaker not in policies:
-            return
-        if names is None or self.name in names or alias_in(policies) in names:
-            self.create_state()
+    def declared_at_home(self) -> dict[type[Policy], Policy]:
+        """Return the declared policies."""
+        return {type(entry.policy): entry.policy for entry in self.declared}
 
     def create_state(self, cls: type | None = None) -> None:
         """Create the state of the guard as if it had been called."""
@@ -164,7 +157,7 @@ class GuardResolver(Resolver):
     def _resolve(self, function: Any, asynchronous: bool) -> Draft:
         with registry.resolving:
             while True:
-                basis, effective = settings.basis, self.effective
+                basis, effective = settings.basis(with_switches=True), self.effective
                 if effective is None:
                     effective, faults = self.effective_policies(None, basis)
                     raise_faults(faults)

@@ -12,7 +12,7 @@ from ..._event import StateChanged, sinks
 from ..._log import ERROR, WARNING, log
 from ..._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 from ...exceptions import raise_faults
-from ..declare.registry import every_state, resolvers, unknown_name_error
+from ..declare.registry import every_state, resolve_remote_circuits, resolvers, unknown_name_error
 
 if TYPE_CHECKING:
     from ..._call.state import State
@@ -74,7 +74,6 @@ class CircuitBreakers:
 
     def names(self) -> list[str]:
         """Return every name, sorted."""
-        _resolve_breakers()
         return sorted(_by_name())
 
     def state(self, name: str, key: Hashable = EVERY) -> str:
@@ -112,7 +111,7 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name, or a key is passed and the calls are not divided by keys.
         """
-        self._apply(self._states(name), CircuitBreaker.reset, key)
+        self._apply(self._states_in_use(name), CircuitBreaker.reset, key)
 
     def reset_all(self) -> None:
         """Close every circuit breaker."""
@@ -126,7 +125,7 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name.
         """
-        states = self._states(name)
+        states = self._states_in_use(name)
         self._apply(states, partial(CircuitBreaker.force, name=OPEN))
         for state in states:
             is_observed = policies.CircuitBreaker in state.observed
@@ -140,7 +139,7 @@ class CircuitBreakers:
         Raises:
             KeyError: If no circuit breaker has this name.
         """
-        self._apply(self._states(name), partial(CircuitBreaker.force, name=CLOSED))
+        self._apply(self._states_in_use(name), partial(CircuitBreaker.force, name=CLOSED))
 
     def on_state_change(self, name: str, callback: Listener) -> Callable[[], object]:
         """Call ``callback(name, old, new)`` at each change of state; the circuit breaker may be created later.
@@ -174,25 +173,32 @@ class CircuitBreakers:
                 if breaker.transitions:
                     breaker.deliver(partial(_notify_once, told, breaker, is_observed))
 
+    def _states_in_use(self, name: str) -> list[State]:
+        for resolver in list(resolvers()):  # also if another guard has the name: a module may have been reloaded
+            resolver.resolve_breaker({name})
+        return self._states(name)
+
     def _states(self, name: str) -> list[State]:
-        _resolve_breakers({name})  # also if another guard has the name: a module may have been reloaded
-        if name not in _by_name():
-            _resolve_breakers()  # the name may come from configuration
-        states = _by_name()
+        states = _by_name({name})
         if name not in states:
-            raise unknown_name_error("circuit breaker", name, states)
+            raise unknown_name_error("circuit breaker", name, _by_name())
         return states[name]
 
 
 circuit_breakers = CircuitBreakers()
 
 
-def _by_name() -> dict[str, list[State]]:
-    """Return the states with circuit breakers by all their names, the latest behind the others."""
+def _by_name(names: Collection[str] | None = None) -> dict[str, list[State]]:
+    """Return the states with circuit breakers by all their names, the latest behind the others.
+
+    One whose method was not called yet has a state that nothing keeps; if names are passed, only one with such a name.
+    """
+    resolve_remote_circuits()
     states: dict[str, list[State]] = {}
-    for state in every_state():
-        for name in state.breaker_names:
-            states.setdefault(name, []).append(state)
+    for resolver in resolvers():
+        for state in (*resolver.states(), *resolver.uncalled_breaker(names)):
+            for name in state.breaker_names:
+                states.setdefault(name, []).append(state)
     return states
 
 
@@ -209,12 +215,6 @@ def _breakers_of(state: State, key: Hashable) -> list[CircuitBreaker]:
     else:  # it shares a circuit breaker with all other keys that found no place
         breaker = state.circuit_breaker if len(partitions) >= partitions.limit else None
     return [breaker] if breaker is not None else []
-
-
-def _resolve_breakers(names: Collection[str] | None = None) -> None:
-    """Create the circuit breakers whose methods have not been called yet; if names are passed, those with a name."""
-    for resolver in list(resolvers()):
-        resolver.resolve_breaker(names)
 
 
 def listened_names() -> list[str]:

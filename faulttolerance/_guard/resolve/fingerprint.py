@@ -31,7 +31,7 @@ def fingerprint() -> str:
     order does not depend on that of the declarations. Equal durations and sets are equal in any notation. Guards of one
     line count as one.
     """
-    basis = settings.basis
+    basis = settings.basis()
 
     def renewed(resolver: AnyResolver, memo: Any) -> tuple[object, dict[int, _Digest]]:
         """Return the digests of one guard: those of *memo* if nothing has changed since."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
 from ..._call.core import is_detached
-from ..._call.state import State, StateDraft, alias_in
+from ..._call.state import State, StateDraft, alias_in, state_before_calls
 from ..._config import Configuration, settings
 from ..._execution.caller_thread import GuardedCall
 from ..._metrics.catalogue import CONFIGURATION
 from ..._metrics.counters import ledger
 from ..._platform.swap import Swap
-from ..._policy import CircuitBreaker
+from ..._policy import CircuitBreaker, Policy
 from ..._signature.naming import class_name
 from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
@@ -102,6 +102,23 @@ class Resolver:
     def states(self) -> list[State]:
         """Return the states of all classes."""
         return [entry.state for entry in self.class_entries if entry.state is not None]
+
+    def uncalled_breaker(self: AnyResolver, names: Collection[str] | None = None) -> list[State]:
+        """Return the state of the circuit breaker of the declaring class, as its first call would create it.
+
+        There is none after that call; if names are passed, only one with such a name.
+        """
+        cls = getattr(self.declaration, "owner", None)
+        declared = self.declared_at_home() if self.state(cls) is None else {}
+        if CircuitBreaker not in declared or not (names is None or {self.name_for(cls), alias_in(declared)} & {*names}):
+            return []
+        effective = self.in_force(cls)
+        return [state_before_calls(effective.name, effective.policies)]
+
+    def resolve_breaker(self: AnyResolver, names: Collection[str]) -> None:
+        """Create the circuit breaker of the declaring class with one of *names*, if its method was not called yet."""
+        if self.uncalled_breaker(names):
+            self.create_state(getattr(self.declaration, "owner", None))
 
     def renew_paths(self: AnyResolver, kind: type) -> None:
         """Drop the call paths, so that the next call of each class resolves the policies again; the states stay.
@@ -220,7 +237,7 @@ class MethodResolver(Resolver):
             return unguarded_call(plain_function(self.declaration, cls))
         with registry.resolving:
             while (call := self._path_of(cls)) is None:
-                basis = settings.basis
+                basis = settings.basis(with_switches=True)
                 effective, faults = self.effective_policies(cls, basis)
                 raise_faults(faults)
                 self.draft(cls, effective).try_commit(basis)
@@ -245,11 +262,11 @@ class MethodResolver(Resolver):
         self, cls: type | None, basis: Configuration | None = None
     ) -> tuple[EffectivePolicies, list[Fault]]:
         """Return the policies in force for *cls* under the configuration *basis*, and their faults."""
-        return effective_policies(self, cls, basis or settings.basis)
+        return effective_policies(self, cls, basis or settings.basis())
 
     def in_force(self, cls: type | None, basis: Configuration | None = None) -> EffectivePolicies:
         """Return the policies in force for *cls* under the configuration *basis*, without a check for faults."""
-        return effective_policies(self, cls, basis or settings.basis, is_checked=False)[0]
+        return effective_policies(self, cls, basis or settings.basis(), is_checked=False)[0]
 
     def name_for(self, cls: type | None) -> str:
         """Return the name of the guard if *cls* uses it, without resolving its policies."""
@@ -289,21 +306,13 @@ class MethodResolver(Resolver):
         living = [None if user is NoneType else user for user, _ in users if user is not None]
         return [user for user in living if self._path_of(user) is not None]
 
-    def resolve_breaker(self, names: Collection[str] | None = None) -> None:
-        """Create the circuit breaker of the declaring class, if there is one and its method was not called yet.
-
-        If names are passed, only a circuit breaker with one of them is created.
-        """
+    def declared_at_home(self) -> dict[type[Policy], Policy]:
+        """Return the declared policies of the declaring class."""
         declaration = self.declaration
-        owner = declaration.owner
-        if self._path_of(owner) is not None or (owner is None and declaration.binding != FUNCTION):
-            return  # added to a class later, it is known by the class that uses it
+        if declaration.owner is None and declaration.binding != FUNCTION:
+            return {}  # added to a class later, it is known by the class that uses it
         class_level = {kind: policy for kind, (policy, _) in class_level_at_home(declaration).items()}
-        policies = {**class_level, **declaration.policies}
-        if CircuitBreaker not in policies:
-            return
-        if names is None or declaration.where in names or alias_in(policies) in names:
-            self.for_class(owner)
+        return {**class_level, **declaration.policies}
 
     def classes(self) -> Iterator[type | None]:
         """Yield the classes that have the method, each with its own policies and state."""
