@@ -192,6 +192,27 @@ def test_functions_of_a_program_are_named_by_its_module(tmp_path: Path) -> None:
     assert (done.stdout.strip(), done.stderr) == ("billing.charge billing.Client.charge", "")
 
 
+@pytest.mark.outside
+def test_a_class_of_a_program_covers_the_methods_of_its_package(tmp_path: Path) -> None:
+    """Under ``-m`` the same ones as when the module is imported: those of the modules beside it, too."""
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "base.py").write_text("class Base:\n    def charge(self): ...\n")
+    (package / "billing.py").write_text(
+        "from faulttolerance import guards, retry\n"
+        "from shop.base import Base\n"
+        "@retry\n"
+        "class Client(Base): ...\n"
+        "print(*(one.name for one in guards()))\n"
+    )
+    runs = [
+        subprocess.run([sys.executable, *how], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+        for how in (["-c", "import shop.billing"], ["-m", "shop.billing"])
+    ]
+
+    assert [(done.stdout.strip(), done.stderr) for done in runs] == [("shop.billing.Client.charge", "")] * 2
+
+
 PROGRAM = """
 import multiprocessing, sys
 from faulttolerance import Guard, guards, retry

@@ -220,7 +220,7 @@ def _applies_to(home: type, owner: type) -> bool:
 
 
 def _package(cls: type) -> str:
-    return str(cls.__module__).partition(".")[0]
+    return class_name(cls).partition(".")[0]
 
 
 def first_definition(cls: type, name: str, *, after: Declaration | None = None) -> tuple[type, Any] | None:
