@@ -71,13 +71,11 @@ def class_name_for_code(kind: Any) -> str:
 
 
 def ends_the_caller(error: BaseException) -> bool:
-    """Return whether *error* ends the caller, and not only its own code: Ctrl-C, or a deadline of this library.
+    """Return whether *error* ends the caller, and not only its own code: Ctrl-C, a deadline, the end of a greenlet.
 
-    Every other exception is a failure of that code: a script ends its program by ``SystemExit``, which must not end
-    ours.
+    A script ends its program by ``SystemExit``, which must not end ours.
     """
-    is_ours = type(error).__module__.partition(".")[0] == __name__.partition(".")[0]
-    return isinstance(error, KeyboardInterrupt) or (is_ours and not isinstance(error, Exception))
+    return not isinstance(error, (Exception, SystemExit))
 
 
 def _nested(value: object) -> str:

@@ -33,7 +33,7 @@ from .._config.snapshot import name_file
 from .._control import configure as control
 from .._inspection import explanation
 from .._policy import parameters
-from .._shown import ends_the_caller, error_text, escaped, nearest
+from .._shown import error_text, escaped, nearest
 from ..exceptions import FaultToleranceDefinitionException
 from .lints import codes_of, lint, unknown
 
@@ -307,10 +307,10 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
     try:
         module = importlib.import_module(name)
         inside = list(pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}.")) if recursive else []
-    except BaseException as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001
         # A module may raise anything. SystemExit from a script must not end the check as if it had passed.
-        if ends_the_caller(error):
-            raise
         cause = error.__cause__ if isinstance(error, RuntimeError) else None
         for refusal in (error, cause):  # Python 3.11 wraps an exception from __set_name__
             if isinstance(refusal, FaultToleranceDefinitionException):

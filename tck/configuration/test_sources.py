@@ -335,3 +335,26 @@ def test_a_source_that_fails_is_refused() -> None:
         raise ConnectionError("no route")
 
     assert "cannot be read (ConnectionError: no route)" in refusal(sources=[remote])[0]
+
+
+class Stopped(BaseException):
+    """Ends a greenlet, a task or a request."""
+
+
+def test_control_flow_that_arrives_while_a_source_is_read_passes_through() -> None:
+    """The one that sent it waits for it, and no fault would reach it."""
+
+    def remote() -> dict[str, int]:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        settings_of(sources=[remote])
+
+
+def test_a_source_that_ends_the_program_is_refused() -> None:
+    """As a module that a value names is: the service goes on."""
+
+    def remote() -> dict[str, int]:
+        raise SystemExit(0)
+
+    assert "cannot be read (SystemExit: 0)" in refusal(sources=[remote])[0]

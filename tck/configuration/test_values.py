@@ -507,11 +507,11 @@ def test_a_module_that_ends_the_program_is_reported(tmp_path: Path, monkeypatch:
     assert refused.value.where == "Retry/retryOn"
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, ft.Interrupted])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, ft.Interrupted, GeneratorExit])
 def test_an_exception_that_ends_the_caller_of_an_import_passes_through(
     kind: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C, and a deadline of the guarded call that reads the value first."""
+    """Ctrl-C, a deadline of the guarded call that reads the value first, and the end of its greenlet."""
     (tmp_path / "slow_for_configuration.py").write_text(
         f"from builtins import *\nfrom faulttolerance import Interrupted\nraise {kind.__name__}"
     )
