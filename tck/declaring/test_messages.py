@@ -309,3 +309,15 @@ def test_a_companion_above_a_guard_is_refused(
     with refused(f"function @{annotation} is above a Guard without"):
         companion(timeout(by(function)))
     assert companion(principal(by(function))) is not None
+
+
+def test_a_decorator_that_a_guard_refuses_is_no_fault_of_the_next_function() -> None:
+    """The program may go on without it."""
+    with pytest.raises(FaultToleranceDefinitionException, match="2sec"):
+        Guard(timeout("2sec"))
+
+    @retry(max_retries=1, retry_on=OSError)
+    def load() -> int:
+        return 1
+
+    assert load() == 1

@@ -45,6 +45,7 @@ class Decorator:
         Raises:
             FaultToleranceDefinitionException: A value is wrong.
         """
+        _faulty.set(tuple(waiting for waiting in _faulty.get() if waiting[1] is not self))
         raise_faults(self._own_faults("Guard"))
         return self._policy()
 
