@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import functools
 import threading
@@ -88,6 +89,31 @@ def test_call_async_runs_a_plain_function_on_a_thread(till: Till, wrapped: Any, 
 
     assert asyncio.run(main()) == ("paid", 7)
     assert till.paid == 3
+
+
+class Loaded(abc.ABC):  # noqa: B024  # its metaclass counts
+    """An object that takes a while to be made."""
+
+    def __init__(self) -> None:
+        self.thread = threading.current_thread()
+
+
+class Made(type):
+    """Its classes may return an awaitable in place of an object."""
+
+    def __call__(cls) -> Any:
+        return asyncio.sleep(0, "made")
+
+
+class Later(metaclass=Made): ...
+
+
+def test_call_async_makes_an_object_of_a_class_with_a_metaclass_on_a_thread() -> None:
+    """Unless the metaclass itself decides what a call returns."""
+    guard = strict()
+
+    assert asyncio.run(guard.call_async(Loaded)).thread is not threading.main_thread()
+    assert asyncio.run(guard.call_async(Later)) == "made"
 
 
 def test_a_plain_function_on_a_thread_has_every_policy(till: Till) -> None:

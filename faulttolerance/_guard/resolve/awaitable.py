@@ -63,7 +63,7 @@ def is_plain_function(function: Any) -> bool:
     A lambda returns the result of another function, and so does a wrapper: its kind is unknown.
     """
     if isinstance(function, type):
-        return type(function) is type and not hasattr(function, "__await__")
+        return type(function).__call__ is type.__call__ and not hasattr(function, "__await__")
     behind: Any = function
     while type(behind) is partial:
         behind = behind.func
