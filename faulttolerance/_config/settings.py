@@ -14,7 +14,7 @@ from .._shown import install
 from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from .key import CONFIG_VARIABLE, PREFIX, UNDECLARED, Declared, folded
 from .resolution import Effective, Switches, read_switches, refused_settings, resolved, tracing_faults
-from .snapshot import Inputs, Snapshot, environment, files_of_environment, parameters_named
+from .snapshot import PROPERTIES, Inputs, Snapshot, environment, files_of_environment, parameters_named
 from .source import Source, entries_of, source_of
 
 INSTALL = install("files")
@@ -193,12 +193,11 @@ class Settings:
 
 
 def _properties_source(properties: Mapping[str, Any]) -> Source:
-    name = "configure(properties=...)"
     try:
-        entries = list(entries_of(name, properties))
+        entries = list(entries_of(PROPERTIES, properties))
     except ValueError as error:
-        raise definition_error(name, f"cannot be read: {error}") from error
-    return source_of(name, 500, entries)
+        raise definition_error(PROPERTIES, f"cannot be read: {error}") from error
+    return source_of(PROPERTIES, 500, entries)
 
 
 def _faults_of_undeclared(snapshot: Snapshot) -> list[Fault]:

@@ -33,6 +33,7 @@ from .key import (
 )
 from .source import Entry, Source, source_of
 
+PROPERTIES = "configure(properties=...)"
 _ENVIRONMENT = "environment"
 _ORDINAL_OF_THE_ENVIRONMENT = 300
 
@@ -185,7 +186,8 @@ class Snapshot:
         sources = self.sources
         own = next((one.ordinal for one in sources if one.name == _ENVIRONMENT), _ORDINAL_OF_THE_ENVIRONMENT)
         found = (sources[rank] for rank, *_ in self._ranked(key))
-        return all(source.ordinal <= own and source.name != _ENVIRONMENT for source in found)
+        # Of equal ordinals, the properties are stronger.
+        return all((one.ordinal, one.name == PROPERTIES) <= (own, False) and one.name != _ENVIRONMENT for one in found)
 
     def _ranked(self, key: Key) -> list[tuple[int, int, Entry]]:
         entries: list[tuple[int, int, Entry]] = []

@@ -136,6 +136,21 @@ def test_no_variable_is_named_where_it_would_change_nothing() -> None:
     assert f"{VARIABLE}_RETRY_DELAY" not in shown
 
 
+@pytest.mark.parametrize(("ordinal", "is_named"), [(299, True), (300, False), (301, False)])
+def test_no_variable_is_named_beside_properties_of_its_ordinal(
+    ordinal: int, is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule M3: they stand before the environment."""
+    ft.configure(properties={"config_ordinal": ordinal, f"{OWN}/Retry/delay": "5s"})
+
+    told = ft.explain(Client.charge).as_dict()["policies"][0]["parameters"]["delay"]
+    monkeypatch.setenv(f"{VARIABLE}_RETRY_DELAY", "7s")
+    ft.reload()
+
+    assert bool(told["variable"]) == is_named
+    assert ("    delay = 7s  [" in ft.explain(Client.charge)) == is_named
+
+
 def test_the_variables_of_a_guard_without_a_name_are_the_global_ones() -> None:
     """Rule M3: such a guard has no other variables."""
     assert "variable FAULTTOLERANCE_RETRY_MAXRETRIES" in ft.explain(ft.Guard(retry=ft.policies.Retry(max_retries=1)))
