@@ -177,6 +177,8 @@ def test_interceptor_that_cannot_be_called_is_refused(wrong: Any) -> None:
     """A priority without its name is no interceptor, and is not taken for one until the first call."""
     with refused("around_invoke", repr(wrong)):
         around_invoke(wrong)
+    with refused("around_invoke", repr(wrong)):
+        around_invoke(priority=3000)(wrong)
 
 
 @pytest.mark.parametrize("wrong", ["3000", 3.5, True, None])

@@ -57,6 +57,8 @@ class Interceptor:
     """Decorates functions, methods and classes with a function of the application; created by ``around_invoke``."""
 
     def __init__(self, function: Callable[[Invocation], Any], priority: int) -> None:
+        if not callable(function):
+            raise definition_error("around_invoke", f"got {function!r}", function, "a function, or priority=...")
         self.function = function
         self.priority = priority
 
@@ -100,8 +102,6 @@ def around_invoke(function: Callable[[Invocation], Any] | None = None, *, priori
     >>> one()
     2
     """
-    if function is not None and not callable(function):
-        raise definition_error("around_invoke", f"got {function!r}", function, "a function, or priority=...")
     if not isinstance(priority, int) or isinstance(priority, bool):
         where, source = "around_invoke(priority)", "set by the decorator"
         raise definition_error(where, f"is {priority!r}", priority, "an integer", source)
