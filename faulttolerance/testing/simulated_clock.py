@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._call import attempt, continuation
 from .._deadline.clock import chance, clock as shared_clock, next_deadline, raise_if_expired
+from .._deadline.threads.chain import this_thread
 from .._deadline.threads.watchdog import watchdog
 from .._execution.loop_thread import loop_thread
 from .._execution.pool import Job, pool
@@ -84,7 +85,7 @@ class SimulatedClock:
             if run.now >= end or (alarm is not None and alarm.rings):
                 return
             wait = run.new_wait()
-            self._sleeping[wait] = run.current.deadlines
+            self._sleeping[wait] = this_thread.deadlines
             if alarm is not None:
                 alarm.ends(wait.fire)
             try:

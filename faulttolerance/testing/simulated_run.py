@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .line_tracer import Trace, is_free, is_own
 from .schedule import Plan, Schedule
-from .simulated_threads import Due, SimulatedThread, Worker, describe_position
+from .simulated_threads import Due, SimulatedThread, describe_position
 from .stall_detector import cpu_seconds
 from .waiter import VirtualTimeStalled
 
@@ -38,9 +38,8 @@ _GIVEN_UP: Final = "the simulated run was given up"
 class SimulatedRun:
     """Simulated threads, time, and the turn. Only the thread with the turn touches anything; so there is no lock."""
 
-    def __init__(self, plan: Plan, idle_workers: list[Worker], trace: Trace | None, records_history: bool) -> None:
+    def __init__(self, plan: Plan, trace: Trace | None, records_history: bool) -> None:
         self.plan = plan
-        self.idle_workers = idle_workers
         self.trace = trace
         self.schedule = Schedule(plan)
         self.now = START_TIME
@@ -84,8 +83,7 @@ class SimulatedRun:
             self.is_abandoned = self.is_abandoned or not self.is_over
             self.is_over = True
             for thread in self._simulated_threads:
-                if not thread.is_over:
-                    self._unwind(thread)
+                self._unwind(thread)
             for loop in self.loops:
                 loop.discard()
 
@@ -114,7 +112,7 @@ class SimulatedRun:
             thread.gate.release()
         except RuntimeError:
             pass  # it runs, or is stuck
-        thread.ended.acquire(timeout=_LAST_SECONDS)
+        thread.system_thread.join(_LAST_SECONDS)
 
     def fail(self, error: BaseException) -> None:
         """Record the first failure; the rest of the run goes on undisturbed, and in the plain order."""
@@ -164,7 +162,6 @@ class SimulatedRun:
         self.ready.pop(thread, None)
         if thread.loop is None:
             self.alive -= 1
-        thread.ended.release()
         if not self.is_abandoned and not self.is_over:
             self._hand_over(thread, "ends")
 

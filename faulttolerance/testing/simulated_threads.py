@@ -1,4 +1,4 @@
-"""The threads of a simulated run, the workers on which they run, their waits, and where they stand."""
+"""The threads of a simulated run, their waits, and where they stand."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextvars import Context
-from queue import SimpleQueue
 from types import FrameType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from .._deadline.threads.chain import ThreadDeadlines, this_thread
 from .._platform.atomic import stack_of
 from .._platform.frames import module_of
 
@@ -30,27 +28,11 @@ _BESIDE = (
 )
 _OURS = "faulttolerance."
 
-Worker: TypeAlias = "SimpleQueue[Callable[[], object] | None]"
-"""Functions for a thread of the system, which runs simulated threads, one after the other, until ``None`` comes."""
-
-
-def _started_worker() -> Worker:
-    worker: Worker = SimpleQueue()
-    threading.Thread(target=_work, args=(worker,), name="simulated", daemon=True).start()
-    return worker
-
-
-def _work(worker: Worker) -> None:
-    while (serve := worker.get()) is not None:
-        serve()
-        del serve
-
 
 class SimulatedThread:
     """A part of the run that goes on by itself: a caller, a timer's callback, a job of the pool, a loop."""
 
     ident = 0
-    deadlines: ThreadDeadlines | None = None
     may_go: Callable[[], bool] | None = None
     """Returns whether it can go on; ``None``: it can whenever it is ready."""
     loop: SimulatedLoop | None = None
@@ -67,16 +49,13 @@ class SimulatedThread:
         self.next_stop = run.schedule.next_stop(name, 0)
         self.gate = threading.Lock()
         self.gate.acquire()
-        self.ended = threading.Lock()
-        self.ended.acquire()
-        self._worker = run.idle_workers.pop() if run.idle_workers else _started_worker()
-        self._worker.put(self._serve)
+        self.system_thread = threading.Thread(target=self._serve, name="simulated", daemon=True)
+        self.system_thread.start()
 
     def _serve(self) -> None:
         run = self.run
         self.gate.acquire()
         self.ident = threading.get_ident()
-        this_thread.deadlines = self.deadlines = type(this_thread.deadlines)()
         before = sys.gettrace()  # a debugger's, or that of coverage
         if run.trace is not None:
             sys.settrace(run.trace)
@@ -88,7 +67,6 @@ class SimulatedThread:
         finally:
             del self.work, self.context  # while it has the turn: finalizers are the program's, too
             sys.settrace(before)
-            run.idle_workers.append(self._worker)
             run.end(self)
 
 

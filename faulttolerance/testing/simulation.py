@@ -24,7 +24,6 @@ from .line_tracer import LineTracer
 from .schedule import Plan, Switches
 from .simulated_clock import SimulatedClock, in_use
 from .simulated_run import START_TIME, SimulatedRun
-from .simulated_threads import Worker
 from .waiter import VirtualTimeStalled
 
 T = TypeVar("T")
@@ -212,7 +211,6 @@ class _Simulator:
         modules: Iterable[ModuleType | str],
         expected: tuple[type[BaseException], ...],
     ) -> None:
-        self.idle_workers: list[Worker] = []
         self.clock = SimulatedClock()
         self._scenario = scenario
         self._expected = expected
@@ -220,7 +218,7 @@ class _Simulator:
         self._trace = self._tracer.trace
 
     def run(self, plan: Plan, records_history: bool = False) -> SimulatedRun:
-        run = SimulatedRun(plan, self.idle_workers, self._trace, records_history)
+        run = SimulatedRun(plan, self._trace, records_history)
         self._tracer.at_line = run.at_line
         self.clock.begin(run)
         sim = Simulation(run, self.clock, self._expected)
@@ -318,7 +316,7 @@ def simulate(
     raise_faults(_faults(scenario, seeds, modules, expected))
     simulator = _Simulator(scenario, modules, (FaultToleranceException, *expected))
     seen, number, steps = set(), 0, 0
-    with exclusive_clock(), in_use(simulator.clock), _undisturbed(simulator):
+    with exclusive_clock(), in_use(simulator.clock), _undisturbed():
         for seed in seeds:
             run = simulator.run(Plan(seed))
             number += 1
@@ -366,7 +364,7 @@ def _simulation_failed(simulator: _Simulator, run: SimulatedRun) -> SimulationFa
 
 
 @contextmanager
-def _undisturbed(simulator: _Simulator) -> Iterator[None]:
+def _undisturbed() -> Iterator[None]:
     """Exclude all that would make runs differ: the process' own chance, and finalizers that come at any time."""
     chance, collects = random.getstate(), gc.isenabled()
     gc.disable()
@@ -377,5 +375,3 @@ def _undisturbed(simulator: _Simulator) -> Iterator[None]:
             gc.enable()
         random.setstate(chance)
         forget_state()
-        for worker in simulator.idle_workers:
-            worker.put(None)

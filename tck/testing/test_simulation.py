@@ -401,6 +401,23 @@ def test_seed_decides_random_numbers_whatever_the_order() -> None:
     assert len(drawn) == 2
 
 
+def test_callers_have_thread_local_values_of_their_own() -> None:
+    """No caller sees what another caller, or one of an earlier seed, left on its thread."""
+    local, seen = threading.local(), list[object]()
+
+    def scenario(sim: Simulation) -> None:
+        def leave_a_value() -> None:
+            seen.append(getattr(local, "value", None))
+            local.value = sim.now
+
+        for _ in range(2):
+            sim.start(leave_a_value)
+            sim.join()
+
+    simulate(scenario, seeds=range(3))
+    assert seen == [None] * 6
+
+
 def test_guards_begin_each_seed_afresh_and_keep_their_configuration() -> None:
     """Circuits and counts of the seed before are forgotten, and those of the simulation afterwards; keys stay."""
 
@@ -483,8 +500,5 @@ def test_nothing_is_left_behind_by_failures() -> None:
 
     simulate(adding(Account.add_locked), seeds=range(20))
     faulttolerance.sleep(0)
-    for thread in threading.enumerate():
-        if thread.name == "simulated":
-            thread.join(5)
     assert threading.active_count() <= before
     assert threading.Condition.wait.__module__ == "threading"
