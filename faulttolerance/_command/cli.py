@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._config import Effective, ignore_keys, settings, template
+from .._config import Effective, settings, template
 from .._config.formatting import formatted
 from .._config.report import Unused
 from .._config.snapshot import name_file
@@ -110,8 +110,8 @@ def check(
         unused = _validated()
         guards = list(control.guards())
         findings = sorted(set(lint(guards, settings.snapshot, ignored)), key=lambda one: (one.where, one))
-        keys = (key for guard in guards for declared in guard._effective.declared for key in ignore_keys(declared))
-        unused_codes = list(unknown(codes_of(settings.snapshot, keys)))
+        declared = (one for guard in guards for one in guard._effective.declared)
+        unused_codes = list(unknown(codes_of(settings.snapshot, declared)))
     for doubt in (*unused, *unused_codes, *findings):
         _warn(str(doubt))
     if not is_whole:

@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .._call.order import ROWS
-from .._config import Key, Snapshot, ignore_keys
+from .._config import Declared, Snapshot, ignore_keys
 from .._guard.decorate.guard import decorated_functions
 from .._inspection.explanation import explanations_of
 from .._policy import (
@@ -253,25 +253,23 @@ def lint(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterable[
     """Yield the findings about *guards*, except for codes that are *ignored* here or by a key ``Check/ignore``."""
     everywhere = frozenset(ignored)
     for guard in guards:
-        effective = guard._effective
-        keys = (key for declared in effective.declared for key in ignore_keys(declared))
-        silent = everywhere | codes_of(snapshot, keys)
+        silent = everywhere | codes_of(snapshot, guard._effective.declared)
         policies = {type(policy): policy for policy in guard.policies}
         for code in set(LINTS) - silent:
             yield from (LintFinding(code, guard.name, text) for text in LINTS[code](policies))
         if _MISTAKEN not in silent:
             yield from (LintFinding(_MISTAKEN, guard.name, text) for text in _mistaken(policies, guard.method))
-        if _NESTED not in silent:
-            yield from _nested(guard.method, guard._cls)
+        if _NESTED not in everywhere:
+            yield from _nested(guard.method, guard._cls, snapshot)
     if _NESTED not in everywhere:
         for function in decorated_functions():
-            yield from _nested(function, None)
+            yield from _nested(function, None, snapshot)
 
 
-def codes_of(snapshot: Snapshot, keys: Iterable[Key]) -> frozenset[str]:
-    """Return the codes that any of *keys* names."""
+def codes_of(snapshot: Snapshot, declared: Iterable[Declared]) -> frozenset[str]:
+    """Return the codes that the keys of any of *declared* name."""
     codes = set()
-    for key in dict.fromkeys(keys) if snapshot.has_ignored_lints else ():
+    for key in dict.fromkeys(key for one in declared for key in ignore_keys(one)) if snapshot.has_ignored_lints else ():
         for entry in snapshot.find_all(key):
             several = entry.value if isinstance(entry.value, (list, tuple, set)) else str(entry.value).split(",")
             codes |= {str(code).strip().upper() for code in several}
@@ -284,9 +282,12 @@ def unknown(codes: Iterable[str]) -> Iterator[str]:
         yield f"no doubt has the code {brief(shown(code))}; there are {', '.join(CODES)}"
 
 
-def _nested(function: Any, cls: type | None) -> Iterator[LintFinding]:
+def _nested(function: Any, cls: type | None, snapshot: Snapshot) -> Iterator[LintFinding]:
     """Yield a finding for each guard that retries around another guard that retries."""
-    retrying = [part for part in explanations_of(function, cls) if _retries(part.effective.policies.get(Retry))]
+    parts = [*explanations_of(function, cls)]
+    if _NESTED in codes_of(snapshot, (declared for part in parts for declared in part.effective.declared)):
+        return
+    retrying = [part for part in parts if _retries(part.effective.policies.get(Retry))]
     for outer, inner in pairwise(retrying):
         attempts = [_attempts(part.effective.policies[Retry]) for part in (outer, inner)]
         yield LintFinding(

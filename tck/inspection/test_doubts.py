@@ -381,6 +381,28 @@ def test_a_doubt_is_switched_off_by_a_key(client: type, properties: dict[str, An
         assert unused == [key for key in properties if "OTHER" in key]
 
 
+@pytest.mark.parametrize(
+    ("key", "left"),
+    [
+        ("Check/ignore", []),
+        ("outer/Check/ignore", []),
+        (f"{__name__}/FUNCTION/Check/ignore", []),
+        ("other/Check/ignore", ["FT007"]),
+    ],
+)
+def test_the_doubt_about_a_retry_around_a_retry_is_switched_off_by_a_key_of_either(key: str, left: list[str]) -> None:
+    """Rule M4: the function that a ``Guard`` decorates has keys, too."""
+    outer = ft.Guard(retry=careful(), name="outer")
+
+    @outer
+    @ft.retry(max_retries=2, retry_on=TROUBLE)
+    def call() -> None: ...
+
+    with configured({key.replace("FUNCTION", call.__qualname__): "FT007"}):
+        doubts = [one for one in lint(list(ft.guards()), settings.snapshot) if call.__qualname__ in one.where]
+    assert [one.code for one in doubts] == left
+
+
 def test_every_code_is_tried() -> None:
     """Rule M4: each is doubted once, and settled once."""
     beside = {"FT007", "FT011"}  # of more than the policies of one guard
