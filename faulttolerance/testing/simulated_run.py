@@ -337,7 +337,7 @@ class SimulatedRun:
                 if check() is False:
                     self.failure = AssertionError(f"{what} does not hold, after {self.current_name()} went on")
                     return
-        except Exception as error:  # noqa: BLE001  # it is the failure of the run
+        except BaseException as error:  # noqa: BLE001  # it is the failure of the run
             self.failure = error
         finally:
             self._is_checking = False

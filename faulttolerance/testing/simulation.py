@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .._control.configure import forget_state
 from .._deadline.interruption import sleep
-from .._shown import shown
+from .._shown import one_or_several, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException, FaultToleranceException, raise_faults
 from .active_clock import exclusive_clock
 from .line_tracer import LineTracer
@@ -312,7 +312,7 @@ def simulate(
         RuntimeError: Another clock is in use, of ``virtual_time()`` say.
     """
     expected = expected if isinstance(expected, tuple) else (expected,)
-    modules = [switch_in] if isinstance(switch_in, (str, ModuleType)) else [*switch_in]
+    modules = one_or_several(switch_in)
     raise_faults(_faults(scenario, seeds, modules, expected))
     simulator = _Simulator(scenario, modules, (FaultToleranceException, *expected))
     seen, number, steps = set(), 0, 0

@@ -187,6 +187,16 @@ def test_invariant_that_raises_fails_the_seed() -> None:
     assert "too late" in str(failure_of(scenario))
 
 
+def test_invariant_that_fails_as_pytest_fails_is_the_failure() -> None:
+    """``pytest.fail`` raises no ``Exception``."""
+
+    def scenario(sim: Simulation) -> None:
+        sim.always(lambda: pytest.fail("too late") if sim.now >= 5 else None)
+        sim.sleep(6)
+
+    assert str(failure_of(scenario).__cause__) == "too late"
+
+
 def test_an_exception_of_a_caller_fails_the_seed_unless_it_is_expected() -> None:
     """Refusals of the library are answers; other failures have to be named."""
 
@@ -451,6 +461,8 @@ def test_guards_begin_each_seed_afresh_and_keep_their_configuration() -> None:
         ({"scenario": Account.add_in_task}, "no coroutine function"),
         ({"seeds": 1000}, r"simulate\(seeds\) is 1000; allowed: several seeds"),
         ({"switch_in": ["no.such.module"]}, "names of modules that exist"),
+        ({"switch_in": 3}, r"simulate\(switch_in\) contains 3"),
+        ({"switch_in": None}, r"simulate\(switch_in\) contains None"),
         ({"expected": "OSError"}, "an exception class"),
     ],
 )
