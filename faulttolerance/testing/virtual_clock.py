@@ -322,9 +322,10 @@ class VirtualClock:
         running = states.running
         if any(waiter.is_awake() for waiter in waiting) or any(may() for may in self._executor_calls.values()):
             running.add(STARTING)
+        self._ignored &= running  # of a thread that is over, another one may have the identifier
         running -= self._ignored
         if running and stall_detector.has_waited_long and running.isdisjoint(states.participants):
-            self._ignored |= running  # they are no business of the clock, and do not seem to end
+            self._ignored |= running - {STARTING}  # they are no business of the clock, and do not seem to end
             running.clear()
         if self._is_advanced():
             return not running or stall_detector.has_waited_long
