@@ -78,14 +78,18 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
         yield lambda function: pool.submit(function).result(30)
 
 
-@pytest.fixture(params=["site-packages", "vendored"])
+@pytest.fixture(params=["site-packages", "vendored", "recorded"])
 def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """Yield a package as an installer leaves it, in a directory of any name."""
     directory = tmp_path / request.param
     name = f"acme_pool_{abs(hash(tmp_path))}"
     (directory / name).mkdir(parents=True)
     (directory / name / "__init__.py").write_text(POOL)
-    (directory / f"{name}-1.0.dist-info").mkdir()
+    metadata = directory / f"{name}-1.0.dist-info"
+    metadata.mkdir()
+    if request.param == "recorded":
+        (metadata / "RECORD").write_text(f"{name}/__init__.py,,\n{metadata.name}/RECORD,,\n")
+    (directory / f"its_{name}.py").write_text(POOL)
     monkeypatch.syspath_prepend(str(directory))
     yield importlib.import_module(name)
     del sys.modules[name]
@@ -155,6 +159,25 @@ def test_installed_code_that_computes_is_interrupted_where_the_application_allow
         began = time.monotonic()
         with pytest.raises(TimeoutException):
             use()
+        ends.append(time.monotonic() - began)
+
+    run(call)
+
+    assert ends[0] < 15
+
+
+@pytest.mark.parametrize("installed", ["recorded"], indirect=True)
+def test_a_module_of_the_application_beside_recorded_distributions_is_interrupted(
+    run: Run, installed: ModuleType
+) -> None:
+    """``pip install --target .`` puts distributions into the folder of the application."""
+    module = importlib.import_module(f"its_{installed.__name__}")
+    ends: list[float] = []
+
+    def call() -> None:
+        began = time.monotonic()
+        with pytest.raises(TimeoutException):
+            timeout(50)(lambda: module.work(20))()
         ends.append(time.monotonic() - began)
 
     run(call)

@@ -80,19 +80,29 @@ def _is_among(name: str, modules: frozenset[str]) -> bool:
 
 @lru_cache(4096)
 def _lies_among_installed(file: str, name: str) -> bool:
-    """Return whether the module *name* lies beside the metadata that an installer leaves for its distributions."""
+    """Return whether the module *name* is of a distribution, by its place or by the record that an installer left."""
     if any(f"{os.sep}{directory}{os.sep}" in file for directory in _INSTALLED):
         return True
     depth = name.count(".") + (os.path.basename(file).partition(".")[0] == "__init__")
     directory = os.path.dirname(file)
     for _ in range(depth):
         directory = os.path.dirname(directory)
-    return _holds_distributions(directory)
+    installed = _installed_in(directory)
+    return installed is None or name.partition(".")[0] in installed
 
 
 @lru_cache(256)
-def _holds_distributions(directory: str) -> bool:
+def _installed_in(directory: str) -> frozenset[str] | None:
+    """Return the names of the modules that distributions put into *directory*; ``None`` if one has no record."""
     try:
-        return any(entry.endswith(".dist-info") for entry in os.listdir(directory))
+        folders = [entry for entry in os.listdir(directory) if entry.endswith(".dist-info")]
     except OSError:
-        return False
+        return frozenset()
+    names: set[str] = set()
+    try:
+        for folder in folders:
+            with open(os.path.join(directory, folder, "RECORD"), encoding="utf-8", errors="replace") as record:
+                names.update(line.partition("/")[0].partition(".")[0] for line in record)
+    except OSError:
+        return None
+    return frozenset(names)
