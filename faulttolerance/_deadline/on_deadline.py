@@ -68,10 +68,10 @@ class on_deadline:  # noqa: N801
             raise
 
     def _innermost(self, holder: FrameType) -> _Registration:
-        """Return the latest entry of *holder*; if another frame entered the block, the latest of this thread."""
-        entered, here = self._entered[::-1], get_ident()
-        mine = next((one for one in entered if one.holder is holder), None)
-        return mine or next(one for one in entered if one.ident == here)
+        """Return the latest entry of *holder*; if it has none, the latest of this thread, or of any."""
+        entered, here = self._entered, get_ident()
+        mine = [one for one in entered if one.holder is holder] or [one for one in entered if one.ident == here]
+        return (mine or entered)[-1]
 
     def _remove(self, registration: _Registration) -> None:
         registration.end()

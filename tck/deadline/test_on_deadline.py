@@ -513,6 +513,22 @@ def test_blocks_of_generators_end_in_any_order() -> None:
     assert called == ["called"]
 
 
+def test_nothing_is_called_after_another_thread_left_the_block() -> None:
+    """S1: that thread has entered no block, so it leaves the latest entry of all."""
+    calls = Calls()
+
+    def work() -> None:
+        stack = ExitStack()
+        stack.enter_context(on_deadline(calls))
+        assert on_thread(stack.close) is None
+        sleep(5)
+
+    with virtual_time(), pytest.raises(TimeoutException):
+        timeout(1_000)(work)()
+
+    assert not calls
+
+
 def test_an_exception_that_leaves_the_block_passes() -> None:
     """S1: the block swallows nothing."""
     with pytest.raises(KeyError), on_deadline(print):
