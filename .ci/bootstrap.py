@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -73,13 +74,13 @@ def _run(command: list[str], stdout: int | None = None) -> int:
     # Tests start hundreds of programs; each would compile the package anew where an image forbids to keep that.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".bootstrap" / "compiled"))
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=stdout) as process:
-        while True:
-            try:
-                status = process.wait()
-            except KeyboardInterrupt:
-                continue
-            return 128 - status if status < 0 else status
+    # A handler, and not a KeyboardInterrupt, which could arrive while the command is being started.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        status = subprocess.call(command, cwd=ROOT, env=environment, stdout=stdout)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return 128 - status if status < 0 else status
 
 
 def _environment(extras: str) -> str | None:
