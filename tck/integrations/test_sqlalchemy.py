@@ -214,7 +214,7 @@ def test_another_process_that_held_the_lock_dies(engine: Engine, file: Path) -> 
     """
     attempts: list[int] = []
     again = Retry(max_retries=50, delay=0, jitter=0, retry_on=(exc.OperationalError, TimeoutException))
-    guard = Guard(retry=again, timeout=Timeout("200ms"))
+    guard = Guard(retry=again, timeout=Timeout("1s"))
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None

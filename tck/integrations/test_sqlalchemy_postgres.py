@@ -161,7 +161,7 @@ def test_a_server_that_is_gone_opens_the_circuit_and_closes_it_when_it_is_back(
     def is_served() -> bool:
         try:
             return bool(guard.call(scalar, engine, text("select 1")) == 1)
-        except (CircuitBreakerOpenException, exc.OperationalError):
+        except (CircuitBreakerOpenException, exc.OperationalError, TimeoutException):  # it is still starting
             return False
 
     wait_until(is_served)
