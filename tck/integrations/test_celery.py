@@ -23,7 +23,6 @@ from celery.exceptions import Ignore, SoftTimeLimitExceeded  # noqa: E402
 from faulttolerance import BulkheadException, CircuitBreakerOpenException, Guard, RateLimitException  # noqa: E402
 from faulttolerance.integrations.celery import GuardedTask  # noqa: E402
 from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry  # noqa: E402
-from kit.garbage import collect_garbage  # noqa: E402
 from kit.redis_server import RedisServer, free_port, redis_server  # noqa: E402
 
 PATIENCE = 40.0
@@ -122,8 +121,8 @@ def worker_of(pool: str, number: int, broker: RedisServer, service: RedisServer,
     try:
         yield app
     finally:
-        # A result that is forgotten when its server is gone asks that server for minutes, amidst another test.
-        collect_garbage(everywhere=True)
+        # A result asks its server when it is collected: for minutes, amidst another test, if the server is gone.
+        app.backend.remove_pending_result = lambda result: result
         app.close()
         process.send_signal(signal.SIGTERM)
         try:
