@@ -47,6 +47,10 @@
     if (news.textContent !== words) news.textContent = words;
   }
 
+  function heading(page, answer) {
+    return page.querySelector("h1")?.textContent || answer.status;
+  }
+
   function later(milliseconds) {
     clearTimeout(timer);
     const isLive = document.querySelector("main").hasAttribute("data-live"); // what is not there does not change
@@ -58,13 +62,17 @@
     clearTimeout(timer);
     const mine = ++turn;
     const began = performance.now();
+    let trouble = "The process does not answer";
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
       const text = await answer.text();
       if (mine !== turn) return;
       const next = new DOMParser().parseFromString(text, "text/html");
-      const main = next.querySelector("main");
-      if (!main) throw new Error("this is another page");
+      const main = next.querySelector("main[data-live]");
+      if (!main) {
+        trouble = `The answer is ${heading(next, answer)}`;
+        throw new Error(trouble);
+      }
       const process = document.querySelector("main").dataset.process;
       if (main.dataset.process && main.dataset.process !== process && ++strangers <= TRIES) {
         later(SOON);
@@ -75,7 +83,7 @@
       follow(document.querySelector("footer"), next.querySelector("footer"));
       say("");
     } catch {
-      if (mine === turn) say("The process does not answer; the page may be old.");
+      if (mine === turn) say(`${trouble}; the page may be old.`);
     }
     if (mine === turn) later(Math.max(LEAST, SHARE * (performance.now() - began)));
   }
@@ -106,8 +114,8 @@
         if (answer.status !== 409) break;
       }
       const isDone = answer.type === "opaqueredirect"; // it would lead back to where this is
-      const words = isDone ? null : new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("h1");
-      refusal = isDone ? "" : `Not done. ${words ? words.textContent : answer.status}`;
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      refusal = isDone ? "" : `Not done. ${heading(page, answer)}`;
     } catch {
       refusal = "The process does not answer; it may have been done.";
     }

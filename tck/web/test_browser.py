@@ -363,6 +363,17 @@ def test_a_process_that_is_gone_is_reported(page: Browser) -> None:
     soon(lambda: page.text("#news") == "")
 
 
+def test_an_error_leaves_the_page_as_it_was(page: Browser) -> None:
+    """The page shows the reason why it may be old, and continues with the next answer."""
+    page.run("window.fetched = window.fetch; window.fetch = (_, options) => window.fetched('/nowhere', options)")
+    soon(lambda: page.text("#news") == "The answer is 404: nothing is here; the page may be old.")
+    assert len(names(page)) == 3
+
+    page.run("window.fetch = window.fetched")
+    soon(lambda: page.text("#news") == "")
+    assert all("404" in one for one in page.complaints())
+
+
 def test_it_works_without_scripts(page: Browser, address: str) -> None:
     """The filter is a form, and so is each action."""
     page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
