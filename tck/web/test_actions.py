@@ -329,8 +329,8 @@ def test_a_hook_may_be_awaited() -> None:
     assert len(set(loops)) == 1
 
 
-def test_a_caller_that_leaves_before_the_hook_has_answered_does_nothing() -> None:
-    """The server cancels the request then."""
+def test_a_request_that_is_cancelled_before_the_hook_has_answered_does_nothing() -> None:
+    """Some servers cancel the request of a caller that has disconnected."""
 
     async def main() -> None:
         reached = asyncio.Event()
