@@ -37,8 +37,6 @@ from .._shown import error_text, escaped, nearest
 from ..exceptions import FaultToleranceDefinitionException
 from .lints import codes_of, lint, unknown
 
-_MISSING: Any = object()
-
 app = typer.Typer(
     help="Show and check guards and their configuration.",
     no_args_is_help=True,
@@ -208,9 +206,12 @@ def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
         raise typer.BadParameter(f"{name!r} is a module: list shows its guards")
     parent, target = None, importlib.import_module(module)
     for step in path.split("."):
-        parent, target = target, getattr(target, step, _MISSING)
-        if target is _MISSING:
-            raise typer.BadParameter(f"{name!r}: there is no {step}{_nearest(step, dir(parent))}")
+        try:
+            parent, target = target, getattr(target, step)
+        except AttributeError:
+            raise typer.BadParameter(f"{name!r}: there is no {step}{_nearest(step, dir(target))}") from None
+        except Exception as error:  # noqa: BLE001  # a descriptor may raise anything
+            raise typer.BadParameter(f"{name!r}: {step} cannot be read ({error_text(error)})") from None
     if not (explained := _explained(parent, path.rpartition(".")[2], target, show_all)):
         raise typer.BadParameter(f"{name!r} is not guarded")
     return explained
@@ -243,7 +244,7 @@ def _explained(parent: Any, name: str, target: Any, show_all: bool) -> list[expl
         return [one for member in dir(target) for one in _explained(target, member, None, show_all)]
     try:
         return [explanation.explain(parent if isinstance(parent, type) else target, name, all=show_all)]
-    except (AttributeError, ValueError):
+    except Exception:  # noqa: BLE001  # it is not guarded, or cannot be read
         return []
 
 
