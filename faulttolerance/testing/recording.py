@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Outcome: TypeAlias = Literal["running", "returned", "not accepted", "raised", "timed out", "refused", "cancelled"]
 
+_CANCELLATIONS = frozenset({"CancelledError", "Cancelled", "GeneratorExit", "GreenletExit", "Interrupted"})
+"""The classes that end a call from outside: of asyncio, trio, Python, gevent and this library."""
+
 
 class _Recorded:
     """A process that may be under way, and ends once, with the block that it manages."""
@@ -51,9 +54,11 @@ class _Recorded:
     @property
     def outcome(self) -> Outcome:
         """The outcome."""
-        if self.failure is not None:
-            return "raised" if isinstance(self.failure, Exception) else "cancelled"
-        return "returned" if self.seconds is not None else "running"
+        if self.failure is None:
+            return "returned" if self.seconds is not None else "running"
+        if isinstance(self.failure, Exception):
+            return "raised"
+        return "cancelled" if _CANCELLATIONS & {one.__name__ for one in type(self.failure).__mro__} else "raised"
 
     def _describe_end(self) -> str:
         words = {"returned": f"returned {shown(self.result)}", "raised": f"raised {shown(self.failure)}"}

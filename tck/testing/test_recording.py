@@ -353,6 +353,21 @@ def test_a_call_that_runs_or_is_cancelled_says_so() -> None:
     assert calls[0].outcome == calls[0].attempts[0].outcome == "cancelled"
 
 
+@pytest.mark.parametrize("error", [SystemExit("over"), KeyboardInterrupt(), pytest.fail.Exception("wrong")], ids=repr)
+def test_an_exception_that_is_no_cancellation_is_raised(error: BaseException) -> None:
+    """It ends the call from inside, whether or not it is an ``Exception``."""
+
+    @retry
+    def stop() -> None:
+        raise error
+
+    with recorded(stop) as calls, pytest.raises(type(error)):
+        stop()
+
+    assert calls[0].outcome == calls[0].attempts[0].outcome == "raised"
+    assert f"1 raised {error!r}; raised {error!r}" in repr(calls[0])
+
+
 def test_a_busy_body_is_interrupted_as_ever() -> None:
     """The code that records a call neither blocks an interruption nor loses it."""
 
