@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, TypeVar
 
 import pytest
 
@@ -32,6 +33,8 @@ from faulttolerance.instrumentation import FallbackApplied, GaveUp, RetrySchedul
 from faulttolerance.policies import Retry
 from faulttolerance.testing import RecordedCall, captured_events, disabled, no_wait, recorded, reset, virtual_time
 from kit.definition import refused
+
+T = TypeVar("T")
 
 
 class Outage(Exception):
@@ -426,6 +429,58 @@ def test_events_are_captured_beside_the_sinks() -> None:
     assert [type(event) for event in events] == [RetryScheduled, RetryScheduled, GaveUp] == [*map(type, told)]
     assert [type(event) for event in outer[3:]] == [RetryScheduled, RetryScheduled, GaveUp, FallbackApplied]
     assert all(event.method.endswith("Recorded.call") for event in events)
+
+
+@contextmanager
+def stacked(context: AbstractContextManager[T]) -> Iterator[T]:
+    """Enter *context* by a stack, which leaves it in another frame."""
+    with ExitStack() as stack:
+        yield stack.enter_context(context)
+
+
+@pytest.mark.parametrize("within", [lambda shared: shared, stacked], ids=["block", "stack"])
+def test_a_thread_that_leaves_a_shared_context_leaves_its_own_block(within: Callable[[Any], Any]) -> None:
+    """The block of another thread, which entered it later, goes on."""
+    shared = captured_events()
+    has_entered, may_end = threading.Event(), threading.Event()
+
+    def other() -> int:
+        with within(shared) as events:
+            has_entered.set()
+            may_end.wait(10)
+            fallback(lambda *_: 0)(Recorded().call)("down")
+        return len(events)
+
+    with no_wait(), ThreadPoolExecutor() as pool:
+        with within(shared):
+            found = pool.submit(other)
+            has_entered.wait(10)
+        may_end.set()
+
+        assert found.result() == 4
+
+
+def test_a_task_that_leaves_a_shared_context_leaves_its_own_block() -> None:
+    """The block of another task of the same thread, which entered it later, goes on."""
+    shared = captured_events()
+
+    async def first(is_over: asyncio.Event) -> None:
+        with shared:
+            await asyncio.sleep(0)  # the other one enters
+        is_over.set()
+
+    async def other(is_over: asyncio.Event) -> int:
+        with shared as events:
+            await is_over.wait()
+            fallback(lambda *_: 0)(Recorded().call)("down")
+        return len(events)
+
+    async def main() -> int:
+        is_over = asyncio.Event()
+        return (await asyncio.gather(first(is_over), other(is_over)))[1]
+
+    with no_wait():
+        assert asyncio.run(main()) == 4
 
 
 def test_events_of_other_threads_are_captured() -> None:
