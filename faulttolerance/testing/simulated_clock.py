@@ -8,7 +8,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +95,7 @@ class SimulatedClock:
     def call_at(self, when: float, callback: Callable[[], object]) -> Due:
         """Run a short callback in a thread of its own once the time has come."""
         run = self._here()
-        timer = Due(partial(run.start_thread, run.name_for("timer"), callback, Context()))
+        timer = Due(partial(run.start_thread, run.name_for("timer"), callback))
         run.add(when, timer)
         return timer
 
@@ -127,7 +126,7 @@ class SimulatedClock:
                     self._begin(run, *self._jobs.popleft())
 
         self._jobs_running += 1
-        run.start_thread(name, work, Context())
+        run.start_thread(name, work)
 
     def loop(self) -> SimulatedLoop:
         """Return the loop on which the tasks of the run are."""
@@ -168,7 +167,7 @@ def in_use(clock: SimulatedClock) -> Iterator[None]:
     shared_clock.use(clock)
     loop_thread.stop_if_idle()
     pool.submit, watchdog.rouse = clock.submit, clock.rouse  # type: ignore[method-assign]
-    loop_thread.acquire, loop_thread.release = clock.loop, _nothing  # type: ignore[method-assign]
+    loop_thread.acquire, loop_thread.release = clock.loop, lambda: None  # type: ignore[method-assign]
     threading.Condition.wait = wait  # type: ignore[method-assign,assignment]
     try:
         yield
@@ -184,7 +183,3 @@ def _refuse_foreign_loop() -> None:
         raise VirtualTimeStalled(
             "simulate() is active, and this event loop does not belong to it: start the coroutine by sim.start(...)"
         )
-
-
-def _nothing() -> None:
-    pass

@@ -7,7 +7,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -33,7 +33,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._tasks: list[ref[asyncio.Task[Any]]] = []
         """The tasks that were created; those at the end that are over are removed when somebody looks."""
         self.set_debug(False)
-        run.start_thread("loop", self.run_forever, Context()).loop = self
+        run.start_thread("loop", self.run_forever).loop = self
         run.alive -= 1
         run.loops.append(self)
 
@@ -83,7 +83,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()  # a cancelled call goes on
         work = partial(settle, future, partial(func, *args))
-        self._run.start_thread(self._run.name_for("executor"), work, Context())
+        self._run.start_thread(self._run.name_for("executor"), work)
         return asyncio.wrap_future(future, loop=self)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextvars import Context
 from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
@@ -72,9 +71,9 @@ class SimulatedRun:
 
     # Beginning and ending, on the thread that simulates
 
-    def run_scenario(self, work: Callable[[], object], context: Context) -> None:
+    def run_scenario(self, work: Callable[[], object]) -> None:
         """Run *work* and all that it starts, until nothing of it goes on."""
-        first = self.start_thread("scenario", work, context)
+        first = self.start_thread("scenario", work)
         self.current, self.is_over = first, False
         first.gate.release()
         try:
@@ -126,9 +125,9 @@ class SimulatedRun:
 
     # Simulated threads
 
-    def start_thread(self, name: str, work: Callable[[], object], context: Context) -> SimulatedThread:
+    def start_thread(self, name: str, work: Callable[[], object]) -> SimulatedThread:
         """Create a thread named *name* that runs *work* by itself when its turn comes."""
-        thread = SimulatedThread(self, name, work, context)
+        thread = SimulatedThread(self, name, work)
         self._simulated_threads.append(thread)
         self.ready[thread] = None
         self.alive += 1
@@ -171,11 +170,7 @@ class SimulatedRun:
         """Stop the current thread here if the schedule says so."""
         thread = self.current
         thread.points += 1
-        if thread.points >= thread.next_stop:
-            self._stop(thread)
-
-    def _stop(self, thread: SimulatedThread) -> None:
-        if self._is_checking or self.is_abandoned or self.failure is not None:
+        if thread.points < thread.next_stop or self._is_checking or self.is_abandoned or self.failure is not None:
             return
         thread.next_stop = self.schedule.next_stop(thread.name, thread.points)
         self._hand_over(thread, "is stopped")
@@ -184,10 +179,7 @@ class SimulatedRun:
         """Stop as ``switch_point`` does, before a line; if the line takes *lock*, wait until it is free."""
         if self._is_checking:
             return
-        thread = self.current
-        thread.points += 1
-        if thread.points >= thread.next_stop:
-            self._stop(thread)
+        self.switch_point()
         if lock is not None:
             self._locks[id(lock)] = lock
             self.await_lock(lock)
@@ -275,8 +267,12 @@ class SimulatedRun:
             options = [one for one in self.ready if one.may_go is None or one.may_go()]
             if options:
                 break
-            if self._is_done() or not self._move_time():
-                self._finish()
+            if self._is_done():
+                self.is_over = True
+                self._finished.release()
+                return None
+            if not self._move_time():
+                self._abandon(VirtualTimeStalled(f"no caller can continue: {'; '.join(self._waiting_callers())}"))
                 return None
         plain = options.index(thread) if thread in options else 0
         if self.failure is not None or len(options) == 1:
@@ -300,13 +296,6 @@ class SimulatedRun:
 
     def _is_done(self) -> bool:
         return not self.alive and not any(loop.is_busy() for loop in self.loops)
-
-    def _finish(self) -> None:
-        if self._is_done():
-            self.is_over = True
-            self._finished.release()
-        else:
-            self._abandon(VirtualTimeStalled(f"no caller can continue: {'; '.join(self._waiting_callers())}"))
 
     def _waiting_callers(self) -> Sequence[str]:
         frames = sys._current_frames()

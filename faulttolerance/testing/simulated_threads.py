@@ -39,11 +39,10 @@ class SimulatedThread:
     is_over = False
     is_unwound = False
 
-    def __init__(self, run: SimulatedRun, name: str, work: Callable[[], object], context: Context) -> None:
+    def __init__(self, run: SimulatedRun, name: str, work: Callable[[], object]) -> None:
         self.run = run
         self.name = name
         self.work = work
-        self.context = context
         self.points = 0
         """The number of points so far at which it could have been stopped."""
         self.next_stop = run.schedule.next_stop(name, 0)
@@ -61,11 +60,11 @@ class SimulatedThread:
             sys.settrace(run.trace)
         try:
             if not run.is_abandoned:
-                self.context.run(self.work)
+                Context().run(self.work)
         except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
             run.fail(error)
         finally:
-            del self.work, self.context  # while it has the turn: finalizers are the program's, too
+            del self.work  # while it has the turn: finalizers are the program's, too
             sys.settrace(before)
             run.end(self)
 

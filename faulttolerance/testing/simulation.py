@@ -145,7 +145,8 @@ class Simulation:
         if inspect.iscoroutinefunction(function):
             self._await(caller, function(*args, **kwargs))
         else:
-            run.start_thread(caller.name, lambda: self._call(caller, function, args, kwargs), copy_context())
+            context = copy_context()
+            run.start_thread(caller.name, lambda: context.run(self._call, caller, function, args, kwargs))
         if run.plan.is_serial:
             self.join()
         run.switch_point()
@@ -224,7 +225,8 @@ class _Simulator:
         sim = Simulation(run, self.clock, self._expected)
         forget_state()
         random.seed(f"{plan.seed!r}")
-        run.run_scenario(lambda: self._scenario(sim), copy_context())
+        context = copy_context()
+        run.run_scenario(lambda: context.run(self._scenario, sim))
         self.callers, self.started = len(sim.callers), sim._started
         self.clock.run = None
         return run

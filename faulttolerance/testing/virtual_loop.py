@@ -129,12 +129,8 @@ class _LoopWait(Waiter):
 
     def wake(self) -> None:
         """Wake the thread."""
-        asyncio.SelectorEventLoop.call_soon_threadsafe(self._loop, _nothing)
+        asyncio.SelectorEventLoop.call_soon_threadsafe(self._loop, lambda: None)
 
     def is_awake(self) -> bool:
         """Return whether there is input."""
         return bool(self._selector.select(0))
-
-
-def _nothing() -> None:
-    pass
