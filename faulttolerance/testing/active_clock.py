@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,18 +20,10 @@ _claim = threading.Lock()
 _active: VirtualClock | None = None
 
 
-def _with_active(act: Callable[[VirtualClock], object]) -> Callable[[], None]:
-    def act_on_active() -> None:
-        if _active is not None:
-            act(_active)
-
-    return act_on_active
-
-
 at_fork(
-    before=_with_active(VirtualClock._stop_time_thread),
-    parent=_with_active(VirtualClock._restart_in_parent),
-    child=_with_active(VirtualClock._reset_in_child),
+    before=lambda: None if _active is None else _active._stop_time_thread(),
+    parent=lambda: None if _active is None else _active._restart_in_parent(),
+    child=lambda: None if _active is None else _active._reset_in_child(),
 )
 
 
