@@ -4,7 +4,8 @@ The whole call is one coroutine of ``attempt`` and ``continue_call``, which stop
 block runs there, and its end resumes the coroutine. Every decision is the same as in other calls.
 
 The exit of a block sends the outcome of the block to the coroutine in one step, the first after Python has begun to
-leave the block. What a signal's handler raises later is received inside a ``try``.
+leave the block. What a signal's handler raises later is received inside a ``try``. ``GeneratorExit`` is thrown: the
+collector closes the generators of a block in any order, and only a throw passes those that are closed already.
 """
 
 from __future__ import annotations
@@ -181,6 +182,10 @@ class _EntryModes:
         return self._steps[awaited]
 
 
+_NO_STEPS: Any = (step for step in ())
+"""Replaces the steps of an attempt that the collector has ended, and raises what is thrown into it."""
+
+
 class Attempt:
     """One attempt of a guard, as a ``with`` or ``async with`` block.
 
@@ -233,13 +238,15 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> bool | None:
-        return bool(self._steps.send((error, trace)) == _NEXT_BLOCK)
+        steps = self._steps
+        met = (steps or _NO_STEPS).throw(error) if kind is GeneratorExit else steps.send((error, trace))
+        return bool(met == _NEXT_BLOCK)
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> Awaitable[bool | None]:
         steps = self._steps
-        steps.send((error, trace))
+        (steps or _NO_STEPS).throw(error) if kind is GeneratorExit else steps.send((error, trace))
         return _next_stop(steps)
 
 

@@ -10,6 +10,7 @@ import gc
 import inspect
 import sys
 import threading
+import types
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -46,6 +47,7 @@ from faulttolerance.policies import (
     Timeout,
 )
 from faulttolerance.testing import virtual_time
+from kit.garbage import collect_garbage
 from kit.struck import Struck, sampled, strikes
 
 
@@ -653,6 +655,80 @@ def test_a_block_is_garbage_in_any_order() -> None:
     call.close()
     del block
 
+    assert is_free(guard)
+
+
+def left_by_with(guard: Guard) -> Generator[None, None, None]:
+    with guard.attempt():
+        yield
+
+
+def left_in_a_loop(guard: Guard) -> Generator[None, None, None]:
+    for attempt in guard.attempts():
+        with attempt:
+            yield
+
+
+def left_by_deadline(guard: Guard) -> Generator[None, None, None]:
+    with deadline(60_000):
+        yield
+
+
+@types.coroutine
+def stop() -> Generator[None, None, None]:
+    yield
+
+
+async def left_by_async_with(guard: Guard) -> None:
+    async with guard.attempt():
+        await stop()
+
+
+async def left_in_an_async_loop(guard: Guard) -> None:
+    async for attempt in guard.attempts():
+        async with attempt:
+            await stop()
+
+
+async def left_in_async_deadline(guard: Guard) -> None:
+    async with deadline(60_000):
+        await stop()
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
+@pytest.mark.parametrize(
+    "leave",
+    [
+        left_by_with,
+        left_in_a_loop,
+        left_by_deadline,
+        left_by_async_with,
+        left_in_an_async_loop,
+        left_in_async_deadline,
+    ],
+)
+def test_a_block_lets_generator_exit_pass_whatever_the_collector_has_closed_before(
+    leave: Callable[[Guard], Any], several: bool
+) -> None:
+    """The generators of a block are garbage together, and the collector closes them in any order."""
+    guard = Guard(retry=again(), timeout=Timeout(60_000), bulkhead=Bulkhead(1))
+
+    async def main(chosen: int) -> int:
+        collect_garbage()
+        block = leave(guard)
+        block.send(None)
+        parts: list[Any] = [one for one in gc.get_objects() if inspect.isgenerator(one) or inspect.iscoroutine(one)]
+        parts = [one for one in parts if one.__name__ in ("run", "_wait_for_exit", "call", "run_block")]
+        for part in parts[chosen:] if several else parts[chosen : chosen + 1]:
+            part.close()
+        block.close()
+        return len(parts)
+
+    number = asyncio.run(main(0))
+    for chosen in range(1, number):
+        asyncio.run(main(chosen))
+
+    assert number >= 4
     assert is_free(guard)
 
 

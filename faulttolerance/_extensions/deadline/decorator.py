@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Mapping
 from functools import lru_cache
+from itertools import chain
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Self
 
@@ -91,7 +92,10 @@ class WholeCall(Decorator):
             block = None
             try:
                 block = self._innermost(sys._getframe(1))
-                block.steps.send((error, trace))
+                if kind is not GeneratorExit:
+                    block.steps.send((error, trace))
+                elif block is not None:  # otherwise the collector, which closes garbage in any order, has closed it
+                    block.steps.close()
             except BaseException:  # of the block, or of a signal handler that raised before the block was left
                 (block or self._innermost(sys._getframe(1))).steps.close()
                 raise
@@ -117,10 +121,10 @@ class WholeCall(Decorator):
     def _own_faults(self, where: str) -> list[Fault]:
         return check(self._kind, self._values, "", lambda _: ("deadline(value)", f"at {self._name}"))
 
-    def _innermost(self, holder: FrameType) -> PlainBlock:
+    def _innermost(self, holder: FrameType) -> PlainBlock | None:
         """Return the latest block that *holder* entered, or the latest of this course, or of another one."""
-        blocks = self._entered.get(holder) or self._entered.get(_course()) or [*self._entered.values()][-1]
-        return next(block for block in reversed(blocks) if not block.is_over)
+        blocks = self._entered.get(holder) or self._entered.get(_course()) or [*chain(*self._entered.values())]
+        return next((block for block in reversed(blocks) if not block.is_over), None)
 
     def _forget(self, block: PlainBlock) -> None:
         """Remove *block*, which has ended; each step may run twice."""
