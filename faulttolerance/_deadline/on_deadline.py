@@ -17,7 +17,7 @@ from .clock import clock, raise_if_expired
 from .parent import ParentDeadline
 from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, effective_deadline
 from .threads.callbacks import DeadlineCallback, call_due
-from .threads.chain import Entry, ThreadDeadlines, deadlines_here, uncovered
+from .threads.chain import BindingMark, Entry, ThreadDeadlines, deadlines_here, uncovered
 
 if TYPE_CHECKING:
     from ..typing import Timer
@@ -123,7 +123,8 @@ def _look(deadlines: ThreadDeadlines) -> None:
 
 
 def _nearest_of_thread(deadlines: ThreadDeadlines) -> tuple[float, Entry]:
-    return min(((entry[0], entry) for entry in uncovered(deadlines)), key=lambda one: one[0], default=(inf, None))
+    entries = (entry for entry in uncovered(deadlines) if type(entry) is not BindingMark)
+    return min(((entry[0], entry) for entry in entries), key=lambda one: one[0], default=(inf, None))
 
 
 def _nearest_of_task(before: float) -> TaskDeadline | None:

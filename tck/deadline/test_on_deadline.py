@@ -842,6 +842,23 @@ def test_an_end_in_time_says_nothing_of_places(caplog: pytest.LogCaptureFixture)
     assert not [record for record in caplog.records if record.name == "faulttolerance"]
 
 
+@pytest.mark.parametrize("limit", [timeout, deadline])
+def test_the_note_of_a_call_that_the_function_ended_gives_no_reason(limit: Callable[[int], Any]) -> None:
+    """S1: nothing needed to interrupt the call, of an attempt or as a whole."""
+    calls = Calls()
+
+    def work() -> None:
+        with on_deadline(calls):
+            time_now.advance(2)
+            wait_until(lambda: calls)
+            raise ConnectionError
+
+    with virtual_time() as time_now, pytest.raises(TimeoutException) as caught:
+        limit(1_000)(work)()
+
+    assert caught.value.__notes__ == ["it ended 1.000 s after its deadline"]
+
+
 def test_a_guard_that_only_ends_late_calls_it_too() -> None:
     """S1: ``Timeout(interrupt=False)`` of a ``Guard`` calls it."""
     leave = threading.Event()
