@@ -301,11 +301,11 @@ class CircuitBreaker:
 
     def condition(self, now: float) -> Condition:
         """Return the condition of the circuit."""
-        name, state = self.state_name(now), self.state
-        is_open = name == OPEN
-        words = f"{name} for {in_seconds(now - state.since)}" if is_open else name
-        end = ", forced" if state.is_forced else f", half-open in {in_seconds(state.until - now)}" if is_open else ""
-        return Condition(words + end, is_impaired=state.is_forced or name != CLOSED, is_down=is_open)
+        seen = self.snapshot(now)
+        is_open, admits_at = seen.state == OPEN, seen.half_open_at
+        words = f"{seen.state} for {in_seconds(now - seen.since)}" if is_open else seen.state
+        end = ", forced" if seen.forced else "" if admits_at is None else f", half-open in {in_seconds(admits_at - now)}"
+        return Condition(words + end, is_impaired=seen.forced or seen.state != CLOSED, is_down=is_open)
 
     def is_idle(self, now: float) -> bool:
         """Return whether the circuit can be dropped without loss: it is closed, and its window holds no failure."""

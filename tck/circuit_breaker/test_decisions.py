@@ -579,6 +579,23 @@ def test_a_window_of_time_takes_bounded_memory() -> None:
     assert circuit.snapshot(20.0).results == pytest.approx(50_000, rel=0.01)
 
 
+def test_the_condition_describes_one_state() -> None:
+    """Another thread may move the circuit while the condition is read."""
+    circuit = make()
+    circuit.force(0.0, OPEN)
+    states = [circuit.state]
+    circuit.reset(1.0)
+    states.append(circuit.state)
+
+    class Moving(CircuitBreaker):
+        __slots__ = ()
+        state = property(lambda _: states.pop(0), lambda _, value: None)  # type: ignore[assignment]
+
+    condition = Moving("moving", circuit.values, now=0.0).condition(2.0)
+
+    assert condition[:3] == ("open for 2 s, forced", True, True)
+
+
 def test_each_opening_by_a_probe_doubles_the_delay() -> None:
     """It doubles up to the maximum; closing restores it (rule C5)."""
     circuit = opened(delay=10.0, max_delay=35.0)
