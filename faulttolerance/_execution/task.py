@@ -178,16 +178,17 @@ class TaskEnvironment(Environment):
         ended = loop.create_future()
         ends = completion(ended)
         deadline = task = None
-        if attempt.deadline is not None:  # before the body, which an eager task starts at once
+        if attempt.deadline is not None:
             deadline = attempt.record.deadline = _DetachedDeadline(attempt.deadline, ends)
         body = self._body(attempt)
         watch = _watch_detached_call()
         try:
+            if deadline is not None:  # before the body, which an eager task starts at once
+                queue_of(loop, attempt.seconds).add(deadline)
             task = keep(loop.create_task(body))
             task.add_done_callback(partial(next, ends))
             if deadline is not None:
                 deadline.task = task
-                queue_of(loop, attempt.seconds).add(deadline)
             await ended
         except BaseException as error:
             try:

@@ -399,6 +399,32 @@ def test_an_eager_attempt_is_under_its_deadline_from_the_beginning() -> None:
     assert found == ["held back"]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with 3.12")
+def test_an_eager_attempt_ends_at_its_deadline_whatever_its_body_starts() -> None:
+    """Deadlines of one length are watched in the order in which they start."""
+
+    @asynchronous
+    @timeout(1_000)
+    async def inner() -> None:
+        await asyncio.sleep(60)
+
+    @asynchronous
+    @timeout(1_000)
+    async def outer() -> None:
+        now.advance(0.5)
+        await inner()
+
+    async def main() -> float:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        began = now.monotonic()
+        with pytest.raises(TimeoutException):
+            await outer()
+        return now.monotonic() - began
+
+    with virtual_time() as now:
+        assert now.run(main()) == pytest.approx(1.0, abs=0.01)
+
+
 @pytest.mark.parametrize("convention", ["async def", "task"])
 @pytest.mark.parametrize("seconds", [0, 60], ids=["without", "deadline"])
 def test_permits_come_back_from_a_loop_that_was_closed_under_its_calls(convention: str, seconds: int) -> None:
