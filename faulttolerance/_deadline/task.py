@@ -58,7 +58,7 @@ class TaskDeadline:
     queue: DeadlineQueue
     """The queue that watches the deadline, or ``NO_QUEUE``."""
     state: int
-    """``RUNS``, ``OWED``, ``EXPIRED`` or ``CANCELLED``."""
+    """``RUNNING``, ``DEFERRED``, ``EXPIRED`` or ``CANCELLED``."""
     effective: TaskDeadline | None
     """Itself while its call lasts; afterwards the deadline that encloses it."""
     _blocks: dict[object, None]
@@ -90,7 +90,7 @@ class TaskDeadline:
         if self.is_held:
             self.state = DEFERRED
             if self.is_held:
-                return  # still held: no other thread released it before it could see ``OWED``
+                return  # still held: no other thread released it before it could see ``DEFERRED``
         for cancel in reversed([*getattr(self, "_callbacks", ())]):
             if cancel.claim():
                 cancel.call()

@@ -74,7 +74,7 @@ class AdaptiveLimit:
         return int(self.exact_limit)
 
     def count(self) -> None:
-        """Count the attempts in ``later``."""
+        """Count the successes in ``uncounted``."""
         number = len(self.uncounted)
         batch = self.uncounted[:number]  # no call between this line and the next: a signal handler may run at a call
         del self.uncounted[:number]

@@ -156,7 +156,7 @@ class Bulkhead:
         self.queue = queue
         self.max_wait = max_wait
         self.adaptive = AdaptiveLimit(limit, latency) if latency else None
-        """The rule that moves the limit; changed under the lock only, except for its ``later``."""
+        """The rule that moves the limit; changed under the lock only, except for its ``uncounted``."""
         self.held: dict[Hashable, int] = {}
         """Thread by attempt; the first ``limit`` keys hold a permit, the others are about to decide or to leave."""
         self.waiting = _EMPTY_QUEUE

@@ -246,7 +246,7 @@ class _Instructions:
 
 
 def _named_acquire_release(step: dis.Instruction) -> str | None:
-    """Return ``TAKES`` or ``GIVES`` if this instruction loads a name of ``ACQUIRE_RELEASE``, else ``None``."""
+    """Return ``ACQUIRES`` or ``RELEASES`` if this instruction loads a name of ``ACQUIRE_RELEASE``, else ``None``."""
     if step.opname == "LOAD_SPECIAL":
         return ACQUIRES
     if not step.opname.startswith(_LOADS):
@@ -275,7 +275,7 @@ def calls_of(code: CodeType) -> Iterator[tuple[int, str, set[object]]]:
 
 @lru_cache(1024)
 def acquire_release_at(code: CodeType, offset: int) -> str | None:
-    """Return ``TAKES``, ``GIVES`` or ``ENDS`` if the instruction at *offset* is such a call, judged by the names."""
+    """Return ``ACQUIRES``, ``RELEASES`` or ``ENDS`` if the instruction at *offset* is such a call, by its names."""
     if offset < 0 or not _opname(code, offset).startswith((*_CALLS, *_ACQUIRING_STEPS, "WITH_EXCEPT_START")):
         return None
     instructions = _instructions(code)

@@ -50,7 +50,7 @@ class TurnRequest(NamedTuple):
 
 
 class PollRequest(NamedTuple):
-    """A sign of life of *process* for *length*, and a request for the namespace's state. The answer: ``Polled``."""
+    """A sign of life of *process* for *length*, and a request for a ``PollResponse``."""
 
     process: str
     """A unique name of the process."""

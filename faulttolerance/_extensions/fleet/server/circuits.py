@@ -43,7 +43,7 @@ def current_circuit(circuit: Circuit | None, now: int) -> Circuit | None:
 
 
 def record_of(circuit: Circuit | None, now: int, is_granted: bool = False) -> CircuitRecord:
-    """Return the answer to a process about a *circuit* that is ``current``."""
+    """Return the answer to a process about a *circuit* that ``current_circuit`` returned."""
     if circuit is None:
         return ABSENT
     version, _, until, is_open, reopened, reason, *_ = circuit
