@@ -44,6 +44,18 @@ def call_later(seconds: float, callback: Callable[[], object], is_usual: bool = 
     return clock.call_at(clock.monotonic() + seconds, callback)
 
 
+def _check_later(seconds: float, check: Callable[[], object]) -> Timer:
+    """Run *check* after *seconds*, on a thread of the pool, because it may run callbacks of the application."""
+    return call_later(seconds, partial(_submit, check))
+
+
+def _submit(check: Callable[[], object]) -> None:
+    try:
+        pool.submit(check, urgent=True)
+    except RuntimeError:
+        check()  # the interpreter is ending, and the caller may wait
+
+
 class ThreadCall:
     """One call: its coroutine, its future, and its suspension."""
 
@@ -106,7 +118,7 @@ class ThreadCall:
             self.coroutine = make()
             innermost = self._innermost
             if self.parent is None and innermost is not NO_DEADLINE and nearest_binding(innermost) is not None:
-                self._watch = DetachedCallWatch(innermost, call_later, self._fail_at_deadline)
+                self._watch = DetachedCallWatch(innermost, _check_later, self._fail_at_deadline)
                 self._watch.check()
             if self.stopped:
                 self._discard()  # no time is left

@@ -505,6 +505,47 @@ def test_a_deadline_passes_while_all_threads_are_taken(time_stands_still: StillC
     assert not queued.count
 
 
+def test_a_callback_never_delays_the_timers_of_the_process(time_stands_still: StillClock) -> None:
+    """A call that an enclosing deadline ends calls back on a thread of the pool, even if the pool is full."""
+    pool.configure(max_threads=1)
+    body, go_on, threads = Body(), threading.Event(), list[threading.Thread]()
+
+    def call_back(_: object) -> None:
+        threads.append(threading.current_thread())
+        assert go_on.wait(PATIENCE)
+
+    with pytest.raises(TimeoutException), deadline(LONG):
+        future = Call(body)()
+        future.add_done_callback(call_back)
+        assert body.begun.wait(PATIENCE)
+        time_stands_still.advance()
+
+    assert isinstance(future.exception(PATIENCE), TimeoutException)
+    wait_until(lambda: len(threads) == 1)
+    assert threads[0] not in (threading.current_thread(), body.threads[0])
+    go_on.set()
+    body.open.set()
+
+
+def test_a_deadline_ends_a_call_of_an_ending_interpreter(
+    time_stands_still: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No thread can be started then, but a function of ``atexit`` may wait for the call."""
+
+    def refuse(job: Callable[[], object], urgent: bool = False) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    body = Body()
+    with pytest.raises(TimeoutException), deadline(LONG):
+        future = Call(body)()
+        assert body.begun.wait(PATIENCE)
+        monkeypatch.setattr(pool, "submit", refuse)
+        time_stands_still.advance()
+
+    assert isinstance(future.exception(0), TimeoutException)
+    body.open.set()
+
+
 def test_a_late_result_is_discarded(time_stands_still: StillClock) -> None:
     """Also where the timer has not run yet when the body returns."""
     call = Call(lambda: setattr(time_stands_still, "now", time_stands_still.now + LONG), seconds=LONG)
