@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterator
@@ -286,12 +287,9 @@ def _drop(task: asyncio.Task[Any]) -> None:
 
 async def _outcome(result: Any, awaits: bool | None) -> Any:
     """Return *result*, or the result of awaiting it if ``Attempt.awaits`` requires that."""
-    if awaits is False or (awaits is None and _is_concurrent_future(result)):
+    is_executor_future = isinstance(result, concurrent.futures.Future)
+    if awaits is False or (awaits is None and is_executor_future):
         return result
     if inspect.isawaitable(result):
         return await result
-    return await asyncio.wrap_future(result) if _is_concurrent_future(result) else result
-
-
-def _is_concurrent_future(result: object) -> bool:
-    return hasattr(result, "add_done_callback") and hasattr(result, "result") and not asyncio.isfuture(result)
+    return await asyncio.wrap_future(result) if is_executor_future else result

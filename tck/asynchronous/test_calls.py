@@ -679,6 +679,19 @@ def test_a_call_is_of_the_class_that_its_type_names() -> None:
     assert asyncio.run(main()) == [7, 7]
 
 
+def test_a_call_that_a_non_blocking_function_returns_is_awaited() -> None:
+    """R7a: without an annotation, too; only a future of ``concurrent.futures`` would be the result itself."""
+
+    @asynchronous_non_blocking
+    def ask():  # type: ignore[no-untyped-def]
+        return served()
+
+    async def main() -> Any:
+        return await ask()
+
+    assert asyncio.run(main()) == 7
+
+
 def test_an_offloaded_call_is_under_the_deadline_of_the_thread_that_made_it() -> None:
     """The deadline rules while the enclosing call lasts, also in nested bodies, and not afterwards."""
     go_on = threading.Event()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from unittest.mock import MagicMock
+
 from faulttolerance import fallback
 from kit import Invoke, Service
 
@@ -49,3 +52,25 @@ def test_override_of_the_fallback_method_is_called(invoke: Invoke) -> None:
             return "leaf"
 
     assert [invoke(cls().service) for cls in (Base, Leaf)] == ["base", "leaf"]
+
+
+def test_result_that_only_looks_like_a_future_is_returned(invoke: Invoke) -> None:
+    """R6: a ``MagicMock`` has every method of a future, and is none."""
+    answer = MagicMock()
+
+    class Client(Service):
+        @fallback(fallback_method="instead")
+        @invoke.body
+        async def service(self) -> MagicMock:
+            raise OSError
+
+        @invoke.body
+        async def instead(self) -> MagicMock:
+            return answer
+
+    @fallback(lambda _: answer)
+    async def alone() -> MagicMock:
+        raise OSError
+
+    assert invoke(Client().service) is answer
+    assert asyncio.run(alone()) is answer  # type: ignore[arg-type]
