@@ -373,7 +373,7 @@ async def continue_call(
                 if REJECTS and failure is call.rejection and policies.retry.returns_rejected_result:
                     break
                 fallbacks = iter(policies.fallbacks)
-                while fallback := next_fallback(policies, call, failure, fallbacks):
+                while fallback := next_fallback(policies, call, failure, fallbacks, args, kwargs):
                     try:
                         if ASYNC:
                             result = await policies.environment.call(fallback[1], args, kwargs, failure, call.attempts)

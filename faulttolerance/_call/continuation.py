@@ -302,13 +302,18 @@ def _log_nested_retries(policies: BoundPolicies, retry: Retry, call: CallRecord,
 
 
 def next_fallback(
-    policies: BoundPolicies, call: CallRecord, failure: BaseException, fallbacks: Iterator[tuple[str, Callback]]
+    policies: BoundPolicies,
+    call: CallRecord,
+    failure: BaseException,
+    fallbacks: Iterator[tuple[str, Callback]],
+    args: Arguments,
+    kwargs: Mapping[str, Any],
 ) -> tuple[str, Callback] | None:
     """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
     fallback = next(fallbacks, None) if applies else None
     if fallback is not None:
-        if sinks.wanted[FallbackApplied](call):
+        if sinks.wanted[FallbackApplied](call) and _accepts(fallback[1], args, kwargs, failure):
             sinks.send(FallbackApplied(policies.name, failure), call)
         if call.replaced_failure is None:
             call.replaced_failure = failure

@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from faulttolerance import (
     BulkheadException,
     CircuitBreakerOpenException,
+    FaultToleranceDefinitionException,
     Future,
     Guard,
     RateLimitException,
@@ -172,6 +173,35 @@ def test_state_changes_and_fallbacks_are_events(events: list[Event]) -> None:
     assert (changed.old, changed.new) == ("closed", "open")
     assert isinstance(applied, FallbackApplied)
     assert isinstance(applied.failure, ValueError)
+
+
+def test_only_a_fallback_that_is_called_is_an_event(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
+    """FB1: not a method for other failures, and not a method that does not exist."""
+
+    class Client:
+        @fallback("for_keys", "for_all")
+        def service(self) -> str:
+            raise ValueError
+
+        @fallback("for_keys", "for_all")
+        async def awaited(self) -> str:
+            raise ValueError
+
+        def for_keys(self, failure: KeyError) -> str:
+            return "a key"
+
+        def for_all(self, failure: Exception) -> str:
+            return "instead"
+
+    client = Client()
+    assert client.service() == asyncio.run(client.awaited()) == "instead"
+    assert [type(event) for event in events] == [FallbackApplied] * 2
+
+    events.clear()
+    monkeypatch.delattr(Client, "for_all")
+    with pytest.raises(FaultToleranceDefinitionException):
+        client.service()
+    assert not events
 
 
 def test_a_call_without_trouble_has_no_event(events: list[Event]) -> None:
