@@ -279,7 +279,7 @@ class Pool:
             worker.thread.join(_JOIN_SECONDS)
 
     def forget_other_threads(self) -> None:
-        """Reset the state in a forked child, where only the calling thread exists; calls stay until they ``leave``."""
+        """Reset the state in a forked child, where only the calling thread exists; calls stay until ``unregister``."""
         ident = get_ident()
         self._workers = {worker: None for worker in self._workers if worker.ident == ident}
         self._parked = []
