@@ -266,6 +266,7 @@ def test_a_lock_of_an_empty_table_that_another_thread_held_is_new_in_the_child()
     """L5: of keys that have no partition yet, and of calls that share a result and are over meanwhile."""
     run("""
         from faulttolerance import coalesce, partition_by
+        from faulttolerance._extensions.coalesce.strategy import Flights
         from faulttolerance._extensions.partition_by import strategy
 
         inside, go = threading.Event(), threading.Event()
@@ -293,10 +294,13 @@ def test_a_lock_of_an_empty_table_that_another_thread_held_is_new_in_the_child()
 
             def __eq__(self, other):
                 if threading.current_thread().name == "follower":
-                    compared.set()
-                    end.wait(30)
+                    comparisons.append(self)
+                    if len(comparisons) == 2:  # the first is made without the lock
+                        compared.set()
+                        end.wait(30)
                 return True
 
+        comparisons = []
         compared, end, is_led, lead_on = (threading.Event() for _ in range(4))
 
         @coalesce("key")
@@ -316,6 +320,7 @@ def test_a_lock_of_an_empty_table_that_another_thread_held_is_new_in_the_child()
         assert compared.wait(20)
         lead_on.set()
         leader.join(20)
+        assert not Flights._lock.acquire(blocking=False)
 
         def share():
             is_led.clear(), lead_on.clear()
