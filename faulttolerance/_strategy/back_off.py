@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from .._shown import shown
@@ -196,13 +196,13 @@ class CustomBackOff:
     """Delays that a function of the application decides, without jitter.
 
     Args:
-        factory: Called once per guarded call that fails; it returns the function that is called for each delay.
+        factory: Called once per guarded call that is retried; it returns the function that is called for each delay.
         name: The owner of the delays, for the message where a delay is no number.
         default: The delay where the code of the application fails.
         tell: Called when the code of the application fails.
     """
 
-    __slots__ = ("_name", "_tell", "default", "factory")
+    __slots__ = ("_name", "_report", "default", "make")
 
     def __init__(
         self,
@@ -211,21 +211,20 @@ class CustomBackOff:
         default: float = 0.0,
         tell: ReportError = ignore_error,
     ) -> None:
-        self.factory = factory
         self._name = name
+        self._report = partial(tell, "the function of @custom_backoff; the delay of @retry applies")
         self.default = default
-        self._tell = tell
+        self.make = ApplicationFunction(lambda _: factory(), self._deciding, self._report)
+        """Creates the function that decides on the delays of one call."""
 
     def begin(self) -> CustomDelays:
         """Return the delays of one guarded call."""
         return CustomDelays(self)
 
-    def failed(self, mistake: Exception) -> float:
-        """Report a mistake of the application and return the delay that replaces its answer."""
-        self._tell(_FAILED, mistake)
-        return self.default
+    def _deciding(self, decide: Callable[[BaseException | None], Any]) -> ApplicationFunction:
+        return ApplicationFunction(decide, self._seconds, self._report)
 
-    def seconds(self, delay: Any) -> float:
+    def _seconds(self, delay: Any) -> float:
         """Convert the answer of the application's function to seconds."""
         if isinstance(delay, timedelta):
             return delay.total_seconds()
@@ -234,8 +233,6 @@ class CustomBackOff:
                 return float(delay)
             except OverflowError:
                 return math.inf if delay > 0 else -math.inf
-        if hasattr(delay, "close"):
-            delay.close()  # a coroutine that nobody awaits
         allowed = "seconds or a timedelta; a negative delay ends the retries"
         raise definition_error(
             f"{self._name} @CustomBackoff(value)".lstrip(), f"returned {shown(delay)}", delay, allowed
@@ -243,44 +240,31 @@ class CustomBackOff:
 
 
 class CustomDelays:
-    """The delays of one guarded call, as decided by *owner*."""
+    """The delays of one guarded call, as decided by the application for *owner*."""
 
-    __slots__ = ("_decide", "_owner")
+    __slots__ = ("_decide", "_is_made", "_owner")
 
     def __init__(self, owner: CustomBackOff) -> None:
         self._owner = owner
-        self._decide: Any = None
-        try:
-            self._decide = owner.factory()
-        except Exception as mistake:  # noqa: BLE001  # the application's, and never in place of the call's own failure
-            owner.failed(mistake)
+        self._is_made = False
+        self._decide: ApplicationFunction | None = None
 
     def __call__(self, attempt: int, failure: BaseException | None, random: float = _MIDDLE, /) -> float:
         """Return the seconds to wait, or a negative number: stop."""
-        try:
-            return self._owner.seconds(self._decide(failure) if self._decide is not None else self._owner.default)
-        except Exception as mistake:  # noqa: BLE001  # as above
-            return self._owner.failed(mistake)
+        if not self._is_made:
+            self._is_made, self._decide = True, self._owner.make.answer(None)
+        seconds = self._decide.answer(failure) if self._decide is not None else None
+        return self._owner.default if seconds is None else seconds
 
     async def later(self, failure: BaseException) -> float:
         """Return the seconds to wait where the function or its factory may have to be awaited."""
-        try:
-            if isinstance(self._decide, Awaitable):
-                made, self._decide = self._decide, None
-                self._decide = await made
-            if self._decide is None:
-                return self._owner.default
-            answer = self._decide(failure)
-            return self._owner.seconds(await answer if isinstance(answer, Awaitable) else answer)
-        except Exception as mistake:  # noqa: BLE001  # as above
-            return self._owner.failed(mistake)
-        finally:
-            del failure  # its traceback may hold this frame
+        if not self._is_made:
+            self._is_made, self._decide = True, await self._owner.make.answer_async(None)
+        seconds = await self._decide.answer_async(failure) if self._decide is not None else None
+        return self._owner.default if seconds is None else seconds
 
 
 AnyBackOff: TypeAlias = BackOff | Full | Decorrelated | CustomBackOff
-
-_FAILED = "the function of @custom_backoff; the delay of @retry applies"
 
 
 @lru_cache
