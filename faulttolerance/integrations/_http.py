@@ -37,11 +37,13 @@ class RequestRecord:
         obstacle: Why the request may not be sent again once it may have arrived; ``None``: it may.
     """
 
-    __slots__ = ("attempts", "given", "is_running", "is_sent", "obstacle", "request", "response")
+    __slots__ = ("attempts", "given", "is_running", "is_sent", "obstacle", "options", "request", "response")
 
     def __init__(self, request: Any, obstacle: str | None) -> None:
         self.request = request
         self.obstacle = obstacle
+        self.options: dict[str, Any] = {}
+        """How the request is sent, beside what it says itself."""
         self.attempts = 0
         self.is_running = False
         self.is_sent = False
@@ -149,9 +151,10 @@ class GuardedClient:
         """Return whether the body of *request* can be sent again."""
         raise NotImplementedError
 
-    def _exchange(self, attempt: Callable[..., Any], origin: str, request: Any) -> Any:
+    def _exchange(self, attempt: Callable[..., Any], origin: str, request: Any, **options: Any) -> Any:
         """Return the response to *request*, which each *attempt* sends under the guard; close all other responses."""
         with self._recording(request) as record:
+            record.options = options
             try:
                 record.given = self.guard.call(attempt, origin, request)
             except Exception as failure:  # noqa: BLE001  # it is raised again

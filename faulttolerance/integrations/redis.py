@@ -36,12 +36,24 @@ _READS = READ_COMMANDS | {"PING", "ECHO", "TIME", "INFO", "SCRIPT EXISTS", "SCRI
 
 
 class _Command:
-    """The commands of one call: the reason why they may not be sent again, if any, and how many answers are due."""
+    """The commands of one call: the reason why they may not be sent again, if any, and how many answers are due.
 
-    __slots__ = ("due", "is_watching", "reason")
+    Its attempts are methods: a guard knows them at each call, and takes no two commands for the same call.
+    """
 
-    def __init__(self, reason: str, is_watching: bool = False) -> None:
-        self.reason, self.is_watching, self.due = reason, is_watching, 0
+    __slots__ = ("__weakref__", "due", "is_watching", "reason", "send")
+
+    def __init__(self, send: Callable[[], Any], reason: str, is_watching: bool = False) -> None:
+        self.send, self.reason, self.is_watching, self.due = send, reason, is_watching, 0
+
+    def attempt(self) -> Any:
+        self.due = 0
+        with uninterruptible():  # the time-out of the socket ends it, and no exception comes into its locks and pools
+            return self.send()
+
+    async def attempt_async(self) -> Any:
+        self.due = 0
+        return await self.send()
 
 
 _current_command: ContextVar[_Command | None] = ContextVar("faulttolerance_redis", default=None)
@@ -80,7 +92,7 @@ def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
     execute, pipeline = one.execute_command, one.pipeline
 
     def execute_command(*args: Any, **options: Any) -> Any:
-        return call(guard, _Command(_reason(args[:1], repeatable)), partial(execute, *args, **options))
+        return call(guard, _Command(partial(execute, *args, **options), _reason(args[:1], repeatable)))
 
     def guarded_pipeline(*args: Any, **options: Any) -> Any:
         pipe: Any = pipeline(*args, **options)
@@ -97,7 +109,7 @@ def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
             reason = _reason([args[0] for args, _ in stack], repeatable)
             if pipe.watching:
                 reason = "its keys are no longer watched: watch them again"
-            return call(guard, _Command(reason, pipe.watching), run_again)
+            return call(guard, _Command(run_again, reason, pipe.watching))
 
         pipe.execute = execute
         return pipe
@@ -137,27 +149,18 @@ def _reason(names: Iterable[str | bytes], repeatable: Container[str]) -> str:
     return f"{writes} may have run, and its answer is lost: name it in idempotent= if it may run twice"
 
 
-def _call(guard: Guard, command: _Command, function: Callable[[], Any]) -> Any:
-    def attempt() -> Any:
-        command.due = 0
-        with uninterruptible():  # the time-out of the socket ends it, and no exception comes into its locks and pools
-            return function()
-
+def _call(guard: Guard, command: _Command) -> Any:
     token = _current_command.set(command)
     try:
-        return guard.call(attempt)
+        return guard.call(command.attempt)
     finally:
         _current_command.reset(token)
 
 
-async def _call_async(guard: Guard, command: _Command, function: Callable[[], Any]) -> Any:
-    async def attempt() -> Any:
-        command.due = 0
-        return await function()
-
+async def _call_async(guard: Guard, command: _Command) -> Any:
     token = _current_command.set(command)
     try:
-        return await guard.call_async(attempt)
+        return await guard.call_async(command.attempt_async)
     finally:
         _current_command.reset(token)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -135,13 +135,14 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
         """Send *request* under the guard, which ends with the headers of the response."""
-        options = {"stream": stream, "timeout": timeout, "verify": verify, "cert": cert, "proxies": proxies}
         url = urlsplit(str(request.url))
         origin = origin_of(url.scheme, url.hostname or "", url.port)
-        response: requests.Response = self._exchange(partial(self._attempt, options), origin, request)
+        response: requests.Response = self._exchange(
+            self._attempt, origin, request, stream=stream, timeout=timeout, verify=verify, cert=cert, proxies=proxies
+        )
         return response
 
-    def _attempt(self, options: dict[str, Any], origin: str, request: requests.PreparedRequest) -> requests.Response:
+    def _attempt(self, origin: str, request: requests.PreparedRequest) -> requests.Response:
         record = current_record.get()
         was_sent = record.attempts > 0 and record.is_sent
         for before in record.begin():
@@ -150,7 +151,8 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
             if was_sent and not _is_text(request):
                 rewind_body(request)
             try:
-                response = self._adapter.send(request, **{**options, "timeout": _in_time(options["timeout"])})
+                options = {**record.options, "timeout": _in_time(record.options["timeout"])}
+                response = self._adapter.send(request, **options)
             except EmptyPoolError as error:
                 raise requests.ConnectTimeout(error, request=request) from error
             record.response = response

@@ -49,6 +49,7 @@ from faulttolerance.policies import (
 )
 from faulttolerance.testing import captured_events, no_wait, virtual_time
 from kit.backend import Answer, Backend, backend
+from kit.counted_key import CountedKey
 from kit.crowd import on_thread
 from kit.redis_server import free_port
 
@@ -490,6 +491,17 @@ def test_a_rate_limit_is_one_for_each_origin(client: Client, served: Backend) ->
         for url in (served.url, other.url) * 2:
             with pytest.raises(client.module.RateLimited):
                 client.get(url)
+
+
+def test_a_key_is_fitted_to_the_requests_once(client: Client, served: Backend) -> None:
+    """Later requests call it, and nothing else."""
+    key = CountedKey(lambda origin, request: origin)
+    client.open(partition_by=PartitionBy(key))
+    client.get(served.url)
+    fitted = key.inspected
+    assert [client.get(served.url).status for _ in range(5)] == [200] * 5
+
+    assert (key.called, key.inspected) == (6, fitted)
 
 
 def test_redirects_pass_the_guard_of_each_origin(client: Client, served: Backend) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import CircuitBreakerOpenException, FaultToleranceDefinitionException, Guard, TimeoutException
-from faulttolerance.policies import CircuitBreaker, Deadline, Retry, Timeout
+from faulttolerance.policies import CircuitBreaker, Deadline, PartitionBy, Retry, Timeout
+from kit.counted_key import CountedKey
 from kit.crowd import on_thread
 
 redis = pytest.importorskip("redis")
@@ -338,6 +339,26 @@ def test_a_circuit_opens_and_closes(server: RedisServer) -> None:
         with pytest.raises(CircuitBreakerOpenException):
             client.pipeline().set("a", 1).execute()
     guard.close()
+
+
+def test_a_key_is_fitted_to_the_commands_once(server: RedisServer) -> None:
+    """Later commands and pipelines call it, and nothing else, in threads and in coroutines."""
+    key = CountedKey(lambda: "tenant")
+    guard = Guard(partition_by=PartitionBy(key))
+    with client_of(server, guard) as client:
+        client.get("a")
+        fitted = key.inspected
+        assert [client.get("a"), client.pipeline().get("a").execute()] == [None, [None]]
+        assert (key.called, key.inspected) == (3, fitted)
+
+    async def main() -> None:
+        async with install(redis.asyncio.Redis(port=server.port), guard) as client:
+            await client.get("a")
+            fitted = key.inspected
+            assert [await client.get("a"), await client.pipeline().get("a").execute()] == [None, [None]]
+            assert (key.called, key.inspected) == (6, fitted)
+
+    asyncio.run(main())
 
 
 def test_publish_and_subscribe_run_as_ever(server: RedisServer) -> None:
