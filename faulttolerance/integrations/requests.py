@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from io import BufferedReader, BytesIO, RawIOBase
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -210,56 +212,75 @@ def _limit_waiting(adapter: Any) -> None:
     one.get_connection_with_tls_context = pool_in_time
 
 
-class _PartlyReadBody:
-    """The body of a failing response, of which the beginning may have been read; the rest comes as the server sends it.
+class _Replayed(RawIOBase):
+    """The body of a failing response as a file: its beginning, which was read, and the rest as the server sends it.
 
-    All other attributes are those of *raw*, which reads it.
+    Args:
+        start: The beginning.
+        rest: The file that has the rest.
+        broken: The reason why nothing follows the beginning, if any.
     """
 
-    def __init__(self, raw: Any) -> None:
-        self._raw = raw
-        self.parts: list[bytes] = []
-        """The parts that were read."""
-        self.broken: Exception | None = None
-        """The reason why nothing follows these parts."""
+    def __init__(self, start: bytes, rest: Any, broken: Exception | None) -> None:
+        super().__init__()
+        self._start, self._rest, self._broken = BytesIO(start), rest, broken
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._raw, name)
+    def readable(self) -> bool:
+        return True
 
-    def stream(self, amt: int | None = MAX_BODY_BYTES, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Yield the parts that were read, and then each part as soon as it is there."""
-        while self.parts:
-            yield self.parts.pop(0)
-        if self.broken is not None:
-            raise self.broken
-        while part := self._raw.read1(amt, decode_content=decode_content):
-            yield part
-        self._raw.release_conn()
+    def readinto(self, buffer: Any) -> int:
+        part = self._start.read(len(buffer))
+        if not part and self._broken is not None:
+            raise self._broken
+        part = part or self._rest.read1(len(buffer))
+        buffer[: len(part)] = part
+        if not part:
+            self.close()  # for urllib3, a file ends when it is closed
+        return len(part)
+
+    def readall(self) -> bytes:
+        if self._broken is not None:
+            raise self._broken
+        whole = self._start.read() + self._rest.read()  # which fails if the body breaks off
+        self.close()
+        return whole
+
+    def close(self) -> None:
+        self._rest.close()
+        super().close()
 
 
 def _read_start(response: requests.Response) -> None:
     """Read the body of a failing response until it is whole, which frees its connection, or too long or too slow."""
     raw: Any = response.raw
-    if not hasattr(raw, "read1"):  # of another adapter, or of urllib3 before 2.1
+    rest = getattr(raw, "_fp", None)
+    if not hasattr(rest, "read1"):  # of another adapter
         response.content  # noqa: B018  # read it
         return
-    response.raw = body = _PartlyReadBody(raw)
-    until, parts = monotonic() + MAX_BODY_SECONDS, []
+    read = getattr(raw, "read1", raw.read)  # urllib3 before 2.1 has no ``read1``
+
+    def stream(size: int, decode_content: bool) -> Iterator[bytes]:
+        while part := read(size, decode_content=False):
+            yield part
+
+    reader = requests.Response()  # raises exceptions of requests
+    reader.raw = SimpleNamespace(stream=stream)
+    start, broken, until = b"", None, monotonic() + MAX_BODY_SECONDS
     try:
         with _waiting(raw, MAX_BODY_SECONDS):
-            for part in response.iter_content(MAX_BODY_BYTES):
-                parts.append(part)
-                if sum(map(len, parts)) >= MAX_BODY_BYTES or monotonic() >= until:
+            for part in reader.iter_content(MAX_BODY_BYTES):
+                start += part
+                if len(start) >= MAX_BODY_BYTES or monotonic() >= until:
                     break
             else:
-                response._content = b"".join(parts)
-                return
+                rest = BytesIO()
     except requests.ConnectionError as error:
         (broken,) = error.args
         if not isinstance(broken, ReadTimeoutError) or monotonic() < until:
             raise  # it broke off, or by a time-out of the client or of the guard, as usual
-        body.broken = broken
-    body.parts = parts
+    raw._fp, raw._fp_bytes_read = BufferedReader(_Replayed(start, rest, broken)), 0
+    if raw.length_remaining is not None:
+        raw.length_remaining += len(start)
 
 
 @contextmanager

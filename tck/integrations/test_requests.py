@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import requests
+import urllib3
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3.util import Timeout as Urllib3Timeout
 
@@ -40,7 +43,7 @@ def served(running: Backend) -> Iterator[Backend]:
     running.release()
 
 
-def opened(adapter: GuardedAdapter) -> requests.Session:
+def opened(adapter: BaseAdapter) -> requests.Session:
     session = requests.Session()
     session.trust_env = False
     session.mount("http://", adapter)
@@ -96,6 +99,94 @@ def test_a_failing_answer_is_a_stream_like_any_other(served: Backend, method: st
         for _ in range(2):
             with session.request(method, served.url, stream=True) as response:
                 assert b"".join(response.iter_content(2)) == b"busy"
+
+
+LINES = b"".join(b"line %d\n" % number for number in range(20_000))
+GZIPPED = gzip.compress(random.Random(7).randbytes(100_000))
+AS_GZIP = (("Content-Encoding", "gzip"),)
+
+
+ONCE = Retry(max_retries=1, delay=0, jitter=0, retry_on=requests.RequestException)
+WAYS: dict[str, Callable[[requests.Response], Iterable[bytes]]] = {
+    "content": lambda response: [response.content],
+    "parts": lambda response: response.iter_content(1_000),
+    "all parts": lambda response: response.iter_content(None),
+    "lines": lambda response: response.iter_lines(),
+    "raw": lambda response: [response.raw.read(), response.raw.read(), b"%d" % response.raw.tell()],
+    "decoded": lambda response: [response.raw.read(decode_content=True), b"%d" % response.raw.closed],
+    "amounts": lambda response: (b"%s," % response.raw.read(amount) for amount in (10, 70_000, 3, 70_000, 70_000)),
+    "raw parts": lambda response: response.raw.stream(1_000, decode_content=True),
+    "data": lambda response: [response.raw.data],
+}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    {
+        "short": Answer(503, b"busy"),
+        "long": Answer(503, LINES),
+        "empty": Answer(503, b""),
+        "the last": Answer(503, b"busy", (("Connection", "close"),)),
+        "gzip": Answer(503, gzip.compress(b"busy"), AS_GZIP),
+        "long gzip": Answer(503, GZIPPED, AS_GZIP),
+        "chunked": Answer(503, b"busy", chunked=True),
+        "long chunked": Answer(503, LINES, chunked=True),
+        "empty chunked": Answer(503, b"", chunked=True),
+        "gzip chunked": Answer(503, GZIPPED, AS_GZIP, chunked=True),
+        "no gzip": Answer(503, b"no gzip", AS_GZIP),
+        "broken": Answer(503, LINES, dies="body"),
+        "broken chunked": Answer(503, LINES, dies="body", chunked=True),
+        "HEAD": Answer(503, LINES),
+    }.items(),
+    ids=lambda answer: answer[0],
+)
+def test_a_failing_answer_is_read_in_every_way_as_without_a_guard(
+    served: Backend, answer: tuple[str, Answer]
+) -> None:
+    """The guard has read its beginning; each way gives the whole body, or fails as usual, and frees the connection."""
+    served.will(answer[1])
+    method = "HEAD" if answer[0] == "HEAD" else "GET"
+    got: list[tuple[str, bytes, type[Exception] | None]] = []
+    for is_guarded in (False, True):
+        sends = HTTPAdapter(pool_maxsize=1, pool_block=True)
+        guarded = GuardedAdapter(adapter=sends, retry=ONCE, timeout=Timeout("30s"))
+        with opened(guarded if is_guarded else sends) as session:
+            for way, read in WAYS.items():
+                with session.request(method, served.url, stream=True, timeout=30) as response:
+                    parts, failure = _read(read, response)
+                got.append((way, b"".join(parts) if failure is None else b"", failure))
+
+    assert got[len(WAYS) :] == got[: len(WAYS)]
+
+
+def test_a_failing_answer_that_stays_silent_ends_as_by_a_read_time_out(
+    served: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its beginning comes out, and then the error; it never passes for a whole body."""
+    monkeypatch.setattr("faulttolerance.integrations.requests.MAX_BODY_SECONDS", 0.1)
+    served.will(Answer(503, b"busy", holds="silence"))
+    with opened(GuardedAdapter(retry=ONCE)) as session:
+        for read, expected in (
+            (lambda response: response.iter_content(2), [b"bu", b"sy"]),
+            (lambda response: [response.content], []),
+            (lambda response: response.iter_content(None), []),
+        ):
+            with session.get(served.url, stream=True) as response:
+                assert _read(read, response) == (expected, requests.ConnectionError)
+                assert _read(read, response) == ([], requests.ConnectionError)
+
+
+def _read(
+    read: Callable[[requests.Response], Iterable[bytes]], response: requests.Response
+) -> tuple[list[bytes], type[Exception] | None]:
+    """Return the parts of the body that came out, and the class of the failure that ended it."""
+    parts: list[bytes] = []
+    try:
+        for part in read(response):
+            parts.append(part)  # noqa: PERF402  # the parts before a failure count
+    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        return parts, type(error)
+    return parts, None
 
 
 def test_a_session_of_many_threads(served: Backend) -> None:

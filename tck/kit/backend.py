@@ -23,6 +23,7 @@ class Answer(NamedTuple):
         waits: Whether it answers only when the backend is released.
         holds: The 1,000 promised bytes after the body, until the backend is released:
             ``"silence"``, or ``"drops"``, one after the other.
+        chunked: Whether the body comes in chunks, without its length; one that dies or holds has no last chunk.
     """
 
     status: int = 200
@@ -31,6 +32,7 @@ class Answer(NamedTuple):
     dies: str = ""
     waits: bool = False
     holds: str = ""
+    chunked: bool = False
 
 
 class Received(NamedTuple):
@@ -108,12 +110,19 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in answer.headers:
             self.send_header(name, value)
         has_body = self.command != "HEAD" and answer.status not in (101, 204, 304)
-        if answer.status != 101:
+        if answer.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        elif answer.status != 101:
             self.send_header(
                 "Content-Length", str(len(answer.body) + (1000 if answer.dies == "body" or answer.holds else 0))
             )
         self.end_headers()
-        if has_body:
+        if has_body and answer.chunked:
+            for at in range(0, len(answer.body), 10_000):
+                chunk = answer.body[at : at + 10_000]
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            self.wfile.write(b"" if answer.dies == "body" or answer.holds else b"0\r\n\r\n")
+        elif has_body:
             self.wfile.write(answer.body)
         if answer.holds:
             self.close_connection = True
