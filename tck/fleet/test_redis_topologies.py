@@ -151,23 +151,70 @@ def test_keys_that_move_to_another_node_are_followed(cluster: list[RedisServer])
     assert other.ask("DBSIZE") == 2
 
 
-def test_an_encrypted_connection_checks_the_certificate(tmp_path: Path) -> None:
-    """This holds for a URL and for a client; a server whose certificate is not known is refused."""
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The certificate of localhost, which nobody has signed; its key is beside it."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl is not installed, which makes the certificate: apt-get install openssl")
-    key, certificate, port = tmp_path / "key", tmp_path / "certificate", free_port()
+    certificate = tmp_path_factory.mktemp("tls") / "certificate"
     request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
-    request += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    request += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    request += ["-keyout", str(certificate.with_name("key")), "-out", str(certificate)]
     subprocess.run(request, check=True, capture_output=True)
-    settings = ("--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-auth-clients", "no")
-    with redis_server(tmp_path, "--tls-port", str(port), "--tls-ca-cert-file", str(certificate), *settings):
+    return certificate
+
+
+def tls_settings(certificate: Path, port: int) -> dict[str, str]:
+    """Return the settings of a server that also speaks TLS on *port*."""
+    return {
+        "tls-port": str(port),
+        "tls-cert-file": str(certificate),
+        "tls-key-file": str(certificate.with_name("key")),
+        "tls-ca-cert-file": str(certificate),
+        "tls-auth-clients": "no",
+    }
+
+
+@contextmanager
+def encrypted_server(tmp_path: Path, certificate: Path) -> Iterator[int]:
+    """Run a server, and yield its port for TLS."""
+    settings = tls_settings(certificate, free_port())
+    arguments = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    with redis_server(tmp_path, *arguments):
+        yield int(settings["tls-port"])
+
+
+def test_an_encrypted_connection_checks_the_certificate(tmp_path: Path, certificate: Path) -> None:
+    """This holds for a URL and for a client; a server whose certificate is not known is refused."""
+    with encrypted_server(tmp_path, certificate) as port:
         client = redis.Redis(port=port, ssl=True, ssl_ca_certs=str(certificate))
         for given in (client, f"rediss://localhost:{port}?ssl_ca_certs={certificate}"):
             with session_of(given) as session:
                 assert session.exchange([READ]) == [NOTHING]
         with session_of(f"rediss://localhost:{port}") as session, pytest.raises(ConnectionError, match="CERTIFICATE"):
             session.exchange([READ])
+
+
+def test_sentinels_are_asked_with_their_own_encryption(tmp_path: Path, certificate: Path) -> None:
+    """A client may encrypt either connection or both; a URL with rediss encrypts both, with the same files."""
+    encryption = {"ssl": True, "ssl_ca_certs": str(certificate)}
+    with encrypted_server(tmp_path, certificate) as master, redis_server(tmp_path) as plain_master:
+        settings = tls_settings(certificate, free_port())
+        names = {"shop": master, "plain": plain_master.port}
+        lines = [f"sentinel monitor {name} 127.0.0.1 {port} 1" for name, port in names.items()]
+        text = "\n".join([*lines, *map(" ".join, settings.items()), ""])
+        Sentinel = redis.sentinel.Sentinel
+        with redis_server(tmp_path, sentinel=text) as sentinel:
+            plain, encrypted = [("127.0.0.1", sentinel.port)], [("127.0.0.1", int(settings["tls-port"]))]
+            for given in (
+                Sentinel(plain, **encryption).master_for("shop"),
+                Sentinel(encrypted, sentinel_kwargs=encryption).master_for("plain"),
+                Sentinel(encrypted, sentinel_kwargs=encryption, **encryption).master_for("shop"),
+                f"rediss+sentinel://127.0.0.1:{encrypted[0][1]}/shop?ssl_ca_certs={certificate}",
+            ):
+                with session_of(given) as session:
+                    assert session.exchange([READ]) == [NOTHING]
 
 
 def test_a_fleet_may_use_a_socket_of_the_machine(tmp_path: Path) -> None:

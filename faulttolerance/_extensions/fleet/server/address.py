@@ -31,6 +31,8 @@ class Address(NamedTuple):
     """The name of the server at the sentinels."""
     sentinel_settings: Settings = MappingProxyType({})
     """The settings of connections to the sentinels."""
+    are_sentinels_encrypted: bool = False
+    """Whether connections to the sentinels are encrypted, which a client may say apart from its server."""
 
     def __repr__(self) -> str:
         """Return the address as a URL, without the names and passwords of users."""
@@ -90,7 +92,8 @@ def address_of_url(url: str) -> Address:
     found = tuple(_parse_host(one, 26379 if kind == "sentinel" else 6379) for one in hosts.split(","))
     if not kind and len(found) > 1:
         raise ValueError("has several hosts")
-    return Address(kind or "plain", base == "rediss", found, settings, service, sentinel_settings)
+    is_encrypted = base == "rediss"
+    return Address(kind or "plain", is_encrypted, found, settings, service, sentinel_settings, is_encrypted)
 
 
 def address_of_client(client: Any) -> Address:
@@ -115,10 +118,9 @@ def address_of_client(client: Any) -> Address:
     if sentinels is not None:
         if not pool.is_master:
             raise ValueError("is a client of replicas")
-        sentinel_settings = [one.connection_pool.connection_kwargs for one in sentinels.sentinels]
-        hosts = tuple((one.get("host", "localhost"), int(one.get("port", 26379))) for one in sentinel_settings)
-        first = _connection_settings(sentinel_settings[0])
-        return Address("sentinel", is_encrypted, hosts, kept, pool.service_name, first)
+        first, *others = [address_of_client(sentinel) for sentinel in sentinels.sentinels]
+        hosts = tuple(host for sentinel in (first, *others) for host in sentinel.hosts)
+        return Address("sentinel", is_encrypted, hosts, kept, pool.service_name, first.settings, first.is_encrypted)
     if "path" in settings:
         return Address("unix", is_encrypted=False, hosts=((settings["path"], 0),), settings=kept)
     host = (settings.get("host", "localhost"), int(settings.get("port", 6379)))
@@ -153,7 +155,7 @@ def _parse_options(query: str) -> tuple[dict[str, Any], dict[str, Any]]:
     for name, value in settings.items():
         if name in ("ssl_check_hostname", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled"):
             settings[name] = _FLAGS.get(str(value).lower(), value)
-    return settings, sentinel
+    return settings, sentinel | {name: value for name, value in settings.items() if name.startswith("ssl_")}
 
 
 def _parse_database(text: str) -> int:

@@ -237,8 +237,11 @@ def connection_to(address: Address, host: Host, patience: float, *, is_sentinel:
     """Return a new connection of redis-py, which is not connected yet."""
     from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
+    own_settings, is_encrypted = address.settings, address.is_encrypted
+    if is_sentinel:
+        own_settings, is_encrypted = address.sentinel_settings, address.are_sentinels_encrypted
     settings: dict[str, Any] = {
-        **(address.sentinel_settings if is_sentinel else address.settings),
+        **own_settings,
         "protocol": 2,  # sufficient, and the only one of version 5
         "socket_timeout": max(_SOCKET_TIMEOUT, 2 * patience),
         "socket_connect_timeout": max(patience, _CONNECT_TIMEOUT),
@@ -246,7 +249,7 @@ def connection_to(address: Address, host: Host, patience: float, *, is_sentinel:
     if address.kind == "unix":
         kind: Any = UnixDomainSocketConnection
         return kind(path=host[0], **settings)
-    kind = SSLConnection if address.is_encrypted else Connection
+    kind = SSLConnection if is_encrypted else Connection
     return kind(host=host[0], port=host[1], socket_keepalive=True, **settings)
 
 
