@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import faulttolerance
 from faulttolerance import FaultToleranceDefinitionException, Guard, configure, health
+from faulttolerance._extensions.fleet import layer
 from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._extensions.fleet.protocol import (
     CircuitRecord,
@@ -21,6 +23,7 @@ from faulttolerance._extensions.fleet.protocol import (
     Request,
     TurnRequest,
 )
+from faulttolerance._extensions.fleet.server_link import ThreadedLink
 from faulttolerance.instrumentation import FleetLost, FleetRegained, set_event_sinks
 from faulttolerance.policies import CircuitBreaker, FleetWide, RateLimit
 from faulttolerance.testing import MemoryFleet, reset, virtual_time
@@ -562,3 +565,74 @@ def test_a_virtual_clock_does_not_hold_the_link(fleet: DistantFleet) -> None:
         guard.call(int)
         guard.close()
         assert fleet_link.current.health.is_up
+
+
+# Threads that choose a fleet at the same time
+
+
+def on_another_thread(function: Callable[[], object]) -> None:
+    """Call *function* on another thread, and return when it is done."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join(10.0)
+    assert not thread.is_alive()
+
+
+def replaced_links_that_run() -> list[ThreadedLink]:
+    """Return the links that still ask their fleets although another fleet is in use."""
+    links = [one for one in gc.get_objects() if type(one) is ThreadedLink and one is not fleet_link.current]
+    return [one for one in links if one._daemon.is_running]
+
+
+def test_the_fleet_of_the_environment_never_replaces_the_fleet_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This holds even if the program sets its fleet on another thread while a first call reads the environment."""
+    own = DistantFleet("own")
+
+    def read_environment() -> DistantFleet:
+        on_another_thread(lambda: configure(fleet=own))
+        return DistantFleet("of the environment")
+
+    monkeypatch.setattr(fleet_link, "is_chosen", False)
+    monkeypatch.setattr(layer, "_fleet_of_environment", read_environment)
+    Guard(name="named", rate_limit=RateLimit(1), fleet_wide=FleetWide()).call(int)
+
+    assert fleet_link.current.fleet is own
+    reset()
+
+
+def test_a_link_that_another_thread_has_just_replaced_ends() -> None:
+    """One thread makes its link, and another one sets another fleet meanwhile."""
+    other = DistantFleet("other")
+
+    class Overtaken(DistantFleet):
+        @property
+        def is_immediate(self) -> bool:  # type: ignore[override]
+            if fleet_link.current.fleet is None:
+                on_another_thread(lambda: fleet_link.use(other))
+            return False
+
+    overtaken = Overtaken()
+    fleet_link.use(overtaken)
+
+    assert fleet_link.current.fleet is overtaken
+    wait_until(lambda: not replaced_links_that_run())
+    reset()
+
+
+def test_a_link_that_was_replaced_before_its_start_ends(fleet: DistantFleet) -> None:
+    """One thread tells the circuits that the previous fleet is gone, and another one sets a third fleet meanwhile."""
+    third = DistantFleet("third")
+
+    class Circuit:
+        key = "circuit"
+
+        def follow(self, record: CircuitRecord | None, now: float) -> None:
+            if fleet_link.current.fleet is second:
+                on_another_thread(lambda: fleet_link.use(third))
+
+    circuit, second = Circuit(), DistantFleet("second")
+    fleet_link.register(circuit)
+    fleet_link.use(second)
+
+    assert fleet_link.current.fleet is third
+    wait_until(lambda: not replaced_links_that_run())

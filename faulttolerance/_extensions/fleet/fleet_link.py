@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from weakref import WeakValueDictionary
 
 from ..._platform.fork import at_fork
@@ -14,6 +15,7 @@ class FleetLink:
     """The choice of the fleet, and the circuits that follow any fleet."""
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()
         self.current = Link()
         """The link to the configured fleet, or to none."""
         # By identity: several circuits may have one key.
@@ -32,12 +34,18 @@ class FleetLink:
         # The copy of the references needs no lock: finalizers add and remove circuits, too.
         return [circuit for reference in self._circuits.valuerefs() if (circuit := reference()) is not None]
 
-    def use(self, fleet: Fleet | None) -> None:
-        """Use *fleet* from now on, or none; calls that wait for the previous fleet are notified that it is lost."""
-        self.is_chosen = True
-        before = self.current
-        if before.fleet is not fleet:
-            self.current = link = self._link_to(fleet)
+    def use(self, fleet: Fleet | None, *, is_default: bool = False) -> None:
+        """Use *fleet* from now on, or none; calls that wait for the previous fleet are notified that it is lost.
+
+        With *is_default*, an earlier choice stays.
+        """
+        link = self._link_to(fleet)
+        with self._lock:  # no calls in here: the handler of a signal, which may choose too, runs before or after
+            before = self.current
+            if before.fleet is fleet or (is_default and self.is_chosen):
+                link = before
+            self.current, self.is_chosen = link, True
+        if link is not before:
             before.shut_down()
             link.start()
 
@@ -53,6 +61,7 @@ class FleetLink:
 
     def restart_in_child(self) -> None:
         """Start again, in the child of a fork, without anything of the parent."""
+        self._lock = threading.RLock()
         before = self.current
         before.abandon()
         self.current = link = self._link_to(before.fleet)

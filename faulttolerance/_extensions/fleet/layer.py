@@ -33,7 +33,7 @@ def _use_default_fleet(name: str) -> None:
         return
     fleet = _fleet_of_environment()
     if fleet is not None:
-        fleet_link.use(fleet)
+        fleet_link.use(fleet, is_default=True)
     elif not fleet_link.is_absence_logged:
         fleet_link.is_absence_logged = True
         words = (

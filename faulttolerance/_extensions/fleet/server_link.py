@@ -216,7 +216,7 @@ class ThreadedLink(ServerLink):
         self._trial_requests: dict[str, Request] = {}
         """Additional requests to a lost fleet, by kind: such requests had failed."""
         self._stopping = False
-        self._daemon = Daemon(self._run, lambda: not self._stopping)
+        self._daemon = Daemon(self._run, self._is_wanted)
         self._session_pool = SessionPool()
 
     def start(self) -> None:
@@ -279,7 +279,6 @@ class ThreadedLink(ServerLink):
 
     def shut_down(self) -> None:
         """Stop answering. An exchange under way ends by itself."""
-        self._stopping = True
         super().shut_down()
         self._fail_outstanding()
 
@@ -294,16 +293,20 @@ class ThreadedLink(ServerLink):
 
     # The thread of the link
 
+    def _is_wanted(self) -> bool:
+        # Another thread may shut down the link before it is started, which sets ``_stopping`` to false.
+        return not (self._stopping or self._is_closed)
+
     def _run(self) -> None:
         try:
             make_hub_here()
             if self._started.locked():
                 self._started.release()
-            while not self._stopping:
+            while self._is_wanted():
                 try:
                     seconds = max(0.0, self.health.next_read_at - native.monotonic())
                     self._run_once(self._collect(seconds, MAX_BATCH - 1))
-                    if self._session_pool.needs_session() and self.health.is_up and not self._stopping:
+                    if self._session_pool.needs_session() and self.health.is_up and self._is_wanted():
                         self._fill_pool()
                 except BaseException as error:  # for example a malformed answer; no other code here handles it
                     log(ERROR, "an answer of the fleet was not understood", error=error)
