@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,8 @@ pytestmark = pytest.mark.outside
 LATE = Timeout("300ms")
 LOST = (redis.ConnectionError, redis.TimeoutError, TimeoutException)
 THREE = Retry(max_retries=2, delay=0, jitter=0, retry_on=LOST)
-FINAL = "may have run, and its answer is lost"
+FINAL = "may have run, and its answer is lost: name it in idempotent= if it may run twice"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "redis.md"
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +225,11 @@ def test_a_server_that_dies_in_the_middle_of_a_write_gets_it_once(server: RedisS
         killer.join()
 
         assert "1 attempt in 0." in raised.value.__notes__[-1]
-        assert f"BLPOP {FINAL}" in raised.value.__notes__[-1]
+        assert f"no more, because BLPOP {FINAL}" in raised.value.__notes__[-1]
+
+
+def test_the_page_quotes_the_note_of_a_write_that_is_not_sent_again() -> None:
+    assert f"the note `no more, because INCR {FINAL}`" in PAGE.read_text(encoding="utf-8")
 
 
 def test_a_command_that_is_idempotent_by_name_is_sent_again(server: RedisServer) -> None:
