@@ -259,6 +259,35 @@ def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(
     wait_until(lambda: fleet_link.current.health.is_up)
 
 
+def test_a_caller_of_a_batch_is_told_although_the_thread_that_gave_up_is_slow(fleet: DistantFleet) -> None:
+    """The thread of the link tells the rest of its batch, and asks again only then."""
+    keys = ("first", "second", "third")
+    asked, goes_on = [{key: threading.Event() for key in keys} for _ in range(2)]
+    told: list[Any] = []
+
+    def hold(key: str) -> None:
+        asked[key].set()
+        assert goes_on[key].wait(20)
+
+    fleet.refuse = lambda question: hold(question.key) if getattr(question, "key", "") in ("first", "second") else None
+    link: Any = fleet_link.current
+    link.send(TURN._replace(key="first"), lambda _: None)
+    assert asked["first"].wait(20)
+    link.send(TURN._replace(key="second"), told.append)
+    link.send(TURN._replace(key="third"), lambda _: hold("third"))
+    goes_on["first"].set()
+    assert asked["second"].wait(20)  # the batch hangs
+    gives_up = threading.Thread(target=link._give_up)
+    gives_up.start()
+    assert asked["third"].wait(20)  # the thread that gives up hangs, too
+    goes_on["second"].set()
+    wait_until(lambda: link.health.is_up)
+    goes_on["third"].set()
+    gives_up.join()
+
+    assert told == [None]
+
+
 @pytest.mark.parametrize("answers", [[], ["no mapping"], [3, 4, 5]], ids=str)
 def test_a_fleet_whose_answers_make_no_sense_is_lost(
     fleet: DistantFleet, monkeypatch: pytest.MonkeyPatch, answers: list[Any]

@@ -194,16 +194,6 @@ def _notify(on_response: OnResponse, response: Any) -> None:
         log(ERROR, "an answer of the fleet was not delivered", error=error)
 
 
-def _fail_requests(pending: list[PendingRequest]) -> None:
-    """Notify all callers in *pending* that there is no answer."""
-    for _, on_response in pending:
-        _notify(on_response, None)
-
-
-def _ignore(_: object) -> None:
-    """Do nothing: no caller waits for this answer."""
-
-
 class ThreadedLink(ServerLink):
     """A fleet that one thread asks, with many requests at once."""
 
@@ -288,7 +278,8 @@ class ThreadedLink(ServerLink):
             with suppress(KeyError):
                 while True:
                     _notify(self._outstanding.popitem()[1], None)
-            _fail_requests(self._collect(0.0, self._queue.qsize()))
+            for _, on_response in self._collect(0.0, self._queue.qsize()):
+                _notify(on_response, None)
         self._queue.put(None)  # the previous wake-up of the thread may just have been removed
 
     # The thread of the link
@@ -327,24 +318,20 @@ class ThreadedLink(ServerLink):
         return [pending for pending in collected if pending is not None]
 
     def _run_once(self, pending: list[PendingRequest]) -> None:
-        health = self.health
-        was_up = health.is_up
-        if not was_up:
-            _fail_requests(pending)
-            pending = []
-        reads = health.next_read_at <= native.monotonic()
-        if reads:
-            pending += [(request, _ignore) for request in (self._poll, *self._trial_requests.values())]
-        if pending:
-            self._send_all(pending, was_up, reads)
-
-    def _send_all(self, pending: list[PendingRequest], was_up: bool, reads: bool) -> None:
-        health = self.health
-        outstanding = self._outstanding = {index: on_response for index, (_, on_response) in enumerate(pending)}
-        if was_up and not health.is_up:
-            self._fail_outstanding()  # a thread that gave up just now may not have seen these
-            return
         requests = [request for request, _ in pending]
+        self._outstanding = {index: on_response for index, (_, on_response) in enumerate(pending)}
+        was_up = self.health.is_up  # only now: a thread that gives up later sees the outstanding requests
+        if pending and not was_up:
+            self._fail_outstanding()
+            requests = []
+        reads = self.health.next_read_at <= native.monotonic()
+        if reads:
+            requests += [self._poll, *self._trial_requests.values()]
+        if requests:
+            self._send_all(requests, was_up, reads)
+
+    def _send_all(self, requests: list[Request], was_up: bool, reads: bool) -> None:
+        health, outstanding = self.health, self._outstanding
         timer = self._start_connect_timer() if was_up and self._session is None else None
         self._sent_at = self._sent_at or native.monotonic()
         try:
@@ -358,7 +345,8 @@ class ThreadedLink(ServerLink):
             if timer is not None:
                 timer.cancel()
         if self._is_closed or health.is_up != was_up:
-            return  # a thread gave up in between: all callers were notified
+            self._fail_outstanding()  # the thread that gave up may not have notified all callers yet
+            return
         if not was_up:
             self._regain()
             self._trial_requests = {}
