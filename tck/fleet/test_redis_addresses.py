@@ -67,6 +67,13 @@ def master_for() -> Any:
     return sentinel.master_for("shop", db=2)
 
 
+def with_settings_of(found: Address, wanted: Address) -> Address:
+    """Return *found* with those of its settings that *wanted* has, too; the version of redis-py adds others."""
+    settings = {name: value for name, value in found.settings.items() if name in wanted.settings}
+    sentinel = found.sentinel and wanted.sentinel and with_settings_of(found.sentinel, wanted.sentinel)
+    return found._replace(settings=settings, sentinel=sentinel)
+
+
 @pytest.mark.parametrize(
     ("client", "address"),
     [
@@ -94,7 +101,7 @@ def master_for() -> Any:
                 (("a", 1), ("b", 2)),
                 {"db": 2, "password": SECRET},
                 "shop",
-                {"db": 0, "password": "other"},
+                Address("plain", False, (("a", 1),), {"db": 0, "password": "other"}),
             ),
         ),
     ],
@@ -103,11 +110,9 @@ def master_for() -> Any:
 def test_the_server_and_the_user_are_taken_from_a_client(client: Callable[[], Any], address: Address) -> None:
     """Its time-outs and its way to read answers are not taken."""
     found = address_of_client(client())
-    settings = {name: value for name, value in found.settings.items() if name in address.settings}
 
-    assert found._replace(settings=settings, sentinel_settings=address.sentinel_settings) == address
+    assert with_settings_of(found, address) == address
     assert not {"socket_timeout", "decode_responses", "retry"} & found.settings.keys()
-    assert found.sentinel_settings.get("password") == address.sentinel_settings.get("password")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -29,10 +28,8 @@ class Address(NamedTuple):
     """The further settings of a connection."""
     service: str = ""
     """The name of the server at the sentinels."""
-    sentinel_settings: Settings = MappingProxyType({})
-    """The settings of connections to the sentinels."""
-    are_sentinels_encrypted: bool = False
-    """Whether connections to the sentinels are encrypted, which a client may say apart from its server."""
+    sentinel: Address | None = None
+    """The address of the first sentinel; all sentinels have its settings."""
 
     def __repr__(self) -> str:
         """Return the address as a URL, without the names and passwords of users."""
@@ -46,8 +43,8 @@ class Address(NamedTuple):
 
     def redact(self, text: str) -> str:
         """Replace passwords in *text* by stars."""
-        for settings in (self.settings, self.sentinel_settings):
-            if password := settings.get("password"):
+        for address in (self, self.sentinel or self):
+            if password := address.settings.get("password"):
                 text = text.replace(str(password), "***")
         return text
 
@@ -92,8 +89,8 @@ def address_of_url(url: str) -> Address:
     found = tuple(_parse_host(one, 26379 if kind == "sentinel" else 6379) for one in hosts.split(","))
     if not kind and len(found) > 1:
         raise ValueError("has several hosts")
-    is_encrypted = base == "rediss"
-    return Address(kind or "plain", is_encrypted, found, settings, service, sentinel_settings, is_encrypted)
+    sentinel = Address("plain", base == "rediss", found[:1], sentinel_settings) if service else None
+    return Address(kind or "plain", base == "rediss", found, settings, service, sentinel)
 
 
 def address_of_client(client: Any) -> Address:
@@ -118,9 +115,9 @@ def address_of_client(client: Any) -> Address:
     if sentinels is not None:
         if not pool.is_master:
             raise ValueError("is a client of replicas")
-        first, *others = [address_of_client(sentinel) for sentinel in sentinels.sentinels]
-        hosts = tuple(host for sentinel in (first, *others) for host in sentinel.hosts)
-        return Address("sentinel", is_encrypted, hosts, kept, pool.service_name, first.settings, first.is_encrypted)
+        all_sentinels = [address_of_client(one) for one in sentinels.sentinels]
+        hosts = tuple(host for one in all_sentinels for host in one.hosts)
+        return Address("sentinel", is_encrypted, hosts, kept, pool.service_name, all_sentinels[0])
     if "path" in settings:
         return Address("unix", is_encrypted=False, hosts=((settings["path"], 0),), settings=kept)
     host = (settings.get("host", "localhost"), int(settings.get("port", 6379)))

@@ -196,12 +196,12 @@ class RedisSession:
     def _connected(self) -> Any:
         """Return the connection, after creating it if there is none."""
         if self._connection is None:
-            is_sentinel = self._address.kind == "sentinel"
-            self._connection = self._master() if is_sentinel else self._open(self._hosts[0])
+            sentinel = self._address.sentinel
+            self._connection = self._master(sentinel) if sentinel else self._open(self._address, self._hosts[0])
         return self._connection
 
-    def _open(self, host: Host, *, is_sentinel: bool = False) -> Any:
-        connection = connection_to(self._address, host, self._patience, is_sentinel=is_sentinel)
+    def _open(self, address: Address, host: Host) -> Any:
+        connection = connection_to(address, host, self._patience)
         connection.connect()
         return connection
 
@@ -214,12 +214,12 @@ class RedisSession:
         self._hosts.appendleft(host)
         self.close()
 
-    def _master(self) -> Any:
+    def _master(self, sentinel: Address) -> Any:
         """Connect to the server that a sentinel names; a server that has become a replica refuses to write."""
         failures = []
-        for sentinel in self._hosts:
+        for host in self._hosts:
             try:
-                connection = self._open(sentinel, is_sentinel=True)
+                connection = self._open(sentinel, host)
                 try:
                     connection.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.service)
                     found = connection.read_response()
@@ -227,21 +227,18 @@ class RedisSession:
                     connection.disconnect()
                 if found is None:
                     raise ConnectionError(f"does not know {shown(self._address.service)}")
-                return self._open((found[0].decode(), int(found[1])))
+                return self._open(self._address, (found[0].decode(), int(found[1])))
             except Exception as error:  # noqa: BLE001  # the next sentinel may know better
-                failures.append(f"{format_host(sentinel)}: {error_text(error)}")
+                failures.append(f"{format_host(host)}: {error_text(error)}")
         raise ConnectionError(f"no sentinel leads to a server: {'; '.join(failures)}")
 
 
-def connection_to(address: Address, host: Host, patience: float, *, is_sentinel: bool = False) -> Any:
+def connection_to(address: Address, host: Host, patience: float) -> Any:
     """Return a new connection of redis-py, which is not connected yet."""
     from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 
-    own_settings, is_encrypted = address.settings, address.is_encrypted
-    if is_sentinel:
-        own_settings, is_encrypted = address.sentinel_settings, address.are_sentinels_encrypted
     settings: dict[str, Any] = {
-        **own_settings,
+        **address.settings,
         "protocol": 2,  # sufficient, and the only one of version 5
         "socket_timeout": max(_SOCKET_TIMEOUT, 2 * patience),
         "socket_connect_timeout": max(patience, _CONNECT_TIMEOUT),
@@ -249,7 +246,7 @@ def connection_to(address: Address, host: Host, patience: float, *, is_sentinel:
     if address.kind == "unix":
         kind: Any = UnixDomainSocketConnection
         return kind(path=host[0], **settings)
-    kind = SSLConnection if is_encrypted else Connection
+    kind = SSLConnection if address.is_encrypted else Connection
     return kind(host=host[0], port=host[1], socket_keepalive=True, **settings)
 
 
