@@ -202,7 +202,7 @@ def configure(
         inputs = inputs_of(properties=properties, files=files, sources=sources)
     except FaultToleranceDefinitionException as error:
         raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
-    changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults, stage=process.stage)
+    changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults)
     created_spans = telemetry.creates_spans
     process.apply()
     if telemetry.creates_spans != created_spans:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from .._call.order import ORDER
 from .._call.row import ProcessSetting
 from .._config.resolution import EVENTS, OFF, SPANS, SPANS_NEED, can_make_spans
-from .._platform.swap import Swap
 from .._shown import one_or_several, shown
 from .._telemetry.connect import telemetry
 from ..exceptions import Fault
@@ -40,28 +39,20 @@ class ProcessArguments(NamedTuple):
             faults += setting.faults(value)
         return faults
 
-    def stage(self, swap: Swap) -> None:
-        """Store the arguments, together with the other stores of *swap*."""
-        if self.max_threads is not None:
-            from .._execution.pool import pool
-
-            swap.attribute(pool, "max_threads", self.max_threads)
-        if self.interruptible_modules or self.uninterruptible_modules:
-            from .._deadline.threads.application import put_modules
-
-            interruptible, uninterruptible = _names(self.interruptible_modules), _names(self.uninterruptible_modules)
-            put_modules(swap, interruptible=interruptible or (), uninterruptible=uninterruptible or ())
-        if self.interrupt_signal is not None:
-            from .._deadline.threads.main_thread import put_interrupt_signal
-
-            put_interrupt_signal(self.interrupt_signal, swap)
-
     def apply(self) -> None:
-        """Apply the values in force, which another thread may have changed since."""
+        """Put the arguments in force."""
         if self.max_threads is not None:
             from .._execution.pool import pool
 
-            pool.apply_limit()
+            pool.configure(self.max_threads)
+        if self.interruptible_modules or self.uninterruptible_modules:
+            from .._deadline.threads.application import add_modules
+
+            add_modules(_names(self.interruptible_modules) or (), _names(self.uninterruptible_modules) or ())
+        if self.interrupt_signal is not None:
+            from .._deadline.threads.main_thread import set_interrupt_signal
+
+            set_interrupt_signal(self.interrupt_signal)
         for setting, value in self._changed():
             setting.use(value)
         telemetry.configure(self.prometheus_registry, self.meter_provider, _tracing_mode(self.tracing))

@@ -134,12 +134,7 @@ class Pool:
     def configure(self, max_threads: int | None) -> None:
         """Change the limit; threads beyond a smaller limit end as soon as they have no work."""
         self.max_threads = max_threads
-        self.apply_limit()
-
-    def apply_limit(self) -> None:
-        """Adapt the number of threads to the work and the limit; called after a change of either."""
         self._ensure_worker()
-        max_threads = self.max_threads
         if max_threads is not None:
             self._dismiss(len(self._workers) - max_threads)
 

@@ -39,10 +39,6 @@ class Swap:
         self._replaced.append(mapping.get(key))
         self.steps.append((mapping.pop, key, None))
 
-    def take_place(self) -> None:
-        """Make all stores, regardless of other swaps."""
-        deque(starmap(call, self.steps), maxlen=0)
-
 
 class Version:
     """The version of all values that only swaps change; each swap replaces it."""

@@ -65,7 +65,7 @@ def attempts() -> int:
 
 
 def installed_and_exempt() -> tuple[object, object]:
-    return application._interruptible, application._uninterruptible
+    return {*application._interruptible}, {*application._uninterruptible}
 
 
 def everything() -> tuple[object, ...]:

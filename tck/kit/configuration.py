@@ -26,4 +26,4 @@ def put(settings: Settings, state: Configuration) -> None:
     """Put *state* in force."""
     swap = Swap()
     settings.install(state, swap)
-    swap.take_place()
+    settings.version.force(swap)

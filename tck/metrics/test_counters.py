@@ -9,7 +9,7 @@ import pytest
 from faulttolerance._metrics import counters as counters_module
 from faulttolerance._metrics.catalogue import Schema, Series, call_series, schema_of, series_of_facts
 from faulttolerance._metrics.counters import FOLD, MAX_DEPARTED_NAMES, Counters, Durations, Ledger, Reading
-from faulttolerance._platform.swap import Swap
+from faulttolerance._platform.swap import Swap, Version
 from faulttolerance._policy import Bulkhead, Retry, Timeout
 
 FAILED = call_series(False, "notDefined")
@@ -27,7 +27,7 @@ def entered(ledger: Ledger, name: str = "shop") -> Counters:
     counters = ledger.new(name, schema())
     swap = Swap()
     ledger.enter(counters, swap)
-    swap.take_place()
+    Version().force(swap)
     return counters
 
 

@@ -14,28 +14,26 @@ from functools import lru_cache
 from types import FrameType
 
 from ..._platform.frames import module_of
-from ..._platform.swap import Swap
 
 _STANDARD_LIBRARY = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")
 
 _guarding: dict[str, None] = {}
 """The packages that guard functions of their own; an installed package among them counts as an application, too."""
-_interruptible: frozenset[str] = frozenset()
-_uninterruptible: frozenset[str] = frozenset()
+_interruptible: set[str] = set()
+_uninterruptible: set[str] = set()
 
 
-def put_modules(swap: Swap, *, interruptible: Iterable[str] = (), uninterruptible: Iterable[str] = ()) -> None:
-    """Add modules, with the modules inside them, that are interrupted or are not, when *swap* takes place."""
-    here = sys.modules[__name__]
-    swap.attribute(here, "_interruptible", _interruptible | frozenset(interruptible))
-    swap.attribute(here, "_uninterruptible", _uninterruptible | frozenset(uninterruptible))
+def add_modules(interruptible: Iterable[str], uninterruptible: Iterable[str]) -> None:
+    """Add modules, with the modules inside them, that are interrupted or are not."""
+    _interruptible.update(interruptible)
+    _uninterruptible.update(uninterruptible)
 
 
 def forget_modules() -> None:
     """Remove the modules that were added."""
-    global _interruptible, _uninterruptible
-    _interruptible = _uninterruptible = frozenset()
+    _interruptible.clear()
+    _uninterruptible.clear()
 
 
 def include_package_of(frame: FrameType | None) -> None:
@@ -70,7 +68,7 @@ def is_exempt(frame: FrameType) -> bool:
     return _is_among(module_of(frame), _uninterruptible)
 
 
-def _is_among(name: str, modules: frozenset[str]) -> bool:
+def _is_among(name: str, modules: set[str]) -> bool:
     while modules and name:
         if name in modules:
             return True

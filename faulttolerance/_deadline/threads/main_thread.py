@@ -13,7 +13,6 @@ from types import FrameType
 from typing import cast
 
 from ..._platform.atomic import once, stack_of
-from ..._platform.swap import Swap
 from ..._platform.unpatched import get_ident, native
 from .activity import Activity, sleeps
 from .async_exception import interruption_for
@@ -167,18 +166,11 @@ def can_interrupt(signum: object) -> bool:
     )
 
 
-def put_interrupt_signal(signum: int | None, swap: Swap) -> None:
-    """Set *signum* as the signal that interrupts the main thread, when *swap* takes place; ``None``: no signal does.
+def set_interrupt_signal(signum: int | None = _DEFAULT_SIGNAL) -> None:
+    """Set *signum* as the signal that interrupts the main thread; ``None``: no signal does.
 
     The next guarded call on the main thread installs the handler, and only if the signal has no other handler.
     """
-    swap.attribute(main_thread, "signum", signum)
+    main_thread.signum = signum
     for deadlines in deadlines_of_threads():
-        swap.attribute(deadlines, "is_ready", not deadlines.is_main)
-
-
-def set_interrupt_signal(signum: int | None = _DEFAULT_SIGNAL) -> None:
-    """Set the signal that interrupts the main thread, at once; see ``put_interrupt_signal``."""
-    swap = Swap()
-    put_interrupt_signal(signum, swap)
-    swap.take_place()
+        deadlines.is_ready = not deadlines.is_main

@@ -39,7 +39,6 @@ def reconfigure(
     read: Callable[[], Snapshot],
     *,
     faults: Sequence[Fault] = (),
-    stage: Callable[[Swap], object] | None = None,
     renews_switches: bool = False,
 ) -> list[Change]:
     """Apply the configuration from *read* to every guard, or change nothing.
@@ -47,7 +46,6 @@ def reconfigure(
     Args:
         read: Reads the configuration; called again if another configuration was put in force meanwhile.
         faults: The faults found so far.
-        stage: Adds further stores that must happen together with these.
         renews_switches: Whether the global switches are read again, too.
 
     Raises:
@@ -64,7 +62,7 @@ def reconfigure(
                 raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
         return settings.next_configuration(snapshot, before._replace(switches=None) if renews_switches else before)
 
-    changes = _run(following, faults, stage)
+    changes = _run(following, faults)
     settings.warn_of_ignored_switches()
     return changes
 
@@ -97,7 +95,6 @@ def restore(configuration: Configuration) -> None:
 def _run(
     follow: Callable[[Configuration], Configuration],
     faults: Sequence[Fault] = (),
-    stage: Callable[[Swap], object] | None = None,
     *,
     is_lenient: bool = False,
 ) -> list[Change]:
@@ -113,7 +110,7 @@ def _run(
                 wrong = dict.fromkeys(chain(*(each for _, each, _ in found.values()), clashes))
                 if faults or (wrong and not is_lenient):
                     raise FaultToleranceDefinitionException(*wrong, *faults)
-                is_done = _commit(before, after, in_use, stage)
+                is_done = _commit(before, after, in_use)
             if is_done:
                 follow_configuration()
                 return [change for *_, several in found.values() for change in several]
@@ -174,14 +171,10 @@ def _try_draft(change: GuardChange, before: Configuration, after: Configuration,
     return draft
 
 
-def _commit(
-    before: Configuration, after: Configuration, in_use: GuardsInUse, stage: Callable[[Swap], object] | None
-) -> bool:
+def _commit(before: Configuration, after: Configuration, in_use: GuardsInUse) -> bool:
     """Commit everything by one swap; return false, without a change, if another change came first."""
     swap = Swap()
     settings.install(after, swap)
-    if stage is not None:
-        stage(swap)
     try:
         try:
             is_done = settings.version.force(swap, settings.in_force_condition(before), in_use.stores)
