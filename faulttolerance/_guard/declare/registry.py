@@ -249,70 +249,50 @@ _in_progress: dict[ref[Any], None] = {}
 
 
 def notify_changes(resolver: AnyResolver, cls: type | None, swap: Swap) -> None:
-    """Inform each change in progress that *swap* changes the guard for *cls*, together with the stores of *swap*.
+    """Have each change in progress drop the call path of the guard for *cls*, together with the stores of *swap*.
 
-    If the change cannot include the guard any more, it drops the call path: the next call finds the policies in force.
+    The change was prepared without these stores. The next call finds the policies in force.
     """
     for reference in list(_in_progress):
         in_use: GuardsInUse | None = reference()
         if in_use is not None:
-            change = GuardChange(resolver, cls, origin=swap)
-            resolver.drop(cls, change.swap)
-            swap.item(in_use.changes, change.key, change)
-            swap.item(in_use.stores, change.key, change.stores)
-
-
-class GuardChange:
-    """The effect of a change on the guard of one resolver for one class. A later change replaces it as a whole."""
-
-    def __init__(self, resolver: AnyResolver, cls: type | None, *, origin: Swap | None = None) -> None:
-        self.resolver = resolver
-        self.cls = cls
-        self.swap = Swap()
-        self.stores = iter(self.swap.steps)
-        self.is_drafted = False
-        # The stores of a first call go with the change, not in the middle of the change that drops it.
-        self.origin = origin
-
-    @property
-    def key(self) -> tuple[AnyResolver, int]:
-        """The key of the change; a comparison of classes could run code of the application."""
-        return self.resolver, id(self.cls)
+            dropping = Swap()
+            resolver.drop(cls, dropping)
+            swap.item(in_use.stores, (resolver, id(cls)), iter(dropping.steps))
+            # The stores of a first call go with the change, not in the middle of the change that drops it.
+            swap.steps.append((in_use.kept.extend, (dropping, swap)))
 
 
 class GuardsInUse:
-    """The guards in use, and, from ``with`` on, those that come into use meanwhile."""
+    """The stores of a change for each guard in use; from ``with`` on, a first call of a guard replaces its stores."""
 
     def __init__(self) -> None:
-        self.changes: dict[tuple[AnyResolver, int], GuardChange] = {}
         self.stores: dict[tuple[AnyResolver, int] | None, Iterator[tuple[Any, ...]]] = {None: iter(())}
-        """The stores of each change, as ``Version.force`` performs them, behind those of the change itself."""
+        """The stores of each guard, as ``Version.force`` performs them, behind those of the change itself.
+
+        The keys contain the ids of classes: a comparison of classes could run code of the application.
+        """
+        self.kept: list[object] = []
+        """The objects that live until the end of the change: swaps, and classes, whose ids must not pass to others."""
         self._reference = ref(self, _close)
 
     def __enter__(self) -> Self:
         swap = Swap()
         swap.item(_in_progress, self._reference, None)
         settings.version.force(swap)  # a first call that did not see it starts again
-        for resolver in resolvers():
-            for cls in resolver.classes_with_path():
-                change = GuardChange(resolver, cls)
-                self.changes.setdefault(change.key, change)
         return self
 
     def __exit__(self, *_: object) -> None:
         _close(self._reference)
 
-    def due(self) -> list[GuardChange]:
-        """Return the entries whose guards must still be drafted, or drafted again."""
-        return [change for change in list(self.changes.values()) if not change.is_drafted]
-
-    def renewed(self, former: GuardChange) -> GuardChange:
-        """Replace a change by a new one for a draft that is created after this call, and return the latter."""
-        change = GuardChange(former.resolver, former.cls)
-        change.is_drafted = True
-        self.changes[change.key] = change
-        self.stores[change.key] = change.stores
-        return change
+    def swaps(self) -> Iterator[tuple[AnyResolver, type | None, Swap]]:
+        """Yield each guard in use, and an empty swap for its stores, which replaces those from before."""
+        for resolver in resolvers():
+            for cls in resolver.classes_with_path():
+                swap = Swap()
+                self.kept += (swap, cls)
+                self.stores[resolver, id(cls)] = iter(swap.steps)
+                yield resolver, cls, swap
 
 
 def _close(reference: ref[Any]) -> None:

@@ -7,8 +7,8 @@ Then one swap puts everything in force. It fails if another configuration was pu
 or by a signal handler on this thread; then everything is prepared again. So an older configuration never replaces a
 newer one, and a change that fails leaves everything as it was.
 
-A first call meanwhile does not make the change fail: its guard joins the others (``registry.py``). It is prepared as
-well, or its next call finds the policies in force.
+A first call meanwhile does not make the change fail: the swap drops its call path (``registry.py``), and its next call
+finds the policies in force.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .effective import EffectivePolicies
 from .fingerprint import follow_configuration
 
 if TYPE_CHECKING:
-    from ..declare.registry import GuardChange
+    from ..declare.registry import AnyResolver
     from .resolver import Draft
 
 
@@ -106,14 +106,14 @@ def _run(
                 continue  # a source has configured something
             with GuardsInUse() as in_use:
                 found = _prepare(before, after, in_use)
-                clashes = name_conflicts([effective for effective, *_ in found.values()])
-                wrong = dict.fromkeys(chain(*(each for _, each, _ in found.values()), clashes))
+                clashes = name_conflicts([effective for effective, *_ in found])
+                wrong = dict.fromkeys(chain(*(each for _, each, _ in found), clashes))
                 if faults or (wrong and not is_lenient):
                     raise FaultToleranceDefinitionException(*wrong, *faults)
                 is_done = _commit(before, after, in_use)
             if is_done:
                 follow_configuration()
-                return [change for *_, several in found.values() for change in several]
+                return [change for *_, several in found for change in several]
 
 
 def forget() -> None:
@@ -131,37 +131,33 @@ def forget() -> None:
             return
 
 
-_Found: TypeAlias = dict[object, tuple[EffectivePolicies, list[Fault], list[Change]]]
+_Found: TypeAlias = list[tuple[EffectivePolicies, list[Fault], list[Change]]]
 """The policies of each guard under a new configuration, their faults, and their changes."""
 
 
 def _prepare(before: Configuration, after: Configuration, in_use: GuardsInUse) -> _Found:
-    """Draft the guards in use, including those that come into use meanwhile, for the change to *after*."""
-    found: _Found = {}
-    due, more = in_use.due(), True
-    while due and more:
-        for former in due:
-            change = in_use.renewed(former)
-            draft = _try_draft(change, before, after, found)
-            if draft is not None:
-                draft.stage(change.swap)
-            else:
-                change.resolver.drop(change.cls, change.swap)
-        drafted, due = len(due), in_use.due()
-        more = len(due) < drafted  # else they come faster than drafts: each finds out when it is called
+    """Draft the guards in use for the change to *after*."""
+    found: _Found = []
+    for resolver, cls, swap in in_use.swaps():
+        draft = _try_draft(resolver, cls, before, after, found)
+        if draft is not None:
+            draft.stage(swap)
+        else:
+            resolver.drop(cls, swap)
     return found
 
 
-def _try_draft(change: GuardChange, before: Configuration, after: Configuration, found: _Found) -> Draft | None:
+def _try_draft(
+    resolver: AnyResolver, cls: type | None, before: Configuration, after: Configuration, found: _Found
+) -> Draft | None:
     """Return the draft of a guard, or ``None`` if that fails: its next call finds out, and others still follow."""
     if after.snapshot is None:  # no guard was in use when it was in force
         return None
-    resolver, cls = change.resolver, change.cls
     try:
         effective, faults = resolver.effective_policies(cls, after)
         draft: Draft | None = None if faults else resolver.draft(cls, effective)
         former = resolver.in_force(cls, before)
-        found[change.key] = effective, faults, changes(effective.name, former.values, effective.values)
+        found.append((effective, faults, changes(effective.name, former.values, effective.values)))
     except FaultToleranceDefinitionException:
         raise
     except Exception as error:  # noqa: BLE001
