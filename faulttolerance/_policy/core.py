@@ -417,9 +417,7 @@ class RateLimit(Policy, is_observable=True):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Reject a window without length, which would admit no call, and a burst without an effect."""
-        if seconds(values["window"], values["window_unit"]) <= 0:
-            yield "window", "is 0", "a duration > 0", ("window_unit",)
+        """Reject a burst without an effect."""
         if values["burst"] != 1 and member(RateLimitType, values["type"]) is not RateLimitType.SMOOTH:
             yield "burst", f"is {values['burst']}", "1, unless the type is smooth", ("type",)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import Enum
 from functools import partial
+from operator import le, lt
 from typing import Any, Final, TypeGuard
 
 from .._cause import CausedBy
@@ -99,11 +100,14 @@ BRIEF: Final = 0.1
 
 
 def duration(limits: str = ">= 0", note: str = "", unit: str = "", plausible: float = 0.001) -> Kind:
-    """Accept a finite number >= 0 of some unit, a ``timedelta``, or text (rule M1).
+    """Accept a finite number of some unit, a ``timedelta``, or text (rule M1), within *limits*, in milliseconds.
 
-    *limits* and *note* describe the accepted values in words. *unit* is the parameter with the unit of a number;
-    without one, numbers count milliseconds. A bare number of milliseconds below *plausible* seconds causes a warning.
+    *limits* are a sign and a number, which is 0 if a number counts another unit, and *note* more words about the
+    accepted values. *unit* is the parameter with the unit of a number; without one, numbers count milliseconds. A bare
+    number of milliseconds below *plausible* seconds causes a warning.
     """
+    sign, least = limits.split()
+    is_above = partial({">": lt, ">=": le}[sign], float(least))
 
     def accepts(value: object) -> bool:
         try:
@@ -111,8 +115,8 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "", plausible: fl
         except ValueError:
             return False
         if isinstance(value, timedelta):
-            return value >= timedelta()
-        return _is_finite(value) and value >= 0
+            value /= timedelta(milliseconds=1)
+        return _is_finite(value) and is_above(value)
 
     def read(value: Any) -> Any:
         return parse_duration(str.__str__(value)) if isinstance(value, str) else value

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, final
+from typing import final
 
 from ..._policy.kind import duration, kinds, number
-from ..._policy.parameter import Contradiction, Policy
-from ..._policy.unit import ChronoUnit, seconds
-from ..._shown import shown
+from ..._policy.parameter import Policy
 from ...typing import Duration, ExceptionSet
 
 
@@ -26,7 +23,7 @@ class AdaptiveThrottle(Policy, kw_only=True, is_observable=True):
 
     _kinds = kinds(
         multiplier=number(1.1),
-        window=duration(">= 1000"),
+        window=duration(">= 1000"),  # a shorter window says nothing about the next second
     )
 
     multiplier: float = 2.0
@@ -34,9 +31,3 @@ class AdaptiveThrottle(Policy, kw_only=True, is_observable=True):
     min_requests: int = 10
     fail_on: ExceptionSet = Exception
     skip_on: ExceptionSet = ()
-
-    @classmethod
-    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Reject a window of less than a second, which says nothing about the next second."""
-        if seconds(values["window"], ChronoUnit.MILLIS) < 1.0:
-            yield "window", f"is {shown(values['window'])}", "a duration >= 1 s", ()

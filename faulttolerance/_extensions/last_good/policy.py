@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..._policy.fallback import RecallingHandler
 from ..._policy.kind import BRIEF, duration, integer, key
 from ..._policy.parameter import warn_of_bare_number
-from ..._policy.unit import ChronoUnit, format_duration, seconds
-from ..._shown import shown
+from ..._policy.unit import format_duration
 from ...exceptions import Fault, raise_faults
 
 if TYPE_CHECKING:
@@ -27,20 +26,16 @@ class LastGood(RecallingHandler, name="last_good"):
 
     @classmethod
     def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
-        faults = [
+        raise_faults(
             Fault(f"last_good({name})", kind.problem(values[name]), values[name], kind.allowed)
             for name, kind in _KINDS.items()
             if not kind.accepts(values[name])
-        ]
-        if not faults and seconds(values["max_age"], ChronoUnit.MILLIS) <= 0.0:
-            age = values["max_age"]
-            faults = [Fault("last_good(max_age)", f"is {shown(age)}", age, _KINDS["max_age"].allowed)]
-        raise_faults(faults)
+        )
         return {name: kind.normalised(values[name]) for name, kind in _KINDS.items()}
 
     def __repr__(self) -> str:
-        parts = [f"max_age={format_duration(self.max_age, ChronoUnit.MILLIS)!r}"]
-        parts += [f"{name}={value!r}" for name, value in (("max_entries", self.max_entries),) if value != 1000]
+        parts = [f"max_age={format_duration(self.max_age)!r}"]
+        parts += [f"max_entries={self.max_entries}"] if self.max_entries != 1000 else []
         parts += [f"key={getattr(self.key, '__qualname__', repr(self.key))}"] if self.key is not None else []
         return f"last_good({', '.join(parts)})"
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 from ...._policy.kind import BRIEF, Kind, duration
 from ...._policy.parameter import warn_of_bare_number
 from ...._policy.unit import ChronoUnit, seconds
-from ...._shown import shown
 from ....exceptions import Fault, raise_faults
 
 _LONGEST_NAMESPACE: Final = 200
@@ -50,7 +49,5 @@ def check_options(fleet: str, faults: Iterable[Fault] = (), **values: object) ->
         if kind.name == "duration":
             warn_of_bare_number(where, kind, value)
             used[name] = seconds(kind.normalised(value), ChronoUnit.MILLIS)
-            if used[name] <= 0.0:
-                faults_found.append(Fault(where, f"is {shown(value)}", value, kind.allowed))
     raise_faults(faults_found)
     return used
