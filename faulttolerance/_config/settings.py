@@ -118,7 +118,7 @@ class Settings:
         """
         state = self._state
         inputs = state.inputs.__replace__(**changes)
-        sources_read = [_properties_source(inputs.properties)] if inputs.properties else []
+        sources_read = [_properties_source(properties) for properties in inputs.properties if properties]
         if in_environment := environment():
             sources_read.append(in_environment)
         named = files_of_environment(self._places)

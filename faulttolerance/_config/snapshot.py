@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .._policy import Policy, parameters
@@ -49,12 +48,12 @@ class Inputs(Record):
     """All inputs of a snapshot beside the environment.
 
     Args:
-        properties: Keys and values, nested or not; the strongest source.
+        properties: Mappings of keys to values, nested or not, the strongest first; the strongest source.
         files: Files to read beside those that ``FAULTTOLERANCE_CONFIG`` names; of equal ordinals the last wins.
         sources: Settings sources of pydantic-settings, or other callables that return a mapping.
     """
 
-    properties: Mapping[str, Any] = MappingProxyType({})
+    properties: tuple[Mapping[str, Any], ...] = ()
     files: tuple[File, ...] = ()
     sources: tuple[Any, ...] = ()
 
@@ -107,10 +106,10 @@ def _files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> 
     return tuple(map(_file, [files] if isinstance(files, (str, os.PathLike)) else files))
 
 
-def _mapping(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _mappings(properties: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     if not isinstance(properties, Mapping):
         raise TypeError
-    return dict(properties)
+    return (dict(properties),)
 
 
 def _callables(sources: Iterable[Any]) -> tuple[Any, ...]:
@@ -121,7 +120,7 @@ def _callables(sources: Iterable[Any]) -> tuple[Any, ...]:
 
 
 _KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
-    "properties": (_mapping, "a mapping of keys to values"),
+    "properties": (_mappings, "a mapping of keys to values"),
     "files": (_files, "a path, or several"),
     "sources": (_callables, "a list of functions that return mappings"),
 }

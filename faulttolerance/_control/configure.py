@@ -392,8 +392,8 @@ def reset() -> None:
 def configured(properties: Mapping[str, Any]) -> Iterator[None]:
     """Apply *properties* within the block, including the global switches."""
     before = settings.state
-    merged = {**before.inputs.properties, **properties}
-    transaction.reconfigure(partial(settings.prepare, properties=merged), renews_switches=True)
+    layers = (dict(properties), *before.inputs.properties)
+    transaction.reconfigure(partial(settings.prepare, properties=layers), renews_switches=True)
     try:
         yield
     finally:

@@ -32,7 +32,7 @@ def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list
 def test_a_prepared_configuration_changes_nothing_before_it_is_installed() -> None:
     """So every guard can be checked against it first."""
     settings = Settings()
-    prepared = settings.prepare(properties={"Retry/maxRetries": 5})
+    prepared = settings.prepare(properties=({"Retry/maxRetries": 5},))
 
     there = resolve(settings, Retry(), snapshot=prepared)
     in_force = resolve(settings, Retry())
@@ -178,7 +178,7 @@ def test_a_wrong_switch_is_refused_when_it_is_configured() -> None:
     settings = Settings()
 
     with pytest.raises(FaultToleranceDefinitionException, match="allowed: true or false"):
-        settings.prepare(properties={"MP_Fault_Tolerance_Metrics_Enabled": 1})
+        settings.prepare(properties=({"MP_Fault_Tolerance_Metrics_Enabled": 1},))
 
 
 def test_a_switch_is_read_once_and_a_later_change_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -262,6 +262,22 @@ def test_values_that_are_configured_within_a_block_stay_and_switch_nothing_on() 
         assert attempts(Switched().charge) == 2
 
 
+@pytest.mark.parametrize("present", [{"Retry/maxRetries": 4, "Retry/delay": 0}, {"Retry": {"maxRetries": 4, "delay": 0}}])
+@pytest.mark.parametrize("key", [{"Retry/maxRetries": 1}, {"Retry/max_retries": 1}, {"Retry": {"maxRetries": 1}}])
+def test_keys_of_a_block_win_in_any_spelling_and_leave_the_others(present: dict[str, Any], key: dict[str, Any]) -> None:
+    """Those of ``configure(properties=...)`` are spelled alike or otherwise, nested or not."""
+    guarded = retry(max_retries=9, delay=70)(lambda: None)
+    configure(properties=present)
+
+    with configured(key):
+        within = explain(guarded, all=True)
+    behind = explain(guarded, all=True)
+
+    assert "maxRetries = 1 " in within
+    assert "delay = 0s " in within
+    assert "maxRetries = 4 " in behind
+
+
 def test_a_block_that_outlives_a_configured_one_goes_on() -> None:
     """``configured`` restores the configuration, and not the policies that tests have switched off since."""
     off = disabled("Retry")
