@@ -63,16 +63,11 @@ class Settings:
         """The keys in force; the first access reads the environment. Raises the errors of ``prepare``."""
         return self.loaded(with_switches=False).snapshot  # type: ignore[return-value]
 
-    @property
-    def switches(self) -> Switches:
-        """The global switches, read once (specification: they "will only be read on application starting").
-
-        Raises the errors of ``prepare``.
-        """
-        return self.loaded().switches  # type: ignore[return-value]
-
     def loaded(self, *, with_switches: bool = True) -> Configuration:
-        """Read what was not read yet and return the state in force; raise the errors of ``prepare``."""
+        """Read what was not read yet and return the state in force; raise the errors of ``prepare``.
+
+        The global switches are read once (specification: they "will only be read on application starting").
+        """
         while True:
             seen, state = self.version.current, self._state
             if state.snapshot is None:

@@ -318,4 +318,4 @@ def test_properties_that_only_switch_need_no_pydantic(monkeypatch: pytest.Monkey
     renew(settings, properties={"Retry": {"enabled": False}, "MP_Fault_Tolerance_Metrics_Enabled": "false"})
 
     assert not resolve(settings, Retry())[0].enabled
-    assert settings.switches == Switches(metrics_enabled=False)
+    assert settings.loaded().switches == Switches(metrics_enabled=False)
