@@ -32,7 +32,7 @@ from .._policy import CircuitBreaker, Policy, parameters
 from .._shown import brief, nearest, shown
 from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
 from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
-from .process import ProcessArguments
+from . import process
 
 if TYPE_CHECKING:
     from .._extensions.fleet.protocol import Fleet
@@ -187,24 +187,24 @@ def configure(
     Raises:
         FaultToleranceDefinitionException: With everything that is wrong.
     """
-    process = ProcessArguments(
-        max_threads,
-        [*interruptible_modules] if isinstance(interruptible_modules, Iterator) else interruptible_modules,
-        [*uninterruptible_modules] if isinstance(uninterruptible_modules, Iterator) else uninterruptible_modules,
-        interrupt_signal,
-        prometheus_registry,
-        meter_provider,
-        tracing,
-        {"fleet": fleet},
-    )
-    faults = process.faults()
+    arguments = {
+        "max_threads": max_threads,
+        "interruptible_modules": [*interruptible_modules] if isinstance(interruptible_modules, Iterator) else interruptible_modules,
+        "uninterruptible_modules": [*uninterruptible_modules] if isinstance(uninterruptible_modules, Iterator) else uninterruptible_modules,
+        "interrupt_signal": interrupt_signal,
+        "prometheus_registry": prometheus_registry,
+        "meter_provider": meter_provider,
+        "tracing": tracing,
+        "fleet": fleet,
+    }
+    faults = process.faults_of(arguments)
     try:
         inputs = inputs_of(properties=properties, files=files, sources=sources)
     except FaultToleranceDefinitionException as error:
         raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
     changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults)
     created_spans = telemetry.creates_spans
-    process.apply()
+    process.apply(arguments)
     if telemetry.creates_spans != created_spans:
         transaction.reapply_declarations()  # spans are created around the body, so the plans depend on the mode
     return changes

@@ -1,9 +1,9 @@
 """The arguments of ``configure`` that concern the whole process and not the values of policies."""
 
-# No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from .._call.order import ORDER
 from .._call.row import ProcessSetting
@@ -13,57 +13,51 @@ from .._telemetry.connect import telemetry
 from ..exceptions import Fault
 
 
-class ProcessArguments(NamedTuple):
-    """The arguments of ``configure`` that are no sources of values, under the same names."""
+def faults_of(arguments: Mapping[str, Any]) -> list[Fault]:
+    """Return all faults of the *arguments* of ``configure`` that are no sources of values, by their names.
 
-    max_threads: Any
-    interruptible_modules: Any
-    uninterruptible_modules: Any
-    interrupt_signal: Any
-    prometheus_registry: Any
-    meter_provider: Any
-    tracing: Any
-    settings: Mapping[str, Any]
-    """Those of extensions, by their names."""
+    Without any fault, ``apply`` does not fail.
+    """
+    faults = [
+        Fault(f"configure({name})", f"is {shown(value)}", value, allowed)
+        for name, (accepts, allowed) in _ALLOWED.items()
+        if (value := arguments[name]) is not None and not accepts(value)
+    ]
+    if _tracing_mode(arguments["tracing"]) == SPANS and not can_make_spans():
+        faults.append(Fault("configure(tracing)", f"is {SPANS!r}", arguments["tracing"], SPANS_NEED))
+    for setting, value in _changed(arguments):
+        faults += setting.faults(value)
+    return faults
 
-    def faults(self) -> list[Fault]:
-        """Return all faults of the arguments; without any, no later step fails."""
-        faults = [
-            Fault(f"configure({name})", f"is {shown(value)}", value, allowed)
-            for name, (accepts, allowed) in _ALLOWED.items()
-            if (value := getattr(self, name)) is not None and not accepts(value)
-        ]
-        if _tracing_mode(self.tracing) == SPANS and not can_make_spans():
-            faults.append(Fault("configure(tracing)", f"is {SPANS!r}", self.tracing, SPANS_NEED))
-        for setting, value in self._changed():
-            faults += setting.faults(value)
-        return faults
 
-    def apply(self) -> None:
-        """Put the arguments in force."""
-        if self.max_threads is not None:
-            from .._execution.pool import pool
+def apply(arguments: Mapping[str, Any]) -> None:
+    """Put the *arguments*, which have no faults, in force."""
+    if arguments["max_threads"] is not None:
+        from .._execution.pool import pool
 
-            pool.configure(self.max_threads)
-        if self.interruptible_modules or self.uninterruptible_modules:
-            from .._deadline.threads.application import add_modules
+        pool.configure(arguments["max_threads"])
+    interruptible, uninterruptible = arguments["interruptible_modules"], arguments["uninterruptible_modules"]
+    if interruptible or uninterruptible:
+        from .._deadline.threads.application import add_modules
 
-            add_modules(_names(self.interruptible_modules) or (), _names(self.uninterruptible_modules) or ())
-        if self.interrupt_signal is not None:
-            from .._deadline.threads.main_thread import set_interrupt_signal
+        add_modules(_names(interruptible) or (), _names(uninterruptible) or ())
+    if arguments["interrupt_signal"] is not None:
+        from .._deadline.threads.main_thread import set_interrupt_signal
 
-            set_interrupt_signal(self.interrupt_signal)
-        for setting, value in self._changed():
-            setting.use(value)
-        telemetry.configure(self.prometheus_registry, self.meter_provider, _tracing_mode(self.tracing))
+        set_interrupt_signal(arguments["interrupt_signal"])
+    for setting, value in _changed(arguments):
+        setting.use(value)
+    tracing = _tracing_mode(arguments["tracing"])
+    telemetry.configure(arguments["prometheus_registry"], arguments["meter_provider"], tracing)
 
-    def _changed(self) -> Iterator[tuple[ProcessSetting, Any]]:
-        """Return the settings of extensions that are to change."""
-        for row in ORDER:
-            if row.setting is not None:
-                value = self.settings.get(row.setting.name, "unchanged")
-                if not isinstance(value, str) or value != "unchanged":  # ``None`` has a meaning
-                    yield row.setting, value
+
+def _changed(arguments: Mapping[str, Any]) -> Iterator[tuple[ProcessSetting, Any]]:
+    """Return the settings of extensions that are to change."""
+    for row in ORDER:
+        if row.setting is not None:
+            value = arguments.get(row.setting.name, "unchanged")
+            if not isinstance(value, str) or value != "unchanged":  # ``None`` has a meaning
+                yield row.setting, value
 
 
 def _is_signal(chosen: Any) -> bool:
