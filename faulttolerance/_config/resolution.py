@@ -105,9 +105,7 @@ class Effective(NamedTuple):
     def sources(self) -> Mapping[str, str]:
         """The origin of each parameter: ``default``, ``decorator``, or the words of *configured*."""
         declared = {
-            name: "default"
-            if getattr(self.policy, name) == parameter.kind.normalised(parameter.default)
-            else "decorator"
+            name: "default" if getattr(self.policy, name) == parameter.default else "decorator"
             for name, parameter in parameters(self.policy).items()
         }
         return {**declared, **self.configured}

@@ -96,10 +96,10 @@ class Values(Record):
         cls._parameters = {}
         for name, annotation in cls._fields.items():
             kind = cls._kinds.get(name) or KINDS_BY_ANNOTATION[annotation]
-            cls._parameters[name] = Parameter(name, kind, cls._defaults.get(name, MISSING))
             if name in cls._defaults:
                 cls._defaults[name] = kind.normalised(cls._defaults[name])
                 setattr(cls, name, cls._defaults[name])
+            cls._parameters[name] = Parameter(name, kind, cls._defaults.get(name, MISSING))
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
