@@ -26,7 +26,8 @@ class Kind(Record):
             ``text``, ``word``, ``callable``, ``key`` or ``member``.
         allowed: The accepted values, in words.
         accepts: The check.
-        normalised: Converts an accepted value to the form in which it is stored.
+        normalised: Converts an accepted value to the form in which it is stored: a member of an enumeration that is a
+            text or a number to that, because messages and keys would contain its name.
         configurable: The values that the configuration accepts, in words; *allowed* if it is empty.
         reason: Returns the reason for a rejection, if it says more than *allowed*.
         unit: The parameter with the unit of a duration that is a number; milliseconds if it is empty.
@@ -65,6 +66,7 @@ def integer(minimum: int, allowed: str = "", *, maximum: float = math.inf) -> Ki
         "integer",
         allowed or f"an integer {limits}",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum,
+        int,
     )
 
 
@@ -195,6 +197,7 @@ def text(allowed: str, accepts: Callable[[str], bool], *, is_configurable: bool 
         "text",
         allowed,
         lambda value: isinstance(value, str) and accepts(value),
+        str.__str__,
         is_configurable=is_configurable,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import operator
 import subprocess
@@ -270,3 +271,25 @@ def test_a_tool_that_runs_a_program_gives_it_no_names(tmp_path: Path) -> None:
     done = python(Path("billing.py"), "-m", "cProfile", "-o", "profile", folder=tmp_path, environment=ALONE)
 
     assert (done.stdout.strip(), done.stderr) == (f"{names_in('__main__')} 4", "")
+
+
+def test_members_of_enumerations_stand_for_their_texts_and_numbers() -> None:
+    """Keys, metrics and explanations contain the value of a member, and not its name."""
+
+    class Name(str, enum.Enum):
+        PAYMENTS = "payments"
+        CARDS = "cards"
+
+    class Number(enum.IntEnum):
+        FEW = 2
+
+    guard = Guard(retry(max_retries=Number.FEW), name=Name.PAYMENTS)
+    call = retry(max_retries=9)(circuit_breaker(name=Name.CARDS, request_volume_threshold=Number.FEW)(lambda: 1))
+    configure(properties={"payments/Retry/delay": 7})
+
+    assert "delay = 7ms " in explain(guard)
+    assert "maxRetries = 2 " in explain(guard)
+    assert "requestVolumeThreshold = 2 " in explain(call)
+    assert "name = cards " in explain(call)
+    assert {type(one.name) for one in guards()} == {str}
+    guard.close()

@@ -88,6 +88,7 @@ class Guard:
     def __init__(self, *given: Policy | Callable[..., Any], name: str = "", **policies: Unpack[GuardPolicies]) -> None:
         by_kind = _by_kind(given, policies)
         _check_name("Guard(name)", name or "", "text that is not the name of another guard, or none")
+        name = str.__str__(name or "")  # a member of an enumeration would be formatted by its own name
         frame = declaring_frame()
         site = CreationSite(name, name) if name else creation_site_of(self, frame)
         self.name = site.name
