@@ -94,12 +94,9 @@ def health(critical: Iterable[str] | str = ()) -> Health:
             if condition.is_impaired:
                 reason = f"{state.name}: {policy.annotation} is {condition.words}"
                 reasons[reason] = condition.is_down and is_critical
-    for row in ORDER:
-        if row.problem is not None and (complaint := row.problem()):
-            reasons[complaint] = False
     reload, complaint = last_reload.outcome
-    if complaint:
-        reasons[complaint] = False
+    complaints = [complaint, *(row.problem() for row in ORDER if row.problem is not None)]
+    reasons |= dict.fromkeys(filter(None, complaints), False)
     status: Status = "down" if any(reasons.values()) else "degraded" if reasons else "up"
     return Health(status, tuple(sorted(reasons)), reload)
 
