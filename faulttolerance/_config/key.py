@@ -17,7 +17,7 @@ ANNOTATIONS: Mapping[str, type[Policy]] = {
     if policy.is_configurable
 }
 """The policies that can be configured, by the names in their keys."""
-UNDECLARED: Any = [kind for kind in Values.__subclasses__() if kind is not Policy]
+UNDECLARED: Any = [kind for kind in Values.__subclasses__() if kind.permission]
 """The policies that configuration alone declares."""
 CONFIGURABLE: Mapping[str, type[Policy]] = {**ANNOTATIONS, **{kind.annotation: kind for kind in UNDECLARED}}
 """All policies that keys can reach."""

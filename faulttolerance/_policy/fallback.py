@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-from .._record import Record
 from .._shown import shown
 from ..typing import ExceptionSet, FallbackHandler
 from .kind import handlers, kinds, text
-from .parameter import Contradiction, Policy
+from .parameter import Contradiction, Policy, Values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,15 +16,12 @@ if TYPE_CHECKING:
     from ..typing import ExecutionContext
 
 
-class RecallingHandler(Record):
+class RecallingHandler(Values):
     """A handler without a function: a layer around the call returns the result."""
-
-    name: ClassVar[str]
-    """The name in messages and events."""
 
     def __init_subclass__(cls, *, name: str) -> None:
         super().__init_subclass__()
-        cls.name = name
+        cls.annotation = cls.where = name  # no decorator has this name
 
     def __call__(self, context: ExecutionContext) -> Any:
         """Raise the failure again: outside a guard there are no stored results."""
@@ -101,7 +97,7 @@ class Fallback(Policy):
         several = value if isinstance(value, (list, tuple)) else (value,)
         recalling = [one for one in several if isinstance(one, RecallingHandler)]
         if len(recalling) > 1:
-            yield "value", f"has {recalling[0].name} more than once", "one memory per method", ()
+            yield "value", f"has {recalling[0].annotation} more than once", "one memory per method", ()
         for one in several:
             if isinstance(one, type) and not callable(getattr(one, "handle", None)):
                 problem = f"is the class {one.__qualname__}, which has no method handle"

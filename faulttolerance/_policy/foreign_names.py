@@ -53,4 +53,4 @@ def refuse_unknown(kind: type[Values], named: Iterable[str]) -> None:
             near += [ours for ours in (f"retry_{name}", f"fail_{name}") if ours in known]
             near.append(nearest(name.lower(), known))
             hint = f"; did you mean {near[0]}?" if near[0] else ""
-            raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known) or 'none'}{hint}")
+            raise TypeError(f"{kind.where} has no parameter {name!r}; it has {', '.join(known) or 'none'}{hint}")

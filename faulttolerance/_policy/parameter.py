@@ -66,6 +66,9 @@ class Values(Record):
     annotation: ClassVar[str]
     """The name in messages and configuration keys, as in ``Retry/maxRetries``: the name of the class."""
 
+    where: ClassVar[str]
+    """The name in messages about values, as in ``@Retry``."""
+
     is_configurable: ClassVar[bool]
     """Whether configuration keys reach it."""
 
@@ -90,6 +93,7 @@ class Values(Record):
         cls, *, kw_only: bool = False, is_configurable: bool = True, is_observable: bool = False
     ) -> None:
         cls.annotation = cls.__name__
+        cls.where = f"@{cls.annotation}"
         cls.is_configurable = is_configurable
         cls.is_observable = is_observable
         super().__init_subclass__(kw_only=kw_only)
@@ -107,7 +111,7 @@ class Values(Record):
 
     @classmethod
     def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
-        raise_faults(check(cls, values, f"@{cls.annotation}"))
+        raise_faults(check(cls, values, cls.where))
         kept = {name: parameter.kind.normalised(values[name]) for name, parameter in parameters(cls).items()}
         # There is one object per guarded method, and most of its values are defaults.
         return {name: value for name, value in kept.items() if not cls._is_default(name, value)}
@@ -144,7 +148,7 @@ def warn_of_bare_numbers(policy: type[Values], args: Iterable[Any], named: Mappi
         parameter = policy._parameters.get(name)
         if parameter is not None and parameter.kind.plausible and parameter.kind.unit not in given:
             unit = policy._defaults.get(parameter.kind.unit, ChronoUnit.MILLIS)
-            warn_of_bare_number(f"@{policy.annotation}({name})", parameter.kind, value, unit)
+            warn_of_bare_number(f"{policy.where}({name})", parameter.kind, value, unit)
 
 
 def warn_of_bare_number(where: str, kind: Kind, value: object, unit: ChronoUnit = ChronoUnit.MILLIS) -> None:

@@ -6,41 +6,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..._policy.fallback import RecallingHandler
-from ..._policy.kind import BRIEF, duration, integer, key
-from ..._policy.parameter import warn_of_bare_number
-from ..._policy.unit import format_duration
-from ...exceptions import Fault, raise_faults
+from ..._policy.kind import BRIEF, duration, key, kinds
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from ...typing import Duration, ExecutionContext, Key
 
 
 class LastGood(RecallingHandler, name="last_good"):
     """A handler that returns the last good result of the same call; see ``last_good`` for the fields."""
 
-    max_age: float | timedelta
+    _kinds = kinds(
+        max_age=duration("> 0", plausible=BRIEF),
+        key=key(),
+    )
+
+    max_age: Duration
     max_entries: int = 1000
     key: Key = None
-
-    @classmethod
-    def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
-        raise_faults(
-            Fault(f"last_good({name})", kind.problem(values[name]), values[name], kind.allowed)
-            for name, kind in _KINDS.items()
-            if not kind.accepts(values[name])
-        )
-        return {name: kind.normalised(values[name]) for name, kind in _KINDS.items()}
-
-    def __repr__(self) -> str:
-        parts = [f"max_age={format_duration(self.max_age)!r}"]
-        parts += [f"max_entries={self.max_entries}"] if self.max_entries != 1000 else []
-        parts += [f"key={getattr(self.key, '__qualname__', repr(self.key))}"] if self.key is not None else []
-        return f"last_good({', '.join(parts)})"
-
-
-_KINDS = {"max_age": duration("> 0", plausible=BRIEF), "max_entries": integer(1), "key": key()}
 
 
 def last_good(max_age: Duration, max_entries: int = 1000, key: Key = None) -> Callable[[ExecutionContext], Any]:
@@ -59,5 +41,4 @@ def last_good(max_age: Duration, max_entries: int = 1000, key: Key = None) -> Ca
         FaultToleranceDefinitionException: If a value is out of range; when the function is defined, if *key* does not
             fit it.
     """
-    warn_of_bare_number("last_good(max_age)", _KINDS["max_age"], max_age)
-    return LastGood(max_age, max_entries, key)  # type: ignore[arg-type]  # text becomes a ``timedelta``
+    return LastGood(max_age, max_entries, key)

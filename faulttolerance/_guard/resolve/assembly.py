@@ -194,7 +194,7 @@ def _fallback_name(policy: Fallback) -> str:
     """Return the name of the fallback, for people."""
     value = policy.value
     if isinstance(value, RecallingHandler):
-        return value.name
+        return value.annotation
     return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
 
 
