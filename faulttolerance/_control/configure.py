@@ -189,8 +189,8 @@ def configure(
     """
     arguments = {
         "max_threads": max_threads,
-        "interruptible_modules": [*interruptible_modules] if isinstance(interruptible_modules, Iterator) else interruptible_modules,
-        "uninterruptible_modules": [*uninterruptible_modules] if isinstance(uninterruptible_modules, Iterator) else uninterruptible_modules,
+        "interruptible_modules": process.kept(interruptible_modules),
+        "uninterruptible_modules": process.kept(uninterruptible_modules),
         "interrupt_signal": interrupt_signal,
         "prometheus_registry": prometheus_registry,
         "meter_provider": meter_provider,

@@ -13,6 +13,11 @@ from .._telemetry.connect import telemetry
 from ..exceptions import Fault
 
 
+def kept(modules: Any) -> Any:
+    """Return *modules*, or a list of them if they can be read only once."""
+    return [*modules] if isinstance(modules, Iterator) else modules
+
+
 def faults_of(arguments: Mapping[str, Any]) -> list[Fault]:
     """Return all faults of the *arguments* of ``configure`` that are no sources of values, by their names.
 

@@ -276,7 +276,7 @@ def test_a_tool_that_runs_a_program_gives_it_no_names(tmp_path: Path) -> None:
 def test_members_of_enumerations_stand_for_their_texts_and_numbers() -> None:
     """Keys, metrics and explanations contain the value of a member, and not its name."""
 
-    class Name(str, enum.Enum):
+    class Name(str, enum.Enum):  # noqa: UP042  # unlike a StrEnum, it is formatted by its own name
         PAYMENTS = "payments"
         CARDS = "cards"
 
