@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .._policy import Policy, parameters
 from .._record import Record
 from .._shown import shown
-from ..exceptions import Fault, raise_faults
+from ..exceptions import Fault
 from .key import (
     CONFIG_VARIABLE,
     CONFIGURABLE,
@@ -58,11 +58,10 @@ class Inputs(Record):
     sources: tuple[Any, ...] = ()
 
 
-def inputs_of(**values: Any) -> dict[str, Any]:
-    """Convert ``properties``, ``files`` and ``sources``, if passed, to the form of ``Inputs``, and exhaust iterators.
+def inputs_of(**values: Any) -> tuple[dict[str, Any], list[Fault]]:
+    """Return ``properties``, ``files`` and ``sources``, if passed, in the form of ``Inputs``, and their faults.
 
-    Raises:
-        FaultToleranceDefinitionException: With everything that is not of the right kind.
+    Iterators are exhausted.
     """
     inputs, faults = {}, list[Fault]()
     for name, value in values.items():
@@ -72,8 +71,7 @@ def inputs_of(**values: Any) -> dict[str, Any]:
                 inputs[name] = keep(value)
             except (TypeError, ValueError):
                 faults.append(Fault(f"configure({name})", f"is {shown(value)}", value, allowed))
-    raise_faults(faults)
-    return inputs
+    return inputs, faults
 
 
 def files_of_environment(places: dict[str, str]) -> list[File]:

@@ -197,11 +197,8 @@ def configure(
         "tracing": tracing,
         "fleet": fleet,
     }
-    faults = process.faults_of(arguments)
-    try:
-        inputs = inputs_of(properties=properties, files=files, sources=sources)
-    except FaultToleranceDefinitionException as error:
-        raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
+    inputs, faults = inputs_of(properties=properties, files=files, sources=sources)
+    faults += process.faults_of(arguments)
     changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults)
     created_spans = telemetry.creates_spans
     process.apply(arguments)
