@@ -113,7 +113,11 @@ class Settings:
         """
         state = self._state
         inputs = state.inputs.__replace__(**changes)
-        sources_read = [_properties_source(properties) for properties in inputs.properties if properties]
+        sources_read: list[Source] = []
+        for properties in filter(None, inputs.properties[::-1]):
+            # Keys of a block have the ordinal of those that they replace.
+            ordinal = sources_read[0].ordinal if sources_read else 500
+            sources_read.insert(0, _properties_source(properties, ordinal))
         if in_environment := environment():
             sources_read.append(in_environment)
         named = files_of_environment(self._places)
@@ -187,12 +191,12 @@ class Settings:
         return values, [fault for _, faults in pairs for fault in faults]
 
 
-def _properties_source(properties: Mapping[str, Any]) -> Source:
+def _properties_source(properties: Mapping[str, Any], ordinal: int) -> Source:
     try:
         entries = list(entries_of(PROPERTIES, properties))
     except ValueError as error:
         raise definition_error(PROPERTIES, f"cannot be read: {error}") from error
-    return source_of(PROPERTIES, 500, entries)
+    return source_of(PROPERTIES, ordinal, entries)
 
 
 def _faults_of_undeclared(snapshot: Snapshot) -> list[Fault]:

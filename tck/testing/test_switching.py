@@ -263,7 +263,12 @@ def test_values_that_are_configured_within_a_block_stay_and_switch_nothing_on() 
 
 
 @pytest.mark.parametrize(
-    "present", [{"Retry/maxRetries": 4, "Retry/delay": 0}, {"Retry": {"maxRetries": 4, "delay": 0}}]
+    "present",
+    [
+        {"Retry/maxRetries": 4, "Retry/delay": 0},
+        {"Retry": {"maxRetries": 4, "delay": 0}},
+        {"config_ordinal": 600, "Retry/max_retries": 4, "Retry/delay": 0},
+    ],
 )
 @pytest.mark.parametrize("key", [{"Retry/maxRetries": 1}, {"Retry/max_retries": 1}, {"Retry": {"maxRetries": 1}}])
 def test_keys_of_a_block_win_in_any_spelling_and_leave_the_others(present: dict[str, Any], key: dict[str, Any]) -> None:
