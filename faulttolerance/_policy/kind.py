@@ -238,11 +238,16 @@ def key(*, is_optional: bool = True) -> Kind:
             return callable(value)
         return bool(names) and all(isinstance(name, str) and name.isidentifier() for name in names)
 
+    def normalised(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return tuple(map(str.__str__, value))
+        return str.__str__(value) if isinstance(value, str) else value
+
     return Kind(
         "key",
         f"a callable, the name of a parameter or several names{' or None' if is_optional else ''}",
         accepts,
-        lambda value: tuple(value) if isinstance(value, list) else value,
+        normalised,
         "names of parameters, separated by commas, or the qualified name of a callable",
     )
 

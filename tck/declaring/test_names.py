@@ -21,6 +21,7 @@ from faulttolerance import (
     configure,
     explain,
     guards,
+    partition_by,
     retry,
     timeout,
 )
@@ -279,14 +280,17 @@ def test_members_of_enumerations_stand_for_their_texts_and_numbers() -> None:
     class Name(str, enum.Enum):  # noqa: UP042  # unlike a StrEnum, it is formatted by its own name
         PAYMENTS = "payments"
         CARDS = "cards"
+        KEY = "customer"
 
     class Number(enum.IntEnum):
         FEW = 2
 
     guard = Guard(retry(max_retries=Number.FEW), name=Name.PAYMENTS)
     call = retry(max_retries=9)(circuit_breaker(name=Name.CARDS, request_volume_threshold=Number.FEW)(lambda: 1))
+    divided = partition_by([Name.KEY])(lambda customer: customer)
     configure(properties={"payments/Retry/delay": 7})
 
+    assert "key = customer " in explain(divided)
     assert "delay = 7ms " in explain(guard)
     assert "maxRetries = 2 " in explain(guard)
     assert "requestVolumeThreshold = 2 " in explain(call)
