@@ -112,7 +112,7 @@ def test_resolutions_see_one_snapshot_each_while_others_are_installed() -> None:
 
 def test_switches_have_the_defaults_of_the_specification() -> None:
     """Everything is on; the interceptor's priority is ``PLATFORM_AFTER + 10``."""
-    assert Settings().switches == Switches(True, True, 4010)
+    assert Settings().loaded().switches == Switches(True, True, 4010)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_switches_are_read_from_the_environment(
     monkeypatch.setenv(variable, value)
     monkeypatch.setitem(sys.modules, "pydantic", None)
 
-    assert Settings().switches == switches
+    assert Settings().loaded().switches == switches
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_wrong_switch_is_refused(key: str, value: str, monkeypatch: pytest.Mon
 
     assert [(fault.got, fault.source) for fault in faults] == [(value, f"environment variable {key}")]
     with pytest.raises(FaultToleranceDefinitionException):
-        _ = Settings().switches
+        Settings().loaded()
 
 
 def test_all_but_fallback_are_switched_off_together(monkeypatch: pytest.MonkeyPatch) -> None:
