@@ -119,7 +119,8 @@ def test_a_recorded_call_has_its_attempts_its_delays_and_the_reason_of_its_end(w
     assert isinstance(failed.failure, Outage)
     assert [attempt.outcome for attempt in late.attempts] == ["timed out"] * 3
     left_behind = way == "call_offloaded"  # an attempt that has not ended yet has not taken any time
-    assert all(0.09 < (attempt.seconds or left_behind) < 5 for attempt in late.attempts)
+    # A busy machine may begin an attempt long after the time-out has begun.
+    assert all(0.01 < (attempt.seconds or left_behind) < 5 for attempt in late.attempts)
 
 
 def test_a_recorded_call_reads_as_a_sentence() -> None:
