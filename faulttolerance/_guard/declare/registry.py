@@ -277,9 +277,8 @@ class GuardsInUse:
         self._reference = ref(self, _close)
 
     def __enter__(self) -> Self:
-        swap = Swap()
-        swap.item(_in_progress, self._reference, None)
-        settings.version.force(swap)  # a first call that did not see it starts again
+        _in_progress[self._reference] = None
+        settings.version.force(Swap())  # a first call that did not see it starts again
         return self
 
     def __exit__(self, *_: object) -> None:
