@@ -182,7 +182,7 @@ class _EntryModes:
         return self._steps[awaited]
 
 
-_NO_STEPS: Any = (step for step in ())
+_NO_STEPS: Any = (step for step in "")
 """Replaces the steps of an attempt that the collector has ended, and raises what is thrown into it."""
 
 
