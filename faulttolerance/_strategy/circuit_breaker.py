@@ -302,9 +302,10 @@ class CircuitBreaker:
     def condition(self, now: float) -> Condition:
         """Return the condition of the circuit."""
         seen = self.snapshot(now)
-        is_open, admits_at = seen.state == OPEN, seen.half_open_at
+        is_open, end = seen.state == OPEN, ", forced" if seen.forced else ""
+        if seen.half_open_at is not None:
+            end = f", half-open in {in_seconds(seen.half_open_at - now)}"
         words = f"{seen.state} for {in_seconds(now - seen.since)}" if is_open else seen.state
-        end = ", forced" if seen.forced else "" if admits_at is None else f", half-open in {in_seconds(admits_at - now)}"
         return Condition(words + end, is_impaired=seen.forced or seen.state != CLOSED, is_down=is_open)
 
     def is_idle(self, now: float) -> bool:
