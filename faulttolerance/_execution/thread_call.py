@@ -67,6 +67,8 @@ class ThreadCall:
     """Whether a first attempt was made."""
     stopped = False
     """Whether the caller gave up."""
+    is_late = False
+    """Whether an enclosing deadline has ended the call, and its future fails."""
     is_shared = False
     """Whether a thread other than the caller's may have continued the call."""
     overdue: TaskDeadline | None = None
@@ -212,12 +214,12 @@ class ThreadCall:
         return True
 
     def _fail_at_deadline(self) -> None:
-        future = self.future
+        future, self.is_late = self.future, True
         if future is not None:
             try:
+                self._abandon(may_interrupt=True)
+            finally:  # all counters are updated by then, unless a thread steps the call
                 future.fail(TimeoutException("an enclosing deadline of this call passed"))
-            finally:
-                self.stop(may_interrupt=True)
 
     def fail(self, error: BaseException) -> None:
         """Fail the call with *error*, because no thread is available to continue it; a suspension is claimed."""
@@ -248,7 +250,7 @@ class ThreadCall:
     def _settle(self, value: Any, error: BaseException | None) -> None:
         future = self.future
         try:
-            if future is None:
+            if future is None or self.is_late:
                 pass
             elif self.stopped or (self.parent is None and isinstance(error, _cancelled_error())):
                 future.cancel(False)  # the parent decides about the cancellation of a child

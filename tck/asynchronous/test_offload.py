@@ -547,6 +547,25 @@ def test_a_deadline_ends_a_call_of_an_ending_interpreter(
     body.open.set()
 
 
+def test_a_call_that_an_enclosing_deadline_ends_is_counted_before_its_future_completes(
+    time_stands_still: StillClock,
+) -> None:
+    """A callback of the future finds the call among those that have ended."""
+    body = Body()
+    call = Call(body)
+    with suppress(TimeoutException), deadline(LONG):
+        future = call()
+        ended_before: list[int] = []
+        future.add_done_callback(lambda _: ended_before.append(len(call.ended)))
+        assert body.begun.wait(PATIENCE)
+        time_stands_still.advance()
+
+    assert isinstance(future.exception(PATIENCE), TimeoutException)
+    wait_until(lambda: bool(ended_before))
+    assert ended_before == [1]
+    body.open.set()
+
+
 def test_a_late_result_is_discarded(time_stands_still: StillClock) -> None:
     """Also where the timer has not run yet when the body returns."""
     call = Call(lambda: setattr(time_stands_still, "now", time_stands_still.now + LONG), seconds=LONG)
