@@ -170,8 +170,6 @@ class GrpcRules:
         gate = given.get("circuit_breaker") or given.get("adaptive_throttle")
         if gate is not None and getattr(gate, "fail_on", None) == CircuitBreaker().fail_on:
             given.setdefault("fail_when", FailWhen(exception=self._is_failure))
-        self._is_counted = "rate_limit" in given
-        """Whether each call of the guard counts."""
         self.guard = Guard(name=name, **given)
         self._prepare()
 
@@ -188,12 +186,12 @@ class GrpcRules:
         return isinstance(failure, own) or code_of(failure) in self._failures
 
     def _record_end(self, service: str, method: str, code: grpc.StatusCode | None) -> None:
-        """Record the end of a call that the guard only let begin; where each call counts, record nothing."""
-        if code is None or code is _Code.CANCELLED or self._is_counted:
+        """Record the end of a call that the guard only let begin."""
+        if code is None or code is _Code.CANCELLED:
             return
         token = is_repeatable.set(False)
         try:
-            self.guard.call(_end, service, method, code)
+            self.guard._judge(_end, service, method, code)
         except (grpc.RpcError, RefusedException):
             pass  # the caller of the call has it, or the circuit opened meanwhile
         finally:

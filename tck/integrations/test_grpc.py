@@ -324,6 +324,94 @@ asyncio.run(main())
 """
 
 
+_ENDS = """
+limits = {
+    "alone": {},
+    "full bulkhead": {"bulkhead": Bulkhead(1)},
+    "queue": {"bulkhead": Bulkhead(1, waiting_task_queue=9, max_wait="60s")},
+    "spent rate limit": {"rate_limit": RateLimit(3, window="60s", max_wait="60s")},
+}
+
+def guarded(kind, limit):
+    return kind(circuit_breaker=CircuitBreaker(request_volume_threshold=2, delay="60s"), **limits[limit])
+
+def state(calls):
+    return circuit_breakers.state(calls.guard.name, key="acme.Echo")
+
+def of_threads(limit, request):
+    go, held, over, ends = threading.Event(), threading.Event(), threading.Event(), []
+
+    def requests():
+        go.wait(30)
+        yield request
+
+    def hold(service):
+        held.set()
+        over.wait(30)
+
+    calls = guarded(GuardedCalls, limit)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as raw:
+        begin = stubs(grpc.intercept_channel(raw, calls))[3]
+        started = [begin(requests()) for _ in range(2)]
+        holder = threading.Thread(target=calls.guard.call, args=(hold, "acme.Echo"))
+        holder.start()
+        held.wait(30)
+        for call in started:
+            ends.append(threading.Event())
+            call.add_done_callback(lambda _, end=ends[-1]: end.set())  # behind that of the guard
+        go.set()
+        for call in started:
+            try:
+                list(call)
+            except grpc.RpcError:
+                pass
+        found = [end.wait(15) for end in ends], state(calls)
+        over.set()
+        holder.join(30)
+    tell(f"{limit} {request.decode()} on threads", [*found[0], found[1]])
+
+async def of_tasks(limit, request):
+    go, over = asyncio.Event(), asyncio.Event()
+
+    async def requests():
+        await go.wait()
+        yield request
+
+    async def end(call):
+        try:
+            async for _ in call:
+                pass
+        except grpc.RpcError:
+            pass
+
+    async def hold(service):
+        await over.wait()
+
+    calls = guarded(AsyncGuardedCalls, limit)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", interceptors=calls) as channel:
+        started = [stubs(channel)[3](requests()) for _ in range(2)]
+        for call in started:
+            await call.wait_for_connection()
+        holder = asyncio.create_task(calls.guard.call_async(hold, "acme.Echo"))
+        await asyncio.sleep(0.01)
+        go.set()
+        began = time.monotonic()
+        await asyncio.gather(*map(end, started))
+        while (request == b"broken" and state(calls) == "closed" or calls._told) and time.monotonic() < began + 15:
+            await asyncio.sleep(0.001)
+        tell(f"{limit} {request.decode()} in tasks", [True, time.monotonic() < began + 15, state(calls)])
+        over.set()
+        await holder
+
+server, port = serve()
+for limit in limits:
+    for request in (b"ada", b"broken"):
+        of_threads(limit, request)
+        asyncio.run(of_tasks(limit, request))
+server.stop(None).wait(10)
+"""
+
+
 @functools.cache
 def told(program: str) -> dict[str, Any]:
     """Return the outcome of each step of *program*."""
@@ -400,6 +488,18 @@ def test_every_kind_of_call_opens_the_circuit_and_is_refused_by_it(program: str)
 
     assert set(refusals.values()) == {"CircuitOpen UNAVAILABLE"}
     assert len(refusals) == (5 if program is _CLIENT else 4)
+
+
+@pytest.mark.parametrize("way", ["on threads", "in tasks"])
+@pytest.mark.parametrize("limit", ["alone", "full bulkhead", "queue", "spent rate limit"])
+def test_the_end_of_a_call_is_judged_at_once_and_by_its_code_whatever_limits_the_next_call(
+    limit: str, way: str
+) -> None:
+    """Two calls begin and fill the limit, and end: well, which leaves the circuit closed, or with a failure."""
+    answers = told(_ENDS)
+
+    assert answers[f"{limit} ada {way}"] == [True, True, "closed"]
+    assert answers[f"{limit} broken {way}"] == [True, True, "open"]
 
 
 def test_a_refusal_is_one_of_the_library_and_one_of_grpc() -> None:

@@ -27,7 +27,7 @@ from ..declare.creation_site import CreationSite, creation_site_of, declaring_fr
 from ..declare.declaration import INSTANCE, binding_by_name
 from ..declare.registry import unknown_name_error
 from ..resolve.awaitable import NotAwaitableError, call_awaited, is_coroutine_code, is_plain_function
-from .guard_resolver import GuardResolver, call_blocking, call_detached, policy_faults
+from .guard_resolver import GuardResolver, call_blocking, call_detached, call_ended, policy_faults
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -127,6 +127,10 @@ class Guard:
         problem = f"got {getattr(function, '__qualname__', function)}, a coroutine function"
         allowed = "a plain function; or use call_async"
         raise definition_error(f"Guard {self.name}.call", problem, function, allowed)
+
+    def _judge(self, function: Callable[..., Any], /, *args: Any) -> None:
+        """Judge a call that has ended as *function* does, by circuit breaker, throttle and budget; nothing admits it."""
+        self._resolver.path(call_ended)((function, *args), {})
 
     def _reject_uncallable(self, function: object, method: str) -> None:
         """Raise an error if *function* cannot be called: mostly it was called instead of passed."""

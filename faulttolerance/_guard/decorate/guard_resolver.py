@@ -188,6 +188,8 @@ def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
         in_block = effective._replace(values=values)
         return block_call(in_block, draft.state, bind_callback=bind, asynchronous=asynchronous)
     is_caller, detached = function in _CALLERS, function is call_detached
+    if function is call_ended:
+        effective = effective._replace(values=[value for value in effective.values if _judges(type(value.policy))])
     return guarded_call(
         function,
         effective,
@@ -214,15 +216,28 @@ def call_detached(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T
     return function(*args, **kwargs)
 
 
-_CALLERS = (call_blocking, call_awaited, call_detached)
-"""The functions that are guarded in place of those passed at each call; all but the first are asynchronous."""
+@register(CALLER)
+def call_ended(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Call *function*, which tells how a call has ended, under the policies that judge it; none makes it wait."""
+    return function(*args, **kwargs)
+
+
+_CALLERS = (call_blocking, call_awaited, call_detached, call_ended)
+"""The functions that are guarded in place of those passed at each call."""
 
 
 _BLOCKS = tuple(BlockForm(retries, asynchronous) for retries in (False, True) for asynchronous in (False, True))
 
 
 def _is_awaited(caller: Any) -> bool:
-    return caller.asynchronous if isinstance(caller, BlockForm) else caller is not call_blocking
+    return caller.asynchronous if isinstance(caller, BlockForm) else caller not in (call_blocking, call_ended)
+
+
+def _judges(kind: type[Policy]) -> bool:
+    """Return whether the policy judges how calls end, or finds the policy that does, by the key of the call."""
+    row = ROWS[MODIFIED.get(kind, kind)]
+    is_divided = row.strategy_factory is not None and row.strategy_factory.nested is not None
+    return row.policy is Retry or row.is_gate or is_divided
 
 
 def _needs_key(policy: Policy) -> bool:
