@@ -241,7 +241,7 @@ class _Replayed(RawIOBase):
     def readall(self) -> bytes:
         if self._broken is not None:
             raise self._broken
-        whole = self._start.read() + self._rest.read()  # which fails if the body breaks off
+        whole: bytes = self._start.read() + self._rest.read()  # which fails if the body breaks off
         self.close()
         return whole
 

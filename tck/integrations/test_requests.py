@@ -140,9 +140,7 @@ WAYS: dict[str, Callable[[requests.Response], Iterable[bytes]]] = {
     }.items(),
     ids=lambda answer: answer[0],
 )
-def test_a_failing_answer_is_read_in_every_way_as_without_a_guard(
-    served: Backend, answer: tuple[str, Answer]
-) -> None:
+def test_a_failing_answer_is_read_in_every_way_as_without_a_guard(served: Backend, answer: tuple[str, Answer]) -> None:
     """The guard has read its beginning; each way gives the whole body, or fails as usual, and frees the connection."""
     served.will(answer[1])
     method = "HEAD" if answer[0] == "HEAD" else "GET"
