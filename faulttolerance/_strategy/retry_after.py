@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, timedelta
 from functools import partial
 from typing import Any, Final
@@ -18,6 +18,11 @@ _LONGEST_TEXT: Final = 100
 """No date of HTTP has more characters."""
 _GRPC_STATUS: Final = "grpc-status-details-bin"
 _GRPC_RETRY_INFO: Final = "google.rpc.retryinfo-bin"
+_VARINT: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+_DURATION: Final = re.compile(
+    rb"\n(?P<length>.)(?P<fields>(?:\x08(?P<seconds>%b))?(?:\x10(?P<nanos>%b))?)" % (_VARINT, _VARINT), re.DOTALL
+)
+"""A google.protobuf.Duration as the first field of a message, with its length and its two fields."""
 
 
 class RetryAfter(ApplicationFunction):
@@ -100,53 +105,16 @@ def _of_header(text: str, now: float) -> float | None:
 def _of_metadata(metadata: Any) -> float | None:
     entries: Mapping[str, Any] = {entry[0]: entry[1] for entry in metadata}
     try:
-        info = entries.get(_GRPC_RETRY_INFO)
-        for number, detail in _fields(entries.get(_GRPC_STATUS) or b""):
-            if number == 3:
-                parts = dict(_fields(detail))
-                if isinstance(kind := parts.get(1), bytes) and kind.endswith(b"google.rpc.RetryInfo"):
-                    info = parts.get(2)
-        return _duration(dict(_fields(info)).get(1, b"")) if info is not None else None
-    except (ValueError, TypeError, IndexError):
+        _, _, detail = (entries.get(_GRPC_STATUS) or b"").partition(b"google.rpc.RetryInfo\x12")
+        found = _DURATION.match(detail[1:] or entries.get(_GRPC_RETRY_INFO) or b"")
+    except (ValueError, TypeError, AttributeError):
         return None
+    if found is None or len(found["fields"]) != found["length"][0]:  # there is more, or not all of it
+        return None
+    seconds, nanos = map(_whole, found.group("seconds", "nanos"))
+    return 0.0 if seconds >= 1 << 63 else seconds + nanos / 1e9  # a negative duration counts as 0
 
 
-def _duration(message: bytes) -> float:
-    """Read a google.protobuf.Duration; a negative duration counts as 0."""
-    parts = dict(_fields(message))
-    seconds, nanos = parts.get(1, 0), parts.get(2, 0)
-    return 0.0 if seconds >= 1 << 63 else seconds + nanos / 1e9
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the fields of a protobuf message, each with its number; values are whole numbers and bytes.
-
-    Raises:
-        ValueError, IndexError: If it is no such message.
-    """
-    place = 0
-    while place < len(message):
-        key, place = _varint(message, place)
-        kind = key & 7
-        if kind == 0:
-            value, place = _varint(message, place)
-            yield key >> 3, value
-            continue
-        length = {1: 8, 5: 4}.get(kind, -1)
-        if kind == 2:
-            length, place = _varint(message, place)
-        if length < 0 or place + length > len(message):
-            raise ValueError("not a message of protobuf")
-        yield key >> 3, message[place : place + length]
-        place += length
-
-
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = message[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-    raise ValueError("not an integer of protobuf")
+def _whole(varint: bytes | None) -> int:
+    """Decode a whole number of protobuf: seven bits in each byte, the lowest first."""
+    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(varint or b""))
