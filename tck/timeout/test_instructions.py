@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from faulttolerance._deadline.threads.instructions import handles_failure
+from faulttolerance._deadline.threads.instructions import RELEASES, ahead, handles_failure
 
 
 def is_handling() -> bool:
@@ -86,3 +86,10 @@ def test_a_block_that_a_failure_ends_is_left_as_one() -> None:
         raise OSError
 
     assert seen == [False, False, False, True, True]
+
+
+def test_nothing_is_known_of_what_follows_the_last_instruction_of_a_function() -> None:
+    """An exception that is sent to a thread there may come in any code of its callers."""
+    code = is_handling.__code__
+
+    assert ahead(code, len(code.co_code) - 2) == {RELEASES}

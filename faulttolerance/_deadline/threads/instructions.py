@@ -12,7 +12,8 @@ import dis
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from itertools import islice
 from types import CodeType
 from typing import TypeVar
 
@@ -203,15 +204,9 @@ class _Instructions:
     @cached_property
     def handling(self) -> frozenset[int]:
         """The indexes of the instructions of ``except`` and ``finally`` blocks, and others, that follow a failure."""
-        pending = [number for number, step in enumerate(self.steps) if step.opname == "PUSH_EXC_INFO"]
-        found: set[int] = set()
-        while pending:
-            number = pending.pop()
-            if number not in found and number < len(self.steps):
-                found.add(number)
-                if not self.steps[number].opname.startswith(("POP_EXCEPT", "RAISE", "RERAISE", "RETURN")):
-                    pending += self.successors(number)
-        return frozenset(found)
+        starts = [number for number, step in enumerate(self.steps) if step.opname == "PUSH_EXC_INFO"]
+        ends = ("POP_EXCEPT", "RAISE", "RERAISE", "RETURN")
+        return frozenset(self.reached(starts, lambda number: self.steps[number].opname.startswith(ends)))
 
     def handles_failure(self, number: int) -> bool:
         """Return whether this instruction belongs to the handling of an exception, or the cleanup after it."""
@@ -225,8 +220,21 @@ class _Instructions:
         target = bisect_left(self.offsets, step.argval)  # after any prefixes
         return [target] if step.opname.startswith("JUMP") else [target, number + 1]
 
+    def reached(self, pending: list[int], stops: Callable[[int], bool]) -> Iterator[int]:
+        """Yield the indexes of the *pending* instructions, and of all that may follow; a way ends where one *stops*."""
+        seen: set[int] = set()
+        while pending:
+            number = pending.pop()
+            if number not in seen:
+                seen.add(number)
+                yield number
+                if number < len(self.steps) and not stops(number):
+                    pending += self.successors(number)
+
     def outcome(self, number: int) -> str | None:
         """Return the effect of this instruction; empty if Python checks at it, and an exception is harmless."""
+        if number >= len(self.steps):
+            return RELEASES
         step = self.steps[number]
         name = step.opname
         if name.startswith(("RAISE", "RERAISE", "WITH_EXCEPT_START")):
@@ -315,22 +323,13 @@ def ahead(code: CodeType, offset: int) -> frozenset[str]:
     if offset < 0:
         return frozenset({RELEASES})
     instructions = _instructions(code)
-    outcomes: set[str] = set()
-    pending = instructions.successors(instructions.at(offset))
-    seen: set[int] = set()
-    while pending:
-        number = pending.pop()
-        if number in seen:
-            continue
-        seen.add(number)
-        if len(seen) > _MAX_INSTRUCTIONS_AHEAD or number >= len(instructions.steps):
-            return frozenset({*outcomes, RELEASES})
-        outcome = instructions.outcome(number)
-        if outcome is None:
-            pending += instructions.successors(number)
-        elif outcome:
-            outcomes.add(outcome)
-    return frozenset(outcomes)
+    outcome = cache(instructions.outcome)
+    ways = instructions.reached(
+        instructions.successors(instructions.at(offset)), lambda number: outcome(number) is not None
+    )
+    numbers = [*islice(ways, _MAX_INSTRUCTIONS_AHEAD + 1)]
+    outcomes = {effect for number in numbers if (effect := outcome(number))}
+    return frozenset(outcomes if len(numbers) <= _MAX_INSTRUCTIONS_AHEAD else {*outcomes, RELEASES})
 
 
 def goes_round(code: CodeType, offset: int, loop: int) -> bool:
@@ -340,20 +339,13 @@ def goes_round(code: CodeType, offset: int, loop: int) -> bool:
     """
     instructions = _instructions(code)
     target = instructions.at(loop)
-    pending = instructions.successors(instructions.at(offset))
-    seen: set[int] = set()
-    while pending:
-        number = pending.pop()
-        if number == target:
-            return True
-        if number in seen or number >= len(instructions.steps):
-            continue
-        seen.add(number)
+
+    def stops(number: int) -> bool:
         name = instructions.steps[number].opname
         is_new = name in ("GET_ITER", "GET_AITER") and number < target <= number + 2
-        if not (is_new or name.startswith(("RETURN_", "RERAISE", "RAISE"))):
-            pending += instructions.successors(number)
-    return False
+        return is_new or name.startswith(("RETURN_", "RERAISE", "RAISE"))
+
+    return target in instructions.reached(instructions.successors(instructions.at(offset)), stops)
 
 
 def may_call(code: CodeType, offset: int) -> bool:
