@@ -50,7 +50,7 @@ class PendingInterrupt:
         """Whether the thread was elsewhere at the previous look, or has returned to the same place."""
         self.why: str | None = None
         """The last reason why the thread was not interrupted, or an earlier reason that reveals more."""
-        self.location: object = None
+        self.location: str | None = None
         """The place of the body at the first look, with a text for messages."""
         self.seen_at: float | None = None
         """The moment of the first look, which may be late on a busy machine."""
