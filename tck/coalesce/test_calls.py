@@ -783,6 +783,17 @@ def test_a_handler_that_calls_the_same_waits_for_no_call_below_it() -> None:
     assert number > 8
 
 
+def test_a_call_within_its_own_flight_has_no_role() -> None:
+    """Rule CO5: a call that runs without coalescing shares nothing, so it is no follower."""
+
+    @coalesce(key=lambda depth: 1)
+    def load(depth: int) -> int:
+        return depth if depth else load(1)
+
+    assert load(0) == 1
+    assert roles(load) == {"leader": 1, "follower": 0}
+
+
 def test_a_handler_in_a_follower_does_not_wait_for_the_next_leader() -> None:
     """Rule CO5: the call below it may have to lead, and cannot go on before the handler has ended."""
     entered, go = threading.Event(), threading.Event()

@@ -110,6 +110,7 @@ class Flights:
         seat.flight = flight
         met = self._by_key.setdefault(flight.key, flight)
         if met is not flight:
+            seat.flight = None
             return met
         seat.leads = True
         return None
@@ -126,7 +127,6 @@ class Flights:
         with self._lock:
             while (flight := self.lead(own, seat)) is not None:
                 if around and _leads_to(flight, around):
-                    seat.flight = None
                     return False
                 seat.flight, seat.within = flight, around
                 for waiting in around:
