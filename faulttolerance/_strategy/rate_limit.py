@@ -29,6 +29,8 @@ WindowKind: TypeAlias = Literal["fixed", "rolling", "smooth"]
 _PER_SECOND = 1_000_000_000
 _MOST = 1_000_000
 """The most calls that are carried over when a window becomes a rolling one, which keeps a moment for each."""
+PASSED = 0
+"""In the place of the thread of a waiter: its call has passed, because the limit was only observed."""
 GRACE = _PER_SECOND
 """The time after its longest wait after which a call that has not asked again counts as gone."""
 
@@ -393,6 +395,8 @@ class RateLimit:
                     renewed.prefill(used, moment)
             self.kind = values.kind
             self.window = renewed  # last, and a new object: by that callers see that the values changed
+            for waiter in [one for one in self.waiting if one.ident == PASSED]:
+                self.waiting.pop(waiter, None)  # else calls of an enforced limit would wait for it
             if (first := self.waiting.first) is not None:
                 first.awaits_fleet_turn = None  # the fleet's answer was about the old values
         self.leave(NO_WAITER, now)
@@ -417,7 +421,7 @@ class RateLimit:
         self.waiting = _TurnQueue((waiter, None) for waiter in self.waiting if waiter.ident == ident)
 
 
-NO_WAITER = TurnWaiter(0, lambda: None)
+NO_WAITER = TurnWaiter(PASSED, lambda: None)
 
 
 def ticks(seconds: float) -> int:

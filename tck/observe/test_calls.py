@@ -233,6 +233,19 @@ def test_an_observed_rate_limit_lets_all_by(invoke: Invoke, clock: Clock) -> Non
         assert counted(name)["ft.ratelimit.calls.total permitted"] == 6
 
 
+def test_a_rate_limit_that_is_enforced_again_admits_a_call_at_once_if_there_is_room(clock: Clock) -> None:
+    """By rule X7: attempts that passed while it was observed keep no place in its queue."""
+    guard = Guard(name=f"Observed{next(_numbers)}", rate_limit=RateLimit(1, window="1s", max_wait="9s"))
+    with configured({f"{guard.name}/RateLimit/mode": "observe"}):
+        for number in range(20):
+            guard.call(str, number)
+    clock.sleep(1.5)
+    now = clock.monotonic()
+
+    assert guard.call(str, 20) == "20"
+    assert clock.monotonic() == now
+
+
 # Time-out
 
 

@@ -117,6 +117,18 @@ def test_an_attempt_that_would_wait_for_a_turn_is_not_refused() -> None:
     assert seen == [0, 0, 0, 1, 1, 2, 2, 2]
 
 
+def test_an_attempt_that_may_not_wait_for_a_turn_would_be_refused() -> None:
+    """By rule X7: a hedge takes no turn, so it takes none from calls behind it."""
+    told = Told()
+    inner = RateLimit("acme", LimitValues(1, 1.0, 0.0, "rolling", max_wait=2.0))
+    observed = ObservedRateLimit(inner, told, may_wait=False)
+    for _ in range(2):
+        observed.admit(0.0)
+
+    assert told.times == 1
+    assert not inner.waiting
+
+
 @seeds(8, 30)
 def test_an_observed_bulkhead_reports_the_refusals_of_one_that_is_obeyed(seed: int) -> None:
     """By rule X7: an attempt beyond the limit takes no permit of others, and all that run are counted."""

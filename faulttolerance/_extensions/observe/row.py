@@ -48,7 +48,7 @@ def _limit(limit: Any, may_wait: bool, binding: Binding) -> tuple[Any, bool]:
         return limit, may_wait
     from .strategy import ObservedRateLimit
 
-    return ObservedRateLimit(limit, tell), False
+    return ObservedRateLimit(limit, tell, may_wait=may_wait), False
 
 
 def _permits(permits: Any, may_queue: bool, binding: Binding) -> Any:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ..._strategy.bulkhead import Bulkhead, UnqueuedBulkhead, Waiter
 from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal, lasting_state
-from ..._strategy.rate_limit import RateLimit, TurnWaiter
+from ..._strategy.rate_limit import PASSED, RateLimit, TurnWaiter
 from ..._strategy.verdict import Verdict
 from ...exceptions import RefusedException
 
@@ -53,13 +53,19 @@ class ObservedRateLimit:
     """A rate limit that admits everything; its window contains the attempts that it would have admitted.
 
     An attempt that would have waited takes its turn when that comes, although it has passed long before.
+
+    Args:
+        limit: The limit.
+        tell: Called for each attempt that the limit would have refused.
+        may_wait: Whether attempts may wait for their turn if the limit is enforced.
     """
 
-    __slots__ = ("_limit", "_lock", "_tell", "_waiting")
+    __slots__ = ("_limit", "_lock", "_may_wait", "_tell", "_waiting")
 
-    def __init__(self, limit: RateLimit, tell: OnRefusal) -> None:
+    def __init__(self, limit: RateLimit, tell: OnRefusal, *, may_wait: bool = True) -> None:
         self._limit = limit
         self._tell = tell
+        self._may_wait = may_wait
         self._waiting: deque[tuple[float, TurnWaiter]] = deque()
         """The moment of each turn, and its place; guarded by ``_lock``."""
         self._lock = threading.RLock()
@@ -71,13 +77,15 @@ class ObservedRateLimit:
             while self._waiting and self._waiting[0][0] <= now:
                 at, place = self._waiting.popleft()
                 refused += self._is_refused_locked(place, at)
-            refused += self._is_refused_locked(TurnWaiter(0, _nobody), now)
+            refused += self._is_refused_locked(TurnWaiter(PASSED, _nobody), now)
         for _ in range(refused):
             self._tell()
 
     def _is_refused_locked(self, place: TurnWaiter, now: float) -> bool:
         try:
-            if wait := self._limit.request_turn(place, now):
+            if not self._may_wait:
+                self._limit.admit(now)
+            elif wait := self._limit.request_turn(place, now):
                 self._waiting.append((now + wait, place))
         except RefusedException:
             return True
