@@ -648,6 +648,20 @@ def test_a_hedge_that_is_only_observed_is_not_sent(way: Way) -> None:
     assert observed == [2]
 
 
+@ways
+def test_a_hedge_that_is_only_observed_takes_no_token_from_retries(way: Way) -> None:
+    """Rule X7: its decision has no effect, and is that of an enforced hedge with a budget of these values."""
+    script = [(0.3, "slow")] * 4 + [(0.0, OSError()), (0.0, "retried")]
+    budget = {"ratio": 0, "burst": 2}
+    race = Race(
+        way, *script, scene=calls(5), configured="Hedge", hedge=AFTER_100, retry={"jitter": 0}, retry_budget=budget
+    )
+    observed = [count for (metric, _), count in race.run.counts.items() if metric == "ft.observed.total"]
+
+    assert race.outcomes == ["slow"] * 4 + ["retried"]
+    assert observed == [2]
+
+
 def test_a_bulkhead_that_is_observed_keeps_no_hedge_back() -> None:
     """Rule X7: hedges pass it beyond its limit."""
     script, policies = [(1.0, "slow"), (0.1, "quick")], {"hedge": AFTER_100, "bulkhead": {"value": 1}}

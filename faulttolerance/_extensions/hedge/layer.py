@@ -28,7 +28,7 @@ from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.gate import OnRefusal
 from ...exceptions import RefusedException, TimeoutException
 from . import policy
-from .strategy import Hedge, Race, Result
+from .strategy import BURST, RATIO, Hedge, Race, Result
 
 if TYPE_CHECKING:
     from ..._call.row import Binding
@@ -64,13 +64,18 @@ class Hedging:
         """Returns the price of a hedge that did not start."""
         self._earn: Callable[[], object] = self._hedge.budget.succeed
         """Called after a race with a winner."""
-        if policies.RetryBudget in binding.policies:
+        own: tuple[float, float] = RATIO, BURST
+        declared: Any = binding.policies.get(policies.RetryBudget)
+        if self._tell is not None and binding.is_enforced(policies.RetryBudget):
+            own = declared.ratio, declared.burst  # hedges that are not sent take no token from retries
+        elif declared is not None:
             budget, tell = binding.strategies.get(policies.RetryBudget), binding.on_refusal_of(policies.RetryBudget)
             # An observed policy starts no hedge, and counts none.
             budget_counters = binding.counters_of(policies.RetryBudget) if self._tell is None else None
             self._take = partial(charge, budget, tell, budget_counters, "hedge")
             self._give_back = budget.give_back
             self._earn = lambda: None  # the budget of a method counts the call itself
+        self._hedge.budget.renew(*own)
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
         """Return *call*, the path of the first attempt, wrapped by this layer."""

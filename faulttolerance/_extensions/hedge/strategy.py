@@ -42,7 +42,7 @@ class Hedge:
     def __init__(self, max_hedges: int, quantile: float, delay: float) -> None:
         self._latencies = Latencies()
         self.budget = RetryBudget(RATIO, BURST)
-        """Pays for hedges if the method has no budget."""
+        """Pays for hedges if the method has no budget, or its budget must not pay for hedges that are only observed."""
         self.reconfigure(max_hedges, quantile, delay)
 
     def reconfigure(self, max_hedges: int, quantile: float, delay: float) -> None:
