@@ -21,6 +21,7 @@ from faulttolerance import (
     explain,
     fallback,
     guards,
+    instrumentation,
     last_good,
     reload,
     retry,
@@ -247,6 +248,28 @@ def test_no_further_fallback_answers_for_arguments_without_a_hash(is_first: bool
         invoke(reports.total, [1, 2])
     assert reports.executions == 0
     assert invoke(reports.total, 1) == "default"
+
+
+def test_a_key_that_fails_ends_the_call_alike_whether_or_not_anybody_listens() -> None:
+    """Rule F1: the next fallback is asked, and no event says that the one before answered."""
+
+    def failing(order: str) -> object:
+        raise ValueError(order)
+
+    class Shop:
+        @fallback(last_good(max_age=1000, key=failing), lambda order: "printed")
+        def price(self, order: str) -> str:
+            return "120"
+
+    assert Shop().price("tea") == "printed"
+    sent: list[object] = []
+    before = instrumentation.get_event_sinks()
+    instrumentation.set_event_sinks([sent.append])
+    try:
+        assert Shop().price("tea") == "printed"
+    finally:
+        instrumentation.set_event_sinks(before)
+    assert len(sent) == 1
 
 
 def test_objects_that_cannot_be_referred_to_weakly_need_a_key() -> None:
