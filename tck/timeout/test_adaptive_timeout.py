@@ -319,6 +319,23 @@ def test_observed_it_learns_as_if_it_ended_attempts(invoke: Invoke) -> None:
         assert 0.18 <= shown(name)["ft.timeout.limit"] <= 0.22
 
 
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_a_first_attempt_that_lost_to_its_hedge_is_a_sample(mode: str) -> None:
+    """By rules X4 and X7: of the time until then, also if the time-out is only observed."""
+    name = f"acme.adaptive.number{next(_numbers)}"
+    policies: Any = {"hedge": Hedge(delay=50, quantile=0), "retry_budget": RetryBudget(burst=100)}
+    guard = Guard(timeout=Timeout(1000, adaptive=True), name=name, **policies)
+    bodies = count()
+
+    async def main() -> None:
+        for _ in range(64):
+            await guard.call_async(lambda: asyncio.sleep(0.01 if next(bodies) % 2 else 0.9))
+
+    with virtual_time() as virtual, configured({f"{name}/Timeout/mode": mode}):
+        virtual.run(main())
+        assert 0.18 <= shown(name)["ft.timeout.limit"] <= 0.2
+
+
 def test_each_key_has_a_limit_of_its_own(clock: Clock) -> None:
     """By rule N1: one ring for each partition."""
 

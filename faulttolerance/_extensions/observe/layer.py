@@ -9,6 +9,7 @@ from typing import Any
 from ..._deadline.clock import clock
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
+from ..._execution.race import has_lost_as_first
 from ..._log import DEBUG, log
 from ..._metrics.catalogue import Series
 from ..._metrics.counters import Counters
@@ -49,6 +50,10 @@ def timed(
         try:
             yield
             end = SUCCEEDED
+        except BaseException as failure:
+            if not isinstance(failure, Exception) and has_lost_as_first():
+                end = TIMED_OUT
+            raise
         finally:
             elapsed = clock.monotonic() - began
             is_late = elapsed >= allowed
