@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 pytest.importorskip("opentelemetry.sdk")
 
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
@@ -124,6 +125,35 @@ def test_spans_change_no_outcome(name: str, traced: Traced) -> None:
             differs = scenario.difference(way) or Differs("")
             for aspect in {"outcomes", "attempts", "left", "counts", "state", "log"}.difference(differs.leaves_out):
                 assert getattr(with_spans, aspect) == getattr(without, aspect), (way.name, aspect)
+
+
+@pytest.mark.parametrize("step", ["on_start", "on_end"])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_a_span_that_fails_changes_no_outcome(
+    way: Way, step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By rule O1: the body runs once, and the call returns; the failure of the processor is logged."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    processor = SpanProcessor()
+    provider.add_span_processor(processor)
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    failure = type("Failed", (Exception,), {})  # each class is logged once
+    monkeypatch.setattr(processor, step, Mock(side_effect=failure))
+
+    async def serves(run: Run) -> str:
+        return "served"
+
+    configure(tracing="spans")
+    try:
+        with virtual_time() as virtual:
+            run = Run(way, VirtualClock(virtual), lambda run: {"retry": {"max_retries": 3, "jitter": 0}}, serves)
+            run.drive(Run.call)
+    finally:
+        testing.reset()
+
+    assert run.attempts == 1
+    assert [outcome[0] for outcome in run.outcomes] == ["returned"]
+    assert "Failed" in caplog.text
 
 
 def test_spans_of_a_body_are_inside_the_span_of_its_attempt(traced: Traced) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 from ..._deadline.threads.roles import CALLER, register
 from ..._deadline.uninterruptible import undisturbed
 from ..._event import error_type
+from ..._log import log_guard_error
 
 ATTEMPT = "ft.attempt"
 """The keyword with the number of an attempt after the first, for ``spanned`` functions; no parameter has this name."""
+_FAILED = "some of its spans are missing, because tracing failed"
 
 
 def spanned(function: Callable[..., Any], name: str, is_awaited: bool) -> Callable[..., Any]:
@@ -70,18 +72,24 @@ class _Span:
         from opentelemetry import context, trace
 
         attributes: dict[str, str | int] = {"ft.method": self._name, "ft.attempt": self._attempt}
-        self._span = trace.get_tracer("faulttolerance").start_span(self._name, attributes=attributes)
-        self._detach = partial(context.detach, context.attach(trace.set_span_in_context(self._span)))
+        try:
+            self._span = trace.get_tracer("faulttolerance").start_span(self._name, attributes=attributes)
+            self._detach = partial(context.detach, context.attach(trace.set_span_in_context(self._span)))
+        except Exception as error:  # noqa: BLE001  # of a sampler or a processor
+            log_guard_error(self._name, _FAILED, error)
 
     def leave(self) -> None:
         """Restore the previous current span, and end this span unless a future is still pending."""
         detach, self._detach = self._detach, bool
-        detach()
-        listen = getattr(self.result, "add_done_callback", None)
-        if self.failure is None and callable(listen):
-            listen(self._end_with)
-        else:
-            self._end(self.failure)
+        try:
+            detach()
+            listen = getattr(self.result, "add_done_callback", None)
+            if self.failure is None and callable(listen):
+                listen(self._end_with)
+            else:
+                self._end(self.failure)
+        except Exception as error:  # noqa: BLE001  # of a processor, or of an attribute of the result
+            log_guard_error(self._name, _FAILED, error)
 
     def _end_with(self, future: Any) -> None:
         try:
