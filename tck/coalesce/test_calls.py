@@ -12,6 +12,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any
 
@@ -792,6 +793,36 @@ def test_a_call_within_its_own_flight_has_no_role() -> None:
 
     assert load(0) == 1
     assert roles(load) == {"leader": 1, "follower": 0}
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["task", "thread"])
+def test_calls_that_start_one_another_keep_nothing_of_flights_that_have_ended(blocks: bool) -> None:
+    """Nothing is kept after the end of a flight: a refresh that schedules the next one goes on for ever."""
+
+    class Order:
+        pass
+
+    orders: list[weakref.ref[Order]] = []
+    contexts: list[Context] = []
+
+    def begun(order: Order) -> None:
+        orders.append(weakref.ref(order))
+        contexts[:] = [copy_context()]
+
+    @coalesce
+    def load(order: Order) -> None:
+        begun(order)
+
+    @coalesce
+    async def load_async(order: Order) -> None:
+        begun(order)
+
+    begun(Order())
+    for _ in range(3):
+        contexts[0].run(load, Order()) if blocks else contexts[0].run(asyncio.run, load_async(Order()))
+    gc.collect()
+
+    assert [order() is None for order in orders] == [True, True, True, False]
 
 
 def test_a_handler_in_a_follower_does_not_wait_for_the_next_leader() -> None:

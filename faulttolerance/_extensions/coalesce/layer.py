@@ -49,7 +49,8 @@ class Coalescing:
         lead, join, leave = flights.lead, flights.join, flights.leave
 
         def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            own = _own.get()
+            if own := _own.get():
+                own = _under_way(own)
             seat = Seat(get_ident())
             flight = Flight(key_of(*args, **kwargs), seat)
             outcome: Outcome | None = None
@@ -101,7 +102,8 @@ class Coalescing:
         lead, join, leave = flights.lead, flights.join, flights.leave
 
         async def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            own = _own.get()
+            if own := _own.get():
+                own = _under_way(own)
             seat = Seat(ident_of())
             flight = Flight(key_of(*args, **kwargs), seat)
             outcome: Outcome | None = None
@@ -150,6 +152,11 @@ class Coalescing:
             batch.append(None)
             if len(batch) >= FOLD:
                 self._counters.fold()
+
+
+def _under_way(flights: tuple[Flight, ...]) -> tuple[Flight, ...]:
+    """Return *flights* without those that have ended, which tasks and timers of their calls may outlive."""
+    return tuple(flight for flight in flights if flight.leader is not None)
 
 
 def _is_led_here(flight: Flight, seat: Seat) -> bool:
