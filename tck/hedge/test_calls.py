@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
 from contextvars import ContextVar
 from typing import IO, Any
 
@@ -31,7 +31,7 @@ from faulttolerance import (
     unguarded,
 )
 from faulttolerance.instrumentation import HedgeSent
-from faulttolerance.policies import Hedge, Timeout
+from faulttolerance.policies import CircuitBreaker, Hedge, Timeout
 from faulttolerance.testing import virtual_time
 from kit import VirtualClock
 from kit.program import python
@@ -660,6 +660,37 @@ def test_a_hedge_that_is_only_observed_takes_no_token_from_retries(way: Way) -> 
 
     assert race.outcomes == ["slow"] * 4 + ["retried"]
     assert observed == [2]
+
+
+def test_a_circuit_hears_of_calls_in_a_task_that_outlives_its_race() -> None:
+    """By rules H5 and X7: without hedges no attempt of a call can lose; a race in which its task began is another's."""
+    caller = Guard(name="acme.caller", hedge=Hedge(**AFTER_100))
+    breaker = CircuitBreaker(request_volume_threshold=2, failure_ratio=1.0)
+    callee = Guard(name="acme.callee", hedge=Hedge(**AFTER_100), circuit_breaker=breaker)
+    begun: list[asyncio.Task[list[str]]] = []
+
+    async def fails() -> None:
+        raise OSError
+
+    async def later() -> list[str]:
+        await asyncio.sleep(1)
+        return [type(await outcome(callee.call_async(fails))).__name__ for _ in range(4)]
+
+    async def outcome(call: Awaitable[None]) -> BaseException | None:
+        try:
+            return await call
+        except Exception as failure:
+            return failure
+
+    async def begins() -> None:
+        begun.append(asyncio.ensure_future(later()))
+
+    async def main() -> list[str]:
+        await caller.call_async(begins)
+        return await begun[0]
+
+    with virtual_time() as virtual, testing.configured({"acme.callee/Hedge/mode": "observe"}):
+        assert virtual.run(main()) == [*["OSError"] * 2, *["CircuitBreakerOpenException"] * 2]
 
 
 def test_a_bulkhead_that_is_observed_keeps_no_hedge_back() -> None:

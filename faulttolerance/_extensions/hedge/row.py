@@ -48,7 +48,7 @@ def _layer(policy: Hedge, binding: Binding) -> Layer | None:
 
 
 def _gate(gate: Gate, policy: object, binding: Binding) -> Gate:
-    if Hedge not in binding.policies:
+    if not binding.is_enforced(Hedge):
         return gate
     from ..._execution.race import has_lost
     from .strategy import DeafGate
