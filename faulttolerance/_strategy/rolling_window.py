@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import ClassVar, Final
 
 _NO_RESULTS = bytearray()
+_SUCCESS, _FAILURE = b"\0", b"\1"
 
 
 class RollingWindow:
@@ -27,31 +28,31 @@ class RollingWindow:
         """Whether *size* results were recorded; before that the circuit's state is not assessed."""
         # 1 is a failure; grows up to the size, then a ring. Nothing before the first result.
         self._results: bytearray = _NO_RESULTS
-        self._next = 0  # where the next result goes once the ring is full: on the oldest result
+        self._next = 0  # where the next result goes: at the end, or on the oldest result once the ring is full
 
     results = property(attrgetter("size"))
     """The number of results once the window is full."""
 
     def record(self, failed: bool, now: float = 0.0) -> None:
         """Add a result; the oldest result leaves when the window is full."""
-        results = self._results
+        # No call between two steps: at a call, a signal's handler may raise, or record results of its own.
+        results, at = self._results, self._next
         if self.is_full:
-            at = self._next
             if results[at] != failed:
                 self.failures += failed - results[at]
                 results[at] = failed
-            self._next = at + 1 if at + 1 < self.size else 0
         else:
             if results is _NO_RESULTS:
-                results = self._results = bytearray()
-            results.append(failed)
+                results = self._results = _NO_RESULTS[:]
+            results += _FAILURE if failed else _SUCCESS
             self.failures += failed
-            self.is_full = len(results) == self.size
+            self.is_full = at + 1 == self.size
+        self._next = at + 1 if at + 1 < self.size else 0
 
     def resize(self, size: int) -> None:
         """Change the length; the newest results stay."""
         self._results = bytearray(self.newest(size))
-        self._next = 0
+        self._next = len(self._results) % size
         self.size = size
         self.recount()
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import example, given, strategies as st
 
 from faulttolerance._strategy.rolling_window import RollingWindow
+from kit.struck import Struck, strikes
 
 
 class NaiveWindow:
@@ -82,3 +85,21 @@ def test_any_length_costs_only_the_recorded_results(size: int) -> None:
     window.record(True)
 
     assert (window.failures, window.is_full) == (1, size == 1)
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_signal_handler_at_any_place_leaves_the_counts_right(raises: bool) -> None:
+    """A handler that raises, or makes guarded calls, while a result is recorded leaves a window that fills and counts.
+
+    Otherwise it would be too long for ever, never full, and its circuit would never open.
+    """
+    window = RollingWindow(2)
+    for strike in strikes("rolling_window.py", handle=None if raises else lambda: window.record(True)):
+        window = RollingWindow(2)
+        with suppress(Struck), strike:
+            window.record(True)
+            window.record(True)
+        for failed in (False, True, False):
+            window.record(failed)
+
+        assert (window.failures, window.is_full, window.held(0.0)) == (1, True, (2, 1)), strike.where
