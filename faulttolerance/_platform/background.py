@@ -74,7 +74,7 @@ class Ticker:
         if not self._is_on:
             self._is_on = True
             self._run()
-            atexit.register(self.tick)
+            atexit.register(self._finish)
             self._finish_with_multiprocessing()
 
     def stop(self) -> None:
@@ -82,7 +82,7 @@ class Ticker:
         if self._is_on:
             self._is_on = False
             self._halt()
-            atexit.unregister(self.tick)
+            atexit.unregister(self._finish)
             self.tick()
 
     def _before_fork(self) -> None:
@@ -118,8 +118,12 @@ class Ticker:
             self._thread.join()
         self._thread = None
 
+    def _finish(self) -> None:
+        if self._is_on:
+            self.tick()
+
     def _finish_with_multiprocessing(self) -> None:
         # A process of multiprocessing ends without atexit.
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
-            util.Finalize(None, self.tick, exitpriority=0)
+            util.Finalize(None, self._finish, exitpriority=0)

@@ -158,6 +158,21 @@ for child in children: child.join(); assert child.exitcode == 0
     assert shown["ft_retry_retries_total{}"] == 2
 
 
+TURNED_OFF = """
+from faulttolerance import configure
+charge(0)
+configure(prometheus_registry=None)
+charge(0)
+"""
+
+
+def test_a_process_that_turned_prometheus_off_adds_nothing_at_its_end(tmp_path: Path) -> None:
+    """``multiprocessing`` has functions of its own for the end of a process, which know nothing of ``atexit``."""
+    end(start(tmp_path, "from multiprocessing import util" + WORKER + TURNED_OFF, 0))
+
+    assert scraped(tmp_path)["ft_invocations_total{notDefined,valueReturned}"] == 1
+
+
 APPLICATION = """
 import os
 from prometheus_client import CollectorRegistry, generate_latest
