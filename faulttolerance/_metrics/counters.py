@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from .._log import WARNING, log, log_guard_error
 from .._platform.swap import Swap
+from .._shown import escaped
 from .catalogue import BOUNDARIES, Meter, Metric, Schema, Series
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ class Account:
     lock: ClassVar = RLock()
 
     def __init__(self, name: str, schema: Schema) -> None:
-        self.name = name
+        self.name = escaped(name)  # one label that cannot be encoded would end the whole scrape or export
         self.schema = schema
         self.meter: Meter | None = None
         self.first_try_durations: list[float] = []

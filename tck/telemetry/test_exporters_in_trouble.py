@@ -16,7 +16,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 
-from faulttolerance import configure, retry, timeout
+from faulttolerance import Guard, configure, retry, timeout
+from faulttolerance.policies import Retry
 from faulttolerance.testing import reset
 from kit.meter import OpenTelemetryMeter
 from kit.program import python
@@ -30,6 +31,17 @@ def charge() -> int:
 
 def shown(registry: CollectorRegistry) -> str:
     return generate_latest(registry).decode()
+
+
+def test_a_guard_whose_name_no_encoding_can_write_is_shown_with_an_escape() -> None:
+    """A name of a file may hold such a character; it must not end the scrape of all other metrics."""
+    registry = CollectorRegistry()
+    configure(prometheus_registry=registry)
+    guard = Guard(retry=Retry(), name="copy of \udce9t\u00e9")
+    guard.call(int)
+    guard.close()
+
+    assert r'method="copy of \\udce9té",result="valueReturned"} 1.0' in shown(registry)
 
 
 # A registry that the application empties
