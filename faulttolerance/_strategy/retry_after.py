@@ -112,7 +112,7 @@ def _of_metadata(metadata: Any) -> float | None:
     if found is None or len(found["fields"]) != found["length"][0]:  # there is more, or not all of it
         return None
     seconds, nanos = map(_whole, found.group("seconds", "nanos"))
-    return 0.0 if seconds >= 1 << 63 else seconds + nanos / 1e9  # a negative duration counts as 0
+    return 0.0 if max(seconds, nanos) >= 1 << 63 else seconds + nanos / 1e9  # a negative duration counts as 0
 
 
 def _whole(varint: bytes | None) -> int:

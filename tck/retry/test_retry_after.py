@@ -89,6 +89,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 RETRY_INFO = field(1, b"\x08\x02\x10\x80\xca\xb5\xee\x01")  # 2 s and 500,000,000 ns
+MINUS_ONE = b"\xff" * 9 + b"\x01"
 STATUS = (
     b"\x08\x0e"
     + field(2, b"busy")
@@ -112,6 +113,7 @@ STATUS = (
         (lambda: CircuitBreakerOpenException("open", 8.0), 8),
         (lambda: Busy("0"), 0.1),
         (lambda: Busy("-5"), 0.1),
+        (lambda: Busy(trailing_metadata=metadata("google.rpc.retryinfo-bin", field(1, b"\x10" + MINUS_ONE))), 0.1),
         (lambda: Busy(), 0.1),
         (lambda: ConnectionError(), 0.1),
         (lambda: CircuitBreakerOpenException("open"), 0.1),
