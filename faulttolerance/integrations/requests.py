@@ -186,8 +186,15 @@ class _PoolInTime:
     """
 
     def _get_conn(self, timeout: float | None = None) -> Any:
-        with uninterruptible():
-            return super()._get_conn(time_limit(timeout))  # type: ignore[misc]
+        taken: Any = None
+        try:
+            with uninterruptible():
+                taken = super()._get_conn(time_limit(timeout))  # type: ignore[misc]
+        except BaseException:
+            if taken is not None:  # the deadline has passed meanwhile
+                taken.close()
+            raise
+        return taken
 
 
 @cache

@@ -8,15 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import requests
 import urllib3
 from requests.adapters import BaseAdapter, HTTPAdapter
+from urllib3 import HTTPConnectionPool
 from urllib3.util import Timeout as Urllib3Timeout
 
-from faulttolerance import TimeoutException, deadline
+from faulttolerance import TimeoutException, deadline, remaining
 from faulttolerance.integrations.requests import GuardedAdapter, RequestTimeout
 from faulttolerance.policies import Bulkhead, Retry, Timeout
 from faulttolerance.testing import no_wait, virtual_time
@@ -231,4 +232,30 @@ def test_a_wait_for_a_connection_that_times_out_leaves_the_pool_alone(served: Ba
     for late in (on_a_thread, on_the_main_thread.value):
         assert isinstance(late, RequestTimeout)
         assert "2 attempts" in getattr(late.__cause__, "__notes__", [""])[-1]
+    assert served.methods == ["GET", "GET"]
+
+
+class _LatePool(HTTPConnectionPool):
+    """Takes a connection, but not before the deadline has passed."""
+
+    taken: ClassVar[list[Any]] = []
+
+    def _get_conn(self, timeout: float | None = None) -> Any:
+        conn = super()._get_conn(timeout)
+        if (left := remaining()) is not None:
+            time.sleep(left + 0.001)
+        self.taken.append(conn)
+        return conn
+
+
+def test_a_connection_that_is_taken_too_late_is_closed(served: Backend) -> None:
+    """Its socket is not left to the collector, and its place in the pool is free again."""
+    sends = HTTPAdapter(pool_maxsize=1, pool_block=True)
+    sends.poolmanager.pool_classes_by_scheme = {"http": _LatePool}
+    with opened(GuardedAdapter(adapter=sends, retry=ONCE)) as session:
+        assert session.get(served.url).text == "served"
+        with pytest.raises(TimeoutException), deadline("50ms"):
+            session.get(served.url)
+        assert [conn.sock for conn in _LatePool.taken[-1:]] == [None]
+        assert session.get(served.url).text == "served"
     assert served.methods == ["GET", "GET"]
