@@ -7,7 +7,9 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
+from unittest.mock import Mock
 from weakref import ref
 
 import pytest
@@ -36,6 +38,8 @@ class Asked(DistantFleet):
         self.sessions: list[ref[Session]] = []
         self.senders: list[int] = []
         """The threads that have sent a question themselves."""
+        self.waits: list[float] = []
+        """The seconds for which each of them waits at most."""
         self.sent = threading.Event()
         self.breaks = False
 
@@ -57,6 +61,7 @@ class Session(DistantSession):
         if self.is_closed or self.fleet.breaks:
             raise ConnectionError("closed")
         self.fleet.senders.append(threading.get_ident())
+        self.fleet.waits.append(seconds)
         self.stream.append(self.fleet.answer(question))
         self.fleet.sent.set()
         if not self.fleet.thawed.wait(seconds):
@@ -167,6 +172,7 @@ def test_a_late_answer_is_told_and_is_no_answer_to_the_next_question(fleet: Aske
     except TimeoutException:
         pass
     assert told == []
+    assert fleet.waits[-1] <= 0.001
     assert fleet_link.current.has_pending_requests
     fleet.thawed.set()
     wait_until(lambda: bool(told))
@@ -209,6 +215,19 @@ def test_a_session_that_breaks_costs_no_call_and_not_the_fleet(fleet: Asked) -> 
     before = list(fleet.senders)
     assert ask(FREE) == 0
     assert len(fleet.senders) == len(before) + 1
+
+
+@pytest.mark.parametrize("error", [ConnectionError, Struck])
+def test_a_session_with_an_exchange_that_failed_is_never_lent_again(fleet: Asked, error: type[BaseException]) -> None:
+    """Its next answer may be that to the question of this call."""
+    lent = newest(fleet)
+    with pytest.MonkeyPatch.context() as patch, suppress(Struck):
+        patch.setattr(fleet.thawed, "wait", Mock(side_effect=error))
+        fleet_link.current.send_here(FULL, lambda answer: None)
+
+    assert lent.is_closed
+    lend()
+    assert newest(fleet) is not lent
 
 
 def test_an_outage_ends_the_session_of_calls(fleet: Asked) -> None:
