@@ -13,6 +13,7 @@ from faulttolerance import (
     CircuitBreakerOpenException,
     ExecutionContext,
     Future,
+    RateLimitException,
     TimeoutException,
     adaptive_throttle,
     asynchronous,
@@ -20,6 +21,7 @@ from faulttolerance import (
     circuit_breaker,
     fallback,
     guards,
+    rate_limit,
     retry,
     retry_when,
     timeout,
@@ -136,6 +138,30 @@ def test_attempts_that_an_open_circuit_refuses_are_counted_one_by_one(meter: Pro
         return meter.value("ft.circuitbreaker.calls.total", circuitBreakerResult=result)
 
     assert (attempts("failure"), attempts("circuitBreakerOpen")) == (2, 1)
+
+
+@pytest.mark.parametrize("with_bulkhead", [False, True], ids=["alone", "outside a bulkhead"])
+def test_attempts_that_a_rate_limit_refuses_are_counted_by_it_alone(
+    with_bulkhead: bool, meter: PrometheusMeter, clock: Clock
+) -> None:
+    class Client(Service):
+        @rate_limit(1, window="1h")
+        def work(self) -> None: ...
+
+        if with_bulkhead:
+            work = bulkhead(1)(work)
+
+    meter.watch(Client.work, Client)
+    Client().work()
+    with pytest.raises(RateLimitException):
+        Client().work()
+
+    def attempts(result: str) -> int:
+        return meter.value("ft.ratelimit.calls.total", rateLimitResult=result)
+
+    assert (attempts("permitted"), attempts("rejected")) == (1, 1)
+    if with_bulkhead:
+        assert meter.value("ft.bulkhead.calls.total", bulkheadResult="accepted") == 1
 
 
 # Outcomes of a call
