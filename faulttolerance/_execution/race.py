@@ -23,6 +23,8 @@ class RaceAttempt(NamedTuple):
     race: Race
     number: int
     """0 for the first attempt; else the number of the hedge."""
+    guard: str
+    """The name of the guard whose attempt it is."""
 
 
 current_attempt: ContextVar[RaceAttempt | None] = ContextVar("faulttolerance_race", default=None)
@@ -35,7 +37,10 @@ def has_lost() -> bool:
     return own is not None and own.race.is_over
 
 
-def has_lost_as_first() -> bool:
-    """Return whether nobody waits any more for the first attempt of a race, which runs in this context."""
+def has_lost_as_first(guard: str) -> bool:
+    """Return whether nobody waits any more for the first attempt of a race of *guard*, which runs in this context.
+
+    The context of another guard's attempt may be that of calls inside, and of tasks that outlive it.
+    """
     own = current_attempt.get()
-    return own is not None and not own.number and own.race.is_over
+    return own is not None and own.guard == guard and not own.number and own.race.is_over

@@ -320,7 +320,7 @@ def test_observed_it_learns_as_if_it_ended_attempts(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
-def test_a_first_attempt_that_lost_to_its_hedge_is_a_sample(mode: str) -> None:
+def test_a_first_attempt_that_lost_is_a_sample_in_each_mode(mode: str) -> None:
     """By rules X4 and X7: of the time until then, also if the time-out is only observed."""
     name = f"acme.adaptive.number{next(_numbers)}"
     policies: Any = {"hedge": Hedge(delay=50, quantile=0), "retry_budget": RetryBudget(burst=100)}
@@ -334,6 +334,26 @@ def test_a_first_attempt_that_lost_to_its_hedge_is_a_sample(mode: str) -> None:
     with virtual_time() as virtual, configured({f"{name}/Timeout/mode": mode}):
         virtual.run(main())
         assert 0.18 <= shown(name)["ft.timeout.limit"] <= 0.2
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_an_attempt_that_ends_because_an_attempt_around_it_lost_is_no_sample(mode: str) -> None:
+    """By rule X4: a cancellation from outside says nothing about the callee."""
+    name = f"acme.adaptive.number{next(_numbers)}"
+    outer = Guard(name=f"{name}.outer", hedge=Hedge(delay=50, quantile=0), retry_budget=RetryBudget(burst=100))
+    inner = Guard(name=name, timeout=Timeout(1000, adaptive=True))
+    bodies = count()
+
+    async def body() -> None:
+        await inner.call_async(asyncio.sleep, 0.01 if next(bodies) % 2 else 0.9)
+
+    async def main() -> None:
+        for _ in range(64):
+            await outer.call_async(body)
+
+    with virtual_time() as virtual, configured({f"{name}/Timeout/mode": mode}):
+        virtual.run(main())
+        assert 0.03 <= shown(name)["ft.timeout.limit"] <= 0.033
 
 
 def test_each_key_has_a_limit_of_its_own(clock: Clock) -> None:

@@ -99,7 +99,7 @@ class ListenedPolicies(BoundPolicies):
         if not record.refused_by and (self.bulkhead is None or record.admitted_by >= BY_BULKHEAD):
             if failure is None:
                 end = SUCCEEDED
-            elif record.timed_out or (not isinstance(failure, Exception) and has_lost_as_first()):
+            elif record.timed_out or (not isinstance(failure, Exception) and has_lost_as_first(self.name)):
                 end = TIMED_OUT
             else:
                 end = OTHERWISE

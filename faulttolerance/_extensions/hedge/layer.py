@@ -96,7 +96,7 @@ class Hedging:
             race = self._begin()
             runs: dict[int, Run] = {}
             try:
-                entry = partial(current_attempt.set, RaceAttempt(race, 0))
+                entry = partial(current_attempt.set, RaceAttempt(race, 0, self._name))
                 begun = partial(runs.__setitem__, 0)
                 await begin(partial(call, args, kwargs), entry, begun, race.ring)
                 while True:
@@ -111,7 +111,7 @@ class Hedging:
                         if self._may_send(now) and (is_paid := self._take()) is not False:
                             if is_paid:
                                 race.paid.add(number)
-                            entry = partial(current_attempt.set, RaceAttempt(race, number))
+                            entry = partial(current_attempt.set, RaceAttempt(race, number, self._name))
                             begun = partial(runs.__setitem__, number)
                             await begin(partial(other, args, kwargs), entry, begun, race.ring)
                         continue

@@ -34,7 +34,7 @@ def report(name: str, annotation: str, counters: Counters | None, series: Series
 
 
 def timed(
-    seconds: float, tell: OnRefusal, limit: AdaptiveTimeout | None = None
+    seconds: float, tell: OnRefusal, limit: AdaptiveTimeout | None = None, name: str = ""
 ) -> Callable[[GuardedCall, Environment | None], GuardedCall]:
     """Return the layer that reports attempts that took too long, for any outcome, and interrupts none.
 
@@ -42,6 +42,7 @@ def timed(
         seconds: The longest duration of an attempt.
         tell: Called for each late attempt.
         limit: The adaptive limit in place of *seconds*; it learns as if it had ended the late attempts.
+        name: The guard, whose first attempts may lose to hedges.
     """
 
     @contextmanager
@@ -51,7 +52,7 @@ def timed(
             yield
             end = SUCCEEDED
         except BaseException as failure:
-            if not isinstance(failure, Exception) and has_lost_as_first():
+            if not isinstance(failure, Exception) and has_lost_as_first(name):
                 end = TIMED_OUT
             raise
         finally:

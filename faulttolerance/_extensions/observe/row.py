@@ -97,7 +97,8 @@ def _timed_attempts(binding: Binding) -> Layer | None:
     from .layer import timed
 
     limit = seconds(policy.value, policy.unit)
-    return timed(limit, tell, binding.strategies.get(Timeout).adaptive(limit) if policy.adaptive else None)
+    adaptive = binding.strategies.get(Timeout).adaptive(limit) if policy.adaptive else None
+    return timed(limit, tell, adaptive, binding.name)
 
 
 def _around_block(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
