@@ -196,6 +196,9 @@ class _PoolInTime:
             raise
         return taken
 
+    def _get_timeout(self, timeout: Any) -> Any:
+        return _in_time(super()._get_timeout(timeout))  # type: ignore[misc]  # the wait has taken some of the time
+
 
 @cache
 def _in_time_kind(kind: type) -> type:

@@ -259,3 +259,26 @@ def test_a_connection_that_is_taken_too_late_is_closed(served: Backend) -> None:
         assert [conn.sock for conn in _LatePool.taken[-1:]] == [None]
         assert session.get(served.url).text == "served"
     assert served.methods == ["GET", "GET"]
+
+
+class _SlowPool(HTTPConnectionPool):
+    """Takes a connection after a while, and records the remaining time and the time-out of the request then."""
+
+    times: ClassVar[list[tuple[Any, Any]]] = []
+
+    def _get_conn(self, timeout: float | None = None) -> Any:
+        time.sleep(0.01)
+        return super()._get_conn(timeout)
+
+    def _make_request(self, *args: Any, timeout: Any, **options: Any) -> Any:
+        self.times.append((remaining(), self._get_timeout(timeout).total))
+        return super()._make_request(*args, timeout=timeout, **options)
+
+
+def test_the_time_out_after_a_wait_for_a_connection_is_at_most_the_remaining_time(served: Backend) -> None:
+    sends = HTTPAdapter(pool_maxsize=1, pool_block=True)
+    sends.poolmanager.pool_classes_by_scheme = {"http": _SlowPool}
+    with opened(GuardedAdapter(adapter=sends, retry=ONCE)) as session, deadline("30s"):
+        session.get(served.url)
+    ((left, total),) = _SlowPool.times
+    assert total <= left
