@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .._call.order import ORDER
@@ -14,8 +14,8 @@ from ..exceptions import Fault
 
 
 def kept(modules: Any) -> Any:
-    """Return *modules*, or a list of them if they can be read only once."""
-    return [*modules] if isinstance(modules, Iterator) else modules
+    """Return *modules*, or a list of them, because reading them again may give other names, or fail."""
+    return modules if isinstance(modules, (str, bytes)) or not isinstance(modules, Iterable) else [*modules]
 
 
 def faults_of(arguments: Mapping[str, Any]) -> list[Fault]:

@@ -161,6 +161,24 @@ def test_an_iterator_is_read_once(tmp_path: Path) -> None:
     assert application._uninterruptible == {"acme"}
 
 
+def test_modules_are_read_once() -> None:
+    """A view of ``sys.modules`` may have other names at a second reading, or fail: after the values are in force."""
+
+    class ReadOnce:
+        is_read = False
+
+        def __iter__(self) -> Iterator[str]:
+            if self.is_read:
+                raise RuntimeError("dictionary changed size during iteration")
+            self.is_read = True
+            return iter(["acme"])
+
+    configure(properties={"Retry/maxRetries": 0}, uninterruptible_modules=ReadOnce())
+
+    assert attempts() == 1
+    assert application._uninterruptible == {"acme"}
+
+
 def test_a_relative_file_is_found_again_from_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that becomes a daemon goes to the root."""
     (tmp_path / "conf").mkdir()
