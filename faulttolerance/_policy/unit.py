@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
 from functools import lru_cache
+from math import inf
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from ..typing import Duration
@@ -66,6 +67,8 @@ _LONGEST_TEXT: Final = 100
 """The maximum number of characters of a duration; arithmetic with more digits has its own failures."""
 _LONGEST: Final = 1e12
 """The longest duration, thirty thousand years: a longer one may exceed the range of ``float``."""
+_SHORTEST: Final = 1e-9
+"""The length in place of one that ``float`` cannot tell from 0, which often means that there is no limit."""
 
 
 def parse_duration(text: str) -> float | timedelta:
@@ -133,10 +136,10 @@ def format_duration(duration: float | timedelta, unit: ChronoUnit = ChronoUnit.M
     if isinstance(duration, timedelta):
         microseconds = duration // timedelta(microseconds=1)
     else:
-        exactly = duration * unit.value * 1e6
-        microseconds = round(exactly)
-        if abs(microseconds - exactly) > 1e-9 * exactly:
-            return f"{duration:g} {unit.name.lower()}"
+        number = float(duration)  # a member of an enumeration would be formatted as its name
+        exactly = number * unit.value * 1e6
+        if exactly == inf or abs((microseconds := round(exactly)) - exactly) > 1e-9 * exactly:
+            return f"{number:g} {unit.name.lower()}"
     if not microseconds:
         return "0s"
     suffix, length = next((suffix, length) for suffix, length in SUFFIXES.items() if not microseconds % length)
@@ -152,4 +155,4 @@ def seconds(duration: Duration, unit: Unit) -> float:
         return duration.total_seconds()
     counted = member(ChronoUnit, unit)
     assert counted is not None  # it was checked
-    return min(duration * counted.value, _LONGEST)
+    return min(duration * counted.value, _LONGEST) or (_SHORTEST if duration else 0.0)

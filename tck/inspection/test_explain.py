@@ -7,6 +7,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,19 @@ def test_a_duration_that_is_no_whole_number_of_microseconds_keeps_its_unit() -> 
     """Rule M3: it is not rounded."""
     assert "value = 0.5 nanos" in ft.explain(ft.Guard(timeout=ft.policies.Timeout(0.5, ft.ChronoUnit.NANOS)))
     assert "value = 3.5us" not in ft.explain(ft.Guard(timeout=ft.policies.Timeout(3.5, ft.ChronoUnit.MICROS)))
+
+
+class Waits(float, Enum):
+    HALF = 5.5
+
+
+@pytest.mark.parametrize(
+    ("window", "unit", "shown"), [(1e308, ChronoUnit.DAYS, "1e+308 days"), (Waits.HALF, ChronoUnit.NANOS, "5.5 nanos")]
+)
+def test_every_number_that_is_accepted_as_a_duration_is_shown(window: float, unit: ChronoUnit, shown: str) -> None:
+    """Also one that is too long for microseconds, and a member of an enumeration."""
+    guard = ft.Guard(ft.rate_limit(1, window, unit))
+    assert f"window = {shown}  [decorator]" in repr(ft.explain(guard))
 
 
 def test_as_dict_is_for_json_and_has_everything() -> None:
