@@ -6,6 +6,7 @@ from sys import modules
 from typing import Any
 
 from .._event import Event, Question, TracedCall, nobody
+from .._shown import escaped
 from .description import describe
 
 
@@ -19,10 +20,11 @@ def trace(event: Event) -> bool:
     if span is None or not span.is_recording():
         return False
     description = describe(event)
-    attributes = {"ft.method": event.method} if event.method else {}
+    # A text that cannot be encoded would end the export of a whole batch of spans.
+    attributes: dict[str, Any] = {"ft.method": escaped(event.method)} if event.method else {}
     for field in (*description.in_text, *description.further):
         if (value := field.value_in(event)) != "":
-            attributes[field.attribute] = value
+            attributes[field.attribute] = escaped(value) if isinstance(value, str) else value
     span.add_event(description.name, attributes)
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -140,8 +141,11 @@ def failing(when: str) -> SpanProcessor:
 
 @pytest.mark.parametrize("when", ["on_start", "on_end"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_a_span_processor_that_raises_changes_no_outcome(way: Way, when: str, traced: Traced) -> None:
+def test_a_span_processor_that_raises_changes_no_outcome(
+    way: Way, when: str, traced: Traced, caplog: pytest.LogCaptureFixture
+) -> None:
     """An attempt that succeeded is not made again."""
+    caplog.set_level(logging.CRITICAL, "faulttolerance")  # a record would keep the guard, for tests that validate all
 
     async def fails_once(run: Run) -> str:
         if run.attempts < 2:
@@ -332,3 +336,17 @@ def test_a_completed_future_ends_its_span_at_once(traced: Traced) -> None:
 
     assert now().result(5) == 1
     assert traced.attempts(f"{__name__}.{now.__qualname__}") == [(1, StatusCode.UNSET)]
+
+
+@pytest.mark.parametrize("tracing", ["spans", "events"])
+def test_a_guard_whose_name_no_encoding_can_write_has_spans_that_can_be_exported(tracing: str, traced: Traced) -> None:
+    """A name of a file may hold such a character; exporters encode many spans at once."""
+    configure(tracing=tracing)
+    guard = Guard(retry=Retry(max_retries=1, delay=0, jitter=0), name="copy of \udce9t\u00e9")
+    with traced.span("order"), suppress(ZeroDivisionError):
+        guard.call(lambda: 1 / 0)
+    guard.close()
+
+    texts = [span.to_json(indent=None) for span in traced.spans]
+    assert any(r"copy of \\udce9t" in text for text in texts)
+    assert not any(r" \udce9" in text for text in texts)

@@ -10,6 +10,7 @@ from ..._deadline.threads.roles import CALLER, register
 from ..._deadline.uninterruptible import undisturbed
 from ..._event import error_type
 from ..._log import log_guard_error
+from ..._shown import escaped
 
 ATTEMPT = "ft.attempt"
 """The keyword with the number of an attempt after the first, for ``spanned`` functions; no parameter has this name."""
@@ -25,6 +26,7 @@ def spanned(function: Callable[..., Any], name: str, is_awaited: bool) -> Callab
         is_awaited: Whether an attempt awaits the function's result; if not, a span lasts until a returned future is
             done.
     """
+    name = escaped(name)  # a text that cannot be encoded would end the export of a whole batch of spans
 
     @register(CALLER)
     def call(*args: Any, **kwargs: Any) -> Any:
