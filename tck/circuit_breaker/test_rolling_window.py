@@ -93,9 +93,10 @@ def test_a_signal_handler_at_any_place_leaves_the_counts_right(raises: bool) -> 
 
     Otherwise it would be too long for ever, never full, and its circuit would never open.
     """
-    window = RollingWindow(2)
-    for strike in strikes("rolling_window.py", handle=None if raises else lambda: window.record(True)):
+    windows = [RollingWindow(2)]
+    for strike in strikes("rolling_window.py", handle=None if raises else lambda: windows[-1].record(True)):
         window = RollingWindow(2)
+        windows.append(window)
         with suppress(Struck), strike:
             window.record(True)
             window.record(True)
