@@ -71,7 +71,8 @@ class Account:
     lock: ClassVar = RLock()
 
     def __init__(self, name: str, schema: Schema) -> None:
-        self.name = escaped(name)  # one label that cannot be encoded would end the whole scrape or export
+        # One label that cannot be encoded would end the whole scrape or export.
+        self.name = name if name.isprintable() else escaped(name)
         self.schema = schema
         self.meter: Meter | None = None
         self.first_try_durations: list[float] = []
