@@ -86,8 +86,8 @@ def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Excepti
         for name in ("do_execute", "do_executemany", "do_execute_no_params"):
             event.listen(one, name, partial(_execute, name), named=False)
         event.listen(one, "handle_error", _keep_connection)
-        event.listen(one, "begin", _record_connection)
-        event.listen(one, "begin_twophase", _record_connection)
+    event.listen(one, "begin", _record_connection)  # engines with options share the dialect, not these
+    event.listen(one, "begin_twophase", _record_connection)
     _not_retried[one.dialect] = given
 
 

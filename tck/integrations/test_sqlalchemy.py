@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,16 @@ def test_nothing_is_retried_inside_a_transaction(engine: Engine) -> None:
 
     assert (inside, around) == (1, 4)
     assert OPEN in note
+
+
+def test_engines_with_options_of_the_same_engine_are_all_known(file: Path) -> None:
+    """They have one dialect, and transactions of their own."""
+    engine = create_engine(f"sqlite:///{file}")
+    for one in (engine.execution_options(tenant=1), engine.execution_options(tenant=2), engine):
+        install(one)
+        with one.begin() as connection:
+            assert attempts_of(partial(connection.execute, WRONG))[0] == 1
+    engine.dispose()
 
 
 def test_a_transaction_that_the_attempt_leaves_open_counts(engine: Engine) -> None:
