@@ -88,6 +88,7 @@ def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Excepti
         event.listen(one, "handle_error", _keep_connection)
     event.listen(one, "begin", _record_connection)  # engines with options share the dialect, not these
     event.listen(one, "begin_twophase", _record_connection)
+    event.listen(one, "commit", _limit_waiting)
     _not_retried[one.dialect] = given
 
 
@@ -97,8 +98,7 @@ def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Excepti
 def _execute(name: str, cursor: Any, statement: str, *parameters: Any) -> bool | None:
     """Execute in place of the dialect, under a deadline; return ``None`` where the dialect is to do it."""
     context, left = parameters[-1], remaining()
-    if context.dialect.name == "sqlite":
-        _limit_waiting(context.root_connection, left)
+    _limit_waiting(context.root_connection)
     if left is None or isinstance(context.invoked_statement, RollbackToSavepointClause):  # the latter cleans up
         return None
     cancel = _cancel_function(context, cursor)
@@ -150,9 +150,11 @@ def _run_at_once(function: Callable[[], Any]) -> None:
     coroutine.close()
 
 
-def _limit_waiting(connection: Connection, left: float | None) -> None:
-    """Limit the wait of SQLite for a lock to *left* seconds: nothing interrupts it meanwhile."""
-    info = connection.info
+def _limit_waiting(connection: Connection) -> None:
+    """Limit the wait of SQLite for a lock to the time that is left: nothing interrupts it meanwhile."""
+    if connection.dialect.name != "sqlite":
+        return
+    info, left = connection.info, remaining()
     if left is None and _BUSY_TIMEOUT not in info:
         return
     cursor = connection.connection.cursor()

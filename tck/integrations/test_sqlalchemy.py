@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -132,6 +133,21 @@ def test_no_call_waits_for_a_lock_longer_than_the_remaining_time(engine: Engine,
     assert elapsed < 4
     with engine.connect() as connection:
         assert connection.scalar(text("pragma busy_timeout")) == 5000
+
+
+def test_a_commit_waits_for_a_lock_as_long_as_its_own_deadline_allows(engine: Engine, file: Path) -> None:
+    """The deadline of a statement is over at the commit: SQLite waits for a reader to end, as without a deadline."""
+    with closing(sqlite3.connect(file, check_same_thread=False)) as reader, engine.connect() as connection:
+        with deadline("20ms"):
+            connection.execute(text("insert into orders values (1)"))
+        reader.execute("begin")
+        reader.execute("select * from orders").fetchall()
+        end = threading.Timer(0.3, reader.rollback)
+        end.start()
+        connection.commit()
+        end.join()
+    with engine.connect() as connection:
+        assert connection.scalar(text("select count(*) from orders")) == 1
 
 
 def test_no_call_waits_for_the_pool_longer_than_the_remaining_time(file: Path) -> None:
