@@ -21,6 +21,8 @@ __all__ = ["GuardedTask"]
 
 _EARLIER = 0.25
 """The time from the deadline to the soft time limit, as a part of the limit; at most a second."""
+_RUNS = "faulttolerance_runs"
+"""The attribute of a request whose task runs."""
 
 
 class GuardedTask(Task):  # type: ignore[misc]
@@ -49,8 +51,10 @@ class GuardedTask(Task):  # type: ignore[misc]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task."""
-        if self.request.called_directly:
+        request = self.request
+        if request.called_directly or getattr(request, _RUNS, False):  # the latter is a call by the task itself
             return super().__call__(*args, **kwargs)
+        setattr(request, _RUNS, True)
         try:
             with self._deadline():
                 return self.run(*args, **kwargs)

@@ -251,6 +251,29 @@ def test_a_task_that_is_called_is_a_function(app: Any) -> None:
         refused()
 
 
+def test_a_task_that_calls_itself_calls_a_function(app: Any) -> None:
+    """The inner call raises the refusal, which the outer call may handle; only the latter is delivered again."""
+    runs: list[int] = []
+
+    @app.task(bind=True, max_retries=1)
+    def search(self: Any, depth: int, is_handled: bool) -> str:
+        runs.append(depth)
+        if not depth:
+            raise BulkheadException("full")
+        try:
+            return str(self(depth - 1, is_handled))
+        except BulkheadException:
+            if is_handled:
+                return "handled"
+            raise
+
+    handled = search.apply((1, True))
+    assert (handled.result, runs) == ("handled", [1, 0])
+    runs.clear()
+    assert isinstance(search.apply((1, False)).result, BulkheadException)
+    assert runs == [1, 0, 1, 0]
+
+
 def test_other_failures_and_autoretry_are_celerys(app: Any) -> None:
     """A task with ``autoretry_for`` retries other failures, and leaves refusals to the base class."""
     runs: list[int] = []
