@@ -21,8 +21,8 @@ _WORDS: Final = {
     503: "The service cannot accept this request now.",
     504: "The answer was not ready in time.",
 }
-_LONGEST: Final = 2**31 - 1
-"""The longest wait in an answer, in seconds: clients need not read larger numbers (RFC 9111, 1.2.2)."""
+LONGEST_WAIT: Final = 2**31 - 1
+"""The longest wait that anybody is told, in seconds: clients need not read larger numbers (RFC 9111, 1.2.2)."""
 
 
 class HttpAnswer(NamedTuple):
@@ -74,7 +74,7 @@ def answer_to(failure: BaseException, accept: str = "") -> HttpAnswer | None:
         headers["Content-Type"] = "application/problem+json"
         body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": words})
     if wait := _wait(guard_failure):
-        headers["Retry-After"] = str(min(ceil(wait), _LONGEST))
+        headers["Retry-After"] = str(min(ceil(wait), LONGEST_WAIT))
     return HttpAnswer(status, headers, body.encode(), words)
 
 

@@ -16,6 +16,7 @@ from celery.exceptions import SoftTimeLimitExceeded, TaskPredicate  # type: igno
 from celery.utils.time import get_exponential_backoff_interval  # type: ignore[import-untyped]
 
 from .. import RefusedException, deadline, veto_retries
+from ._refusals import LONGEST_WAIT
 
 __all__ = ["GuardedTask"]
 
@@ -60,7 +61,7 @@ class GuardedTask(Task):  # type: ignore[misc]
                 return self.run(*args, **kwargs)
         except RefusedException as refusal:
             later = get_exponential_backoff_interval(1, self.request.retries, self.refused_jitter_max, True)
-            wait = self.refused_delay if refusal.retry_after is None else refusal.retry_after
+            wait = self.refused_delay if refusal.retry_after is None else min(refusal.retry_after, LONGEST_WAIT)
             raise self.retry(exc=refusal, countdown=wait + later) from refusal
 
     def _deadline(self) -> AbstractContextManager[object]:

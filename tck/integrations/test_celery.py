@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,21 @@ def test_a_refusal_decides_the_time_of_the_next_delivery(
 
     assert min(countdowns) == least
     assert all(countdown <= least + 2 ** (number % 5) for number, countdown in enumerate(countdowns))
+
+
+def test_a_refusal_for_thousands_of_years_is_a_delivery_in_the_calendar(
+    app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Celery cannot write a later date than the year 9999, and would lose the task."""
+    sent: list[float] = []
+
+    @app.task(bind=True)
+    def refused(self: Any) -> None:
+        raise RateLimitException("no", 1e12)
+
+    monkeypatch.setattr(GuardedTask, "retry", lambda task, **options: sent.append(options["countdown"]) or Ignore())
+    refused.apply()
+    assert datetime.now() + timedelta(seconds=sent[0])
 
 
 def test_a_task_that_is_called_is_a_function(app: Any) -> None:
