@@ -78,11 +78,12 @@ def perform(request: Request, identity: object) -> bool:
         request: The request to act.
         identity: The result of ``authorize`` for the request: true, or the name of the user.
     """
+    caller = _caller(request, identity)  # first: nothing is done for a user whose name cannot be written
     try:
         ACTIONS[request.action](request.guard)
     except KeyError:
         return False
-    log(INFO, "circuit of %s: %s, by %s", escaped(request.guard), request.action, _caller(request, identity))
+    log(INFO, "circuit of %s: %s, by %s", escaped(request.guard), request.action, caller)
     return True
 
 

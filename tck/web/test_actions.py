@@ -307,6 +307,20 @@ def test_the_name_of_a_user_cannot_spoil_the_log(page: Page, caplog: pytest.LogC
     assert len(message) < 300
 
 
+def test_nothing_is_done_for_a_user_whose_name_cannot_be_written(page: Page) -> None:
+    """A user of a database that is out of its session raises, and the log would not say who did it."""
+
+    class User:
+        def __str__(self) -> str:
+            raise LookupError("out of its session")
+
+    page.says = User
+
+    with pytest.raises(LookupError):
+        page.click()
+    assert state() == "closed"
+
+
 def test_a_hook_may_be_awaited() -> None:
     """It runs on the loop of the server."""
     loops: list[object] = []
