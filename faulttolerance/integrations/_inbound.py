@@ -45,12 +45,10 @@ def time_left(header: Callable[[str], str | None], longest: float | None) -> flo
         header: Returns a header of the request by its name, or ``None``.
         longest: How long the service works for a request at most, in seconds; ``None``: no limit.
     """
-    text, milliseconds = header(_GRPC), header(HEADER)
-    left = None
-    if text is not None:
-        left = _seconds(text[:-1], _UNITS.get(text[-1:]))
-    elif milliseconds is not None:
-        left = _seconds(milliseconds, 0.001)
+    text = header(_GRPC) or ""
+    left = _seconds(text[:-1], _UNITS.get(text[-1:]))
+    if left is None:
+        left = _seconds(header(HEADER) or "", 0.001)
     if left is None or (longest is not None and left >= longest):
         return longest
     return rounded_down(left)

@@ -243,6 +243,7 @@ def test_a_request_that_waits_for_a_thread_is_cancelled_after_it_and_answered_be
         ({"X-Request-Timeout-Ms": "0"}, 504),
         ({"grpc-timeout": "1u"}, 504),
         ({"grpc-timeout": "99999999H"}, 200),
+        ({"grpc-timeout": "soon", "x-request-timeout-ms": "0"}, 504),
         ({"X-Request-Timeout-Ms": "tomorrow"}, 200),
         ({"X-Request-Timeout-Ms": "²"}, 200),
         ({"X-Request-Timeout-Ms": "9" * 5000}, 200),
