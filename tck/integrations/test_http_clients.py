@@ -617,6 +617,18 @@ def test_at_an_enclosing_deadline_the_client_raises_its_time_out_and_ours(client
     assert [type(failure) for failure in caught] == [client.module.RequestTimeout]
 
 
+@pytest.mark.parametrize("limit", ["4294967400ms", "360000000000s"])
+def test_a_deadline_beyond_every_time_out_of_a_socket_is_no_limit(client: Client, served: Backend, limit: str) -> None:
+    """A caller may send it with a request; a socket takes 2 ** 32 ms for 0, and thousands of years for a mistake."""
+    client.open(bulkhead=Bulkhead(1)).get(served.url)
+    served.will(Answer(waits=True))
+    answer = threading.Timer(0.4, served.release)
+    answer.start()
+    with deadline(limit):
+        assert client.get(served.url, timeout=None).status == 200
+    answer.join()
+
+
 def test_a_shorter_time_out_of_the_client_stays(client: Client, served: Backend) -> None:
     served.will(Answer(waits=True))
     client.open(timeout=Timeout("1m"))
