@@ -112,7 +112,7 @@ class RecordedCall(_Recorded):
 
     __slots__ = ("_attempts", "_number", "_recorder", "args", "fallback", "kwargs", "name", "stop")
 
-    def __init__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], recorder: object) -> None:
+    def __init__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], recorder: _Recorder) -> None:
         super().__init__()
         self._recorder = recorder
         self.name = name
@@ -160,6 +160,7 @@ class RecordedCall(_Recorded):
         # Not by a token: a block may be left in another context than entered.
         _under_way.set(tuple(call for call in _under_way.get() if call is not self))
         super().__exit__(kind, failure, trace)
+        self._recorder.end_with_calls()
 
     def _start_attempt(self) -> RecordedAttempt:
         beside = sum(attempt.number == self._number and not attempt.refused_by for attempt in self._attempts)
@@ -205,16 +206,15 @@ _under_way: ContextVar[tuple[RecordedCall, ...]] = ContextVar("faulttolerance_re
 _tapping = threading.Lock()
 
 
-@contextmanager
-def _tapped(sink: Sink) -> Iterator[None]:
-    """Send events to *sink*, too, within the block."""
+def _tap(sink: Sink) -> None:
+    """Send events to *sink*, too."""
     with _tapping:
         sinks.tap((*sinks.taps, sink))
-    try:
-        yield
-    finally:
-        with _tapping:
-            sinks.tap(other for other in sinks.taps if other is not sink)
+
+
+def _untap(sink: Sink) -> None:
+    with _tapping:
+        sinks.tap(other for other in sinks.taps if other is not sink)
 
 
 def captured_events() -> ReusableContext[list[Event]]:
@@ -236,8 +236,12 @@ def captured_events() -> ReusableContext[list[Event]]:
     @contextmanager
     def capturing() -> Iterator[list[Event]]:
         events: list[Event] = []
-        with _tapped(lambda event: events.append(event)):  # another object each time
+        sink = events.append
+        _tap(sink)
+        try:
             yield events
+        finally:
+            _untap(sink)
 
     return ReusableContext("captured_events", capturing)
 
@@ -270,8 +274,13 @@ def recorded(target: Any) -> ReusableContext[list[RecordedCall]]:
     @contextmanager
     def recording() -> Iterator[list[RecordedCall]]:
         recorder = _Recorder(named)
-        with _tapped(recorder.record_event), overridden(recorder):
-            yield recorder.calls
+        _tap(recorder.sink)
+        try:
+            with overridden(recorder):
+                yield recorder.calls
+        finally:
+            recorder.is_over = True
+            recorder.end_with_calls()
 
     return ReusableContext("recorded", recording)
 
@@ -282,6 +291,14 @@ class _Recorder(TargetWrapper):
     def __init__(self, target: Target) -> None:
         super().__init__(target)
         self.calls: list[RecordedCall] = []
+        self.sink: Sink = self.record_event
+        self.is_over = False
+        """Whether the block was left."""
+
+    def end_with_calls(self) -> None:
+        """Record no more events, if the block and all its calls are over."""
+        if self.is_over and all(call.seconds is not None for call in self.calls):
+            _untap(self.sink)
 
     def record_event(self, event: Event) -> None:
         """Record *event* on the call that is under way in this context."""

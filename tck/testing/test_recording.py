@@ -29,6 +29,7 @@ from faulttolerance import (
     sleep,
     timeout,
 )
+from faulttolerance._event import sinks
 from faulttolerance.instrumentation import FallbackApplied, GaveUp, RetryScheduled, get_event_sinks, set_event_sinks
 from faulttolerance.policies import Retry
 from faulttolerance.testing import RecordedCall, captured_events, disabled, no_wait, recorded, reset, virtual_time
@@ -94,6 +95,33 @@ def ended(call: Callable[[], Any]) -> None:
             asyncio.run(awaited())
     except Exception:  # it is what is recorded
         pass
+
+
+def test_a_call_is_recorded_until_it_is_over_although_the_block_was_left() -> None:
+    """Its further delays and attempts count, and no sink remains afterwards."""
+    begun, may_fail = asyncio.Event(), asyncio.Event()
+    outcomes = [None, Outage("down"), Outage("down")]
+
+    @retry(max_retries=3, delay=20, jitter=0)
+    async def fetch() -> None:
+        begun.set()
+        await may_fail.wait()
+        if failure := outcomes.pop():
+            raise failure
+
+    async def leave_early() -> list[RecordedCall]:
+        with recorded(fetch) as calls:
+            task = asyncio.create_task(fetch())
+            await begun.wait()
+        may_fail.set()
+        await task
+        return calls
+
+    with no_wait():
+        [call] = asyncio.run(leave_early())
+    assert [(one.number, one.hedge) for one in call.attempts] == [(1, 0), (2, 0), (3, 0)]
+    assert (call.outcome, call.delays) == ("returned", (0.02, 0.02))
+    assert not sinks.taps
 
 
 WAYS = ("call", "call_async", "call_offloaded", "call_as_task")
