@@ -207,6 +207,12 @@ class _ReplyCounter:
             if command is not None:
                 command.due = due
 
+    def _forget_unsent(self) -> None:
+        """Discard the count of the command before which the health check has failed: it was not sent."""
+        command = _current_command.get()
+        if command is not None:
+            command.due = 0
+
     def pack_commands(self, commands: Iterable[Any]) -> Any:
         several = [*commands]
         self._count_due(len(several))
@@ -241,6 +247,13 @@ class _DeadlineConnection(_ReplyCounter):
     def send_command(self, *args: Any, **options: Any) -> None:
         self._count_due(1)
         super().send_command(*args, **options)  # type: ignore[misc]
+
+    def check_health(self) -> None:
+        try:
+            super().check_health()  # type: ignore[misc]
+        except BaseException:
+            self._forget_unsent()
+            raise
 
     def send_packed_command(self, *args: Any, **options: Any) -> None:
         self._hurry()
@@ -279,6 +292,13 @@ class _AsyncReplyCounter(_ReplyCounter):
     async def send_command(self, *args: Any, **options: Any) -> None:
         self._count_due(1)
         await super().send_command(*args, **options)  # type: ignore[misc]
+
+    async def check_health(self) -> None:
+        try:
+            await super().check_health()  # type: ignore[misc]
+        except BaseException:
+            self._forget_unsent()
+            raise
 
     async def read_response(self, *args: Any, **options: Any) -> Any:
         try:

@@ -252,6 +252,33 @@ def test_a_command_that_is_idempotent_by_name_is_sent_again(server: RedisServer)
         starter.join()
 
 
+HEALTH: dict[str, Any] = {"health_check_interval": 0.01, "decode_responses": True}
+HALTED: dict[str, Any] = {"retry": Retry(max_retries=50, delay=20, jitter=0, retry_on=LOST), "timeout": LATE}
+
+
+def test_a_write_before_which_the_health_check_fails_was_not_sent(server: RedisServer) -> None:
+    with install(server.client(**HEALTH), Guard(**HALTED)) as client:
+        client.get("a")
+        time.sleep(0.02)
+        server.freeze()
+        end = threading.Timer(0.5, server.thaw)
+        end.start()
+        assert client.incr("visits") == 1
+        end.join()
+
+
+def test_a_write_of_a_coroutine_before_which_the_health_check_fails_was_not_sent(server: RedisServer) -> None:
+    async def main() -> None:
+        async with install(redis.asyncio.Redis(port=server.port, **HEALTH), Guard(**HALTED)) as client:
+            await client.get("a")
+            await asyncio.sleep(0.02)
+            server.freeze()
+            asyncio.get_running_loop().call_later(0.5, server.thaw)
+            assert await client.incr("visits") == 1
+
+    asyncio.run(main())
+
+
 def test_a_pipeline_is_sent_again_whole_or_not_at_all(server: RedisServer) -> None:
     """redis-py forgets the commands of a pipeline that fails; a pipeline with a write is a write."""
     with client_of(server, Guard(retry=THREE, timeout=LATE)) as client:
