@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +253,7 @@ def test_a_refusal_for_thousands_of_years_is_a_delivery_in_the_calendar(
 
     monkeypatch.setattr(GuardedTask, "retry", lambda task, **options: sent.append(options["countdown"]) or Ignore())
     refused.apply()
-    assert datetime.now() + timedelta(seconds=sent[0])
+    assert datetime.now(UTC) + timedelta(seconds=sent[0])
 
 
 def test_a_task_that_is_called_is_a_function(app: Any) -> None:
