@@ -47,11 +47,13 @@ from .continuation import (
     RejectedResult,
     await_delay,
     count_failed_call,
+    in_context,
     next_delay,
     next_fallback,
     record_degradation,
     rejection_of,
 )
+from .error_log import ErrorLog
 from .specialize import Flags, specializable, specialized
 
 __all__ = ["attempt", "compose", "flags_of"]
@@ -62,7 +64,7 @@ def compose(
     policies: BoundPolicies,
     *,
     fallbacks: Sequence[tuple[str, Callback]] = (),
-    before_retry: Callback | None = None,
+    before_retry: tuple[Callback, ErrorLog] | None = None,
     environment: Environment | None = None,
     awaits: bool | None = True,
 ) -> GuardedCall:
@@ -72,7 +74,7 @@ def compose(
         function: The method.
         policies: The policies that guard it.
         fallbacks: The functions that replace a final failure, each under its name, in the order of their calls.
-        before_retry: The function that runs before each retry.
+        before_retry: The function that runs before each retry, and the log of its errors.
         environment: The environment in which an asynchronous call waits; ``None`` for a synchronous call.
         awaits: Whether the result of an attempt is awaited, and its outcome is that of the attempt; ``None`` to decide
             by the result.
@@ -380,7 +382,7 @@ async def continue_call(
                         else:
                             result = fallback[1](args, kwargs, failure, call.attempts)
                     except BaseException as error:  # noqa: BLE001  # raised if no further fallback applies
-                        failure = StoppedIteration.meant(error) if ASYNC else error
+                        failure = in_context(StoppedIteration.meant(error) if ASYNC else error, failure)
                     else:
                         record_degradation(policies.name, failure, fallback[0])
                         break
@@ -396,10 +398,14 @@ async def continue_call(
             elif delay:
                 pause(policies.name, delay)
             if policies.before_retry is not None:
-                if ASYNC:
-                    await policies.environment.call(policies.before_retry, args, kwargs, failure, call.attempts + 1)
-                else:
-                    policies.before_retry(args, kwargs, failure, call.attempts + 1)
+                hook, error_log = policies.before_retry
+                try:
+                    if ASYNC:
+                        await policies.environment.call(hook, args, kwargs, failure, call.attempts + 1)
+                    else:
+                        hook(args, kwargs, failure, call.attempts + 1)
+                except Exception as error:  # noqa: BLE001  # it changes nothing
+                    error_log.log("the function of @before_retry failed; the retry is made anyway", error)
         finally:
             del failure  # its traceback refers to this frame
         call.attempts += 1

@@ -320,6 +320,27 @@ def next_fallback(
     return fallback
 
 
+def in_context(error: BaseException, failure: BaseException) -> BaseException:
+    """Return *error*, of a fallback for *failure*, with that failure as its context if it has none."""
+    if error.__context__ is None and not _is_in_chain_of(error, failure):
+        error.__context__ = failure
+    return error
+
+
+def _is_in_chain_of(error: BaseException, failure: BaseException) -> bool:
+    """Return whether *failure* is *error*, or was caused by it."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [failure]
+    while waiting:
+        exception = waiting.pop()
+        if exception is error:
+            return True
+        if exception is not None and id(exception) not in seen:
+            seen.add(id(exception))
+            waiting += (exception.__cause__, exception.__context__)
+    return False
+
+
 def record_degradation(name: str, failure: BaseException, by: str) -> None:
     """Append a degradation to all active collections, after a fallback has answered (rule Y2)."""
     for found in collecting.get():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import concurrent.futures
+from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
 import pytest
@@ -121,6 +122,66 @@ def test_a_hook_that_raises_never_replaces_the_failure(
     assert [type(failure) for failure in failures] == [ConnectionError] * 2
     mistakes = [one for one in caplog.records if one.exc_info and isinstance(one.exc_info[1], ZeroDivisionError)]
     assert len(mistakes) == (0 if name == "RetryWhen(result)" else 1)
+
+
+class FailsWhenAwaited:
+    def __await__(self) -> Generator[None, None, NoReturn]:
+        yield
+        raise ZeroDivisionError("a mistake")
+
+
+def awaitable_that_fails(subject: Any) -> FailsWhenAwaited:
+    return FailsWhenAwaited()
+
+
+def future_that_fails(subject: Any) -> concurrent.futures.Future[NoReturn]:
+    future: concurrent.futures.Future[NoReturn] = concurrent.futures.Future()
+    future.set_exception(ZeroDivisionError("a mistake"))
+    return future
+
+
+AWAITED = [awaitable_that_fails, future_that_fails]
+
+
+@pytest.mark.parametrize("hook", [fails, fails_later, *AWAITED])
+def test_a_failure_before_a_retry_is_logged_and_changes_nothing(
+    hook: Callable[..., Any], invoke: Invoke, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rule R10: of any awaitable that the function returns, where calls are awaited."""
+    if hook is not fails and invoke.convention == "blocking":
+        pytest.skip("nothing awaits it there")
+    attempts: list[None] = []
+
+    @before_retry(hook)
+    @retry(max_retries=2, delay=0, jitter=0)
+    @invoke.body
+    async def service() -> str:
+        attempts.append(None)
+        if len(attempts) < 3:
+            raise ConnectionError
+        return "served"
+
+    assert invoke(service) == "served"
+    [logged] = [one for one in caplog.records if one.exc_info and one.exc_info[0] is ZeroDivisionError]
+    assert "service: the function of @before_retry failed" in logged.getMessage()
+
+
+@pytest.mark.parametrize("hook", AWAITED)
+def test_an_error_of_an_awaited_fallback_has_the_failure_as_its_context(
+    hook: Callable[..., Any], invoke: Invoke
+) -> None:
+    """Rule R6: of any awaitable that the fallback returns."""
+    if invoke.convention == "blocking":
+        pytest.skip("nothing awaits it there")
+
+    @fallback(hook)
+    @invoke.body
+    async def service() -> str:
+        raise ConnectionError
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        invoke(service)
+    assert isinstance(raised.value.__context__, ConnectionError)
 
 
 @pytest.mark.parametrize("hook", [fails, fails_later])

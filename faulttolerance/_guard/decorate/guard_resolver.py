@@ -7,7 +7,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
 
-from ..._call.error_log import ErrorLog
 from ..._call.order import MODIFIED, ROWS
 from ..._call.row import Row
 from ..._config import Configuration, Declared, settings
@@ -179,7 +178,7 @@ def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
     effective = draft.effective
 
     def bind(policy: Fallback | BeforeRetry) -> Callback:
-        return _bind_callback(policy, effective.name, function, asynchronous)
+        return _bind_callback(policy, function)
 
     if isinstance(function, BlockForm):
         values = effective.values
@@ -283,10 +282,8 @@ def _declaration(function: Callable[..., Any]) -> Declaration:
     return Declaration(function, {}, FUNCTION if function in _CALLERS else binding_by_name(function))
 
 
-def _bind_callback(policy: Fallback | BeforeRetry, name: str, function: Any, asynchronous: bool) -> Callback:
+def _bind_callback(policy: Fallback | BeforeRetry, function: Any) -> Callback:
     from ..resolve.callback import bind_callback
-
-    error_log = ErrorLog(name) if isinstance(policy, BeforeRetry) else None
 
     def callback(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
@@ -296,7 +293,7 @@ def _bind_callback(policy: Fallback | BeforeRetry, name: str, function: Any, asy
         # A static method has the name of a method, but no instance as first argument.
         if declaration.binding == INSTANCE and not _is_method_of(called, declaration.name, *args[:1]):
             declaration.binding = FUNCTION
-        return bind_callback(policy, declaration, asynchronous, error_log=error_log)(args, kwargs, failure, attempts)
+        return bind_callback(policy, declaration)(args, kwargs, failure, attempts)
 
     return callback
 

@@ -102,8 +102,7 @@ def _by_policies(
     def bind_callback(policy: Fallback | BeforeRetry) -> Callback:
         from . import callback
 
-        error_log = ErrorLog(effective.name) if isinstance(policy, BeforeRetry) else None
-        return callback.bind_callback(policy, declaration, asynchronous, declared_by.get(type(policy)), error_log)
+        return callback.bind_callback(policy, declaration, declared_by.get(type(policy)))
 
     call = guarded_call(
         function,
@@ -169,7 +168,7 @@ def guarded_call(
         awaits,
         _parts(effective, binding),
         [(_fallback_name(link), bind_callback(link) if recalling_handler_in(link) is None else None) for link in links],
-        bind_callback(before_retry) if before_retry is not None else None,
+        (bind_callback(before_retry), ErrorLog(effective.name)) if before_retry is not None else None,
         advice,
     ).path(binding)
     own = int(declaration is None or declaration.binding != FUNCTION)
@@ -212,7 +211,7 @@ def block_call(
     """Assemble the call path of a block of code, which has neither layers nor keys."""
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=False)._replace(is_block=True)
     before_retry = effective.policies.get(BeforeRetry)
-    hook = bind_callback(before_retry) if before_retry is not None else None
+    hook = (bind_callback(before_retry), ErrorLog(effective.name)) if before_retry is not None else None
     environment: Any = BlockingEnvironment(effective.name)
     if asynchronous:
         from ..._execution.task import BlockEnvironment
@@ -237,7 +236,7 @@ class _Assembly(NamedTuple):
     parts: Sequence[_Part]
     fallbacks: Sequence[tuple[str, Callback | None]]
     """The fallbacks, each under its name; ``None`` if a layer answers."""
-    before_retry: Callback | None
+    before_retry: tuple[Callback, ErrorLog] | None
     advice: str = ""
 
     def path(self, binding: Binding, end: int | None = None) -> GuardedCall:

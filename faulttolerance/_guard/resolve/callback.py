@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any
 
-from ..._call.error_log import ErrorLog
 from ..._execution.caller_thread import Callback
 from ..._policy import BeforeRetry, Fallback
 from ..._signature.annotation import ANYTHING, accepts, members, resolve
@@ -38,91 +37,37 @@ def split_receiver(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Cal
 
 
 class BoundCallback(ABC):
-    """Code of the application beside a call: it handles all its errors, including those of an awaitable result."""
+    """Code of the application beside a call."""
 
-    __slots__ = ("_asynchronous", "_declaration")
+    __slots__ = ("_declaration",)
 
-    def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
+    def __init__(self, declaration: Declaration) -> None:
         self._declaration = declaration
-        self._asynchronous = asynchronous
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        """Run the code for the failed call with *args* and *kwargs*."""
-        try:
-            result = self._run(args, kwargs, failure, attempts)
-            is_later = self._asynchronous and isinstance(result, Coroutine)
-            return self._await(result, failure) if is_later else result
-        except BaseException as error:
-            if self._suppresses(error, failure):
-                return None
-            raise
-        finally:
-            del failure  # its traceback may refer to this frame
-
-    async def _await(self, coroutine: Coroutine[Any, Any, Any], failure: BaseException) -> Any:
-        try:
-            return await coroutine
-        except BaseException as error:
-            if self._suppresses(error, failure):
-                return None
-            raise
-        finally:
-            del failure  # as above
 
     @abstractmethod
-    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        """Call the function that the application named."""
-
-    def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
-        """Return whether *error*, which happened because of *failure*, is suppressed; else it has this context."""
-        if error.__context__ is None and not _is_in_chain_of(error, failure):
-            error.__context__ = failure
-        return False
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        """Run the code for the failed call with *args* and *kwargs*."""
 
 
-def bind_callback(
-    policy: Fallback | BeforeRetry,
-    declaration: Declaration,
-    asynchronous: bool,
-    owner: type | None = None,
-    error_log: ErrorLog | None = None,
-) -> Callback:
-    """Return the call of the callback of *policy*, which *owner* declares; by default the class of the function.
-
-    An error of a fallback propagates, with the failure that it was called for as its context. An error before a retry
-    changes nothing; *error_log* logs it, by default under the name of the function.
-    """
+def bind_callback(policy: Fallback | BeforeRetry, declaration: Declaration, owner: type | None = None) -> Callback:
+    """Return the call of the callback of *policy*, which *owner* declares; by default the class of the function."""
     owner = owner or declaration.owner
     if isinstance(policy, BeforeRetry):
-        return _BeforeRetry(policy, declaration, asynchronous, owner, error_log or ErrorLog(declaration.where))
+        return _BeforeRetry(policy, declaration, owner)
     if policy.value is not None:
         assert callable(policy.value)
-        return _HandlerFallback(policy.value, declaration, asynchronous)
-    return _MethodFallback(policy.fallback_method, declaration, asynchronous, owner)
-
-
-def _is_in_chain_of(error: BaseException, failure: BaseException) -> bool:
-    """Return whether *failure* is *error*, or was caused by it."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [failure]
-    while waiting:
-        exception = waiting.pop()
-        if exception is error:
-            return True
-        if exception is not None and id(exception) not in seen:
-            seen.add(id(exception))
-            waiting += (exception.__cause__, exception.__context__)
-    return False
+        return _HandlerFallback(policy.value, declaration)
+    return _MethodFallback(policy.fallback_method, declaration, owner)
 
 
 class _HandlerFallback(BoundCallback):
     __slots__ = ("_value",)
 
-    def __init__(self, value: Callable[[Any], Any], declaration: Declaration, asynchronous: bool) -> None:
-        super().__init__(declaration, asynchronous)
+    def __init__(self, value: Callable[[Any], Any], declaration: Declaration) -> None:
+        super().__init__(declaration)
         self._value = value
 
-    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         value: Any = self._value
         handle = value().handle if isinstance(value, type) else value
         try:
@@ -134,12 +79,12 @@ class _HandlerFallback(BoundCallback):
 class _MethodFallback(BoundCallback):
     __slots__ = ("_adapter", "_lookup")
 
-    def __init__(self, name: str, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:
-        super().__init__(declaration, asynchronous)
+    def __init__(self, name: str, declaration: Declaration, owner: type | None) -> None:
+        super().__init__(declaration)
         self._lookup = LateLookup(name, declaration.template, owner, declaration.binding != FUNCTION)
         self._adapter: _Adapter | None = None
 
-    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         passed = None
         try:
             method, adapter = self._find(args)
@@ -218,26 +163,17 @@ class _Adapter:
 
 
 class _BeforeRetry(BoundCallback):
-    __slots__ = ("_error_log", "_lookup", "_value")
+    __slots__ = ("_lookup", "_value")
 
-    def __init__(
-        self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, error_log: ErrorLog
-    ) -> None:
-        super().__init__(declaration, asynchronous)
-        self._error_log = error_log
+    def __init__(self, policy: BeforeRetry, declaration: Declaration, owner: type | None) -> None:
+        super().__init__(declaration)
         self._value = policy.value
         self._lookup = LateLookup(policy.method_name, declaration.template, owner, declaration.binding != FUNCTION)
 
-    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         if self._value is not None:
             return self._value(context_of(self._declaration, args, kwargs, failure, attempts))
         method = self._lookup.find(args)
         if method is None:
             raise AttributeError(f"@before_retry {self._lookup.missing()}")
         return method()
-
-    def _suppresses(self, error: BaseException, failure: BaseException) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self._error_log.log("the function of @before_retry failed; the retry is made anyway", error)
-        return True
