@@ -174,7 +174,10 @@ class Future(concurrent.futures.Future[T]):
                 raise
         if self.cancelled():
             raise asyncio.CancelledError
-        return self.result()
+        try:
+            return self.result()
+        finally:
+            del self  # a failure's traceback keeps this frame
 
 
 def completed_future(value: T) -> Future[T]:

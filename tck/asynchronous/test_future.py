@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError, InvalidStateError
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -315,6 +318,33 @@ def test_awaiting_a_cancelled_future_raises_the_cancellation_of_asyncio() -> Non
 
     asyncio.run(main(before))
     asyncio.run(main(while_awaited))
+
+
+def test_a_failure_that_was_awaited_goes_with_its_future() -> None:
+    """The traceback of the failure does not keep the future, which holds the failure, until a garbage collection."""
+
+    class Failure(Exception):
+        pass
+
+    kept: list[weakref.ref[Failure]] = []
+
+    def failed() -> Future[None]:
+        failure, future = Failure(), Future[None]()
+        kept.append(weakref.ref(failure))
+        future.fail(failure)
+        return future
+
+    async def main() -> None:
+        with suppress(Failure):
+            await failed()
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(main())
+        assert kept[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_a_loop_that_was_closed_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:
