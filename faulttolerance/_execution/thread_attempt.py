@@ -221,6 +221,7 @@ class ThreadAttempt(Suspension):
             if not self.claim():
                 drop(result, error)
                 return False
+            self._awaited = None  # it refers to this object
             attempt, deadlines = self.attempt, self._deadlines
             if attempt.deadline is not None and deadlines is not None:
                 error = interruption.conclude_at(

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import asynchronous, deadline, timeout
+from faulttolerance import asynchronous, deadline, fallback, timeout
 from faulttolerance._deadline.attempt_record import AttemptRecord
 from faulttolerance._deadline.clock import clock
 from faulttolerance._deadline.interruption import remaining, sleep
@@ -1207,6 +1207,33 @@ def test_nothing_is_left_of_a_call_that_has_ended() -> None:
         assert isinstance(failure, ValueError)
         Call(fail, fallback=lambda _: None)(value).result(PATIENCE)
         del value, failure
+
+        wait_until(lambda: gone() is None)
+    finally:
+        gc.enable()
+
+
+def test_nothing_is_left_of_an_awaited_fallback_that_has_ended() -> None:
+    """The arguments of the call go when their users do, without the garbage collector."""
+
+    class Value:
+        pass
+
+    async def substitute(context: object) -> str:
+        return "substitute"
+
+    @asynchronous
+    @fallback(substitute)
+    def fail(value: Value) -> Any:
+        raise ValueError
+
+    gc.collect()
+    gc.disable()
+    try:
+        value = Value()
+        gone = weakref.ref(value)
+        assert fail(value).result(PATIENCE) == "substitute"
+        del value
 
         wait_until(lambda: gone() is None)
     finally:
