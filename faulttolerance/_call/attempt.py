@@ -53,7 +53,7 @@ from .continuation import (
     record_degradation,
     rejection_of,
 )
-from .error_log import ErrorLog
+from .error_log import Hook
 from .specialize import Flags, specializable, specialized
 
 __all__ = ["attempt", "compose", "flags_of"]
@@ -64,7 +64,7 @@ def compose(
     policies: BoundPolicies,
     *,
     fallbacks: Sequence[tuple[str, Callback]] = (),
-    before_retry: tuple[Callback, ErrorLog] | None = None,
+    before_retry: Hook | None = None,
     environment: Environment | None = None,
     awaits: bool | None = True,
 ) -> GuardedCall:
@@ -74,7 +74,7 @@ def compose(
         function: The method.
         policies: The policies that guard it.
         fallbacks: The functions that replace a final failure, each under its name, in the order of their calls.
-        before_retry: The function that runs before each retry, and the log of its errors.
+        before_retry: The function that runs before each retry.
         environment: The environment in which an asynchronous call waits; ``None`` for a synchronous call.
         awaits: Whether the result of an attempt is awaited, and its outcome is that of the attempt; ``None`` to decide
             by the result.
@@ -382,7 +382,7 @@ async def continue_call(
                         else:
                             result = fallback[1](args, kwargs, failure, call.attempts)
                     except BaseException as error:  # noqa: BLE001  # raised if no further fallback applies
-                        failure = in_context(StoppedIteration.meant(error) if ASYNC else error, failure)
+                        failure = in_context(StoppedIteration.meant(error), failure)
                     else:
                         record_degradation(policies.name, failure, fallback[0])
                         break
@@ -397,15 +397,12 @@ async def continue_call(
                     await policies.environment.pause(delay)
             elif delay:
                 pause(policies.name, delay)
-            if policies.before_retry is not None:
-                hook, error_log = policies.before_retry
-                try:
+            if (hook := policies.before_retry) is not None:
+                with hook.error_log.suppress("the function of @before_retry failed; the retry is made anyway"):
                     if ASYNC:
-                        await policies.environment.call(hook, args, kwargs, failure, call.attempts + 1)
+                        await policies.environment.call(hook.run, args, kwargs, failure, call.attempts + 1)
                     else:
-                        hook(args, kwargs, failure, call.attempts + 1)
-                except Exception as error:  # noqa: BLE001  # it changes nothing
-                    error_log.log("the function of @before_retry failed; the retry is made anyway", error)
+                        hook.run(args, kwargs, failure, call.attempts + 1)
         finally:
             del failure  # its traceback refers to this frame
         call.attempts += 1

@@ -27,7 +27,7 @@ from .._strategy.retry_budget import RetryBudget
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
 from ..exceptions import RefusedException, raise_faults
 from .continuation import LIMITS, NOT_RETRYABLE, RETURNED, CallRecord
-from .error_log import ErrorLog
+from .error_log import Hook
 
 __all__ = ["BY_BULKHEAD", "BY_GATE", "BY_NONE", "BY_RATE_LIMIT", "BoundPolicies", "conclude_of"]
 
@@ -74,8 +74,8 @@ class _Defaults:
     fallbacks: Sequence[tuple[str, Callback]] = ()
     """The functions whose result replaces a final failure, each under its name, in the order of their calls."""
     retry: Retry | None = None
-    before_retry: tuple[Callback, ErrorLog] | None = None
-    """The code of the application that runs before each retry, and the log of its errors."""
+    before_retry: Hook | None = None
+    """The code of the application that runs before each retry."""
     budget: RetryBudget | None = None
     """The budget that pays for retries."""
     on_budget_refusal: OnRefusal | None = None

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from .._execution.caller_thread import Callback
 from .._log import WARNING, log
 
 
@@ -18,8 +23,23 @@ class ErrorLog:
         """Log that *what* failed with *error*."""
         self.log(f"an error in {what}", error)
 
+    @contextmanager
+    def suppress(self, words: str) -> Iterator[None]:
+        """Log an error of the block with the message *words*, once for each message, and raise no error."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  # it changes nothing
+            self.log(words, error)
+
     def log(self, words: str, error: Exception) -> None:
         """Log *error* with the message *words*, once for each message."""
         if words not in self._logged:
             self._logged.add(words)
             log(WARNING, "%s: %s", self._name, words, error=error)
+
+
+class Hook(NamedTuple):
+    """Code of the application beside a call, whose errors change nothing."""
+
+    run: Callback
+    error_log: ErrorLog

@@ -12,7 +12,7 @@ from ..._call.attempt import attempt, compose, flags_of
 from ..._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from ..._call.bound_policies import BoundPolicies
 from ..._call.core import is_detached, may_queue
-from ..._call.error_log import ErrorLog
+from ..._call.error_log import ErrorLog, Hook
 from ..._call.order import ORDER, rows_for
 from ..._call.row import AttemptBinding, Binding, Layer, Row
 from ..._call.specialize import source_of
@@ -168,7 +168,7 @@ def guarded_call(
         awaits,
         _parts(effective, binding),
         [(_fallback_name(link), bind_callback(link) if recalling_handler_in(link) is None else None) for link in links],
-        (bind_callback(before_retry), ErrorLog(effective.name)) if before_retry is not None else None,
+        Hook(bind_callback(before_retry), ErrorLog(effective.name)) if before_retry is not None else None,
         advice,
     ).path(binding)
     own = int(declaration is None or declaration.binding != FUNCTION)
@@ -211,7 +211,7 @@ def block_call(
     """Assemble the call path of a block of code, which has neither layers nor keys."""
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=False)._replace(is_block=True)
     before_retry = effective.policies.get(BeforeRetry)
-    hook = (bind_callback(before_retry), ErrorLog(effective.name)) if before_retry is not None else None
+    hook = Hook(bind_callback(before_retry), ErrorLog(effective.name)) if before_retry is not None else None
     environment: Any = BlockingEnvironment(effective.name)
     if asynchronous:
         from ..._execution.task import BlockEnvironment
@@ -236,7 +236,7 @@ class _Assembly(NamedTuple):
     parts: Sequence[_Part]
     fallbacks: Sequence[tuple[str, Callback | None]]
     """The fallbacks, each under its name; ``None`` if a layer answers."""
-    before_retry: tuple[Callback, ErrorLog] | None
+    before_retry: Hook | None
     advice: str = ""
 
     def path(self, binding: Binding, end: int | None = None) -> GuardedCall:
