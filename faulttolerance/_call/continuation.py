@@ -375,4 +375,7 @@ def count_failed_call(
 
 def _accepts(fallback: Callback, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
     accepts = getattr(fallback, "accepts", None)
-    return accepts is None or accepts(args, kwargs, failure)
+    try:
+        return accepts is None or accepts(args, kwargs, failure)
+    except Exception:  # noqa: BLE001  # of a missing method or a key, for example: the call of the fallback raises it
+        return False

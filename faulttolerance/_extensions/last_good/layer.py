@@ -78,7 +78,4 @@ class Recall(NamedTuple):
 
     def accepts(self, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
         """Return whether there is a result that is young enough."""
-        try:
-            return self.find(args, kwargs) is not None
-        except Exception:  # noqa: BLE001  # of the key; the call of this fallback raises it again
-            return False
+        return self.find(args, kwargs) is not None

@@ -97,10 +97,7 @@ class _MethodFallback(BoundCallback):
 
     def accepts(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException) -> bool:
         """Return whether the method is called for *failure*, instead of raising *failure* again without a call."""
-        try:
-            return self._find(args)[1].arguments(args, kwargs, failure) is not None
-        except Exception:  # noqa: BLE001  # of a missing method, for example: the call raises it
-            return False
+        return self._find(args)[1].arguments(args, kwargs, failure) is not None
 
     def _find(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], _Adapter]:
         method, adapter = self._lookup.find(args), self._adapter
