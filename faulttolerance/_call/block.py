@@ -128,7 +128,14 @@ class _BlockCall:
                         yield _CONTINUE
                     if met is _BLOCK_START:
                         hands_over = awaited
-                        given = yield from self._wait_for_exit()
+                        try:
+                            given, self._trace = yield _BLOCK_START
+                            self._error = given
+                        finally:
+                            self.is_open = False
+                            if (attempt := self.attempt()) is not None:
+                                attempt.release()
+                            del attempt  # it may refer to this generator
                     else:
                         given = yield met
                 except BaseException as error:
@@ -138,20 +145,6 @@ class _BlockCall:
         finally:
             self._error = self._trace = None
             call.close()
-
-    def _wait_for_exit(self) -> Generator[int, Any, BaseException | None]:
-        """Wait for the end of the block, and return the exception that left it."""
-        error: BaseException | None = None
-        try:
-            error, self._trace = yield _BLOCK_START
-            self._error = error
-            return error
-        finally:
-            self.is_open = False
-            del error  # it refers to this frame
-            attempt = self.attempt()
-            if attempt is not None:
-                attempt.release()
 
     def _is_own(self, failure: BaseException) -> bool:
         """Return whether *failure* is the block's own exception, which then propagates with its original traceback."""
