@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from .._shown import shown
+from ..exceptions import FaultToleranceDefinitionException
 from ..typing import ExceptionSet, FallbackHandler
 from .kind import handlers, kinds, text
 from .parameter import Contradiction, Policy, Values
@@ -24,9 +25,16 @@ class RecallingHandler(Values):
         cls.annotation = cls.where = name  # no decorator has this name
 
     def __call__(self, context: ExecutionContext) -> Any:
-        """Raise the failure again: outside a guard there are no stored results."""
-        assert context.failure is not None
-        raise context.failure
+        """Raise the failure again: outside a guard there are no stored results.
+
+        Raises:
+            FaultToleranceDefinitionException: For anything but a failed call, as for a function to decorate.
+        """
+        failure: BaseException | None = getattr(context, "failure", None)
+        if failure is None:
+            name = self.annotation
+            raise FaultToleranceDefinitionException(f"{name}(...) got {shown(context)}; allowed: @fallback({name}(...))")
+        raise failure
 
 
 Handler: TypeAlias = type[FallbackHandler[Any]] | Callable[[Any], Any] | str

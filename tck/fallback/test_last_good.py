@@ -506,3 +506,12 @@ def test_a_fork_keeps_the_remembered_results() -> None:
         os._exit(0 if price() == 120 else 1)
 
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_last_good_above_a_function_is_refused_with_the_remedy() -> None:
+    """It is a value of ``@fallback``, and no decorator."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"got <function .*allowed: @fallback\(last_good"):
+
+        @last_good("1m")
+        def price() -> str:
+            return "9.50"
