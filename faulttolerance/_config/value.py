@@ -6,6 +6,7 @@ import builtins
 import pkgutil
 import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from .._cause import caused_by
@@ -130,19 +131,23 @@ def _named(name: str) -> Any:
         raise _unknown(name, "is not a built-in", nearest(name, callables))
     if not name:
         raise _UnknownNameError("has an empty name")
+    path, _, last = name.replace(":", ".").rpartition(".")
     try:
-        return pkgutil.resolve_name(name)
-    except AttributeError:
-        raise _unknown(name, "does not exist", _neighbour(name)) from None
+        try:
+            return pkgutil.resolve_name(name)
+        except AttributeError:
+            import_module(path)  # a module that fails with an ImportError seems absent to resolve_name()
     except BaseException as error:
         # An imported module may raise anything, even SystemExit, as a script does with sys.exit().
         if ends_the_caller(error):
             raise
-        raise _unknown(name, f"cannot be imported ({error_text(error)})") from None
+        is_within = isinstance(error, ModuleNotFoundError) and f"{path}.".startswith(f"{error.name}.")
+        if not is_within or error.name == path.partition(".")[0]:
+            raise _unknown(name, f"cannot be imported ({error_text(error)})") from None
+    raise _unknown(name, "does not exist", _neighbour(path, last))
 
 
-def _neighbour(name: str) -> str:
-    path, _, last = name.replace(":", ".").rpartition(".")
+def _neighbour(path: str, last: str) -> str:
     try:
         near = nearest(last, dir(pkgutil.resolve_name(path)))
     except Exception:  # noqa: BLE001 - a suggestion is a courtesy

@@ -495,6 +495,24 @@ def test_a_module_that_fails_on_import_is_reported(tmp_path: Path, monkeypatch: 
     assert "cannot be imported (ZeroDivisionError: at import)" in faults[0].problem
 
 
+@pytest.mark.parametrize("line", ["import package_that_is_missing", "import json; json.missing", "from json import missing"])
+@pytest.mark.parametrize("name", ["broken.Error", "broken.Outer.Error"])
+def test_a_module_of_a_package_that_fails_on_import_is_not_said_to_be_missing(
+    name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the failure of the module, such as the name of a package that is not installed."""
+    package = tmp_path / "package_for_configuration"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "broken.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    _, faults = resolve(settings_of(properties={"Retry/retryOn": f"package_for_configuration.{name}"}), Retry())
+
+    assert "cannot be imported (" in faults[0].problem
+    assert "missing" in faults[0].problem
+
+
 def test_a_module_that_ends_the_program_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service goes on, and the first guarded call fails with the key that names a script."""
     (tmp_path / "script_for_configuration.py").write_text("raise SystemExit(0)")
