@@ -78,10 +78,10 @@ def files_of_environment(places: dict[str, str]) -> list[File]:
     """Return the files of the environment, in the *places* where they were first found."""
     files = []
     for name in filter(None, os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep)):
-        path = _file(name).path
-        if os.path.exists(path):
-            places.setdefault(name, path)
-        files.append(File(name, places.get(name, path)))
+        file = File(name, places[name]) if name in places else _file(name)
+        if os.path.exists(file.path):
+            places[name] = file.path
+        files.append(file)
     return files
 
 
@@ -96,7 +96,11 @@ def _file(file: str | os.PathLike[str]) -> File:
     name = os.fspath(file)
     if not isinstance(name, str):
         raise TypeError
-    return File(name, os.path.abspath(os.path.expanduser(name)))
+    path = os.path.expanduser(name)
+    try:
+        return File(name, os.path.abspath(path))
+    except FileNotFoundError:  # the working directory does not exist any more, and nothing in it
+        return File(name, path)
 
 
 def _files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[File, ...]:

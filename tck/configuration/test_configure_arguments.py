@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,24 @@ def test_a_file_that_the_environment_names_may_be_missed_at_first(
     reload()
 
     assert attempts() == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not remove a working directory")
+def test_a_working_directory_that_was_removed_is_no_end_of_reloads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release that another one replaced goes on with files elsewhere; a file in it does not exist any more."""
+    (tmp_path / "release").mkdir()
+    file = tmp_path / "faulttolerance.toml"
+    file.write_text("Retry.maxRetries = 0")
+    monkeypatch.chdir(tmp_path / "release")
+    monkeypatch.setenv("FAULTTOLERANCE_CONFIG", "../faulttolerance.toml")
+    before = attempts()
+
+    (tmp_path / "release").rmdir()
+    file.write_text("Retry.maxRetries = 1")
+    reload()
+
+    assert (before, attempts()) == (1, 2)
+    with pytest.raises(FaultToleranceDefinitionException, match=r"other\.toml does not exist"):
+        configure(files="other.toml")
