@@ -43,6 +43,8 @@ class Type(NamedTuple):
 
 ANYTHING = Type(Any)
 _CALLABLE_PARAMETERS = "the parameters of a Callable"
+_SPECIAL_FORM = type(typing.Final)
+"""The type of ``NoReturn``, ``LiteralString``, ``TypeGuard`` and others, whose values no class describes."""
 
 # Reading
 
@@ -177,7 +179,7 @@ def display(annotation: Any) -> str:
 
 def resolve(annotation: Any, scope: Scope) -> Type:
     """Return the type that *annotation* means in *scope*."""
-    if any(annotation is each for each in (inspect.Signature.empty, Any, typing.Never, typing.NoReturn)):
+    if annotation is inspect.Signature.empty or annotation is Any:
         return ANYTHING
     if isinstance(annotation, (str, typing.ForwardRef)):
         text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
@@ -210,20 +212,21 @@ def _bounds(variable: TypeVar, scope: Scope) -> tuple[Type, ...]:
 
 def _resolve_generic(annotation: Any, scope: Scope) -> Type:
     origin, args = get_origin(annotation), get_args(annotation)
-    if origin is None:
-        return _resolve_alias(annotation, (), scope) if _is_alias(annotation) else Type(annotation)
-    if _is_alias(origin):
-        return _resolve_alias(origin, args, scope)
+    head = annotation if origin is None else origin
+    if _is_alias(head):
+        return _resolve_alias(head, args, scope)
     if origin is typing.Annotated:
         return resolve(args[0], scope)
     if origin is Union or origin is types.UnionType:
         return union_of(_resolve_all(args, scope))
     if origin is Literal:
         return union_of(Type(type(value)) for value in args)
+    if isinstance(head, _SPECIAL_FORM):
+        return ANYTHING
     if origin is Callable and len(args) == 2:
         parameters = resolve(args[0], scope) if isinstance(args[0], list) else ANYTHING
-        return Type(origin, (parameters, resolve(args[1], scope)))
-    return Type(origin, _resolve_all(args, scope) or None)
+        return Type(head, (parameters, resolve(args[1], scope)))
+    return Type(head, _resolve_all(args, scope) or None)
 
 
 def _is_alias(annotation: Any) -> bool:

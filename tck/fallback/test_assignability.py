@@ -206,6 +206,10 @@ Heavy = NewType("Heavy", Weight)
         ("Any", "Dog"),
         ("NoReturn", "Dog"),
         ("T", "Dog"),
+        ("typing.LiteralString", "str"),
+        ("str", "typing.LiteralString"),
+        ("typing.TypeGuard[int]", "bool"),
+        ("int", "typing.Unpack[Point]"),
     ],
 )
 def test_a_type_fits_where_a_wider_one_is_expected(one: str, other: str, written: Callable[[str], object]) -> None:
@@ -252,6 +256,15 @@ def test_a_type_fits_where_a_wider_one_is_expected(one: str, other: str, written
 def test_a_type_does_not_fit_where_a_narrower_or_another_one_is_expected(one: str, other: str) -> None:
     """Type arguments have to be the same."""
     assert not is_assignable(meant(one), meant(other))
+
+
+def test_a_dictionary_fits_where_one_of_typing_extensions_is_expected() -> None:
+    """It derives from no class of ``typing`` before Python 3.12, for which pydantic requires it."""
+    typing_extensions = pytest.importorskip("typing_extensions")
+    spot = typing_extensions.TypedDict("spot", {"x": int})
+
+    assert is_assignable(meant(Point), meant(spot))
+    assert not is_assignable(meant(spot), meant(int))
 
 
 SAMPLES: dict[str, set[object]] = {
