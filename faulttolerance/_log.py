@@ -117,7 +117,10 @@ def _is_in_own_handler() -> bool:
     """Return whether a handler of our own record led here, maybe on a thread of its own, behind a queue."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
-        if frame.f_code.co_name in _HANDLING and getattr(frame.f_locals.get("record"), "name", None) == NAME:
+        code = frame.f_code
+        # Reading the variables of another function would keep their objects alive until it returns.
+        is_handler = code.co_name in _HANDLING and "record" in code.co_varnames
+        if is_handler and getattr(frame.f_locals.get("record"), "name", None) == NAME:
             return True
         frame = frame.f_back
     return False

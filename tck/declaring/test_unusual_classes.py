@@ -11,6 +11,7 @@ import pytest
 import faulttolerance
 from faulttolerance import (
     FaultToleranceDefinitionException,
+    Guard,
     circuit_breaker,
     circuit_breakers,
     explain,
@@ -19,6 +20,7 @@ from faulttolerance import (
     retry,
 )
 from faulttolerance._metrics.counters import ledger
+from faulttolerance.policies import Retry
 from kit.interpreter import drops_classes
 
 
@@ -43,6 +45,32 @@ def test_a_class_is_freed_although_its_policy_names_an_exception_that_refers_to_
     gc.collect()
 
     assert left() is None
+
+
+class Argument:
+    """An object to which weak references are possible."""
+
+
+def test_a_decorator_in_a_function_keeps_none_of_its_variables() -> None:
+    """A service may declare guards in a function that runs until its end."""
+    argument = Argument()
+    kept = weakref.ref(argument)
+
+    retry(max_retries=1)(sorted)
+    del argument
+
+    assert kept() is None
+
+
+def test_a_guard_that_a_function_creates_keeps_none_of_its_variables() -> None:
+    """A service may create guards in a function that runs until its end."""
+    argument = Argument()
+    kept = weakref.ref(argument)
+
+    Guard(retry=Retry(max_retries=1))
+    del argument
+
+    assert kept() is None
 
 
 def test_exception_whose_class_cannot_be_hashed_may_be_named() -> None:

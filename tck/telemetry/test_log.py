@@ -6,6 +6,7 @@ import asyncio
 import logging
 import logging.handlers
 import queue
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -390,3 +391,19 @@ def test_a_name_of_many_lines_stays_on_the_line_of_its_record(caplog: pytest.Log
     assert record.getMessage().startswith(r"a\r\nERROR: b: circuit breaker opened")
     assert vars(record)["ft_method"] == guard.name
     assert not any({*"\r\n"} & {*record.getMessage()} for record in caplog.records)
+
+
+def test_a_record_keeps_no_variable_of_a_function_that_is_named_as_a_method_of_handlers(
+    application: logging.Logger,
+) -> None:
+    """The worker of a service may be such a function, which runs until its end."""
+
+    def handle() -> object:
+        message = Broken(OSError())
+        kept = weakref.ref(message)
+        with pytest.raises(ConnectionError):
+            retry(max_retries=0)(flaky(ConnectionError()))()
+        del message
+        return kept()
+
+    assert handle() is None

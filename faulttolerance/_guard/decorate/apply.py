@@ -13,7 +13,7 @@ from ..._signature.method import as_method, as_real_method, takes_instance_first
 from ..._signature.naming import class_name, copy_names
 from ...exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from ..declare.checks import definition
-from ..declare.creation_site import application_frames
+from ..declare.creation_site import CO_OPTIMIZED, application_frames
 from ..declare.declaration import (
     CLASS,
     CLASS_LEVEL,
@@ -77,6 +77,8 @@ def _class_body(function: Any) -> dict[str, Any] | None:
     """Return the namespace of the running class body that defines *function*, or ``None``."""
     scope = own_attribute(unbound(function), "__qualname__", "").rpartition(".")[0]
     for frame in application_frames():
+        if frame.f_code.co_flags & CO_OPTIMIZED:
+            continue  # reading the variables of a function would keep their objects alive until it returns
         names = frame.f_locals
         if names.get("__qualname__") == scope and "__module__" in names and names is not frame.f_globals:
             return names

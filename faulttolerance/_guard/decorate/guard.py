@@ -23,7 +23,13 @@ from ..._signature.method import as_real_method, bind_at_each_call
 from ..._signature.naming import copy_names, import_name
 from ...exceptions import Fault, definition_error, raise_faults
 from ..declare.checks import definition
-from ..declare.creation_site import CreationSite, creation_site_of, declaring_frame, warn_of_one_per_call
+from ..declare.creation_site import (
+    CO_OPTIMIZED,
+    CreationSite,
+    creation_site_of,
+    declaring_frame,
+    warn_of_one_per_call,
+)
 from ..declare.declaration import INSTANCE, binding_by_name
 from ..declare.registry import unknown_name_error
 from ..resolve.awaitable import NotAwaitableError, call_awaited, is_coroutine_code, is_plain_function
@@ -442,7 +448,7 @@ _NO_MODULE = ("", None)
 
 def _module_that_runs(frame: FrameType | None) -> tuple[str, CodeType | None]:
     """Return the module whose top level *frame* runs, and its code."""
-    if frame is None or frame.f_locals is not frame.f_globals:
+    if frame is None or frame.f_code.co_flags & CO_OPTIMIZED or frame.f_locals is not frame.f_globals:
         return _NO_MODULE
     return module_of(frame), frame.f_code
 
