@@ -76,8 +76,8 @@ def flat(data: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     Raises:
         ValueError: If there are too many keys: aliases of YAML may repeat a mapping in itself, or in many places.
     """
-    waiting = [(f"{key}", value) for key, value in list(data.items())[::-1]]
-    count = len(waiting)
+    waiting: list[tuple[str, Any]] = [("", data)]
+    count = 0
     while waiting:
         path, value = waiting.pop()
         if not isinstance(value, Mapping):
@@ -87,7 +87,8 @@ def flat(data: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
         if count > MOST_ENTRIES or len(path) > LONGEST_KEY:
             limits = f"more than {MOST_ENTRIES} entries, or keys of more than {LONGEST_KEY} characters"
             raise ValueError(f"it contains {limits}")
-        waiting += [(f"{path}/{key}", nested) for key, nested in list(value.items())[::-1]]
+        above = f"{path}/" if path else ""
+        waiting += [(f"{above}{key}", nested) for key, nested in list(value.items())[::-1]]
 
 
 def flag(value: object) -> bool:

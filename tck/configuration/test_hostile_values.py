@@ -165,7 +165,7 @@ def test_a_variable_that_is_no_text_is_refused_in_words(value: str, monkeypatch:
     assert "environment variable FAULTTOLERANCE_RETRY_RETRYON" in str(refused.value)
 
 
-ENDLESS = ["properties of themselves", "deep properties", "aliases", "a loop", "deep json", "deep yaml", "deep toml"]
+ENDLESS = ["flat properties", "properties of themselves", "deep properties", "aliases", "a loop", "deep json", "deep yaml", "deep toml"]
 
 
 @pytest.mark.parametrize("what", ENDLESS)
@@ -182,6 +182,8 @@ def test_a_value_without_end_is_refused(what: str) -> None:
 def endless(what: str) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     match what:
+        case "flat properties":
+            return {"properties": dict.fromkeys(map(str, range(100_001)))}
         case "properties of themselves":
             properties["again"] = properties
             return {"properties": properties}
