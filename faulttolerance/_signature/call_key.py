@@ -73,8 +73,8 @@ def key_function(
         return key if callable(key) else _without_signature(takes_self, identity)
     parameters = list(signature.parameters.values())
     longest = max((len(parameter.name) for parameter in parameters), default=0)
-    call, identify, freeze = ("_" * (longest + more) for more in (1, 2, 3))  # differs from every parameter
-    parts = {parameter.name: _part(parameter, freeze) for parameter in parameters}
+    call, identify, order = ("_" * (longest + more) for more in (1, 2, 3))  # differs from every parameter
+    parts = {parameter.name: _part(parameter, order) for parameter in parameters}
     if takes_self and parameters:
         first = parameters[0]
         is_variadic = first.kind is Parameter.VAR_POSITIONAL
@@ -87,7 +87,7 @@ def key_function(
         body = parts[key]
     else:
         body = f"({''.join(f'{parts[name]}, ' for name in (parts if key is None else key))})"
-    names = {call: key, identify: identity, freeze: frozenset}
+    names = {call: key, identify: identity, order: sorted}
     made: Any = eval(f"lambda {_declared(parameters)}: {body}", names)  # contains only names of parameters
     made.__defaults__ = tuple(p.default for p in parameters if p.kind in _POSITIONAL and p.default is not p.empty)
     made.__kwdefaults__ = {
@@ -164,14 +164,15 @@ def refuse_unhashable(name: str, key: object) -> None:
 def _without_signature(takes_self: bool, identity: Callable[[Any], Hashable]) -> Callable[..., Hashable]:
     def key(*args: Any, **kwargs: Any) -> Hashable:
         own = (identity(args[0]), *args[1:]) if takes_self and args else args
-        return own, frozenset(kwargs.items())
+        return own, *sorted(kwargs.items())
 
     return key
 
 
-def _part(parameter: Parameter, freeze: str) -> str:
+def _part(parameter: Parameter, order: str) -> str:
     name = parameter.name
-    return f"{freeze}({name}.items())" if parameter.kind is Parameter.VAR_KEYWORD else name
+    # Sorted by its names, and not hashed here: the caller reports what has no hash.
+    return f"(*{order}({name}.items()),)" if parameter.kind is Parameter.VAR_KEYWORD else name
 
 
 def _declared(parameters: list[Parameter]) -> str:

@@ -250,6 +250,18 @@ def test_no_further_fallback_answers_for_arguments_without_a_hash(is_first: bool
     assert invoke(reports.total, 1) == "default"
 
 
+def test_a_keyword_without_a_hash_is_refused_as_any_argument_without_one() -> None:
+    """Also where the function takes any keywords, and without a further fallback that would answer."""
+
+    @fallback(last_good(max_age=60_000), lambda _: "default")
+    def search(**filters: Any) -> str:
+        raise ConnectionError
+
+    with pytest.raises(TypeError, match=r"search: the key .* is not hashable; identify calls by key="):
+        search(brand=["a", "b"])
+    assert search(brand="a") == "default"
+
+
 def test_a_key_that_fails_ends_the_call_alike_whether_or_not_anybody_listens() -> None:
     """Rule F1: the next fallback is asked, and no event says that the one before answered."""
 
