@@ -54,7 +54,13 @@ def _json(text: str) -> tuple[Any, Lines]:
 def _yaml(text: str) -> tuple[Any, Lines]:
     import yaml
 
-    data = yaml.safe_load(io.StringIO(text))  # error messages about a stream quote nothing from it
+    class Loader(yaml.SafeLoader):
+        def integer(self, node: Any) -> Any:
+            """Return the integer of *node*; YAML 1.1 takes an hour, ``1:00:00``, for the number 3600."""
+            return node.value if ":" in node.value else self.construct_yaml_int(node)
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.integer)
+    data = yaml.load(io.StringIO(text), Loader)  # noqa: S506  # error messages about a stream quote nothing from it
     return {} if data is None else data, _yaml_lines(text)
 
 

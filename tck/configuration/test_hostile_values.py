@@ -165,7 +165,16 @@ def test_a_variable_that_is_no_text_is_refused_in_words(value: str, monkeypatch:
     assert "environment variable FAULTTOLERANCE_RETRY_RETRYON" in str(refused.value)
 
 
-ENDLESS = ["flat properties", "properties of themselves", "deep properties", "aliases", "a loop", "deep json", "deep yaml", "deep toml"]
+ENDLESS = [
+    "flat properties",
+    "properties of themselves",
+    "deep properties",
+    "aliases",
+    "a loop",
+    "deep json",
+    "deep yaml",
+    "deep toml",
+]
 
 
 @pytest.mark.parametrize("what", ENDLESS)

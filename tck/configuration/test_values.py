@@ -384,6 +384,17 @@ def test_a_list_in_a_file_names_exception_classes(tmp_path: Path) -> None:
     assert effective.policy == Retry(retry_on=(OSError, ValueError))
 
 
+def test_hours_minutes_and_seconds_in_yaml_need_no_quotes(tmp_path: Path) -> None:
+    """YAML 1.1 reads them as a number of seconds, which would count as milliseconds; other integers stay as they are."""
+    pytest.importorskip("yaml")
+    file = tmp_path / "f.yaml"
+    file.write_text("Retry:\n  maxDuration: 1:30:00\n  delay: 0x10\n")
+
+    effective, faults = resolve(settings_of(files=[file]), Retry())
+
+    assert (effective.policy, faults) == (Retry(max_duration=timedelta(hours=1.5), delay=16), [])
+
+
 def test_true_is_no_number() -> None:
     """``bool`` is an ``int`` in Python, and a mistake here."""
     settings = settings_of(properties={"Retry/maxRetries": True, "CircuitBreaker/failureRatio": True})
