@@ -4,6 +4,7 @@
 
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
@@ -66,6 +67,16 @@ class LateLookup:
             return getattr(find_in_module(self._attribute, self._function), "function", None)
         return function if callable(function) else None
 
+    def shows_self(self, method: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Return whether the signature of *method*, found for *args*, has a parameter for the object that it has.
+
+        A descriptor may bind by a function of its own, which shows the signature of the function that it wraps.
+        """
+        if not self._takes_self or not isinstance(method, FunctionType) or not hasattr(method, "__wrapped__"):
+            return False
+        named = find_in_class(self._attribute, type(args[0]))
+        return named is not None and named.takes_self and self._attribute not in getattr(args[0], "__dict__", ())
+
     def missing(self) -> str:
         """Return the message that there is no such function."""
         return missing(self.name, self._function, self.owner)
@@ -120,7 +131,7 @@ def missing(name: str, function: Callable[..., Any], owner: type | None) -> str:
     behind = function_behind(function)
     place = class_name(owner) if owner is not None else getattr(behind, "__module__", None) or "the module"
     names = dir(owner) if owner is not None else getattr(behind, "__globals__", ())
-    near = nearest(name, (known for known in names if not known.startswith("__")))
+    near = nearest(name, (known for known in names if known != name and not known.startswith("__")))
     hint = f" (did you mean {near!r}?)" if near else ""
     return f"names {shown(name)}, which {place} does not define{hint}"
 

@@ -6,7 +6,7 @@ import gc
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
-from functools import cached_property, partialmethod
+from functools import cached_property, partialmethod, singledispatchmethod, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pytest
@@ -129,8 +129,8 @@ def test_a_name_that_is_not_there_is_refused_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", ["attribute", "getter", "cached"])
 def test_an_attribute_that_is_no_method_is_refused(name: str) -> None:
-    """A property or a number cannot be called."""
-    assert "does not define" in faults_of(Cart, name)[0]
+    """A property or a number cannot be called; its own name is no suggestion."""
+    assert "does not define;" in faults_of(Cart, name)[0]
 
 
 def test_the_guarded_method_is_not_its_own_fallback() -> None:
@@ -367,6 +367,46 @@ def test_an_override_may_take_the_failure_too() -> None:
     assert call((Cart(), 1), {}, ERROR, 1) == "Cart 1"
     assert call((Telling(), 1), {}, ERROR, 1) == "1 down"
     assert call((Cart(), 1), {}, ERROR, 1) == "Cart 1"
+
+
+class Logged:
+    """A decorator that is a descriptor, and binds by a function that looks like the function which it wraps."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, target: Any, cls: type) -> Callable[..., Any]:
+        @wraps(self.function)
+        def bound(*args: Any) -> Any:
+            return self.function(target, *args)
+
+        return bound
+
+
+@pytest.mark.parametrize("decorator", [Logged, singledispatchmethod])
+def test_a_method_that_a_descriptor_binds_gets_the_arguments_that_it_shows(decorator: Callable[..., Any]) -> None:
+    """The parameter that its signature shows for its object is none for the failure."""
+
+    class Plain(Cart):
+        @decorator
+        def substitute(self, a: int) -> str:
+            return f"{type(self).__name__} {a}"
+
+    class Telling(Cart):
+        @decorator
+        def substitute(self, a: int, error: Exception) -> str:
+            return f"{a} {error}"
+
+    class WithAttribute(Plain):
+        def __init__(self) -> None:
+            vars(self)["substitute"] = wraps(Cart.static)(lambda a: Cart.static(a))
+
+    call = bind_callback(Fallback(fallback_method="substitute"), declared(Plain))
+
+    assert faults_of(Plain) == faults_of(Telling) == []
+    assert call((Plain(), 1), {}, ERROR, 1) == "Plain 1"
+    assert call((Telling(), 1), {}, ERROR, 1) == "1 down"
+    assert call((WithAttribute(), 1), {}, ERROR, 1) == "static 1"
 
 
 def test_an_override_that_does_not_fit_is_refused_when_it_is_needed() -> None:
