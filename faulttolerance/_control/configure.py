@@ -162,7 +162,9 @@ def configure(
         properties: Configuration keys and values; they win over every other source.
         files: Configuration files to read, by suffix: ``.properties``, ``.toml``, ``.yaml``, ``.json``, ``.env``. A
             relative path refers to the current working directory at this call, also in later reloads.
-        sources: Settings sources of pydantic-settings, or other callables that return a mapping of keys to values.
+        sources: Settings sources of pydantic-settings, or other callables that return a mapping of keys to values;
+            each reload calls them again. A source that read its file when it was created returns the same values: pass
+            a function that creates it.
         max_threads: The maximum number of threads that offloaded calls use at once; unlimited by default.
         interruptible_modules: Installed modules in whose code time-outs interrupt as in the application's own code
             (rule R2a): modules that compute, and acquire nothing that must be released; one name, or several.
