@@ -43,8 +43,8 @@ class Type(NamedTuple):
 
 ANYTHING = Type(Any)
 _CALLABLE_PARAMETERS = "the parameters of a Callable"
-_SPECIAL_FORM = type(typing.Final)
-"""The type of ``NoReturn``, ``LiteralString``, ``TypeGuard`` and others, whose values no class describes."""
+_UNKNOWN = (type(typing.Final), typing.ParamSpec, typing.TypeVarTuple)
+"""The types of annotations whose values no class describes: of ``NoReturn``, ``LiteralString``, ``TypeGuard``, ..."""
 
 # Reading
 
@@ -221,7 +221,7 @@ def _resolve_generic(annotation: Any, scope: Scope) -> Type:
         return union_of(_resolve_all(args, scope))
     if origin is Literal:
         return union_of(Type(type(value)) for value in args)
-    if isinstance(head, _SPECIAL_FORM):
+    if isinstance(head, _UNKNOWN):
         return ANYTHING
     if origin is Callable and len(args) == 2:
         parameters = resolve(args[0], scope) if isinstance(args[0], list) else ANYTHING

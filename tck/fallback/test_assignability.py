@@ -17,6 +17,7 @@ from typing import (  # noqa: UP035
     NewType,
     NoReturn,
     Optional,
+    ParamSpec,
     Protocol,
     TypeAlias,
     TypedDict,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+P = ParamSpec("P")
+Q = ParamSpec("Q")
 
 Ticket = NewType("Ticket", Future)
 Alias: TypeAlias = Future[int]
@@ -210,6 +213,9 @@ Heavy = NewType("Heavy", Weight)
         ("str", "typing.LiteralString"),
         ("typing.TypeGuard[int]", "bool"),
         ("int", "typing.Unpack[Point]"),
+        ("P.args", "Q.args"),
+        ("P.kwargs", "object"),
+        ("Callable[P, int]", "Callable[Q, int]"),
     ],
 )
 def test_a_type_fits_where_a_wider_one_is_expected(one: str, other: str, written: Callable[[str], object]) -> None:
