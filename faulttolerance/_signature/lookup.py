@@ -10,6 +10,7 @@ from weakref import ref
 
 from .._shown import nearest, shown
 from .kind import function_behind
+from .method import BOUND_BY_NOTHING
 from .naming import class_name
 
 T = TypeVar("T")
@@ -102,7 +103,7 @@ def find_in_class(name: str, owner: type) -> NamedFunction | None:
 def _in_class(value: Any, name: str, base: type, owner: type) -> NamedFunction | None:
     if isinstance(value, (staticmethod, classmethod)):
         return NamedFunction(value.__func__, base, isinstance(value, classmethod), False)
-    is_bound = hasattr(type(value), "__get__") and not isinstance(value, type)
+    is_bound = hasattr(type(value), "__get__") and not isinstance(value, BOUND_BY_NOTHING)
     if not callable(value):
         # Properties are not methods; an object whose look-up returns a method (partialmethod) is.
         value = getattr(owner, name, None) if is_bound else None

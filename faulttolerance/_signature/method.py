@@ -15,7 +15,7 @@ from typing import Any
 
 from .kind import is_coroutine_function, mark_coroutine_function
 
-_BOUND_BY_NOTHING = (type, MethodType, *(() if sys.version_info >= (3, 14) else (partial,)))
+BOUND_BY_NOTHING = (type, MethodType, *(() if sys.version_info >= (3, 14) else (partial,)))
 """Callables that stay the same as an attribute of any class or object."""
 
 
@@ -28,7 +28,7 @@ def as_method(attribute: Any, owner: type, name: str) -> Any:
         return as_real_method(attribute)
     if isinstance(attribute, (partialmethod, singledispatchmethod)):
         return _method_of_descriptor(attribute, owner, name)
-    if isinstance(attribute, _BOUND_BY_NOTHING) or not callable(attribute):
+    if isinstance(attribute, BOUND_BY_NOTHING) or not callable(attribute):
         return None
     return attribute if hasattr(type(attribute), "__get__") else None
 

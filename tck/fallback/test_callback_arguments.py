@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
-from functools import cached_property, partialmethod, singledispatchmethod, wraps
+from functools import cached_property, partial, partialmethod, singledispatchmethod, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pytest
@@ -55,6 +56,11 @@ def substitute_for(
 # Looking the method up
 
 
+class Printed:
+    def price(self, a: int) -> str:
+        return f"printed {a}"
+
+
 class Cart:
     def method(self, a: int) -> str:
         raise ValueError
@@ -77,6 +83,8 @@ class Cart:
         return f"{number}: {a}"
 
     first = partialmethod(numbered, 1)
+    of_another = Printed().price
+    of_parts = partial(Printed().price)
     attribute: ClassVar[int] = 1
 
     @property
@@ -112,7 +120,16 @@ def test_a_private_name_belongs_to_the_class_that_declares_the_guarded_method() 
     assert "does not define" in faults_of(GiftCart, "__private")[0]
 
 
-@pytest.mark.parametrize(("name", "expected"), [("static", "static 1"), ("of_class", "GiftCart 1"), ("first", "1: 1")])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("static", "static 1"),
+        ("of_class", "GiftCart 1"),
+        ("first", "1: 1"),
+        ("of_another", "printed 1"),
+        pytest.param("of_parts", "printed 1", marks=pytest.mark.skipif(sys.version_info >= (3, 14), reason="it binds")),
+    ],
+)
 def test_methods_of_every_kind_stand_in_for_an_instance_method(name: str, expected: str) -> None:
     """All of them can be called on the instance."""
     assert faults_of(Cart, name) == []
