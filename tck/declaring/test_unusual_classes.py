@@ -47,6 +47,31 @@ def test_a_class_is_freed_although_its_policy_names_an_exception_that_refers_to_
     assert left() is None
 
 
+class Frozen(type):
+    def __setattr__(cls, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+    def __delattr__(cls, name: str) -> None:
+        raise AttributeError(name)
+
+
+def test_methods_of_a_class_whose_metaclass_refuses_changes_are_guarded() -> None:
+    """A guard is in its class from the beginning, and changes nothing there."""
+
+    class Client(metaclass=Frozen):
+        @retry(max_retries=1, jitter=0)
+        def ask(self) -> int:
+            return 1
+
+        @staticmethod
+        @retry(max_retries=1, jitter=0)
+        def tell() -> int:
+            return 2
+
+    assert (Client().ask(), Client.tell()) == (1, 2)
+    assert "Client.tell" in explain(Client.tell)
+
+
 class Argument:
     """An object to which weak references are possible."""
 

@@ -139,13 +139,13 @@ class _ClassCreationHook:
     """Tells the guards in a new class their class, checks what is known now, and leaves what receives its copies."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        delattr(owner, name)
+        type.__delattr__(owner, name)  # its metaclass may refuse changes
         type.__setattr__(owner, CLASS_LEVEL, NOTHING_DECLARED)
         faults: list[Fault] = []
         for attribute, value in list(vars(owner).items()):
             adopted, faults_of_method = assign_owner(owner, attribute, value)
             if adopted is not value:
-                setattr(owner, attribute, adopted)
+                type.__setattr__(owner, attribute, adopted)
             faults += faults_of_method
             for accessor in accessors(value):
                 if declaration_of(accessor) is not None:
