@@ -29,8 +29,7 @@ from typing import (
 import pytest
 
 from faulttolerance._execution.future import Future as OurFuture
-from faulttolerance._signature.annotation import ANYTHING, Scope, Type, resolve
-from faulttolerance._signature.assignability import is_equivalent
+from faulttolerance._signature.annotation import ANYTHING, Scope, Type, is_equivalent, resolve
 from faulttolerance._signature.return_kind import ReturnKind, awaited_type, return_kind
 from kit.program import python
 

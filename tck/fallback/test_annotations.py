@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Uni
 
 import pytest
 
-from faulttolerance._signature.annotation import Scope, Type, accepts, ancestry, members, resolve
-from faulttolerance._signature.assignability import is_equivalent
+from faulttolerance._signature.annotation import Scope, Type, accepts, ancestry, is_equivalent, members, resolve
 from faulttolerance._signature.return_kind import ReturnKind, awaited_type, return_kind
 
 if TYPE_CHECKING:

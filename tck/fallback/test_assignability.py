@@ -29,8 +29,7 @@ import pytest
 from hypothesis import given, strategies
 
 from faulttolerance._execution.future import Future as OurFuture
-from faulttolerance._signature.annotation import Scope, Type, resolve
-from faulttolerance._signature.assignability import is_assignable, is_equivalent
+from faulttolerance._signature.annotation import Scope, Type, is_assignable, is_equivalent, resolve
 
 if TYPE_CHECKING:
     from decimal import Decimal
