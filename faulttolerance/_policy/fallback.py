@@ -80,8 +80,11 @@ class Fallback(Policy):
     @classmethod
     def _bound(cls, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         values = super()._bound((args,) if len(args) > 1 and args[0] is not None else args, named)
-        if isinstance(values["value"], str) and not values["fallback_method"]:
-            values["value"], values["fallback_method"] = None, values["value"]
+        value = values["value"]
+        if isinstance(value, (list, tuple)) and len(value) < 2:
+            value = values["value"] = value[0] if value else None
+        if isinstance(value, str) and not values["fallback_method"]:
+            values["value"], values["fallback_method"] = None, value
         return values
 
     @property
@@ -95,7 +98,7 @@ class Fallback(Policy):
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """Reject both a handler and a method, neither of them, and a class that is no handler."""
         value, method, allowed = values["value"], values["fallback_method"], "a handler or a method's name"
-        if value is None or value == []:
+        if value is None:
             if not method:
                 yield "value", "and fallback_method are both missing", allowed, ("fallback_method",)
             return

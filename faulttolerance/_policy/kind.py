@@ -88,6 +88,7 @@ def number(minimum: float, maximum: float = math.inf, *, or_zero: bool = False) 
         "number",
         f"{allowed}, or 0" if or_zero else allowed,
         lambda value: _is_finite(value) and (minimum <= value <= maximum or (or_zero and value == 0)),
+        lambda value: int(value) if isinstance(value, int) else float(value),
     )
 
 
@@ -222,7 +223,9 @@ def handlers(allowed: str) -> Kind:
         return value is None or is_one(value) or (isinstance(value, (list, tuple)) and all(map(is_one, value)))
 
     def normalised(value: Any) -> Any:
-        return (value[0] if len(value) == 1 else tuple(value) or None) if isinstance(value, (list, tuple)) else value
+        if not isinstance(value, (list, tuple)):
+            return value
+        return tuple(str.__str__(one) if isinstance(one, str) else one for one in value) or None
 
     return Kind("handlers", allowed, accepts, normalised, f"the qualified name of {allowed}; several by commas")
 

@@ -20,6 +20,8 @@ from faulttolerance import (
     circuit_breakers,
     configure,
     explain,
+    exponential_backoff,
+    fallback,
     guards,
     partition_by,
     retry,
@@ -288,9 +290,12 @@ def test_members_of_enumerations_stand_for_their_texts_and_numbers() -> None:
     guard = Guard(retry(max_retries=Number.FEW), name=Name.PAYMENTS)
     call = retry(max_retries=9)(circuit_breaker(name=Name.CARDS, request_volume_threshold=Number.FEW)(lambda: 1))
     divided = partition_by([Name.KEY])(lambda customer: customer)
+    growing = retry(exponential_backoff(factor=Number.FEW, max_delay=9)(fallback([Name.CARDS, Name.KEY])(lambda: 1)))
     configure(properties={"payments/Retry/delay": 7})
 
     assert "key = customer " in explain(divided)
+    assert "factor = 2 " in explain(growing, all=True)
+    assert "value = cards, customer " in explain(growing)
     assert "delay = 7ms " in explain(guard)
     assert "maxRetries = 2 " in explain(guard)
     assert "requestVolumeThreshold = 2 " in explain(call)

@@ -93,6 +93,29 @@ def test_methods_and_handlers_stand_beside_one_another() -> None:
     assert client.executions == 2
 
 
+@pytest.mark.parametrize("given", [["copy"], ("copy",)])
+def test_a_list_of_one_method_names_that_method(given: Any) -> None:
+    """A program may build the list, and a file may contain it (rule FB1)."""
+
+    class Client(Service):
+        @fallback(given)
+        def service(self) -> str:
+            raise ConnectionError
+
+        @fallback(gives_up)
+        def configured(self) -> str:
+            raise ConnectionError
+
+        def copy(self) -> str:
+            return "a copy"
+
+    assert Client().service() == "a copy"
+    with configured({f"{key(Client)}/configured/Fallback/value": given}):
+        assert Client().configured() == "a copy"
+    with pytest.raises(FaultToleranceDefinitionException, match="and fallback_method are both missing"):
+        Fallback(given[:0])
+
+
 def test_a_method_that_is_for_other_failures_is_passed_over() -> None:
     """The next one is asked with the same failure (rule FB1)."""
 
