@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .._call.order import ORDER
+from .._call.state import alias_in
 from .._guard.declare.registry import every_state, resolve_remote_circuits, resolvers
 from .._log import WARNING, log
 from .._record import Record
 from .._shown import one_or_several, shown
 from ..exceptions import definition_error
+
+if TYPE_CHECKING:
+    from .._guard.declare.registry import AnyResolver
 
 Status: TypeAlias = Literal["up", "degraded", "down"]
 
@@ -105,6 +109,12 @@ def _log_unmatched(patterns: tuple[str, ...]) -> None:
     """Log once each pattern that no guard matches: it is misspelt, or its guard does not exist yet."""
     for pattern in set(patterns) - _compared_patterns:
         _compared_patterns.add(pattern)
-        names = (resolver.name_for(cls) for resolver in resolvers() for cls in resolver.classes())
+        names = (name for resolver in resolvers() for name in _names(resolver))
         if not any(fnmatchcase(name, pattern) for name in names):
             log(WARNING, "health(critical=%r): no guard has such a name", pattern)
+
+
+def _names(resolver: AnyResolver) -> Iterator[str]:
+    """Yield the names of a guard for every class, and the further name of its circuit breaker."""
+    yield from map(resolver.name_for, resolver.classes())
+    yield alias_in(resolver.declared_at_home())

@@ -175,6 +175,18 @@ def test_a_pattern_that_nothing_matches_is_logged_once(caplog: pytest.LogCapture
     ]
 
 
+def test_the_name_of_a_circuit_is_a_name_of_its_guard(caplog: pytest.LogCaptureFixture) -> None:
+    """Also before its first call, so that no warning calls the pattern useless (rule Y5)."""
+    guard = Guard(name="acme.wallet", circuit_breaker=breaker(name="wallet"))
+
+    with caplog.at_level(logging.WARNING, "faulttolerance"):
+        assert health("wallet").status == "up"
+    assert not caplog.records
+    call(guard)
+    assert health("wallet").status == "down"
+    guard.close()
+
+
 @pytest.mark.parametrize("wrong", [(1,), [None], "", ["a", ""], None, 3, b"a"])
 def test_patterns_are_texts(wrong: Any) -> None:
     with pytest.raises(FaultToleranceDefinitionException, match=r"health\(critical\).*allowed: names of guards"):
