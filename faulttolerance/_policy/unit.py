@@ -138,7 +138,7 @@ def format_duration(duration: float | timedelta, unit: ChronoUnit = ChronoUnit.M
     else:
         number = float(duration)  # a member of an enumeration would be formatted as its name
         exactly = number * unit.value * 1e6
-        if exactly == inf or abs((microseconds := round(exactly)) - exactly) > 1e-9 * exactly:
+        if (number and exactly in (0.0, inf)) or abs((microseconds := round(exactly)) - exactly) > 1e-9 * exactly:
             return f"{number:g} {unit.name.lower()}"
     if not microseconds:
         return "0s"

@@ -206,10 +206,15 @@ class Waits(float, Enum):
 
 
 @pytest.mark.parametrize(
-    ("window", "unit", "shown"), [(1e308, ChronoUnit.DAYS, "1e+308 days"), (Waits.HALF, ChronoUnit.NANOS, "5.5 nanos")]
+    ("window", "unit", "shown"),
+    [
+        (1e308, ChronoUnit.DAYS, "1e+308 days"),
+        (5e-324, ChronoUnit.NANOS, "4.94066e-324 nanos"),
+        (Waits.HALF, ChronoUnit.NANOS, "5.5 nanos"),
+    ],
 )
 def test_every_number_that_is_accepted_as_a_duration_is_shown(window: float, unit: ChronoUnit, shown: str) -> None:
-    """Also one that is too long for microseconds, and a member of an enumeration."""
+    """Also one that is too long or too short for microseconds, and a member of an enumeration."""
     guard = ft.Guard(ft.rate_limit(1, window, unit))
     assert f"window = {shown}  [decorator]" in repr(ft.explain(guard))
 
