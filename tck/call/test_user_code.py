@@ -219,6 +219,9 @@ def test_a_listener_that_cannot_be_called_is_refused(wrong: Any) -> None:
     """Rule O4: it is refused when it is given, and not logged at each event."""
     with refused(f"circuit_breakers.on_state_change(callback) is {wrong!r}", "allowed: a synchronous function"):
         circuit_breakers.on_state_change("anything", wrong)
+    if not isinstance(wrong, str):
+        with refused(f"circuit_breakers.on_state_change(name) is {wrong!r}", "the name of a circuit breaker"):
+            circuit_breakers.on_state_change(wrong, print)
     with refused(f"set_event_sinks(sinks) is {wrong!r}", "allowed: a synchronous function"):
         set_event_sinks([wrong])
     if wrong is not None:

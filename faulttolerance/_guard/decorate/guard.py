@@ -93,7 +93,7 @@ class Guard:
 
     def __init__(self, *given: Policy | Callable[..., Any], name: str = "", **policies: Unpack[GuardPolicies]) -> None:
         by_kind = _by_kind(given, policies)
-        _check_name("Guard(name)", name or "", "text that is not the name of another guard, or none")
+        definition.check_name("Guard(name)", name or "", "text that is not the name of another guard, or none")
         name = str.__str__(name or "")  # a member of an enumeration would be formatted by its own name
         frame = declaring_frame()
         site = CreationSite(name, name) if name else creation_site_of(self, frame)
@@ -350,11 +350,6 @@ def _named_guard(name: str) -> Guard:
     return guard
 
 
-def _check_name(where: str, name: object, allowed: str) -> None:
-    if not isinstance(name, str):
-        raise definition_error(where, f"is {shown(name)}", name, allowed)
-
-
 def apply_guard(name: str) -> Callable[[F], F]:
     """Guard a function by the ``Guard`` with the name *name*, which may be created later; it is looked up at each call.
 
@@ -362,7 +357,7 @@ def apply_guard(name: str) -> Callable[[F], F]:
         FaultToleranceDefinitionException: If *name* is no text.
         KeyError: At a call, if no guard has the name.
     """
-    _check_name("@apply_guard(name)", name, "the name of a Guard; a Guard is a decorator itself")
+    definition.check_name("@apply_guard(name)", name, "the name of a Guard; a Guard is a decorator itself")
     return lambda function: _decorated(function, lambda: _named_guard(name)._resolver)
 
 

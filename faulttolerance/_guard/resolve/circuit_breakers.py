@@ -153,10 +153,12 @@ class CircuitBreakers:
             A function that removes the callback.
 
         Raises:
-            FaultToleranceDefinitionException: If *callback* cannot be called, or is a coroutine function.
+            FaultToleranceDefinitionException: If *name* is no text, or *callback* cannot be called or is a coroutine
+                function.
         """
-        from ..declare.checks.definition import never_awaited_faults
+        from ..declare.checks.definition import check_name, never_awaited_faults
 
+        check_name("circuit_breakers.on_state_change(name)", name, "the name of a circuit breaker")
         raise_faults(never_awaited_faults("circuit_breakers.on_state_change(callback)", callback))
         key = object()
         _listeners[key] = name, callback

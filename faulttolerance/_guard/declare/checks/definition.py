@@ -25,7 +25,7 @@ from ...._policy import (  # fmt: skip
 from ...._shown import shown
 from ...._signature.kind import is_coroutine_function
 from ...._signature.naming import class_name
-from ....exceptions import Fault
+from ....exceptions import Fault, definition_error
 from ..declaration import Declaration, class_level_at_home, declaration_of, declared_on
 
 _COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
@@ -271,6 +271,12 @@ def callback_faults(
         if callable(function)
         for fault in never_awaited_faults(f"{where} @{policy.annotation}({parameter})", function)
     ]
+
+
+def check_name(where: str, name: object, allowed: str) -> None:
+    """Raise an error if *name* is no text."""
+    if not isinstance(name, str):
+        raise definition_error(where, f"is {shown(name)}", name, allowed)
 
 
 def never_awaited_faults(where: str, function: Any) -> list[Fault]:
