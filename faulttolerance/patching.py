@@ -171,10 +171,14 @@ class Patch:
             return
         try:
             if isinstance(value, type):
-                self._changes = self._on_class(holder, attribute, _class_behind(value))
+                self._on_class(holder, attribute, _class_behind(value))
             else:
-                self._changes = [self._on_callable(holder, attribute, value)]
-        except FaultToleranceDefinitionException as error:
+                self._on_callable(holder, attribute, value)
+            control.reapply_declarations_in_use()
+        except BaseException as error:
+            _take_back(self._changes)
+            if not isinstance(error, FaultToleranceDefinitionException):
+                raise
             raise FaultToleranceDefinitionException(*map(self._with_source, error.faults)) from error
         holder, _, value = self._resolved(target)
         self._patched = holder, value
@@ -185,23 +189,20 @@ class Patch:
         except AttributeError as error:
             raise self._refusal("does not exist", None, "the path to an attribute, as in 'Client.send'") from error
 
-    def _on_callable(self, holder: Any, attribute: str, value: Any) -> _Change:
+    def _on_callable(self, holder: Any, attribute: str, value: Any) -> None:
         if not callable(value) and not isinstance(value, (staticmethod, classmethod)):
             raise self._refusal("cannot be called", value, "a function, a method or a class")
-        before = _held(holder, attribute)
         is_class = isinstance(holder, type)
         decorated = self._decorated_in_class(holder, attribute, value) if is_class else self._decorated(value)
+        self._replace(holder, attribute, decorated)
+
+    def _replace(self, holder: Any, attribute: str, value: Any) -> None:
+        change = _Change(holder, attribute, _held(holder, attribute), value)
         try:
-            wrapt.apply_patch(holder, attribute, decorated)
+            wrapt.apply_patch(holder, attribute, value)
         except (AttributeError, TypeError) as error:
             raise self._refusal("cannot be changed", holder, "an object written in Python") from error
-        change = _Change(holder, attribute, before, decorated)
-        try:
-            control.reapply_declarations_in_use()
-        except BaseException:
-            change.take_back()
-            raise
-        return change
+        self._changes.append(change)
 
     def _decorated_in_class(self, cls: type, attribute: str, value: Any) -> Any:
         if all(attribute not in vars(base) for base in cls.__mro__):
@@ -216,31 +217,21 @@ class Patch:
         raise_faults(faults)
         return decorated
 
-    def _on_class(self, holder: Any, attribute: str, cls: type) -> list[_Change]:
+    def _on_class(self, holder: Any, attribute: str, cls: type) -> None:
         before = {covered: dict(vars(covered)) for covered in (cls, *subclasses_of(cls))}
-
-        def changes() -> list[_Change]:
-            return [
+        try:
+            decorated = self._decorated(cls)
+            for heir in subclasses_of(cls):
+                apply.guard_methods(heir)
+        finally:
+            self._changes += [
                 _Change(covered, name, names.get(name, _ABSENT), value)
                 for covered, names in before.items()
                 for name, value in list(vars(covered).items())
                 if value is not names.get(name, _ABSENT)
             ]
-
-        try:
-            decorated = self._decorated(cls)
-            for heir in subclasses_of(cls):
-                apply.guard_methods(heir)
-            control.reapply_declarations_in_use()
-        except BaseException:
-            _take_back(changes())
-            raise
-        if decorated is cls:
-            return changes()
-        replaced = _Change(holder, attribute, _held(holder, attribute), decorated)
-        wrapt.apply_patch(holder, attribute, decorated)
-        control.reapply_declarations_in_use()
-        return [*changes(), replaced]
+        if decorated is not cls:
+            self._replace(holder, attribute, decorated)
 
     def _decorated(self, value: Any) -> Any:
         for decorator in reversed(self._decorators):

@@ -775,6 +775,24 @@ def test_a_class_that_is_refused_is_left_as_it_was(vendor: Callable[[], Any]) ->
     assert [dict(vars(cls)) for cls in (module.Client, special)] == before
 
 
+def test_a_class_whose_holder_cannot_be_changed_is_left_as_it_was(vendor: Callable[[], Any]) -> None:
+    """Its holder would have to hold another class, the result of one of the decorators."""
+    client = vendor().Client
+    before = dict(vars(client))
+
+    class Frozen(type):
+        def __setattr__(cls, name: str, value: object) -> None:
+            raise TypeError(name)
+
+    class Holder(metaclass=Frozen):
+        made = client
+
+    with refused("Holder.made cannot be changed"):
+        patch(Holder, "made", lambda cls: type("Other", (cls,), {}), again)
+
+    assert dict(vars(client)) == before
+
+
 @pytest.mark.outside
 def test_without_wrapt_the_message_names_the_package_to_install() -> None:
     """The rest of the library does not need it."""
