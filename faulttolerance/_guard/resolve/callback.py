@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import Parameter
 from typing import Any
 
@@ -36,52 +36,46 @@ def split_receiver(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Cal
     return (method, None, args) if declaration.binding == FUNCTION or not args else (method, args[0], args[1:])
 
 
-class BoundCallback(ABC):
-    """Code of the application beside a call."""
-
-    __slots__ = ("_declaration",)
-
-    def __init__(self, declaration: Declaration) -> None:
-        self._declaration = declaration
-
-    @abstractmethod
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        """Run the code for the failed call with *args* and *kwargs*."""
-
-
 def bind_callback(policy: Fallback | BeforeRetry, declaration: Declaration, owner: type | None = None) -> Callback:
     """Return the call of the callback of *policy*, which *owner* declares; by default the class of the function."""
-    owner = owner or declaration.owner
-    if isinstance(policy, BeforeRetry):
-        return _BeforeRetry(policy, declaration, owner)
     if policy.value is not None:
         assert callable(policy.value)
-        return _HandlerFallback(policy.value, declaration)
-    return _MethodFallback(policy.fallback_method, declaration, owner)
+        return partial(_call_handler if isinstance(policy, Fallback) else _call_hook, policy.value, declaration)
+    owner = owner or declaration.owner
+    if isinstance(policy, Fallback):
+        return _MethodFallback(policy.fallback_method, declaration, owner)
+    return partial(_call_named_hook, _lookup(policy.method_name, declaration, owner))
 
 
-class _HandlerFallback(BoundCallback):
-    __slots__ = ("_value",)
-
-    def __init__(self, value: Callable[[Any], Any], declaration: Declaration) -> None:
-        super().__init__(declaration)
-        self._value = value
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        value: Any = self._value
-        handle = value().handle if isinstance(value, type) else value
-        try:
-            return handle(context_of(self._declaration, args, kwargs, failure, attempts))
-        finally:
-            del failure  # its traceback may refer to this frame
+def _call_handler(value: Any, declaration: Declaration, *failed_call: Any) -> Any:
+    handle = value().handle if isinstance(value, type) else value
+    try:
+        return handle(context_of(declaration, *failed_call))
+    finally:
+        del failed_call  # the traceback of its failure may refer to this frame
 
 
-class _MethodFallback(BoundCallback):
-    __slots__ = ("_adapter", "_lookup")
+def _call_hook(hook: Callable[[Any], Any], declaration: Declaration, *failed_call: Any) -> Any:
+    return hook(context_of(declaration, *failed_call))
+
+
+def _call_named_hook(lookup: LateLookup, args: tuple[Any, ...], *_: object) -> Any:
+    method = lookup.find(args)
+    if method is None:
+        raise AttributeError(f"@before_retry {lookup.missing()}")
+    return method()
+
+
+def _lookup(name: str, declaration: Declaration, owner: type | None) -> LateLookup:
+    return LateLookup(name, declaration.template, owner, declaration.binding != FUNCTION)
+
+
+class _MethodFallback:
+    __slots__ = ("_adapter", "_declaration", "_lookup")
 
     def __init__(self, name: str, declaration: Declaration, owner: type | None) -> None:
-        super().__init__(declaration)
-        self._lookup = LateLookup(name, declaration.template, owner, declaration.binding != FUNCTION)
+        self._declaration = declaration
+        self._lookup = _lookup(name, declaration, owner)
         self._adapter: _Adapter | None = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
@@ -160,20 +154,3 @@ class _Adapter:
         if self._error.kind is Parameter.KEYWORD_ONLY:
             return args, {**kwargs, self._error.name: failure}
         return (*args, failure), kwargs
-
-
-class _BeforeRetry(BoundCallback):
-    __slots__ = ("_lookup", "_value")
-
-    def __init__(self, policy: BeforeRetry, declaration: Declaration, owner: type | None) -> None:
-        super().__init__(declaration)
-        self._value = policy.value
-        self._lookup = LateLookup(policy.method_name, declaration.template, owner, declaration.binding != FUNCTION)
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        if self._value is not None:
-            return self._value(context_of(self._declaration, args, kwargs, failure, attempts))
-        method = self._lookup.find(args)
-        if method is None:
-            raise AttributeError(f"@before_retry {self._lookup.missing()}")
-        return method()
