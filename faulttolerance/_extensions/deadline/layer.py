@@ -28,7 +28,7 @@ from ..._deadline.threads.chain import (
 )
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
-from ..._guard.resolve.renewal import renew_at_next_calls
+from ..._guard.resolve.resolver import renew_at_next_calls
 from ..._metrics.catalogue import Interned
 from ...exceptions import TimeoutException
 

@@ -22,7 +22,6 @@ from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_na
 from ..resolve.assembly import block_call, guarded_call, interpreter_ends, unguarded_call
 from ..resolve.awaitable import call_awaited
 from ..resolve.effective import EffectivePolicies, configured, mismatches
-from ..resolve.renewal import entered_by
 from ..resolve.resolver import Draft, Resolver
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ class BlockForm(NamedTuple):
     asynchronous: bool
 
 
-@entered_by(entered_paths="paths", entered_effective="effective")
-class GuardResolver(Resolver):
+class GuardResolver(Resolver, entered_paths="paths", entered_effective="effective"):
     """Finds the call paths of one ``Guard``, for each way to call it. The class that uses it is always ``None``."""
 
     __slots__ = ("__weakref__", "_guard", "declared", "effective", "name", "paths", "site")

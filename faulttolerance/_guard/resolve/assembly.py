@@ -67,8 +67,10 @@ def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Decla
         else:
             is_hidden = not is_first(declaration, cls)
         # A finalizer may call a guard that ends with it: weak references are cleared before.
-        resolver = None if is_hidden else declaration.resolver
-        return function(*args, **kwargs) if resolver is None else resolver.renew_path(cls)(args, kwargs)
+        if is_hidden or (resolver := declaration.resolver) is None:
+            return function(*args, **kwargs)
+        resolver.renew_paths(type(resolver))
+        return resolver.for_class(cls)(args, kwargs)
 
     return call
 

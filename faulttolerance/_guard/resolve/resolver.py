@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import ref
 
 from ..._call.core import is_detached
@@ -23,7 +24,6 @@ from ..declare.registry import name_conflicts
 from .assembly import interpreter_ends, method_call, unguarded_call, unguarded_call_while_hidden
 from .effective import EffectivePolicies, effective_policies, is_first, plain_function
 from .fingerprint import read_fingerprint
-from .renewal import entered_by
 
 if TYPE_CHECKING:
     from ..declare.registry import AnyResolver
@@ -79,9 +79,21 @@ class Resolver:
     """Finds the call paths of one guard, and keeps them until the configuration changes.
 
     The policies behind a path are not kept: they are resolved again on request.
+
+    A subclass names the slots from which calls read their paths, each under a further name, which only calls read. Until
+    a renewal this name, too, is the slot, and nothing is asked.
     """
 
     __slots__ = ("class_entries", "declaration")
+    _entrances: ClassVar[list[tuple[type, dict[str, Any]]]] = []
+    """The subclasses, and the slots that calls read, by the names under which they do so."""
+
+    def __init_subclass__(cls, **entrances: str) -> None:
+        slots = {name: vars(cls)[slot] for name, slot in entrances.items()}
+        for name, slot in slots.items():
+            setattr(cls, name, slot)
+        if slots:
+            cls._entrances.append((cls, slots))
 
     def __init__(self, declaration: Declaration | None) -> None:
         settings.require_packages()
@@ -133,6 +145,23 @@ class Resolver:
             swap.attribute(self, "__class__", kind)
             if settings.version.swap(seen, swap):
                 return
+
+
+def renew_at_next_calls() -> None:
+    """Renew the call paths of each guard at its next call; no guard is touched now.
+
+    A property takes the place of the slots that calls read, at the same cost for any number of guards. It drops the
+    paths of the resolver that a call enters, and makes the resolver an instance of a subclass in which they are slots.
+    """
+    for kind, slots in Resolver._entrances:
+        renewed = type(kind.__name__, (kind,), {"__slots__": (), "__module__": kind.__module__, **slots})
+        for name, slot in slots.items():
+            setattr(kind, name, property(partial(_enter, renewed, slot)))
+
+
+def _enter(renewed: type, slot: Any, resolver: Any) -> Any:
+    resolver.renew_paths(renewed)
+    return slot.__get__(resolver)
 
 
 class Draft:
@@ -195,8 +224,7 @@ _NO_CALLS: dict[int, GuardedCall] = {}
 """The call paths of each method that no other class has called yet; nothing is ever stored here."""
 
 
-@entered_by(entered_call="call", entered_home="home")
-class MethodResolver(Resolver):
+class MethodResolver(Resolver, entered_call="call", entered_home="home"):
     """Finds the call path of one guarded function for each class that calls it."""
 
     __slots__ = ("call", "calls", "home")
@@ -246,15 +274,6 @@ class MethodResolver(Resolver):
     def create_state(self, cls: type | None) -> None:
         """Create the state for *cls* as if it had called."""
         self.for_class(cls)
-
-    def renew_path(self, cls: type) -> GuardedCall:
-        """Return a new call path for *cls* in place of one that is not valid any more."""
-        while True:
-            seen, stale = settings.version.current, self._path_of(cls)
-            swap = Swap()
-            self.drop(cls, swap)
-            if stale is None or settings.version.swap(seen, swap):
-                return self.for_class(cls)
 
     # Configuration
 
