@@ -80,8 +80,8 @@ class Resolver:
 
     The policies behind a path are not kept: they are resolved again on request.
 
-    A subclass names the slots from which calls read their paths, each under a further name, which only calls read. Until
-    a renewal this name, too, is the slot, and nothing is asked.
+    A subclass gives the slots from which calls read their paths further names, which only calls read. Until a renewal
+    they are the slots, too, and nothing is asked.
     """
 
     __slots__ = ("class_entries", "declaration")
