@@ -65,8 +65,8 @@ class RefusedException(FaultToleranceException):
     @property
     def retry_after(self) -> float | None:
         """The seconds until a call may be admitted again; ``None`` if unknown."""
-        wait = float(self.args[1]) if len(self.args) > 1 else 0.0
-        return wait if 0.0 < wait < inf else None
+        wait = self.args[1] if len(self.args) > 1 else None
+        return float(wait) if isinstance(wait, (int, float)) and 0.0 < wait < inf else None
 
     def __str__(self) -> str:
         message = str(self.args[0]) if self.args else ""

@@ -229,6 +229,14 @@ def test_each_refusal_is_one(kind: type[Exception]) -> None:
 # Results that were not accepted
 
 
+@pytest.mark.parametrize("second", [{"quota": 3}, "soon", None, float("nan")])
+def test_a_refusal_of_the_application_may_have_arguments_of_its_own(second: Any) -> None:
+    """Those that are no number of seconds are no time to wait, and its text can be read."""
+    refusal = RateLimitException("busy", second)
+
+    assert (str(refusal), refusal.retry_after) == ("busy", None)
+
+
 def test_last_result_that_was_not_accepted_is_on_the_exception(invoke: Invoke) -> None:
     """R1: the caller may still use it; it survives pickling, and a note says how often it was tried."""
 
