@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from .._call.core import is_detached
 from .._call.state import conditions_of
 from .._config import Declared, Effective, parameter_keys, settings
-from .._guard.declare.declaration import FUNCTION, Declaration, declaration_of, unbound
+from .._guard.declare.declaration import FUNCTION, Declaration, accessors, declaration_of, unbound
 from .._guard.decorate.guard import Guard, finder_of
 from .._guard.resolve.assembly import code_of
 from .._guard.resolve.effective import EffectivePolicies
@@ -84,7 +84,7 @@ def explain(target: Any, name: str = "", *, all: bool = False, source: bool = Fa
         elif getattr(target, "__self__", None) is not None:
             owner = target.__self__
             cls = owner if isinstance(owner, type) else type(owner)
-        parts = list(explanations_of(target, cls))
+        parts = [part for function in accessors(target) or (target,) for part in explanations_of(function, cls)]
     if not parts:
         raise ValueError(f"{target!r} is not guarded")
     return Explanation("\n".join(part.text(all, source) for part in parts), tuple(part.as_dict() for part in parts))

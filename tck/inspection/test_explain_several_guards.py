@@ -128,6 +128,23 @@ def listed(of: Callable[..., object]) -> list[str]:
     return [one.name.removeprefix(prefix) for one in guards() if one.name.startswith(prefix)]
 
 
+@pytest.mark.parametrize("descriptor", [property, functools.cached_property])
+def test_a_guarded_property_is_explained_by_its_name(descriptor: Any) -> None:
+    """Rule M3: as a method is, in the class and in its subclasses."""
+
+    class Client:
+        @descriptor
+        @retry(max_retries=7)
+        def balance(self) -> int:
+            return 1
+
+    class Special(Client): ...
+
+    for cls in (Client, Special):
+        assert f"{cls.__qualname__}.balance\n" in (explained := explain(cls, "balance"))
+        assert "maxRetries = 7 " in explained
+
+
 def test_a_property_is_listed_once_for_each_class_used_or_not() -> None:
     """It belongs to its class, as any other method."""
 
