@@ -112,11 +112,8 @@ def renew_memos(renew: Callable[[AnyResolver, Any], Any]) -> list[Any]:
     for reference in list(_guards):
         guard = reference()  # it must live until its memo is stored, or the memo would stay for ever
         if (resolver := _resolver_of(guard)) is not None:
-            before = _guards.get(reference)
-            memo = renew(resolver, before)
-            if memo is not before:
-                _guards[reference] = memo
-            memos.append(memo)
+            memos.append(memo := renew(resolver, _guards.get(reference)))
+            _guards[reference] = memo
     return memos
 
 

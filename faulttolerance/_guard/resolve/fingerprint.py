@@ -41,8 +41,6 @@ def fingerprint() -> str:
         except Exception as error:  # noqa: BLE001  # the others must still be found
             log_guard_error(name_of(resolver), "it is left out, because resolving its policies failed", error)
             return None, {}
-        if memo is not None and found == known:
-            return memo  # type: ignore[no-any-return]
         return basis, found
 
     def _digest_for(resolver: AnyResolver, cls: type | None, known: _Digest | None) -> _Digest:
@@ -51,7 +49,7 @@ def fingerprint() -> str:
         if known is not None and known[0]() is user and known[1] == declared:
             return known
         effective = resolver.in_force(cls, basis)
-        return ref(user), declared, _digest([_canonical(effective)]) if effective.declared else ""
+        return ref(user), declared, fingerprint_of(effective) if effective.declared else ""
 
     return _digest(digest for _, known in renew_memos(renewed) for *_, digest in known.values() if digest)
 

@@ -321,8 +321,8 @@ class MethodResolver(Resolver, entered_call="call", entered_home="home"):
 
     def classes_with_path(self) -> list[type | None]:
         """Return the classes with a call path, ``None`` for that of a function."""
-        users = [(entry(), entry) for entry in self.class_entries]
-        living = [None if user is NoneType else user for user, _ in users if user is not None]
+        users = [entry() for entry in self.class_entries]
+        living = [None if user is NoneType else user for user in users if user is not None]
         return [user for user in living if self._path_of(user) is not None]
 
     def declared_at_home(self) -> dict[type[Policy], Policy]:
