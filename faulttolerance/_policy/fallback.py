@@ -98,7 +98,7 @@ class Fallback(Policy):
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """Reject both a handler and a method, neither of them, and a class that is no handler."""
         value, method, allowed = values["value"], values["fallback_method"], "a handler or a method's name"
-        if value is None:
+        if value is None or value == ():
             if not method:
                 yield "value", "and fallback_method are both missing", allowed, ("fallback_method",)
             return

@@ -222,12 +222,7 @@ def handlers(allowed: str) -> Kind:
     def accepts(value: object) -> bool:
         return value is None or is_one(value) or (isinstance(value, (list, tuple)) and all(map(is_one, value)))
 
-    def normalised(value: Any) -> Any:
-        if not isinstance(value, (list, tuple)):
-            return value
-        return tuple(str.__str__(one) if isinstance(one, str) else one for one in value) or None
-
-    return Kind("handlers", allowed, accepts, normalised, f"the qualified name of {allowed}; several by commas")
+    return Kind("handlers", allowed, accepts, _with_plain_texts, f"the qualified name of {allowed}; several by commas")
 
 
 def key(*, is_optional: bool = True) -> Kind:
@@ -241,18 +236,20 @@ def key(*, is_optional: bool = True) -> Kind:
             return callable(value)
         return bool(names) and all(isinstance(name, str) and name.isidentifier() for name in names)
 
-    def normalised(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return tuple(map(str.__str__, value))
-        return str.__str__(value) if isinstance(value, str) else value
-
     return Kind(
         "key",
         f"a callable, the name of a parameter or several names{' or None' if is_optional else ''}",
         accepts,
-        normalised,
+        _with_plain_texts,
         "names of parameters, separated by commas, or the qualified name of a callable",
     )
+
+
+def _with_plain_texts(value: Any) -> Any:
+    """Return *value*, or a tuple of several, with the texts in place of the members of enumerations."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_with_plain_texts, value))
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def _hint(meant: str) -> str:
