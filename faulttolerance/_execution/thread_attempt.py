@@ -113,9 +113,10 @@ class ThreadAttempt(Suspension):
         if not take(self._wake_token):
             return
         waiter = self._waiter
-        step = self._leave_queue if waiter is not None and waiter.reason else self._run_body
+        is_refused = waiter is not None and waiter.reason != ""
+        step = self._leave_queue if is_refused else self._run_body
         try:
-            pool.submit(partial(self._resume_after, step))
+            pool.submit(partial(self._resume_after, step), urgent=is_refused)
         except RuntimeError as error:
             if self.claim():
                 self.cancel_timer()

@@ -380,8 +380,8 @@ class Pause(Suspension):
     def wake(self) -> None:
         """Continue the call on a thread of the pool; from any thread."""
         self._is_woken = True
-        if hasattr(self, "call"):
-            self.resume_on_pool()
+        if hasattr(self, "call") and self.claim():
+            self.submit(self.resume, urgent=True)  # mostly to release a caller; a body would wait for a free thread
 
 
 def _cancelled_error() -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import asynchronous, deadline, fallback, timeout
+from faulttolerance import asynchronous, coalesce, deadline, fallback, hedge, timeout
 from faulttolerance._deadline.attempt_record import AttemptRecord
 from faulttolerance._deadline.clock import clock
 from faulttolerance._deadline.interruption import remaining, sleep
@@ -504,6 +504,37 @@ def test_a_deadline_passes_while_all_threads_are_taken(time_stands_still: StillC
     hung.open.set()
     assert Call(add)(1, 2).result(PATIENCE) == 3
     assert not queued.count
+
+
+@pytest.mark.parametrize(("policy", "count"), [(hedge(delay="1h", quantile=0), 1), (coalesce(key=lambda: ""), 2)])
+def test_a_full_pool_delays_no_outcome_that_is_there(policy: Any, count: int) -> None:
+    """A call that another call wakes, as by its end, continues at once, although others wait for a thread."""
+    pool.configure(max_threads=1)
+    body, other = Body(), Body()
+    load = asynchronous(policy(lambda: body()))
+    calls = [load() for _ in range(count)]
+    assert body.begun.wait(PATIENCE)
+    queued = Call(other)()
+
+    body.open.set()
+
+    assert {call.result(PATIENCE) for call in calls} == {"done"}
+    other.open.set()
+    assert queued.result(PATIENCE) == "done"
+
+
+def test_a_full_pool_delays_no_refusal(time_stands_still: StillClock) -> None:
+    """A call whose longest wait for a permit is over is refused at once."""
+    pool.configure(max_threads=1)
+    body, bulkhead = Body(), Bulkhead(1, 1, max_wait=LONG, now=clock.monotonic)
+    first, second = Call(body, bulkhead=bulkhead)(), Call(add, bulkhead=bulkhead)(1, 2)
+    assert body.begun.wait(PATIENCE)
+
+    time_stands_still.advance()
+
+    assert isinstance(second.exception(PATIENCE), BulkheadException)
+    body.open.set()
+    assert first.result(PATIENCE) == "done"
 
 
 def test_a_callback_never_delays_the_timers_of_the_process(time_stands_still: StillClock) -> None:
