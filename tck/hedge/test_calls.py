@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
+from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import IO, Any
 
@@ -18,6 +20,7 @@ from faulttolerance import (
     asynchronous_non_blocking,
     bulkhead,
     coalesce,
+    completed_future,
     configure,
     explain,
     fallback,
@@ -26,6 +29,7 @@ from faulttolerance import (
     partition_by,
     reload,
     retry,
+    retry_budget,
     sleep,
     testing,
     unguarded,
@@ -35,6 +39,7 @@ from faulttolerance.policies import CircuitBreaker, Hedge, Timeout
 from faulttolerance.testing import virtual_time
 from kit import VirtualClock
 from kit.program import python
+from kit.waiting import wait_until
 from kit.ways import WAYS, Run, Scene, Way
 
 ways = pytest.mark.parametrize(
@@ -42,6 +47,8 @@ ways = pytest.mark.parametrize(
 )
 
 SLOW = 5.0
+PATIENCE = 20.0
+"""Seconds after which something that must happen did not."""
 AFTER_100 = {"delay": 100, "quantile": 0}
 
 
@@ -345,6 +352,33 @@ def test_a_hedge_that_a_policy_refuses_was_never_there(way: Way) -> None:
     assert all(not outcome[2] for outcome in race.run.outcomes[:30])
     assert race.results == {"notHedged": 30, "hedge": 1}
     assert race.sent == [(1, 0.1)]
+
+
+def test_a_hedge_that_waits_for_a_thread_until_its_call_ends_costs_the_budget_nothing() -> None:
+    """By rule H3: it was never sent."""
+    configure(max_threads=1)
+    begun, end, release = threading.Event(), threading.Event(), threading.Event()
+
+    @hedge(delay=10, quantile=0)
+    @retry_budget(ratio=0, burst=1)
+    @asynchronous
+    def load() -> Future[bool]:
+        begun.set()
+        return completed_future(end.wait(PATIENCE))
+
+    try:
+        call = load()
+        assert begun.wait(PATIENCE)
+        other = asynchronous(lambda: release.wait(PATIENCE))()
+        wait_until(lambda: "now 0 of 1 tokens" in str(explain(load)))
+        end.set()
+
+        assert call.result(PATIENCE)
+        assert "now 1 of 1 tokens" in str(explain(load))
+        release.set()
+        assert other.result(PATIENCE)
+    finally:
+        testing.reset()
 
 
 @ways

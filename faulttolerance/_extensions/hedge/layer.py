@@ -26,7 +26,7 @@ from ..._platform.event_loop import refuse_trio
 from ..._strategy.adaptive_timeout import LEAST
 from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.gate import OnRefusal
-from ...exceptions import RefusedException, TimeoutException
+from ...exceptions import TimeoutException
 from . import policy
 from .strategy import BURST, RATIO, Hedge, Race, Result
 
@@ -61,7 +61,7 @@ class Hedging:
         self._take: Callable[[], bool | None] = self._hedge.budget.take
         """Takes the price of a hedge, and returns whether it was left; ``None`` if the hedge starts without payment."""
         self._give_back: Callable[[], object] = self._hedge.budget.give_back
-        """Returns the price of a hedge that did not start."""
+        """Returns the price of a hedge that was never sent."""
         self._earn: Callable[[], object] = self._hedge.budget.succeed
         """Called after a race with a winner."""
         own: tuple[float, float] = RATIO, BURST
@@ -135,9 +135,9 @@ class Hedging:
                             timer.cancel()
             finally:
                 try:
-                    _leave(race, runs, environment)
+                    self._leave(race, runs, environment)
                 except BaseException:
-                    _leave(race, runs, environment)  # a signal handler raised: no other code ends them
+                    self._leave(race, runs, environment)  # a signal handler raised: no other code ends them
                     raise
                 finally:
                     self._count(race)
@@ -158,10 +158,20 @@ class Hedging:
                     race.succeed(number, now)
                     self._earn()
                 return run
-            if number in race.paid and number not in race.sent and isinstance(failure, RefusedException):
-                self._give_back()
+            self._refund(race, {number})
             race.fail(number, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
         return None
+
+    def _leave(self, race: Race, runs: dict[int, Run], environment: Environment) -> None:
+        race.end()
+        environment.cancel_children(list(runs.values()))
+        self._refund(race, race.paid)
+
+    def _refund(self, race: Race, numbers: set[int]) -> None:
+        """Return the price of those hedges that were never sent."""
+        for number in (race.paid & numbers).difference(race.sent):
+            race.paid.remove(number)
+            self._give_back()
 
     def _is_own_timeout(self, failure: BaseException, elapsed: float) -> bool:
         return isinstance(failure, TimeoutException) and 0.0 < self._limit <= elapsed
@@ -222,11 +232,6 @@ def announced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return announced
-
-
-def _leave(race: Race, runs: dict[int, Run], environment: Environment) -> None:
-    race.end()
-    environment.cancel_children(list(runs.values()))
 
 
 def _shortest_timeout(policy: Any) -> float:

@@ -107,7 +107,7 @@ class Race:
         self.sent: dict[int, None] = {}
         """The hedges that really started: those that no policy of the guard refused."""
         self.paid: set[int] = set()
-        """The hedges that the budget paid for."""
+        """The hedges that the budget paid for, without those whose price was returned."""
         self.due = inf
         """The moment of the next hedge; infinity if there is none."""
         self.wake: Callable[[], object] = _nobody
