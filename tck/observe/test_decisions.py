@@ -149,6 +149,18 @@ def test_an_observed_bulkhead_reports_the_refusals_of_one_that_is_obeyed(seed: i
     assert 0 < refused < 400
 
 
+def test_two_call_paths_report_the_refusals_of_one_bulkhead() -> None:
+    """By rule X7: a task that would wait is not refused because threads run that would have been."""
+    bulkhead, told = Bulkhead(1, 1, "acme"), Told()
+    of_threads, of_tasks = (ObservedBulkhead(bulkhead, told, may_wait=may_wait) for may_wait in (False, True))
+    for attempt_id in range(3):
+        of_threads.enter(Waiter(attempt_id, 1, None))
+
+    of_tasks.enter(Waiter(3, 1, None))
+
+    assert told.times == 2
+
+
 def test_a_bulkhead_that_is_obeyed_again_refuses_until_there_is_room() -> None:
     """By rule X7: attempts that run beyond the limit go on."""
     bulkhead = Bulkhead(1, 1, "acme")

@@ -107,18 +107,16 @@ class ObservedBulkhead(UnqueuedBulkhead):
         may_wait: Whether calls may wait for a permit if the bulkhead is enforced.
     """
 
-    __slots__ = ("_beyond", "_may_wait", "_tell")
+    __slots__ = ("_may_wait", "_tell")
 
     def __init__(self, bulkhead: Bulkhead, tell: OnRefusal, *, may_wait: bool) -> None:
         super().__init__(bulkhead)
         self._tell = tell
         self._may_wait = may_wait
-        self._beyond: dict[Hashable, None] = {}
-        """The attempts that run and would have been refused; some of them may have ended."""
 
     def enter(self, waiter: Waiter) -> None:
         """Acquire a permit for *waiter*, which does not wait, independent of the limit."""
-        held, beyond, attempt_id = self._bulkhead.held, self._beyond, waiter.attempt_id
+        held, beyond, attempt_id = self._bulkhead.held, self._bulkhead.beyond, waiter.attempt_id
         held[attempt_id] = waiter.ident
         if len(held) <= self._bulkhead.limit:
             return
