@@ -79,7 +79,7 @@ class _Cutter(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
         self.generic_visit(node)
         node.returns = None
-        if isinstance(node, ast.FunctionDef) or self._flags["ASYNC"] or self._flags["BLOCK"]:
+        if isinstance(node, ast.FunctionDef) or self._flags["ASYNC"] or self._flags.get("BLOCK"):
             return node
         return ast.copy_location(ast.FunctionDef(node.name, node.args, node.body, [], None), node)
 

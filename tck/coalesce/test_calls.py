@@ -795,8 +795,9 @@ def test_a_call_within_its_own_flight_has_no_role() -> None:
     assert roles(load) == {"leader": 1, "follower": 0}
 
 
+@pytest.mark.parametrize("is_within", [False, True], ids=["leads", "within its own flight"])
 @pytest.mark.parametrize("blocks", [False, True], ids=["task", "thread"])
-def test_calls_that_start_one_another_keep_nothing_of_flights_that_have_ended(blocks: bool) -> None:
+def test_calls_that_start_one_another_keep_nothing_of_flights_that_have_ended(blocks: bool, is_within: bool) -> None:
     """Nothing is kept after the end of a flight: a refresh that schedules the next one goes on for ever."""
 
     class Order:
@@ -809,17 +810,20 @@ def test_calls_that_start_one_another_keep_nothing_of_flights_that_have_ended(bl
         orders.append(weakref.ref(order))
         contexts[:] = [copy_context()]
 
-    @coalesce
-    def load(order: Order) -> None:
-        begun(order)
+    @coalesce(key="order")
+    def load(order: Order, makes_another: bool) -> None:
+        load(order, False) if makes_another else begun(order)
 
-    @coalesce
-    async def load_async(order: Order) -> None:
-        begun(order)
+    @coalesce(key="order")
+    async def load_async(order: Order, makes_another: bool) -> None:
+        await load_async(order, False) if makes_another else begun(order)
 
     begun(Order())
     for _ in range(3):
-        contexts[0].run(load, Order()) if blocks else contexts[0].run(asyncio.run, load_async(Order()))
+        if blocks:
+            contexts[0].run(load, Order(), is_within)
+        else:
+            contexts[0].run(asyncio.run, load_async(Order(), is_within))
     gc.collect()
 
     assert [order() is None for order in orders] == [True, True, True, False]

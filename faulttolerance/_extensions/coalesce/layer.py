@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from math import inf
 from sys import exception, modules
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..._call.specialize import specializable, specialized
 from ..._deadline.clock import Alarm, clock
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
@@ -16,6 +17,9 @@ from ..._metrics.counters import FOLD, Counters
 from ..._platform.unpatched import get_ident
 from ..._signature.call_key import refuse_unhashable
 from .strategy import Flight, Flights, Links, Outcome, Seat
+
+if TYPE_CHECKING:
+    ASYNC = False  # a flag of ``specialized``
 
 _LED, _FOLLOWED = series_of_facts((("Coalesce", "leader"),)), series_of_facts((("Coalesce", "follower"),))
 _own: ContextVar[tuple[Flight, ...]] = ContextVar("the flights in which a call is made", default=())
@@ -31,127 +35,82 @@ class Coalescing:
         counters: The counters of the calls; ``None`` without metrics.
     """
 
-    __slots__ = ("_counters", "_flights", "_followed", "_key_of", "_led", "_name")
+    __slots__ = ("_counters", "_followed", "_led", "flights", "key_of", "name")
 
     def __init__(self, name: str, flights: Flights, key_of: Callable[..., Hashable], counters: Counters | None) -> None:
-        self._name = name
-        self._flights = flights
-        self._key_of = key_of
+        self.name = name
+        self.flights = flights
+        self.key_of = key_of
         self._counters = counters
         self._led, self._followed = map(counters.batch, (_LED, _FOLLOWED)) if counters is not None else ([], [])
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
         """Return *call* with this layer around it."""
-        return self._blocking(call) if environment is None else self._awaited(call, environment)
+        flags = {"ASYNC": environment is not None}
+        return specialized(coalescing, flags)(self, call, environment)  # type: ignore[no-any-return]
 
-    def _blocking(self, call: GuardedCall) -> GuardedCall:
-        key_of, flights = self._key_of, self._flights
-        lead, join, leave = flights.lead, flights.join, flights.leave
-
-        def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            if own := _own.get():
-                own = _under_way(own)
-            seat = Seat(get_ident())
-            flight = Flight(key_of(*args, **kwargs), seat)
-            outcome: Outcome | None = None
-            handled = exception()
-            try:
-                # Set before a flight exists until it is gone: a signal handler may make the same call, and would wait
-                # for the call below it.
-                _own.set((*own, flight))
-                try:
-                    met = lead(flight, seat)
-                except TypeError:
-                    refuse_unhashable(self._name, flight.key)
-                    raise
-                if met is not None:
-                    if _is_led_here(met, seat):
-                        return call(args, kwargs)
-                    alarm = Alarm()
-                    seat.wake = alarm.ring
-                    _own.set((*own, flight, met))  # either may be led here next
-                    if not join(flight, seat, own):
-                        return call(args, kwargs)
-                    _own.set((*own, seat.flight))  # type: ignore[arg-type]  # it has joined one
-                    while not (seat.leads or seat.is_over):
-                        clock.sleep(inf, alarm)
-                    if not seat.leads:
-                        return _shared(seat)
-                try:
-                    result = call(args, kwargs)
-                    outcome = result, None, None, ()
-                    return result
-                except Exception as failure:
-                    outcome = None, failure, failure.__traceback__, _links(failure, handled)
-                    raise
-            finally:
-                try:
-                    leave(seat, outcome)
-                    self._count(seat)
-                except BaseException:
-                    leave(seat, outcome)  # a signal handler may have raised before its first instruction
-                    raise
-                finally:
-                    _own.set(own)
-                    del outcome, handled, flight, seat  # the traceback of a failure keeps this frame
-
-        return coalesced
-
-    def _awaited(self, call: GuardedCall, environment: Environment) -> GuardedCall:
-        key_of, ident_of, flights = self._key_of, environment.ident, self._flights
-        lead, join, leave = flights.lead, flights.join, flights.leave
-
-        async def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            if own := _own.get():
-                own = _under_way(own)
-            seat = Seat(ident_of())
-            flight = Flight(key_of(*args, **kwargs), seat)
-            outcome: Outcome | None = None
-            handled = exception()
-            try:
-                try:
-                    met = lead(flight, seat)
-                except TypeError:
-                    refuse_unhashable(self._name, flight.key)
-                    raise
-                if met is not None:
-                    turn = environment.new_wait()
-                    seat.wake = turn.wake
-                    if not join(flight, seat, own):
-                        return await call(args, kwargs)
-                    if not (seat.leads or seat.is_over):
-                        await turn.awaitable
-                    if not seat.leads:
-                        return _shared(seat)
-                assert seat.flight is not None
-                _own.set((*own, seat.flight))
-                try:
-                    result = await call(args, kwargs)
-                    outcome = result, None, None, ()
-                    return result
-                except Exception as failure:
-                    outcome = None, failure, failure.__traceback__, _links(failure, handled)
-                    raise
-                finally:
-                    _own.set(own)
-            finally:
-                try:
-                    leave(seat, outcome)
-                    self._count(seat)
-                except BaseException:
-                    leave(seat, outcome)  # as above
-                    raise
-                del outcome, handled, flight, seat  # the traceback of a failure keeps this frame
-
-        return coalesced
-
-    def _count(self, seat: Seat) -> None:
+    def count(self, seat: Seat) -> None:
         """Count a call by its final role; a call made within its own flight has none."""
         if self._counters is not None and seat.flight is not None:
             batch = self._led if seat.leads else self._followed
             batch.append(None)
             if len(batch) >= FOLD:
                 self._counters.fold()
+
+
+@specializable
+def coalescing(layer: Coalescing, call: GuardedCall, environment: Any) -> Any:
+    """Return *call* with *layer* around it, for calls that are awaited in *environment*, or run on their threads."""
+    key_of, ident_of = layer.key_of, environment.ident if ASYNC else get_ident
+    lead, join, leave = layer.flights.lead, layer.flights.join, layer.flights.leave
+
+    async def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+        if own := _own.get():
+            own = _under_way(own)
+        seat = Seat(ident_of())
+        flight = Flight(key_of(*args, **kwargs), seat)
+        outcome: Outcome | None = None
+        handled = exception()
+        try:
+            # Set before a flight exists until it is gone: a signal handler may make the same call on this thread, and
+            # would wait for the call below it.
+            _own.set((*own, flight))
+            try:
+                met = lead(flight, seat)
+            except TypeError:
+                refuse_unhashable(layer.name, flight.key)
+                raise
+            if met is not None:
+                turn = environment.new_wait() if ASYNC else Alarm()
+                seat.wake = turn.wake if ASYNC else turn.ring
+                _own.set((*own, flight, met))  # either may be led here next
+                if (not ASYNC and _is_led_here(met, seat)) or not join(flight, seat, own):
+                    _own.set(own)  # tasks that the call starts must not keep a flight that never ends
+                    return await call(args, kwargs) if ASYNC else call(args, kwargs)
+                _own.set((*own, seat.flight))  # type: ignore[arg-type]  # it has joined one
+                while not (seat.leads or seat.is_over):
+                    await turn.awaitable if ASYNC else clock.sleep(inf, turn)
+                if not seat.leads:
+                    return _shared(seat)
+            try:
+                result = await call(args, kwargs) if ASYNC else call(args, kwargs)
+                outcome = result, None, None, ()
+                return result
+            except Exception as failure:
+                outcome = None, failure, failure.__traceback__, _links(failure, handled)
+                raise
+        finally:
+            try:
+                leave(seat, outcome)
+                layer.count(seat)
+            except BaseException:
+                leave(seat, outcome)  # a signal handler may have raised before its first instruction
+                raise
+            finally:
+                _own.set(own)
+                del outcome, handled, flight, seat  # the traceback of a failure keeps this frame
+
+    return coalesced
 
 
 def _under_way(flights: tuple[Flight, ...]) -> tuple[Flight, ...]:
