@@ -84,8 +84,8 @@ class AdaptiveLimit:
             self._at_one_since = math.inf
             self._halve()
 
-    def end(self, began: float, ended: float, running: int, *, is_success: bool = True, is_sample: bool = True) -> bool:
-        """Record an ended attempt and return whether the limit was lowered; call ``count`` first.
+    def end(self, began: float, ended: float, running: int, *, is_success: bool = True, is_sample: bool = True) -> None:
+        """Record an ended attempt; call ``count`` first.
 
         Args:
             began: The moment at which the attempt got its permit.
@@ -96,8 +96,8 @@ class AdaptiveLimit:
         """
         if ended < self._since:
             self._since = -math.inf  # by another clock: a virtual time is over
-        elapsed, was = ended - began, self._since
-        if began >= was and (is_sample or elapsed > self.latency):
+        elapsed = ended - began
+        if began >= self._since and (is_sample or elapsed > self.latency):
             self._count += 1
             self._most = max(self._most, running)
             if elapsed > self.latency:
@@ -111,7 +111,6 @@ class AdaptiveLimit:
             self.quiet_below = 0  # an attempt that ends in time may have begun before the epoch
         else:
             self.quiet_below = _UNBOUNDED if self.exact_limit >= self.ceiling else math.ceil(self.exact_limit / 2) - 1
-        return self._since != was
 
     def has_just_fallen(self, now: float) -> bool:
         """Return whether the limit was lowered within the last ten seconds."""

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 from math import inf
-from typing import Final, Protocol, TypeAlias
+from operator import attrgetter
+from typing import Any, Final, Protocol, TypeAlias
 
 from ..exceptions import RefusedException
 from .verdict import Verdict
@@ -98,25 +99,8 @@ class GateWrapper:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
 
-    @property
-    def state(self) -> GateState:
-        """The state of the gate."""
-        return self._gate.state
-
-    @property
-    def transitions(self) -> Collection[object]:
-        """The transitions of the gate."""
-        return self._gate.transitions
-
-    @property
-    def judges_refusals(self) -> bool:
-        """Whether the gate judges refusals."""
-        return self._gate.judges_refusals
-
-    def admit(self, permit: Hashable, ident: int, now: float) -> GateState:
-        """Admit the attempt if the gate does."""
-        return self._gate.admit(permit, ident, now)
-
-    def refusal(self, wait: float) -> RefusedException:
-        """Return the exception of the gate."""
-        return self._gate.refusal(wait)
+    state: Any = property(attrgetter("_gate.state"))
+    transitions: Any = property(attrgetter("_gate.transitions"))
+    judges_refusals: Any = property(attrgetter("_gate.judges_refusals"))
+    admit: Any = property(attrgetter("_gate.admit"))
+    refusal: Any = property(attrgetter("_gate.refusal"))

@@ -49,8 +49,10 @@ class Naive:
 
 
 def tell(limit: AdaptiveLimit, began: float, ended: float, running: int, kind: str = "success") -> bool:
-    """Report an attempt to *limit*."""
-    return limit.end(began, ended, running, is_success=kind == "success", is_sample=kind != "other")
+    """Report an attempt to *limit*, and return whether that was lowered."""
+    before = limit._since
+    limit.end(began, ended, running, is_success=kind == "success", is_sample=kind != "other")
+    return limit._since != before
 
 
 def lower(limit: AdaptiveLimit, now: float, elapsed: float = 2 * TARGET, running: int | None = None) -> float:
