@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
@@ -694,6 +695,26 @@ def test_a_hedge_that_is_only_observed_takes_no_token_from_retries(way: Way) -> 
 
     assert race.outcomes == ["slow"] * 4 + ["retried"]
     assert observed == [2]
+
+
+def test_a_hedge_that_is_only_observed_is_logged_by_its_call(caplog: pytest.LogCaptureFixture) -> None:
+    """A slow handler of the log never delays the timers of the process."""
+    end, threads = threading.Event(), []
+
+    @hedge(delay=10, quantile=0)
+    @asynchronous
+    def load() -> Future[bool]:
+        threads.append(threading.get_ident())
+        return completed_future(end.wait(PATIENCE))
+
+    with testing.configured({"Hedge/mode": "observe"}), caplog.at_level(logging.DEBUG, "faulttolerance"):
+        call = load()
+        sleep(0.1)
+        assert "only observed" not in caplog.text
+        end.set()
+        assert call.result(PATIENCE)
+
+    assert [record.thread for record in caplog.records if "only observed" in record.getMessage()] == threads
 
 
 def test_a_circuit_hears_of_calls_in_a_task_that_outlives_its_race() -> None:

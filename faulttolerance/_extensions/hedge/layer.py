@@ -182,6 +182,7 @@ class Hedging:
         async def watched(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             race = self._begin()
             timer: Timer | None = None
+            unsent: list[None] = []
 
             def look() -> None:
                 nonlocal timer
@@ -191,7 +192,7 @@ class Hedging:
                 if race.due <= now:
                     race.take_turn()
                     if self._may_send(now) and self._take() is not False:
-                        tell()
+                        unsent.append(None)
                 timer = environment.call_later(race.due - now, look) if race.due < inf else None
 
             try:
@@ -208,6 +209,8 @@ class Hedging:
                 race.end()
                 if timer is not None:
                     timer.cancel()
+                for _ in unsent:
+                    tell()  # only now: a slow handler of the log would delay the timers of the process
                 self._count(race)
 
         return watched
