@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from .. import typing
@@ -16,11 +17,10 @@ T = TypeVar("T")
 class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
     """A call of an ``@asynchronous async def``, or of an ``@asynchronous_non_blocking def`` (rule R7a)."""
 
-    __slots__ = ("__weakref__", "_start", "_steps", "_task")
+    __slots__ = ("__weakref__", "_start", "_task")
 
     def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._start: Callable[[], Coroutine[Any, Any, T]] | None = start
-        self._steps: Generator[Any, None, T] | None = None
         self._task: asyncio.Task[T] | None = None
         if asyncio._get_running_loop() is not None:
             self._begin()
@@ -37,30 +37,33 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
     def __await__(self) -> Generator[Any, None, T]:
         task = self._begin()
         try:
-            if task.done():
-                return task.result()  # its loop may be closed
-            if task.get_loop() is running_loop("awaiting a call"):
-                return (yield from task)
-            return (yield from _from_other_loop(task).__await__())
+            if not task.done():
+                here = running_loop("awaiting a call")
+                yield from task if task.get_loop() is here else _end_of(task, here)
+            return task.result()  # its loop may be closed
         finally:
             del self, task  # the traceback of a failure keeps this frame, and the task keeps the failure
 
+    # Several tasks may step the call, each beside the others. So a step depends on nothing but the state of the call.
+
     def send(self, value: Any) -> Any:
-        return self._begun_steps().send(value)
+        steps = self.__await__()
+        del self  # as in ``__await__``
+        return steps.send(value)
 
     def throw(self, *error: Any) -> Any:
-        return self._begun_steps().throw(*error)
-
-    def _begun_steps(self) -> Generator[Any, None, T]:
-        if self._steps is None:
-            self._steps = self.__await__()
-        return self._steps
+        try:
+            return (step for step in ()).throw(*error)  # raises it
+        except asyncio.CancelledError:
+            if self._task is not None and self._task.get_loop() is asyncio._get_running_loop():
+                self._task.cancel()  # no effect unless the task that steps the call is cancelled before its first step
+            raise
+        finally:
+            del self, error
 
     def close(self) -> None:
-        """Stop waiting; cancel a call that has started, and prevent the start of a call that has not."""
+        """Cancel a call that has started, and prevent the start of a call that has not."""
         self._start = None
-        if self._steps is not None:
-            self._steps.close()
         self.cancel()
 
     def cancel(self, msg: Any = None) -> bool:
@@ -94,11 +97,15 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
         return self._task
 
 
-async def _from_other_loop(task: asyncio.Task[T]) -> T:
-    ended = asyncio.get_running_loop().create_future()
-    task.get_loop().call_soon_threadsafe(task.add_done_callback, completer(ended))
-    await ended
-    try:
-        return task.result()
-    finally:
-        del task  # the traceback of a failure keeps this frame
+def _end_of(task: asyncio.Task[Any], here: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+    """Return a future of the loop *here* that is done when *task* of another loop is; its cancellation cancels that."""
+    ended, loop = here.create_future(), task.get_loop()
+    loop.call_soon_threadsafe(task.add_done_callback, completer(ended))
+
+    def follow(_: object) -> None:
+        if ended.cancelled():
+            with suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(task.cancel)
+
+    ended.add_done_callback(follow)
+    return ended

@@ -36,6 +36,8 @@ from faulttolerance import (
 from faulttolerance.typing import AsyncCall
 from kit import Clock, Invoke, stacked
 
+PATIENCE = 20.0
+
 Held = Callable[[], list[str]]
 
 
@@ -208,6 +210,59 @@ def test_call_that_is_done_may_be_awaited_once_its_loop_is_closed(start: Callabl
             return Failed
 
     assert asyncio.run(outcome(asyncio.run(begin()))) == (7 if start is served else Failed)
+
+
+def test_call_gives_its_result_to_each_task_that_awaits_it(clock: Clock) -> None:
+    """R7a: at the same time, after a time-out under ``shield``, and after its end."""
+
+    async def main() -> list[int]:
+        call = served()
+        both = await asyncio.gather(asyncio.create_task(call), asyncio.create_task(call))
+        late = served()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(late), 0)
+        return [*both, *await asyncio.gather(call), *await asyncio.gather(late), await late]
+
+    assert clock.run(main()) == [7, 7, 7, 7, 7]
+
+
+def test_call_is_cancelled_with_a_task_that_has_not_begun_to_await_it(clock: Clock) -> None:
+    """R7a: as in a group of tasks that fails at once."""
+
+    async def main() -> bool:
+        call = served()
+        waiting = asyncio.create_task(call)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await asyncio.sleep(1)
+        return waiting.cancelled() and call.cancelled()
+
+    assert clock.run(main())
+
+
+def test_call_is_cancelled_with_a_task_that_awaits_it_on_another_loop() -> None:
+    """R7a: as with a task that awaits it on its own loop."""
+
+    @asynchronous
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    async def begin(begun: concurrent.futures.Future[AsyncCall[None]]) -> bool:
+        call = endless()
+        begun.set_result(call)
+        await asyncio.wait([asyncio.ensure_future(call)], timeout=PATIENCE)
+        return call.cancelled()
+
+    async def give_up(call: AsyncCall[None]) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(call, 0.01)
+
+    begun: concurrent.futures.Future[AsyncCall[None]] = concurrent.futures.Future()
+    with concurrent.futures.ThreadPoolExecutor() as executor:
+        was_cancelled = executor.submit(asyncio.run, begin(begun))
+        asyncio.run(give_up(begun.result(PATIENCE)))
+
+        assert was_cancelled.result(PATIENCE)
 
 
 def test_call_is_a_handle(clock: Clock) -> None:
