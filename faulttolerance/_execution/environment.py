@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from .._deadline.attempt_record import AttemptRecord
@@ -29,7 +29,7 @@ class Attempt(NamedTuple):
     record: AttemptRecord
     """The key of the attempt's permit, and the place for the facts about the attempt."""
     function: Callable[..., Any]
-    args: tuple[Any, ...]
+    args: Iterable[Any]
     kwargs: Mapping[str, Any]
     bulkhead: Bulkhead | None
     """The bulkhead whose permit the attempt waits for; the permit is released when the body really ends."""

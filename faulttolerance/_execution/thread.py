@@ -105,7 +105,8 @@ class ThreadEnvironment(Environment):
         self.cancel_children(runs)
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
-        return ThreadAttempt(Attempt(AttemptRecord(), function, args, {}, None, None, interrupt=False, awaits=True))
+        once = iter(args)  # does not keep the arguments, of which a failure may be one, beyond the call
+        return ThreadAttempt(Attempt(AttemptRecord(), function, once, {}, None, None, interrupt=False, awaits=True))
 
 
 _left_behind: list[ThreadCall] = []

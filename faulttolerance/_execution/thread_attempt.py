@@ -28,7 +28,7 @@ from .criticality import level_in
 from .environment import Attempt, StoppedIteration
 from .loop_thread import loop_thread
 from .pool import pool
-from .thread_call import NO_THREAD, Suspension, log_dropped
+from .thread_call import NO_THREAD, Suspension, log_dropped, run_urgently
 
 if TYPE_CHECKING:
     import asyncio
@@ -142,7 +142,9 @@ class ThreadAttempt(Suspension):
 
     def _resume_after(self, step: Callable[..., bool], *args: Any) -> None:
         """Run one step on this thread of the pool, and resume the call if the outcome of the step counts."""
-        if step(*args):
+        counts = step(*args)
+        del step, args  # a failure's traceback keeps this frame
+        if counts:
             self.resume()
 
     # The body
@@ -278,8 +280,10 @@ class ThreadAttempt(Suspension):
     def _give_up(self, may_interrupt: bool, may_cancel: bool) -> None:
         """End the body, which has started, or the awaitable that it returned."""
         if self._awaited is not None:
-            if may_cancel:
+            if may_cancel and isinstance(self._awaited, AwaitedTask):
                 self._awaited.cancel()
+            elif may_cancel:
+                run_urgently(self._awaited.cancel)  # it calls back, and may be called on the watchdog's thread
         elif may_interrupt and self._deadlines is not None:
             interruption.interrupt(self._deadlines, self._entry)
         elif self._deadlines is not None:

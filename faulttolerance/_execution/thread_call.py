@@ -46,14 +46,15 @@ def call_later(seconds: float, callback: Callable[[], object], is_usual: bool = 
 
 def _check_later(seconds: float, check: Callable[[], object]) -> Timer:
     """Run *check* after *seconds*, on a thread of the pool, because it may run callbacks of the application."""
-    return call_later(seconds, partial(_submit, check))
+    return call_later(seconds, partial(run_urgently, check))
 
 
-def _submit(check: Callable[[], object]) -> None:
+def run_urgently(job: Callable[[], object]) -> None:
+    """Run *job* on a thread of the pool, even if all its threads are busy."""
     try:
-        pool.submit(check, urgent=True)
+        pool.submit(job, urgent=True)
     except RuntimeError:
-        check()  # the interpreter is ending, and the caller may wait
+        job()  # the interpreter is ending, and the caller may wait
 
 
 class ThreadCall:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import concurrent.futures
 import contextvars
 import gc
 import logging
@@ -557,6 +558,27 @@ def test_a_callback_never_delays_the_timers_of_the_process(time_stands_still: St
     assert threads[0] not in (threading.current_thread(), body.threads[0])
     go_on.set()
     body.open.set()
+
+
+def test_a_callback_of_a_future_that_a_body_returned_never_delays_the_timers_of_the_process(
+    time_stands_still: StillClock,
+) -> None:
+    """At the deadline that future is cancelled, and called back, on a thread of the pool."""
+    returned, go_on, threads = concurrent.futures.Future[str](), threading.Event(), list[threading.Thread]()
+
+    def call_back(_: object) -> None:
+        threads.append(threading.current_thread())
+        assert go_on.wait(PATIENCE)
+
+    returned.add_done_callback(call_back)
+    future = Call(lambda: returned, seconds=LONG)()
+    wait_until(lambda: len(returned._done_callbacks) == 2)  # type: ignore[attr-defined]
+    time_stands_still.advance()
+
+    assert isinstance(future.exception(PATIENCE), TimeoutException)
+    wait_until(lambda: len(threads) == 1)
+    assert threads[0] is not threading.current_thread()
+    go_on.set()
 
 
 def test_a_deadline_ends_a_call_of_an_ending_interpreter(
@@ -1244,13 +1266,16 @@ def test_nothing_is_left_of_a_call_that_has_ended() -> None:
         gc.enable()
 
 
-def test_nothing_is_left_of_an_awaited_fallback_that_has_ended() -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_is_left_of_an_awaited_fallback_that_has_ended(fails: bool) -> None:
     """The arguments of the call go when their users do, without the garbage collector."""
 
     class Value:
         pass
 
     async def substitute(context: object) -> str:
+        if fails:
+            raise KeyError
         return "substitute"
 
     @asynchronous
@@ -1263,7 +1288,10 @@ def test_nothing_is_left_of_an_awaited_fallback_that_has_ended() -> None:
     try:
         value = Value()
         gone = weakref.ref(value)
-        assert fail(value).result(PATIENCE) == "substitute"
+        if fails:
+            assert isinstance(fail(value).exception(PATIENCE), KeyError)
+        else:
+            assert fail(value).result(PATIENCE) == "substitute"
         del value
 
         wait_until(lambda: gone() is None)
