@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from .._platform.event_loop import loop_here
 from .._platform.greenlets import lock_here
-from .._platform.unpatched import get_ident
 from .clock import clock, raise_if_expired
 from .parent import ParentDeadline
 from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, effective_deadline
 from .threads.callbacks import DeadlineCallback, call_due
-from .threads.chain import BindingMark, Entry, ThreadDeadlines, deadlines_here, uncovered
+from .threads.chain import BindingMark, Entry, ThreadDeadlines, deadlines_here, latest_of, uncovered
 
 if TYPE_CHECKING:
     from ..typing import Timer
@@ -61,17 +60,11 @@ class on_deadline:  # noqa: N801
     ) -> None:
         registration: _Registration | None = None
         try:
-            registration = self._innermost(sys._getframe(1))
+            registration = latest_of(self._entered, sys._getframe(1))
             self._remove(registration)
         except BaseException:  # the handler of a signal raised; each step may be repeated
-            self._remove(registration or self._innermost(sys._getframe(1)))
+            self._remove(registration or latest_of(self._entered, sys._getframe(1)))
             raise
-
-    def _innermost(self, holder: FrameType) -> _Registration:
-        """Return the latest entry of *holder*; if it has none, the latest of this thread, or of any."""
-        entered, here = self._entered, get_ident()
-        mine = [one for one in entered if one.holder is holder] or [one for one in entered if one.ident == here]
-        return (mine or entered)[-1]
 
     def _remove(self, registration: _Registration) -> None:
         registration.end()
@@ -87,13 +80,11 @@ class _Registration:
         self._callbacks: dict[DeadlineCallback, None] = {}
         self._timer: Timer | None = None
         self.holder = holder
-        """The frame whose statement entered the block."""
-        self.ident = get_ident()
-        """The thread that entered the block."""
+        self.deadlines = deadlines_here()
 
     def begin(self) -> None:
         """Register for the nearest deadline of the running call, if there is a deadline."""
-        cancel, deadlines = self._cancel, deadlines_here()
+        cancel, deadlines = self._cancel, self.deadlines
         when, entry = _nearest_of_thread(deadlines)
         deadline = _nearest_of_task(when)
         if deadline is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from .._platform.loop_callback import to_its_end
 from .clock import clock, raise_if_expired
 from .task import DEFERRED, EXPIRED, NO_TASK, TaskDeadline, current, effective_deadline
 from .threads.async_exception import withdraw
-from .threads.chain import Entry, ThreadDeadlines, deadlines_here, effective_entry
+from .threads.chain import Entry, ThreadDeadlines, deadlines_here, effective_entry, latest_of
 from .threads.watchdog import watchdog
 
 
@@ -25,7 +25,7 @@ class uninterruptible:  # noqa: N801
         self._blocks: list[_Block] = []
 
     def __enter__(self) -> None:
-        block = _Block(deadlines_here())
+        block = _Block(sys._getframe(1))
         deadlines = block.deadlines
         deadlines.innermost = block.mask
         try:
@@ -48,11 +48,11 @@ class uninterruptible:  # noqa: N801
     ) -> None:
         block: _Block | None = None
         try:
-            block = self._innermost()
+            block = latest_of(self._blocks, sys._getframe(1))
             is_due = self._leave(block, error)
         except BaseException:
             # The handler of a signal raised. The block is over all the same, and each step may be repeated.
-            self._leave(block if block is not None else self._innermost(), error)
+            self._leave(block or latest_of(self._blocks, sys._getframe(1)), error)
             raise
         if error is None:
             raise_if_expired(clock.monotonic())
@@ -73,10 +73,6 @@ class uninterruptible:  # noqa: N801
             self._blocks.remove(block)
         return is_due
 
-    def _innermost(self) -> _Block:
-        here = deadlines_here()
-        return next((block for block in reversed(self._blocks) if block.deadlines is here), self._blocks[-1])
-
 
 class undisturbed(uninterruptible):  # noqa: N801
     """An ``uninterruptible`` block of the library's code; a deadline that passes in it interrupts after its end."""
@@ -93,9 +89,10 @@ _NOTHING_YET = BaseException()
 class _Block:
     """One entry into an ``uninterruptible`` block, with the deadlines that it holds back."""
 
-    def __init__(self, deadlines: ThreadDeadlines) -> None:
-        self.deadlines = deadlines
-        self.outer = effective_entry(deadlines.innermost)
+    def __init__(self, holder: FrameType) -> None:
+        self.holder = holder
+        self.deadlines = deadlines_here()
+        self.outer = effective_entry(self.deadlines.innermost)
         self.mask = [-1.0, self.outer, True]
         self.held: list[TaskDeadline] = []
 

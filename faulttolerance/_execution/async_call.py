@@ -53,7 +53,7 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
 
     def throw(self, *error: Any) -> Any:
         try:
-            return (step for step in ()).throw(*error)  # raises it
+            return (step for step in [None]).throw(*error)  # raises it
         except asyncio.CancelledError:
             if self._task is not None and self._task.get_loop() is asyncio._get_running_loop():
                 self._task.cancel()  # no effect unless the task that steps the call is cancelled before its first step

@@ -564,3 +564,28 @@ def test_a_block_that_outlives_the_call_of_the_deadline_that_it_held_back_ends_q
 
     with virtual_time() as clock:
         assert clock.run(main()) == "closed"
+
+
+def test_each_task_leaves_its_own_entry_of_a_shared_uninterruptible_block() -> None:
+    """The end of a block of another task, which the same object protects, lets no deadline in."""
+    block, ended = uninterruptible(), []
+
+    @timeout(100)
+    async def short() -> None:
+        with block:
+            await asyncio.sleep(0.05)
+
+    @timeout(100)
+    async def long() -> None:
+        with block:
+            await asyncio.sleep(0.3)
+            ended.append(True)
+
+    async def main() -> list[None | BaseException]:
+        return await asyncio.gather(short(), long(), return_exceptions=True)
+
+    with virtual_time() as clock:
+        outcomes = clock.run(main())
+
+    assert ended == [True]
+    assert [type(outcome) for outcome in outcomes] == [type(None), TimeoutException]

@@ -9,7 +9,7 @@ store also drops everything that an inner call left behind.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from types import FrameType
@@ -150,6 +150,15 @@ def deadlines_here() -> ThreadDeadlines:
     if deadlines is None:
         deadlines = greenlet.__dict__[_OF_GREENLET] = ThreadDeadlines(is_greenlet=True)
     return deadlines
+
+
+def latest_of(entered: Sequence[Any], holder: FrameType) -> Any:
+    """Return the latest of *entered*, the blocks of one context manager, that the frame *holder* has entered.
+
+    If it has entered none, return the latest of the running call, or else of any.
+    """
+    here = deadlines_here()
+    return max(reversed(entered), key=lambda block: (block.holder is holder, block.deadlines is here))
 
 
 def current_greenlet() -> Any:
