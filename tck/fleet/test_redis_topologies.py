@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import RedisFleet
+from faulttolerance import RedisFleet, configure
 from faulttolerance._extensions.fleet.protocol import OpenRequest, PollRequest, PollResponse, TurnRequest
+from faulttolerance.testing import reset
 from kit.redis_server import RedisServer, free_port, redis_server
 from kit.waiting import wait_until
 
@@ -84,6 +86,23 @@ def replica_is_known(sentinel: RedisServer) -> bool:
     return any("slave-priority" in str(one) for one in replicas)
 
 
+def test_a_silent_sentinel_is_waited_for_once(tmp_path: Path, running_redis: RedisServer) -> None:
+    """The second connection of a process begins with the sentinel that answered the first."""
+    settings = f"sentinel monitor shop 127.0.0.1 {running_redis.port} 1"
+    with redis_server(tmp_path, sentinel=settings) as sentinel, socket.create_server(("127.0.0.1", 0)) as silent:
+        hosts = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{sentinel.port}"
+        fleet = RedisFleet(f"redis+sentinel://{hosts}/shop", namespace="silent")
+        sessions = [fleet.connect(), fleet.connect()]
+        for session in sessions:
+            session.exchange([READ])
+        silent.settimeout(0)
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+        for session in sessions:
+            session.close()
+
+
 def test_the_error_names_the_answer_of_each_sentinel(running_redis: RedisServer) -> None:
     url = f"redis+sentinel://127.0.0.1:{running_redis.port}/shop"
     problem = r"no sentinel leads to a server: 127.0.0.1:\d+: ResponseError: unknown command"
@@ -133,6 +152,16 @@ def test_the_node_of_a_cluster_that_has_the_keys_is_found(cluster: list[RedisSer
 
     assert granted == [True, False, False, False]
     assert sorted(int(node.ask("DBSIZE")) for node in cluster) == [0, 0, 3]
+
+
+def test_a_node_of_a_cluster_that_is_gone_is_left_for_the_next(cluster: list[RedisServer]) -> None:
+    """A process goes on with the nodes that answer, whichever the address names first."""
+    url = f"redis+cluster://127.0.0.1:1,127.0.0.1:{cluster[0].port}"
+    configure(fleet=RedisFleet(url, namespace="shop"))
+    try:
+        wait_until(lambda: any(node.ask("DBSIZE") for node in cluster))
+    finally:
+        reset()
 
 
 def test_keys_that_move_to_another_node_are_followed(cluster: list[RedisServer]) -> None:

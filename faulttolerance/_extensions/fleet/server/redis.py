@@ -69,6 +69,7 @@ class RedisFleet:
         self.poll: float = values["poll"]
         self.patience: float = values["patience"]
         self._address: Address = address
+        self._hosts = deque(address.hosts)
         self._foreign: set[str] = set()
 
     def __repr__(self) -> str:
@@ -82,7 +83,7 @@ class RedisFleet:
 
     def connect(self, changed: Callable[[], object] | None = None) -> RedisSession:
         """Return a session, which connects at its first use; *changed* is never called."""
-        return RedisSession(self._address, self.namespace, self.patience, self._foreign)
+        return RedisSession(self._address, self.namespace, self.patience, self._hosts, self._foreign)
 
 
 class RedisSession:
@@ -92,14 +93,17 @@ class RedisSession:
         address: The address of the server.
         namespace: The name of the fleet.
         patience: The maximum number of seconds that a call waits for an answer.
+        hosts: The hosts of all sessions of the fleet, of which the first is asked next.
         foreign: The limits whose keys have another type in the server, as far as the log has reported them.
     """
 
-    def __init__(self, address: Address, namespace: str, patience: float, foreign: set[str]) -> None:
+    def __init__(
+        self, address: Address, namespace: str, patience: float, hosts: deque[Host], foreign: set[str]
+    ) -> None:
         self._address = address
         self._namespace = namespace
         self._patience = patience
-        self._hosts = deque(address.hosts)  # the first is asked next
+        self._hosts = hosts
         self._connection: Any = None
         self._pid = os.getpid()
         self._foreign = foreign
@@ -116,7 +120,10 @@ class RedisSession:
             return self._responses(requests)
         except BaseException as error:  # after any error, this connection is not used again
             self.close()
-            self._hosts.rotate(-1)
+            if self._hosts[0] in self._address.hosts:
+                self._hosts.rotate(-1)
+            else:
+                self._hosts.popleft()  # a node of the cluster has named it, and may name another one now
             if not isinstance(error, Exception):
                 raise
             raise ConnectionError(self._address.redact(f"{self._address}: {error_text(error)}")) from None
@@ -217,7 +224,8 @@ class RedisSession:
     def _master(self, sentinel: Address) -> Any:
         """Connect to the server that a sentinel names; a server that has become a replica refuses to write."""
         failures = []
-        for host in self._hosts:
+        for _ in self._address.hosts:
+            host = self._hosts[0]
             try:
                 connection = self._open(sentinel, host)
                 try:
@@ -230,6 +238,7 @@ class RedisSession:
                 return self._open(self._address, (found[0].decode(), int(found[1])))
             except Exception as error:  # noqa: BLE001  # the next sentinel may know better
                 failures.append(f"{format_host(host)}: {error_text(error)}")
+                self._hosts.rotate(-1)
         raise ConnectionError(f"no sentinel leads to a server: {'; '.join(failures)}")
 
 
