@@ -56,8 +56,8 @@ class Metric(NamedTuple):
     """Whether the metric exists only if calls may wait."""
     of_process: bool = False
     """Whether the metric is of the whole process: it has no tag ``method``, and its method is called ``""``."""
-    is_highest: bool = False
-    """Whether the highest of several readings, one for each key, counts, and not their sum."""
+    total: Literal["sum", "max", "min"] = "sum"
+    """The value for several readings, one for each key or process."""
 
     def series(self, values: tuple[str, ...]) -> Series:
         """Return the series whose tags have *values*."""
@@ -132,7 +132,7 @@ _TIMEOUT = (
         "The time that an execution may take, if it adapts to the durations of executions",
         readings={(): lambda left_behind, _: left_behind.limit.seconds if left_behind.limit is not None else None},
         unit="seconds",
-        is_highest=True,
+        total="max",
     ),
 )
 _CIRCUIT_BREAKER = (
@@ -375,7 +375,7 @@ class Meter(NamedTuple):
             for metric in _metrics_by_policy().get(policy, ()):
                 if metric.kind == "gauge" and (self.queues or not metric.needs_queue):
                     for series, value in _readings(metric, strategy, now):
-                        if metric.is_highest:
+                        if metric.total == "max":
                             highest[series] = max(value, highest.get(series, value))
                         else:
                             yield series, value

@@ -77,13 +77,13 @@ class Ticker:
             atexit.register(self._finish)
             self._finish_with_multiprocessing()
 
-    def stop(self) -> None:
-        """Stop the calls, with a last one."""
-        if self._is_on:
-            self._is_on = False
+    def stop(self) -> bool:
+        """Stop the calls, and return whether there were any."""
+        was_on, self._is_on = self._is_on, False
+        if was_on:
             self._halt()
             atexit.unregister(self._finish)
-            self.tick()
+        return was_on
 
     def _before_fork(self) -> None:
         if self._is_on:

@@ -177,8 +177,8 @@ class Telemetry:
                 pass  # the application has emptied it, as test suites do
             except Exception as error:  # noqa: BLE001  # likewise the application's
                 write(ERROR, "metrics are still exported to a registry, because unregistering them failed", error=error)
-        if self._ticker is not None:
-            self._ticker.stop()
+        if self._multiprocess is not None and self._ticker is not None and self._ticker.stop():
+            self._multiprocess.write(levels=False)
 
     def _connect_opentelemetry(self, *, has_just_arrived: bool) -> None:
         from opentelemetry.metrics import get_meter_provider

@@ -42,11 +42,11 @@ class MultiprocessExporter:
         self._methods: set[str] = set()  # guarded by _lock; of the last reading
         self._failed: set[type[Exception]] = set()
 
-    def write(self) -> None:
-        """Write the counts since the last write."""
+    def write(self, *, levels: bool = True) -> None:
+        """Write the counts since the last write, and the present *levels*, or that there are none any more."""
         try:
             with self._lock:
-                self._write_locked(ledger.read())
+                self._write_locked(ledger.read(), levels)
         except Exception as error:  # noqa: BLE001  # of the disk, and of prometheus_client
             if type(error) not in self._failed:
                 self._failed.add(type(error))
@@ -54,7 +54,7 @@ class MultiprocessExporter:
                     ERROR, "metrics were not written to the folder of prometheus_client; more tries follow", error=error
                 )
 
-    def _write_locked(self, reading: Reading) -> None:
+    def _write_locked(self, reading: Reading, levels: bool) -> None:
         self._begin_again(self._methods - reading.counts.keys())
         self._methods = set(reading.counts)
         held = set()
@@ -62,8 +62,9 @@ class MultiprocessExporter:
             for series, count in counts.items():
                 held.add(self._set(series[0], "", labels(method, series), count))
         for key, value in self._values.items():
-            if _metric(key[0]).kind == "gauge" and key not in held:
-                value.set(0)  # it was true before; a file forgets nothing
+            metric = _metric(key[0])
+            if metric.kind == "gauge" and not (levels and key in held):
+                value.set(metric.total == "min")  # a file forgets nothing: a value that changes no total
         for method, durations in reading.durations.items():
             for name, samples in durations.items():
                 for limit, count in zip(LIMITS, samples.counts, strict=True):
@@ -88,8 +89,7 @@ class MultiprocessExporter:
                 tuple(labels),
                 tuple(labels.values()),
                 metric.description,
-                # The levels of living processes are combined: their sum, or the highest of them.
-                multiprocess_mode=("livemax" if metric.is_highest else "livesum") if metric.kind == "gauge" else "",
+                multiprocess_mode=f"live{metric.total}" if metric.kind == "gauge" else "",  # of living processes
             )
         if metric.kind == "gauge":
             value.set(total)

@@ -111,6 +111,31 @@ def test_the_highest_of_the_levels_of_workers_is_shown(tmp_path: Path) -> None:
     assert scraped(tmp_path)["ft_hedge_delay_seconds{}"] == 0.3
 
 
+SHARING = """
+import sys
+import prometheus_client
+from faulttolerance import configure, fleet_wide, rate_limit
+from faulttolerance.testing import MemoryFleet
+@fleet_wide
+@rate_limit(10)
+def ask(): ...
+fleet = MemoryFleet(namespace="shop")
+configure(fleet=fleet)
+if sys.argv[1] == "1":
+    fleet.lose()
+ask()
+"""
+
+
+def test_a_worker_that_decides_alone_shows_for_all(tmp_path: Path) -> None:
+    """The least of the levels is shown; a worker that has left its fleet does not count."""
+    for program, shown in ((SHARING + "configure(fleet=None)", 1), (SHARING, 0)):
+        for worker in [start(tmp_path, program, alone) for alone in (0, 1, 0)]:
+            end(worker)
+
+        assert scraped(tmp_path)["ft_fleet_up{shop}"] == shown
+
+
 def test_killed_worker_loses_a_second_at_most(tmp_path: Path) -> None:
     """Counts are written while it works, and not only at its end."""
     worker = start(tmp_path, WORKER + IS_KILLED, 10)
@@ -171,6 +196,12 @@ def test_a_process_that_turned_prometheus_off_adds_nothing_at_its_end(tmp_path: 
     end(start(tmp_path, "from multiprocessing import util" + WORKER + TURNED_OFF, 0))
 
     assert scraped(tmp_path)["ft_invocations_total{notDefined,valueReturned}"] == 1
+
+
+def test_a_process_that_turned_prometheus_off_has_no_levels(tmp_path: Path) -> None:
+    end(start(tmp_path, HEDGING + "from faulttolerance import configure; configure(prometheus_registry=None)", 100))
+
+    assert scraped(tmp_path)["ft_hedge_delay_seconds{}"] == 0
 
 
 APPLICATION = """

@@ -46,7 +46,7 @@ _SERIES = PolicyMetrics(
             "gauge",
             "The probability with which a call is refused, from 0 to 1",
             readings={(): lambda throttle, now: throttle.probability(now)},
-            is_highest=True,
+            total="max",
         ),
     ),
 )

@@ -26,6 +26,7 @@ _UP = Metric(
     "1 while the fleet answers this process; 0 while the process decides alone",
     ("namespace",),
     of_process=True,
+    total="min",
 )
 
 

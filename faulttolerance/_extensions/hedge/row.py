@@ -86,7 +86,7 @@ _SERIES = PolicyMetrics(
             "The time after which a hedge is sent; 0 while no hedge would be sent",
             readings={(): lambda hedge, _: hedge.delay},
             unit="seconds",
-            is_highest=True,
+            total="max",
         ),
     ),
 )
