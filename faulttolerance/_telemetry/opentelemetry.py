@@ -11,7 +11,7 @@ after the first are added at the place of the first. If any part of it differs, 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -101,22 +101,45 @@ def add_again(histogram: Any, value: float, attributes: Mapping[str, str], count
     """Add *value*, which was just recorded, *count* times more; if that is impossible, do nothing and return false."""
     try:
         aggregations = _aggregations(getattr(histogram, "_real_instrument", None) or histogram, attributes)
-        # All of them are checked before the first is changed.
-        buckets = [bisect_left(aggregation._boundaries, value) for aggregation in aggregations]
-        if not all(map(_is_known, aggregations)):
-            return False
     except (AttributeError, ImportError, KeyError, TypeError):
         return False
-    for aggregation, bucket in zip(aggregations, buckets, strict=True):
+    if not all(map(_is_known, aggregations)):  # all of them are checked before the first is changed
+        return False
+    for aggregation in aggregations:
         with aggregation._lock:
-            aggregation._value[bucket] += count
-            aggregation._sum += value * count
+            _KNOWN[type(aggregation).__name__][1](aggregation, value, count)
     return True
 
 
 def _is_known(aggregation: Any) -> bool:
-    is_whole = aggregation._value is not None and hasattr(aggregation, "_lock") and hasattr(aggregation, "_sum")
-    return is_whole and type(aggregation).__name__ == "_ExplicitBucketHistogramAggregation"
+    known = _KNOWN.get(type(aggregation).__name__)
+    return known is not None and all(getattr(aggregation, name, None) is not None for name in ("_lock", *known[0]))
+
+
+def _add_to_buckets(aggregation: Any, value: float, count: int) -> None:
+    aggregation._value[bisect_left(aggregation._boundaries, value)] += count
+    aggregation._sum += value * count
+
+
+def _add_to_exponential_buckets(aggregation: Any, value: float, count: int) -> None:
+    if value:
+        buckets = aggregation._value_positive
+        buckets.counts[aggregation._mapping.map_to_index(value) - buckets.index_base] += count  # a ring
+    else:
+        aggregation._zero_count += count
+    aggregation._count += count
+    aggregation._sum += value * count
+
+
+_KNOWN: dict[str, tuple[tuple[str, ...], Callable[[Any, float, int], None]]] = {
+    "_ExplicitBucketHistogramAggregation": (("_value", "_boundaries", "_sum"), _add_to_buckets),
+    "_ExponentialBucketHistogramAggregation": (
+        ("_value_positive", "_mapping", "_zero_count", "_count", "_sum"),
+        _add_to_exponential_buckets,
+    ),
+    "_DropAggregation": ((), lambda *_: None),
+}
+"""The aggregations of the SDK by name, each with the attributes that the function beside them needs."""
 
 
 def _aggregations(histogram: Any, attributes: Mapping[str, str]) -> list[Any]:

@@ -590,3 +590,33 @@ def test_histograms_of_many_calls_are_exact(knows_the_sdk: bool, views: str, mon
             running: Any = points["ft.bulkhead.runningduration"]
             assert running.count == 500
             assert running.sum == pytest.approx(executions.sum)
+
+
+@pytest.mark.parametrize("kind", ["ExplicitBucketHistogram", "ExponentialBucketHistogram", "Drop"])
+def test_equal_samples_are_recorded_at_once(kind: str) -> None:
+    """A reader gives up after 10 s, and loses all metrics of the application: thousands one by one take too long."""
+    from opentelemetry.sdk.metrics import Histogram, view
+
+    from faulttolerance._telemetry.opentelemetry import add_again
+
+    samples = [0.001, 0.0, 0.5, 1e-9, 90.0, 0.5, 3.0, 0.001]
+    points = []
+    for at_once in (True, False):
+        reader = InMemoryMetricReader(preferred_aggregation={Histogram: getattr(view, f"{kind}Aggregation")()})
+        provider = MeterProvider([reader], shutdown_on_exit=False)
+        histogram = provider.get_meter("shop").create_histogram("duration")
+        for _ in range(2):
+            for sample in samples:
+                for _ in range(1 if at_once else 100):
+                    histogram.record(sample, {"method": "pay"})
+                assert not at_once or add_again(histogram, sample, {"method": "pay"}, 99)
+            data = reader.get_metrics_data()
+            metrics = data.resource_metrics[0].scope_metrics[0].metrics if data else []
+            points.append([vars(point) for metric in metrics for point in metric.data.data_points])
+
+    ignored = {"start_time_unix_nano", "time_unix_nano", "exemplars", "sum"}
+    kept = [[{name: one[name] for name in one.keys() - ignored} for one in many] for many in points]
+    assert kept[:2] == kept[2:]
+    assert [one["sum"] for many in points[:2] for one in many] == pytest.approx(
+        [one["sum"] for many in points[2:] for one in many]
+    )
