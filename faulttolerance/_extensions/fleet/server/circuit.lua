@@ -1,5 +1,5 @@
 -- The circuits of a fleet, and who is there: the twin of circuits.py and of Memory's answer to Poll.
--- KEYS: a hash of all circuits, and one of the moments at which processes were there.
+-- KEYS: a hash of all circuits, and a set of the processes, sorted by the moments at which they were there.
 -- ARGV: "poll", the process, and for how long it is there; or "open" or "place", and the values of that request.
 -- A circuit is told as version, state, wait, times reopened, reason, and whether a place was given.
 -- "poll" gives how many processes there are, and then the name of each circuit and the circuit.
@@ -44,14 +44,12 @@ local function told(circuit, granted)
 end
 
 local function poll(process, length)
-  redis.call('HSET', processes, process, string.format('%.0f', now))  -- a server that refuses to write is found out
-  local found, all = {0}, redis.call('HGETALL', processes)
-  for place = 1, #all, 2 do
-    local at = tonumber(all[place + 1])
-    if at > now or at <= now - length then redis.call('HDEL', processes, all[place]) else found[1] = found[1] + 1 end
-  end
+  local moment = string.format('%.0f', now)
+  redis.call('ZADD', processes, moment, process)  -- a server that refuses to write is found out
+  redis.call('ZREMRANGEBYSCORE', processes, '-inf', string.format('%.0f', now - length))
+  redis.call('ZREMRANGEBYSCORE', processes, '(' .. moment, '+inf')
   lasts(processes, length)
-  all = redis.call('HGETALL', circuits)
+  local found, all = {redis.call('ZCARD', processes)}, redis.call('HGETALL', circuits)
   for place = 1, #all, 2 do
     local circuit = load(all[place], all[place + 1])
     if circuit then

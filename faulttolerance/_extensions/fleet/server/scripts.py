@@ -59,7 +59,7 @@ def _arguments(request: Request, namespace: str) -> tuple[object, ...]:
     if isinstance(request, TurnRequest):
         key, kind, *values = request
         return 1, f"{tag}:{kind}:{key}", kind, *values
-    return 2, f"{tag}:circuits", f"{tag}:processes", _NAMES[type(request)], *request
+    return 2, f"{tag}:circuits", f"{tag}:members", _NAMES[type(request)], *request
 
 
 def _encode_command(*parts: object) -> bytes:
