@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from functools import cache
 from threading import RLock
-from typing import Any
+from typing import Any, TypeAlias
 
 from prometheus_client import values
 
 from .._log import ERROR, log
-from .._metrics.catalogue import Metric, every_metric, labels
+from .._metrics.catalogue import Metric, Series, every_metric, labels
 from .._metrics.counters import Reading, ledger
 from .prometheus import LIMITS, exposed_name
+
+
+_Key: TypeAlias = tuple[str, Series, str]
+"""The method, the series, and the suffix of its exposed name."""
 
 
 @cache
@@ -36,10 +40,12 @@ class MultiprocessExporter:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        self._values: dict[tuple[str, ...], Any] = {}  # guarded by _lock
-        self._held: dict[tuple[str, ...], float] = {}  # guarded by _lock; the values from before
-        self._taken: dict[tuple[str, ...], float] = {}  # guarded by _lock
-        self._methods: set[str] = set()  # guarded by _lock; of the last reading
+        # All guarded by the lock.
+        self._values: dict[_Key, Any] = {}
+        self._levels: dict[_Key, Any] = {}  # the values of gauges
+        self._held: dict[_Key, float] = {}  # the values from before
+        self._taken: dict[_Key, float] = {}
+        self._last = Reading({}, {})  # written as a whole
         self._failed: set[type[Exception]] = set()
 
     def write(self, *, levels: bool = True) -> None:
@@ -55,43 +61,45 @@ class MultiprocessExporter:
                 )
 
     def _write_locked(self, reading: Reading, levels: bool) -> None:
-        self._begin_again(self._methods - reading.counts.keys())
-        self._methods = set(reading.counts)
-        held = set()
+        last = self._last
+        self._begin_again(last.counts.keys() - reading.counts.keys())
         for method, counts in reading.counts.items():
+            known = last.counts.get(method, {})
             for series, count in counts.items():
-                held.add(self._set(series[0], "", labels(method, series), count))
-        for key, value in self._values.items():
-            metric = _metric(key[0])
-            if metric.kind == "gauge" and not (levels and key in held):
-                value.set(metric.total == "min")  # a file forgets nothing: a value that changes no total
+                if count != known.get(series):
+                    self._set(method, series, "", count)
+        for (method, series, _), value in self._levels.items():
+            if not (levels and series in reading.counts.get(method, ())):
+                value.set(_metric(series[0]).total == "min")  # a file forgets nothing: a value that changes no total
         for method, durations in reading.durations.items():
             for name, samples in durations.items():
-                for limit, count in zip(LIMITS, samples.counts, strict=True):
-                    self._set(name, "_bucket", {"method": method, "le": limit}, count)
-                self._set(name, "_sum", {"method": method}, sum(samples.sums))
+                if samples != last.durations.get(method, {}).get(name):
+                    for limit, count in zip(LIMITS, samples.counts, strict=True):
+                        self._set(method, (name, (("le", limit),)), "_bucket", count)
+                    self._set(method, (name, ()), "_sum", sum(samples.sums))
+        self._last = reading if levels else Reading({}, {})
 
     def _begin_again(self, dropped: set[str]) -> None:
         """Continue the counts of *dropped* names from their present values, as a name that returns starts at 0."""
-        for key in [key for key in self._taken if dropped and key[2] in dropped]:
+        for key in [key for key in self._taken if dropped and key[0] in dropped]:
             self._held[key] += self._taken.pop(key)
 
-    def _set(self, name: str, suffix: str, labels: dict[str, str], total: float) -> tuple[str, ...]:
-        """Write a value, and return the key of its series."""
-        metric, key = _metric(name), (name, suffix, *labels.values())
+    def _set(self, method: str, series: Series, suffix: str, total: float) -> None:
+        metric, key = _metric(series[0]), (method, series, suffix)
         value = self._values.get(key)
         if value is None:
-            exposed = exposed_name(metric)
+            exposed, tags = exposed_name(metric), labels(method, series)
             value = self._values[key] = values.ValueClass(
                 metric.kind,
                 exposed.removesuffix("_total"),
                 exposed + suffix,
-                tuple(labels),
-                tuple(labels.values()),
+                tuple(tags),
+                tuple(tags.values()),
                 metric.description,
                 multiprocess_mode=f"live{metric.total}" if metric.kind == "gauge" else "",  # of living processes
             )
         if metric.kind == "gauge":
+            self._levels[key] = value
             value.set(total)
         elif total > self._taken.get(key, 0):
             # The file may continue that of an earlier process with the same number. The value is set to the sum and not
@@ -100,11 +108,10 @@ class MultiprocessExporter:
                 self._held[key] = value.get()
             value.set(self._held[key] + total)
             self._taken[key] = total
-        return key
 
     def reset_after_fork(self) -> None:
         """Reset the written counts, in the child of a fork, or after the counts were reset."""
         self._lock = RLock()
         self._held = {}
         self._taken = {}
-        self._methods = set()
+        self._last = Reading({}, {})

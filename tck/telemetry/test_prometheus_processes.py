@@ -198,10 +198,12 @@ def test_a_process_that_turned_prometheus_off_adds_nothing_at_its_end(tmp_path: 
     assert scraped(tmp_path)["ft_invocations_total{notDefined,valueReturned}"] == 1
 
 
-def test_a_process_that_turned_prometheus_off_has_no_levels(tmp_path: Path) -> None:
-    end(start(tmp_path, HEDGING + "from faulttolerance import configure; configure(prometheus_registry=None)", 100))
+def test_a_process_that_turned_prometheus_off_has_no_levels_until_it_is_on_again(tmp_path: Path) -> None:
+    program = HEDGING + "from faulttolerance import configure; configure(prometheus_registry=None)"
+    for then, shown in (("", 0), ("; configure(prometheus_registry='auto')", 0.1)):
+        end(start(tmp_path, program + then, 100))
 
-    assert scraped(tmp_path)["ft_hedge_delay_seconds{}"] == 0
+        assert scraped(tmp_path)["ft_hedge_delay_seconds{}"] == shown
 
 
 APPLICATION = """
