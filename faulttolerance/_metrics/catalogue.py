@@ -6,7 +6,7 @@ those of the adaptive throttle are of this library.
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import product
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -57,7 +57,7 @@ class Metric(NamedTuple):
     of_process: bool = False
     """Whether the metric is of the whole process: it has no tag ``method``, and its method is called ``""``."""
     total: Literal["sum", "max", "min"] = "sum"
-    """The value for several readings, one for each key or process."""
+    """The value for several readings, each of a key, of a guard of the same name, or of a process."""
 
     def series(self, values: tuple[str, ...]) -> Series:
         """Return the series whose tags have *values*."""
@@ -366,30 +366,23 @@ class Meter(NamedTuple):
     queues: bool
     """Whether calls may wait for a permit, now or later."""
 
-    def read(self, *, levels: bool) -> Iterator[tuple[Series, float]]:
-        """Yield the series that never decrease and, with *levels*, those that rise and fall."""
+    def read(self, counts: dict[Series, float], *, levels: bool) -> None:
+        """Add the values that never decrease to *counts* and, with *levels*, those that rise and fall."""
         now = clock.monotonic()
-        yield from self._grown(now)
-        highest: dict[Series, float] = {}
-        for policy, strategy in self.strategies.in_use(self.in_force) if levels else ():
-            for metric in _metrics_by_policy().get(policy, ()):
-                if metric.kind == "gauge" and (self.queues or not metric.needs_queue):
-                    for series, value in _readings(metric, strategy, now):
-                        if metric.total == "max":
-                            highest[series] = max(value, highest.get(series, value))
-                        else:
-                            yield series, value
-        yield from highest.items()
-
-    def _grown(self, now: float) -> Iterator[tuple[Series, float]]:
         for policy, strategy in self.strategies.items():
             for metric in _metrics_by_policy().get(policy, ()):
                 if metric.kind != "gauge":
-                    yield from _readings(metric, strategy, now)
+                    _read(metric, strategy, now, counts)
+        for policy, strategy in self.strategies.in_use(self.in_force) if levels else ():
+            for metric in _metrics_by_policy().get(policy, ()):
+                if metric.kind == "gauge" and (self.queues or not metric.needs_queue):
+                    _read(metric, strategy, now, counts)
 
 
-def _readings(metric: Metric, strategy: object, now: float) -> Iterator[tuple[Series, float]]:
+def _read(metric: Metric, strategy: object, now: float, counts: dict[Series, float]) -> None:
     for values, read in metric.readings.items():
         value = read(strategy, now)
         if value is not None:
-            yield metric.series(values), value
+            series = metric.series(values)
+            known = counts.get(series, 0)
+            counts[series] = max(known, value) if metric.total == "max" else known + value

@@ -103,8 +103,7 @@ class Account:
             _add(durations, name, sampled.get(name, NO_DURATIONS))
         if self.meter is not None:
             try:
-                for series, value in self.meter.read(levels=levels):
-                    counts[series] = counts.get(series, 0) + value
+                self.meter.read(counts, levels=levels)
             except Exception as error:  # noqa: BLE001  # the other metrics must still be read
                 log_guard_error(self.name, "some of its metrics are missing, for reading them failed", error)
 

@@ -9,6 +9,7 @@ from faulttolerance._metrics.catalogue import (
     Meter,
     Metric,
     PolicyMetrics,
+    Series,
     call_series,
     every_metric,
     every_policy,
@@ -100,9 +101,14 @@ def test_a_meter_reads_strategies_and_levels_only_when_they_are_wanted() -> None
     )
     meter = Meter(strategies, (CircuitBreaker, Bulkhead), queues=False)
 
-    totals = dict(meter.read(levels=False))
-    levels = dict(meter.read(levels=True)).keys() - totals.keys()
+    def read(meter: Meter, *, levels: bool = True) -> dict[Series, float]:
+        counts: dict[Series, float] = {}
+        meter.read(counts, levels=levels)
+        return counts
+
+    totals = read(meter, levels=False)
+    levels = read(meter).keys() - totals.keys()
 
     assert {name for name, _ in totals} == {"ft.circuitbreaker.state.total", "ft.circuitbreaker.opened.total"}
     assert levels == {("ft.bulkhead.executionsRunning", ())}
-    assert ("ft.bulkhead.executionsWaiting", ()) in dict(meter._replace(queues=True).read(levels=True))
+    assert ("ft.bulkhead.executionsWaiting", ()) in read(meter._replace(queues=True))

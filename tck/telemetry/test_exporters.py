@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import threading
@@ -25,6 +26,7 @@ from faulttolerance import (
     bulkhead,
     circuit_breaker,
     configure,
+    hedge,
     rate_limit,
     retry,
     timeout,
@@ -508,6 +510,27 @@ def test_private_reader_with_delta_temporality_gets_differences() -> None:
 
     assert (first["ft.invocations.total"], first["ft.bulkhead.runningduration"]) == (2, 2)
     assert (second["ft.invocations.total"], second["ft.bulkhead.runningduration"]) == (1, 1)
+
+
+def test_of_the_levels_of_guards_of_one_name_the_highest_is_shown() -> None:
+    """Three that hedge after 0.1, 0.2 and 0.3 s do not hedge after 0.6 s; a probability is never more than 1."""
+    registry = CollectorRegistry()
+    configure(prometheus_registry=registry, meter_provider=None)
+
+    def made(delay: str) -> Any:
+        @hedge(delay=delay)
+        async def ask() -> None: ...
+
+        return ask
+
+    guards = [made(delay) for delay in ("100ms", "300ms", "200ms")]
+    for one in guards:
+        asyncio.run(one())
+
+    method = f"{__name__}.{guards[0].__qualname__}"
+    assert registry.get_sample_value("ft_hedge_delay_seconds", {"method": method}) == 0.3
+    tags = {"method": method, "result": "notHedged"}
+    assert registry.get_sample_value("ft_hedge_calls_total", tags) == 3
 
 
 def test_counts_of_a_guard_show_every_series() -> None:
