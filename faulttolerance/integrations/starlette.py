@@ -106,25 +106,27 @@ class _DeadlineUntilResponse:
         self.is_late = False
         """Whether the request has no time left for a response that has not begun."""
         self.is_answered = False
+        self._end_of_late_answer = asyncio.CancelledError()
+        """Ends the code that answers too late, in a task that was not cancelled, too."""
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, left: float) -> None:
         """Run *app*; raise ``TimeoutException``, or start ``refusal``, where there is no response in *left* seconds."""
         block = deadline(timedelta(seconds=left))
         # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
         self._exits.append(block.__exit__)
-        block.__enter__()
+        await block.__aenter__()  # a deadline of the task, which may have no frame but those of the library
         try:
             with self._cancel_scope, on_deadline(self._expire):
                 await app(scope, receive, self._answer)
         except BaseException as failure:
-            self._end(failure)
+            self._end(None if failure is self._end_of_late_answer else failure)
             raise
         self._end()
 
     async def _answer(self, message: Message) -> None:
         if self.is_late and not self.is_answered:
             await checkpoint_if_cancelled()
-            raise asyncio.CancelledError  # in a task that was not cancelled, too, as of Quart
+            raise self._end_of_late_answer
         if message["type"] == "http.response.start":
             with suppress(TimeoutException):  # nobody was interrupted yet, and the response is there
                 self._end()

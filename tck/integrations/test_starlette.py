@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -384,6 +386,63 @@ def test_an_application_that_answers_after_the_time_out_is_not_heard() -> None:
 
     assert sent == [504, None]
     assert handlers[0].cancelled()
+
+
+def test_the_deadline_of_a_request_that_is_a_task_itself_concerns_no_other_task() -> None:
+    """Some servers make the call of the application a task, which has no frame but those of the library."""
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(30)
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("status"))
+
+    async def work() -> str:
+        for _ in range(20):
+            time.sleep(0.002)
+            await asyncio.sleep(0.002)
+        return "in time"
+
+    async def serve() -> None:
+        scope = {"type": "http", "path": "/", "headers": []}
+        other = asyncio.create_task(work())
+        request = DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
+        await asyncio.wait([asyncio.create_task(request)])
+        assert await other == "in time"
+
+    asyncio.run(serve())
+
+    assert sent == [504, None]
+
+
+def test_a_late_answer_after_a_failed_task_group_is_replaced_by_the_504() -> None:
+    """A group whose task failed while it waited for the others leaves a request to cancel, before Python 3.13."""
+    sent: list[Any] = []
+
+    async def fail() -> None:
+        await asyncio.sleep(0.001)
+        raise BulkheadException("full")
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(fail())
+                tasks.create_task(asyncio.sleep(30))
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(30)
+        await send({"type": "http.response.start", "status": 503, "headers": []})
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("status"))
+
+    async def ask() -> None:
+        scope = {"type": "http", "path": "/", "headers": []}
+        await DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
+
+    asyncio.run(ask())
+
+    assert sent == [504, None]
 
 
 def test_a_cap_that_is_no_duration_is_refused() -> None:
