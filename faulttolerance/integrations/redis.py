@@ -24,7 +24,7 @@ from redis.commands import READ_COMMANDS
 from redis.exceptions import BusyLoadingError, ResponseError
 from redis.retry import Retry
 
-from .. import Guard, uninterruptible, veto_retries
+from .. import Guard, TimeoutException, uninterruptible, veto_retries
 from ..exceptions import definition_error
 from ._time import time_limit
 
@@ -36,23 +36,32 @@ _READS = READ_COMMANDS | {"PING", "ECHO", "TIME", "INFO", "SCRIPT EXISTS", "SCRI
 
 
 class _Command:
-    """The commands of one call: the reason why they may not be sent again, if any, and how many answers are due.
+    """The commands of one call: the reason why they may not be sent again, if any, and what became of them.
 
     Its attempts are methods: a guard knows them at each call, and takes no two commands for the same call.
     """
 
-    __slots__ = ("__weakref__", "due", "is_watching", "reason", "send")
+    __slots__ = ("__weakref__", "due", "is_sent", "is_watching", "reason", "send")
+
+    due: int
+    """How many answers were not read."""
+    is_sent: bool
+    """Whether they may have run, also if all answers were read: an answer that was read too late is lost as well."""
 
     def __init__(self, send: Callable[[], Any], reason: str, is_watching: bool = False) -> None:
-        self.send, self.reason, self.is_watching, self.due = send, reason, is_watching, 0
+        self.send, self.reason, self.is_watching = send, reason, is_watching
+        self.begin()
+
+    def begin(self) -> None:
+        self.due, self.is_sent = 0, False
 
     def attempt(self) -> Any:
-        self.due = 0
+        self.begin()
         with uninterruptible():  # the time-out of the socket ends it, and no exception comes into its locks and pools
             return self.send()
 
     async def attempt_async(self) -> Any:
-        self.due = 0
+        self.begin()
         return await self.send()
 
 
@@ -167,7 +176,10 @@ async def _call_async(guard: Guard, command: _Command) -> Any:
 
 def _veto(failure: BaseException) -> str | None:
     command = _current_command.get()
-    return command.reason if command is not None and (command.due or command.is_watching) else None
+    if command is None:
+        return None
+    is_lost = command.due or command.is_watching or (command.is_sent and isinstance(failure, TimeoutException))
+    return command.reason if is_lost else None
 
 
 veto_retries(_veto)
@@ -188,6 +200,7 @@ class _ReplyCounter:
         command = _current_command.get()
         if command is not None:
             command.due = max(0, command.due + answers)
+            command.is_sent |= answers > 0
 
     def _is_stale(self, stream: object) -> bool:
         """Return whether a connection from the pool has unread answers; a connection of a subscriber may have some."""
@@ -200,18 +213,18 @@ class _ReplyCounter:
     def _connecting(self) -> Iterator[None]:
         """Discard the count of the connection's own commands: the command that it is for was not sent yet."""
         command = _current_command.get()
-        due = command.due if command is not None else 0
+        before = (command.due, command.is_sent) if command is not None else (0, False)
         try:
             yield
         finally:
             if command is not None:
-                command.due = due
+                command.due, command.is_sent = before
 
     def _forget_unsent(self) -> None:
         """Discard the count of the command before which the health check has failed: it was not sent."""
         command = _current_command.get()
         if command is not None:
-            command.due = 0
+            command.begin()
 
     def pack_commands(self, commands: Iterable[Any]) -> Any:
         several = [*commands]

@@ -228,6 +228,50 @@ def test_a_server_that_dies_in_the_middle_of_a_write_gets_it_once(server: RedisS
         assert f"no more, because BLPOP {FINAL}" in raised.value.__notes__[-1]
 
 
+def test_a_write_whose_answer_is_read_too_late_is_not_sent_again(server: RedisServer) -> None:
+    class SlowConnection(redis.Connection):  # type: ignore[misc,name-defined]
+        seconds = 0.0
+
+        def read_response(self, *args: Any, **options: Any) -> Any:
+            answer = super().read_response(*args, **options)
+            time.sleep(self.seconds)
+            return answer
+
+    pool = redis.ConnectionPool(SlowConnection, port=server.port, decode_responses=True)
+    with install(redis.Redis(connection_pool=pool), Guard(retry=THREE, timeout=LATE)) as client:
+        client.get("a")
+        SlowConnection.seconds = 0.4
+        with pytest.raises(TimeoutException) as raised:
+            client.append("visits", "1")
+
+    assert f"no more, because APPEND {FINAL}" in raised.value.__notes__[-1]
+    assert server.ask("GET", "visits") == "1"
+
+
+def test_a_write_of_a_coroutine_whose_answer_is_read_too_late_is_not_sent_again(server: RedisServer) -> None:
+    class SlowConnection(redis.asyncio.Connection):  # type: ignore[misc,name-defined]
+        seconds = 0.0
+
+        async def read_response(self, *args: Any, **options: Any) -> Any:
+            answer = await super().read_response(*args, **options)
+            await asyncio.sleep(0)
+            time.sleep(self.seconds)
+            return answer
+
+    async def main() -> None:
+        pool = redis.asyncio.ConnectionPool(SlowConnection, port=server.port)
+        async with install(redis.asyncio.Redis(connection_pool=pool), Guard(retry=THREE, timeout=LATE)) as client:
+            await client.get("a")
+            SlowConnection.seconds = 0.4
+            with pytest.raises(TimeoutException):
+                await client.append("visits", "1")
+        await pool.disconnect()
+
+    asyncio.run(main())
+
+    assert server.ask("GET", "visits") == "1"
+
+
 def test_the_page_quotes_the_note_of_a_write_that_is_not_sent_again() -> None:
     assert f"the note `no more, because INCR {FINAL}`" in PAGE.read_text(encoding="utf-8")
 
