@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
+from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -72,8 +73,10 @@ def pytest_fixture_setup(
 ) -> Generator[None, object, object]:
     """Do the same for a fixture that is a coroutine: the first of them makes the loop of the test."""
     run: Callable[..., Any] = fixturedef.func
-    if "ft_clock" not in request.fixturenames or getattr(run, "__module__", "") != "anyio.pytest_plugin":
-        return (yield)  # anyio has replaced the functions of those that it runs
+    # anyio has replaced the functions of those that it runs by generators; its own fixtures are none.
+    is_run_by_anyio = getattr(run, "__module__", "") == "anyio.pytest_plugin" and isgeneratorfunction(run)
+    if "ft_clock" not in request.fixturenames or not is_run_by_anyio:
+        return (yield)
 
     def run_with_loop_factory(anyio_backend: object, **arguments: Any) -> Iterator[Any]:
         yield from run(anyio_backend=_with_loop_factory(anyio_backend), **arguments)

@@ -309,6 +309,27 @@ def test_a_coroutine_fixture_of_anyio_after_the_clock_runs_on_a_loop_that_follow
     done.assert_outcomes(passed=2)
 
 
+@pytest.mark.skipif(not is_installed("anyio", 4, 0), reason="anyio is not installed")
+def test_the_clock_works_with_the_fixtures_that_anyio_brings(run: Run) -> None:
+    """The backend may be the default one, and its name and a free port are ordinary fixtures."""
+    done = run(
+        """
+        pytestmark = pytest.mark.anyio
+
+        async def test_coroutine(ft_clock, anyio_backend_name, free_tcp_port):
+            began = ft_clock.monotonic()
+            with pytest.raises(Outage):
+                await charge_async()
+            assert ft_clock.monotonic() - began == 60
+            assert anyio_backend_name == "asyncio"
+        """,
+        *("-k", "asyncio"),
+        plugins=("anyio.pytest_plugin",),
+    )
+
+    done.assert_outcomes(passed=1)
+
+
 PYTEST_ASYNCIO = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
 
 
