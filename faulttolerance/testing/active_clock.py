@@ -50,10 +50,10 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
     global _active
     with exclusive_clock():
         clock = _active = VirtualClock(seed)
-        shared_clock.use(clock)
-        loop_thread.stop_if_idle()
-        loop_thread.loop_factory = clock.loop_factory
         try:
+            shared_clock.use(clock)  # raises where warnings are errors, and the loop here does not follow the clock
+            loop_thread.stop_if_idle()
+            loop_thread.loop_factory = clock.loop_factory
             yield clock
         finally:
             _active = None

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 
@@ -950,6 +951,22 @@ def test_the_real_clock_is_back_after_a_failure() -> None:
         raise Outage
 
     assert not shared_clock.is_virtual
+
+
+def test_the_real_clock_is_in_use_where_a_warning_prevented_the_block() -> None:
+    """Where warnings are errors, a block on a loop that does not follow the clock raises one, and changes nothing."""
+
+    async def main() -> None:
+        with virtual_time():
+            raise AssertionError
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="does not follow it"):
+            asyncio.run(main())
+
+    assert not shared_clock.is_virtual
+    assert not watchdog.is_paused
 
 
 def test_a_sleeper_does_not_outlive_the_block() -> None:
