@@ -114,7 +114,7 @@ class Settings:
         state = self._state
         inputs = state.inputs.__replace__(**changes)
         sources_read: list[Source] = []
-        for properties in filter(None, inputs.properties[::-1]):
+        for properties in filter(None, (*inputs.properties, *inputs.blocks[::-1])):
             # Keys of a block have the ordinal of those that they replace.
             ordinal = sources_read[0].ordinal if sources_read else 500
             sources_read.insert(0, _properties_source(properties, ordinal))
@@ -160,8 +160,8 @@ class Settings:
         return (self._held.__getitem__, id(state))
 
     def install_blank(self, swap: Swap) -> None:
-        """Remove everything that was read or configured, together with the other stores of *swap*."""
-        self.install(self.restored_configuration(Configuration()), swap)
+        """Remove everything that was read or configured, together with the other stores of *swap*; blocks stay."""
+        self.install(self.restored_configuration(Configuration(inputs=Inputs(blocks=self._state.inputs.blocks))), swap)
         swap.attribute(self, "_places", {})
 
     def resolve(

@@ -48,14 +48,16 @@ class Inputs(Record):
     """All inputs of a snapshot beside the environment.
 
     Args:
-        properties: Mappings of keys to values, nested or not, the strongest first; the strongest source.
+        properties: A mapping of keys to values, nested or not, if any; the strongest source.
         files: Files to read beside those that ``FAULTTOLERANCE_CONFIG`` names; of equal ordinals the last wins.
         sources: Settings sources of pydantic-settings, or other callables that return a mapping.
+        blocks: The mappings of blocks of tests, the latest first; they win over *properties*.
     """
 
     properties: tuple[Mapping[str, Any], ...] = ()
     files: tuple[File, ...] = ()
     sources: tuple[Any, ...] = ()
+    blocks: tuple[Mapping[str, Any], ...] = ()
 
 
 def inputs_of(**values: Any) -> tuple[dict[str, Any], list[Fault]]:

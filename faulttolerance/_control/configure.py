@@ -389,14 +389,20 @@ def reset() -> None:
 
 @contextmanager
 def configured(properties: Mapping[str, Any]) -> Iterator[None]:
-    """Apply *properties* within the block, including the global switches."""
-    before = settings.state
-    layers = (dict(properties), *before.inputs.properties)
-    transaction.reconfigure(partial(settings.prepare, properties=layers), renews_switches=True)
+    """Apply *properties* within the block, including the global switches; they stay after a ``reset()``."""
+    before, block = settings.state, dict(properties)
+
+    def others() -> tuple[Mapping[str, Any], ...]:
+        return tuple(other for other in settings.state.inputs.blocks if other is not block)
+
+    transaction.reconfigure(lambda: settings.prepare(blocks=(block, *others())), renews_switches=True)
     try:
         yield
     finally:
-        transaction.restore(before)
+        if [*map(id, others())] == [*map(id, before.inputs.blocks)]:
+            transaction.restore(before)
+        else:  # blocks of other threads or fixtures began or ended meanwhile
+            transaction.reconfigure(lambda: settings.prepare(blocks=others()), renews_switches=True)
 
 
 def reapply_declarations_in_use() -> None:

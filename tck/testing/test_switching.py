@@ -296,6 +296,55 @@ def test_a_block_that_outlives_a_configured_one_goes_on() -> None:
         assert attempts(Switched().charge) == 4
 
 
+def test_keys_of_a_block_hold_until_it_ends_whatever_else_ends_first() -> None:
+    """Blocks of threads, or of fixtures of several scopes, end in any order, and each takes its own keys away."""
+
+    def values() -> tuple[bool, bool]:
+        text = explain(Switched.charge, all=True)
+        return "maxRetries = 1 " in text, "delay = 7ms " in text
+
+    first, second = configured({"Retry/maxRetries": 1}), configured({"Retry/delay": 7})
+    first.__enter__()
+    second.__enter__()
+    seen = [values()]
+    first.__exit__(None, None, None)
+    seen.append(values())
+    second.__exit__(None, None, None)
+    seen.append(values())
+
+    assert seen == [(True, True), (False, True), (False, False)]
+
+
+def test_blocks_with_equal_keys_are_told_apart() -> None:
+    """Each block takes its own keys away, also where others have the same."""
+    first, second, third = (configured({"Retry/maxRetries": 1}) for _ in range(3))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    third.__enter__()
+    second.__exit__(None, None, None)
+    within = explain(Switched.charge, all=True)
+    third.__exit__(None, None, None)
+    behind = explain(Switched.charge, all=True)
+
+    assert "maxRetries = 1 " in within
+    assert "maxRetries = 3 " in behind
+
+
+def test_keys_of_a_block_hold_after_a_reset_and_over_what_is_configured_within() -> None:
+    """A fixture of the whole session may set keys although every test begins by a reset."""
+    with configured({"Retry/maxRetries": 1}), no_wait():
+        reset()
+        counts = [attempts(Switched().charge)]
+        configure(properties={"Retry/maxRetries": 2})
+        counts.append(attempts(Switched().charge))
+        reset()
+    with no_wait():
+        counts.append(attempts(Switched().charge))
+
+    assert counts == [2, 2, 4]
+
+
 def test_functions_that_are_declared_within_a_block_are_switched_off_too() -> None:
     """This holds for a function that nobody has called, and for a class that is made within."""
     with disabled("Retry"):
