@@ -45,8 +45,9 @@ _FOREIGN_LOOP = (
     "virtual_time() is active, and this event loop does not follow it: delays would take real time here, and deadlines"
     " of coroutines would not pass. Run the coroutine by clock.run(...), or let"
     " faulttolerance.testing.active_clock.loop_factory create the loop, while the clock is active: in pytest-asyncio by"
-    " the hook pytest_asyncio_loop_factories, in anyio by the fixture anyio_backend. With the fixture ft_clock both do"
-    " so automatically, unless a fixture that is a coroutine, or a loop of a wider scope, comes before it"
+    " the hook pytest_asyncio_loop_factories, in anyio by the fixture anyio_backend, in a TestClient by backend_options."
+    " With the fixture ft_clock the first two do so automatically, unless a fixture that is a coroutine, or a loop of a"
+    " wider scope, comes before it"
 )
 
 
@@ -258,6 +259,7 @@ class VirtualClock:
             return
         # A coroutine of a guard or of a test fails here; a function sleeps on this clock as usual, after a warning.
         if sys._getframe(2).f_code.co_flags & CO_COROUTINE:
+            log(ERROR, "%s", _FOREIGN_LOOP)  # the loop of a test client ends by this error, and shows another one
             raise VirtualTimeStalled(_FOREIGN_LOOP)
         if loop not in self._known_loops:
             self._known_loops.add(loop)
@@ -370,19 +372,19 @@ class VirtualClock:
     def _stall(self, states: ThreadStates) -> None:
         holders = ", ".join(place_of(ident, frame) for ident, frame in sorted(states.participants.items()))
         reason = f"virtual time is held by {holders}; code that blocks outside the library needs clock.advance()"
-        if not self._end_waits(reason) and not self._has_complained:
+        self._end_waits(reason)
+        if not self._has_complained:
             self._has_complained = True
             log(WARNING, "%s", reason)
         self._stall_detector = StallDetector(self._real_time)
 
-    def _end_waits(self, reason: str) -> bool:
-        """Raise ``VirtualTimeStalled`` in all threads that wait for a moment; return false if there are none."""
-        ended = [waiter for waiter in [*self._waiting] if waiter.when < math.inf]
-        for waiter in ended:
-            self.wake(waiter)
-            waiter.failure = reason
-            waiter.wake()
-        return bool(ended)
+    def _end_waits(self, reason: str) -> None:
+        """Raise ``VirtualTimeStalled`` in all threads that wait for a moment."""
+        for waiter in [*self._waiting]:
+            if waiter.when < math.inf:
+                self.wake(waiter)
+                waiter.failure = reason
+                waiter.wake()
 
     # Beginning and ending
 

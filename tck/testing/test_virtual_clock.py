@@ -404,8 +404,10 @@ def test_time_waits_for_a_thread_although_it_no_longer_waited_for_an_earlier_one
 
 
 @pytest.mark.stress
-def test_a_guard_that_blocks_elsewhere_stalls_time_and_is_named(clock: VirtualClock) -> None:
-    """After a second of real time the sleeper is told which thread holds time, and at which line."""
+def test_a_guard_that_blocks_elsewhere_stalls_time_and_is_named(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a second of real time the sleeper is told which thread holds time, and at which line; so is the log."""
     entered, release = threading.Event(), threading.Event()
 
     @bulkhead(1)
@@ -424,6 +426,7 @@ def test_a_guard_that_blocks_elsewhere_stalls_time_and_is_named(clock: VirtualCl
 
     line = blocked.__wrapped__.__code__.co_firstlineno + 3  # type: ignore[attr-defined]
     assert f"thread 'the culprit' at {__file__}:{line}" in str(stalled.value)
+    assert str(stalled.value) in caplog.text
     assert 0.9 < time.monotonic() - began < PATIENCE
 
 
@@ -871,8 +874,13 @@ def test_a_loop_that_is_blocked_stalls_the_others(clock: VirtualClock, monkeypat
     blocker.result(PATIENCE)
 
 
-def test_a_guarded_coroutine_is_refused_on_a_loop_of_real_time(clock: VirtualClock) -> None:
-    """Delays would take real time there, and deadlines never pass; the message names a way to loops that follow."""
+def test_a_guarded_coroutine_is_refused_on_a_loop_of_real_time(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Delays would take real time there, and deadlines never pass; the message names a way to loops that follow.
+
+    The log has it, too: a test client whose loop ends by the error shows that its own request was cancelled.
+    """
     attempts = []
 
     @retry(delay=3_600_000, max_duration=0)
@@ -885,6 +893,7 @@ def test_a_guarded_coroutine_is_refused_on_a_loop_of_real_time(clock: VirtualClo
             asyncio.run(fails())
 
     assert not attempts
+    assert "TestClient by backend_options" in caplog.text
 
 
 def test_a_guarded_function_is_let_pass_on_a_loop_of_real_time(clock: VirtualClock) -> None:
