@@ -36,7 +36,7 @@ from faulttolerance import (
 from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._extensions.fleet.protocol import ABSENT, CircuitRecord, PollRequest
 from faulttolerance.policies import AdaptiveThrottle, FleetWide, RateLimit
-from faulttolerance.testing import MemoryFleet, VirtualClock, configured, virtual_time
+from faulttolerance.testing import MemoryFleet, VirtualClock, configured, reset, virtual_time
 from kit.definition import refused
 from kit.fleet import DistantFleet
 from kit.program import QUIET, python
@@ -178,6 +178,17 @@ def test_a_program_that_says_that_there_is_no_fleet_is_not_warned() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "FleetWide" not in done.stdout
     assert LOCAL not in done.stdout
+
+
+def test_a_reset_takes_back_what_the_program_said_of_a_fleet(caplog: pytest.LogCaptureFixture) -> None:
+    """The next test begins as a new process does, with the fleet of the environment or the warning."""
+    configure(fleet=None)
+    reset()
+    one = Guard(name="one", rate_limit=RateLimit(1), fleet_wide=FleetWide())
+    one.call(int)
+
+    assert LOCAL in caplog.text
+    assert "one: FleetWide is local: no fleet is configured" in str(health())
 
 
 def name_server(monkeypatch: pytest.MonkeyPatch, url: str, namespace: str) -> Guard:

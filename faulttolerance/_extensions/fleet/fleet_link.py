@@ -58,6 +58,7 @@ class FleetLink:
         """Stop using a fleet, and remove every circuit: an uncollected circuit must not write to another fleet."""
         self.use(None)
         self._circuits.clear()
+        self.is_chosen = self.is_absence_logged = False
 
     def restart_in_child(self) -> None:
         """Start again, in the child of a fork, without anything of the parent."""
