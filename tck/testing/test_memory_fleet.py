@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import FaultToleranceDefinitionException
+from faulttolerance import FaultToleranceDefinitionException, configure
 from faulttolerance._extensions.fleet.protocol import CircuitRecord, PollRequest, PollResponse, TurnRequest
-from faulttolerance.testing import MemoryFleet, virtual_time
+from faulttolerance.instrumentation import FleetRegained
+from faulttolerance.testing import MemoryFleet, captured_events, virtual_time
 
 READ = PollRequest("", 1)
 TURN = TurnRequest("shop", "fixed", 1, 1_000_000, 1)
@@ -78,6 +79,19 @@ def test_sessions_are_told_at_once_what_a_test_does_to_the_fleet() -> None:
     fleet.close("shop")
 
     assert sorted(heard) == ["one"] * 6 + ["two"] * 5
+
+
+def test_the_time_without_a_fleet_is_that_of_the_shared_clock() -> None:
+    """This holds for a fleet that was configured before the virtual time began, too."""
+    fleet = MemoryFleet()
+    configure(fleet=fleet)
+
+    with virtual_time() as clock, captured_events() as events:
+        fleet.lose()
+        clock.advance(5)
+        fleet.regain()
+
+    assert [event.seconds for event in events if isinstance(event, FleetRegained)] == [5.0]
 
 
 @pytest.mark.parametrize("namespace", ["", " shop", "sh{op", "}", "a\nb", "a" * 201, None, 5, b"shop"])

@@ -14,7 +14,7 @@ class DirectLink(ServerLink):
     """A fleet in this process, asked on the thread of the call; it reports its changes."""
 
     def __init__(self, fleet: Fleet, circuits: Circuits) -> None:
-        super().__init__(fleet, circuits, clock.monotonic, "")
+        super().__init__(fleet, circuits, lambda: clock.monotonic(), "")  # the clock of each moment
         self._connect = partial(fleet.connect, self.start)
 
     def start(self) -> None:
