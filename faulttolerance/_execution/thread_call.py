@@ -391,5 +391,5 @@ def _cancelled_error() -> Any:
 
 
 def log_dropped(error: BaseException) -> None:
-    """Log an exception that no caller is left to receive."""
-    log(DEBUG, "dropped the exception of a call whose caller no longer waits", error=error)
+    """Log the class of an exception that no caller is left to receive; its message may be confidential."""
+    log(DEBUG, "dropped the exception of a call whose caller no longer waits: %s", type(error).__qualname__)
