@@ -365,7 +365,7 @@ def test_the_log_tells_of_the_loss_in_words(fleet: DistantFleet, caplog: pytest.
     assert health().status == "up"
     lost(fleet)
     assert fleet_link.current.description.startswith("local: the fleet 'words' has been lost for ")
-    assert fleet_link.current.description.endswith(", because of ConnectionError: gone")
+    assert fleet_link.current.description.endswith(", because of ConnectionError")  # not its message: anybody may read it
     assert health().status == "degraded"
     fleet.failure = None
     wait_until(lambda: len(said()) == 2)
@@ -457,7 +457,7 @@ def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
     memory.lose("as if")
     assert circuit.told[-1] is None
     assert ask() == "alone"
-    assert health().reasons == ("the fleet 'memory' has been lost for 0.0 s, because of ConnectionError: as if",)
+    assert health().reasons == ("the fleet 'memory' has been lost for 0.0 s, because of ConnectionError",)
     memory.regain()
     assert circuit.state == "open"
     assert ask() == 0

@@ -26,7 +26,8 @@ from faulttolerance import (
     retry,
     testing,
 )
-from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry
+from faulttolerance.policies import Bulkhead, CircuitBreaker, FleetWide, RateLimit, Retry
+from faulttolerance.testing import MemoryFleet
 from faulttolerance.web import asgi_app, reading, wsgi_app
 from kit.program import QUIET, output_of
 from kit.web import Answer, Ask, ask_asgi, ask_wsgi, asked, served_by_uvicorn, served_by_wsgiref
@@ -323,6 +324,22 @@ def test_messages_of_failures_are_not_shown(payments: Guard, get: Callable[..., 
     for target in ("/", "/guards/watched.payments", "/health"):
         for accept in (HTML, "application/json"):
             assert "hunter2" not in get(target, accept).text
+
+
+def test_the_message_of_a_lost_fleet_is_not_shown(get: Callable[..., Answer]) -> None:
+    """It names hosts and users of the server; the class of the error is shown, and the log has the rest."""
+    fleet = MemoryFleet()
+    configure(fleet=fleet)
+    shared = Guard(name="watched.shared", rate_limit=RateLimit(1), fleet_wide=FleetWide())
+    shared.call(int)
+    fleet.lose("hunter2 may not log in to redis.internal")
+
+    for target in ("/", "/guards/watched.shared", "/health", "/ready"):
+        text = get(target, "application/json").text
+        assert "because of ConnectionError" in text
+        assert "hunter2" not in text
+    testing.reset()
+    shared.close()
 
 
 def test_only_assets_are_cached(get: Callable[..., Answer]) -> None:

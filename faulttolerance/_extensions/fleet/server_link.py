@@ -121,7 +121,8 @@ class ServerLink(Link):
         if self.health.is_up:
             return ""
         seconds = max(0.0, self._now() - self.health.since)
-        return f"the fleet {self._namespace!r} has been lost for {seconds:.1f} s, because of {self.health.reason}"
+        kind = self.health.reason.partition(":")[0]  # without its message: anybody may read a readiness probe
+        return f"the fleet {self._namespace!r} has been lost for {seconds:.1f} s, because of {kind}"
 
     def read(self) -> Iterable[tuple[tuple[str, ...], float]]:
         """Return the values of the gauge ``ft.fleet.up``."""
