@@ -304,9 +304,9 @@ def test_a_companion_above_a_guard_is_refused(
 
     def function() -> None: ...
 
-    with refused(f"function @{annotation} is above a Guard without", f"allowed: {decorator} below it"):
+    with refused(f"function @{annotation} is above a Guard, whose @", f"allowed: {decorator} below it"):
         companion(by(function))
-    with refused(f"function @{annotation} is above a Guard without"):
+    with refused(f"function @{annotation} is above a Guard, whose @"):
         companion(timeout(by(function)))
     assert companion(principal(by(function))) is not None
 

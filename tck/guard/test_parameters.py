@@ -192,7 +192,7 @@ def test_nothing_reaches_into_a_guard_from_above(by: str) -> None:
     guard = Guard(retry=Retry(), name="payments")
     decorate = guard if by == "guard" else apply_guard("payments")
 
-    with pytest.raises(FaultToleranceDefinitionException, match="is above a Guard without @Retry"):
+    with pytest.raises(FaultToleranceDefinitionException, match="is above a Guard, whose @Retry it cannot modify"):
         exponential_backoff(decorate(failing))
     guard.close()
 

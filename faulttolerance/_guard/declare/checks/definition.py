@@ -192,9 +192,8 @@ def companion_above_guard_faults(kind: type[Policy], declaration: Declaration) -
     mains = _COMPANIONS.get(kind, ())
     if not mains or any(main in declaration.policies for main in mains):
         return []
-    allowed = f"{_decorators(mains)} below it; the policy of the Guard cannot be modified"
-    problem = f"is above a Guard without {_either(mains)}"
-    return [Fault(f"{declaration.where} @{kind.annotation}", problem, None, allowed)]
+    problem = f"is above a Guard, whose {_either(mains)} it cannot modify"
+    return [Fault(f"{declaration.where} @{kind.annotation}", problem, None, f"{_decorators(mains)} below it")]
 
 
 def _either(kinds: Iterable[type[Policy]]) -> str:
