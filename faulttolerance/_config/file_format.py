@@ -60,7 +60,7 @@ def _yaml(text: str) -> tuple[Any, Lines]:
             return node.value if ":" in node.value else self.construct_yaml_int(node)
 
     Loader.add_constructor("tag:yaml.org,2002:int", Loader.integer)
-    data = yaml.load(io.StringIO(text), Loader)  # noqa: S506  # error messages about a stream quote nothing from it
+    data = yaml.load(io.StringIO(text), Loader)  # error messages about a stream quote nothing from it
     return {} if data is None else data, _yaml_lines(text)
 
 

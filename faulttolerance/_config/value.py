@@ -141,8 +141,8 @@ def _named(name: str) -> Any:
         # An imported module may raise anything, even SystemExit, as a script does with sys.exit().
         if ends_the_caller(error):
             raise
-        is_within = isinstance(error, ModuleNotFoundError) and f"{path}.".startswith(f"{error.name}.")
-        if not is_within or error.name == path.partition(".")[0]:
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent in (None, path.partition(".")[0]) or not f"{path}.".startswith(f"{absent}."):
             raise _unknown(name, f"cannot be imported ({error_text(error)})") from None
     raise _unknown(name, "does not exist", _neighbour(path, last))
 

@@ -385,7 +385,7 @@ def test_a_list_in_a_file_names_exception_classes(tmp_path: Path) -> None:
 
 
 def test_hours_minutes_and_seconds_in_yaml_need_no_quotes(tmp_path: Path) -> None:
-    """YAML 1.1 reads them as a number of seconds, which would count as milliseconds; other integers stay as they are."""
+    """YAML 1.1 reads a number of seconds, which would count as milliseconds; other integers stay as they are."""
     pytest.importorskip("yaml")
     file = tmp_path / "f.yaml"
     file.write_text("Retry:\n  maxDuration: 1:30:00\n  delay: 0x10\n")
@@ -506,7 +506,7 @@ def test_a_module_that_fails_on_import_is_reported(tmp_path: Path, monkeypatch: 
     assert "cannot be imported (ZeroDivisionError: at import)" in faults[0].problem
 
 
-@pytest.mark.parametrize("line", ["import package_that_is_missing", "import json; json.missing", "from json import missing"])
+@pytest.mark.parametrize("line", ["import missing_package", "import json; json.missing", "from json import missing"])
 @pytest.mark.parametrize("name", ["broken.Error", "broken.Outer.Error"])
 def test_a_module_of_a_package_that_fails_on_import_is_not_said_to_be_missing(
     name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

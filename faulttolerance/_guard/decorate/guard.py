@@ -23,13 +23,7 @@ from ..._signature.method import as_real_method, bind_at_each_call
 from ..._signature.naming import copy_names, import_name
 from ...exceptions import Fault, definition_error, raise_faults
 from ..declare.checks import definition
-from ..declare.creation_site import (
-    CO_OPTIMIZED,
-    CreationSite,
-    creation_site_of,
-    declaring_frame,
-    warn_of_one_per_call,
-)
+from ..declare.creation_site import CO_OPTIMIZED, CreationSite, creation_site_of, declaring_frame, warn_of_one_per_call
 from ..declare.declaration import INSTANCE, binding_by_name
 from ..declare.registry import unknown_name_error
 from ..resolve.awaitable import NotAwaitableError, call_awaited, is_coroutine_code, is_plain_function
