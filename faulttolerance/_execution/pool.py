@@ -109,7 +109,7 @@ class Pool:
 
         Args:
             job: Must not raise.
-            urgent: Run it now even if the pool has all its threads; for short jobs that release a caller.
+            urgent: Run it now even if the pool has all its threads; for short jobs, which continue a call.
 
         Raises:
             RuntimeError: No thread can be started, and no thread exists that could run the job later, because the

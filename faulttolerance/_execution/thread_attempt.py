@@ -244,7 +244,7 @@ class ThreadAttempt(Suspension):
             self.cancel_timer()
             if self.is_awaited:
                 conclusion = partial(self._resume_after, self._conclude, result, error, clock.monotonic())
-                self.submit(conclusion, urgent=True)
+                self.submit(conclusion)
             else:
                 drop(result, error)
         finally:
@@ -261,7 +261,7 @@ class ThreadAttempt(Suspension):
                 left_behind.add(self)
                 if self._has_ended:
                     left_behind.remove(self)
-            self.submit(self.resume, urgent=True)
+            self.submit(self.resume)
 
     def abandon(self, may_interrupt: bool) -> None:
         """Withdraw or end the body, because the caller gave up."""

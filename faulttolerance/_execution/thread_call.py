@@ -203,7 +203,7 @@ class ThreadCall:
             if self._claim_for_deadline(suspension):
                 suspension.abandon(may_interrupt=True)
                 suspension.error = _cancelled_error()()
-                suspension.submit(suspension.resume, urgent=True)
+                suspension.submit(suspension.resume)
 
     def _claim_for_deadline(self, suspension: Suspension) -> bool:
         """Claim *suspension* for the passed deadline; return false if that is over, or the call was resumed."""
@@ -338,10 +338,10 @@ class Suspension:
             return False
         return True
 
-    def submit(self, job: Callable[[], object], urgent: bool = False) -> None:
-        """Run *job*, which continues the call, on a thread of the pool."""
+    def submit(self, job: Callable[[], object]) -> None:
+        """Run *job*, which continues the call, on a thread of the pool; a body that follows waits for a free thread."""
         try:
-            pool.submit(job, urgent)
+            pool.submit(job, urgent=True)
         except RuntimeError as error:
             self.claim()
             self.call.fail(error)
@@ -381,8 +381,8 @@ class Pause(Suspension):
     def wake(self) -> None:
         """Continue the call on a thread of the pool; from any thread."""
         self._is_woken = True
-        if hasattr(self, "call") and self.claim():
-            self.submit(self.resume, urgent=True)  # mostly to release a caller; a body would wait for a free thread
+        if hasattr(self, "call"):
+            self.resume_on_pool()
 
 
 def _cancelled_error() -> Any:

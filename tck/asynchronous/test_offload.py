@@ -524,6 +524,22 @@ def test_a_full_pool_delays_no_outcome_that_is_there(policy: Any, count: int) ->
     assert queued.result(PATIENCE) == "done"
 
 
+def test_a_full_pool_delays_no_failure_of_a_retry(time_stands_still: StillClock) -> None:
+    """The deadline of a retry starts after the delay, as that of the first attempt with the call."""
+    pool.configure(max_threads=1)
+    hung = Body()
+    future = Call(hung, attempts=2, delay=LONG, seconds=LONG)()
+    assert hung.begun.wait(PATIENCE)
+
+    for _ in ("the first attempt", "the delay", "the second attempt"):
+        wait_until(lambda: any(timer.callback is not None for timer in time_stands_still.timers))
+        time_stands_still.advance()
+
+    assert isinstance(future.exception(PATIENCE), TimeoutException)
+    assert hung.count == 1
+    hung.open.set()
+
+
 def test_a_full_pool_delays_no_refusal(time_stands_still: StillClock) -> None:
     """A call whose longest wait for a permit is over is refused at once."""
     pool.configure(max_threads=1)
