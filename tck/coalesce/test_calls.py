@@ -36,6 +36,7 @@ from faulttolerance import (
 from faulttolerance.policies import Coalesce, Retry
 from faulttolerance.testing import virtual_time
 from kit.definition import refused
+from kit.program import python
 from kit.struck import Strike, Struck
 
 
@@ -478,6 +479,46 @@ def test_a_call_that_its_own_flight_makes_runs_plainly() -> None:
     assert plain(1) == 3
     assert asyncio.run(asyncio.wait_for(awaited(1), 30)) == 3
     assert apart(1).result(30) == 3  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leads", "follows"])
+@pytest.mark.parametrize("other", ["sys", "greenlet"])
+def test_a_call_on_the_thread_of_a_loop_does_not_wait_for_a_task_of_the_loop(other: str, leads: bool) -> None:
+    """Rule CO5: it would wait for itself, also if the task may only lead later; and if a library such as SQLAlchemy has imported ``greenlet``."""
+    pytest.importorskip(other)
+    program = f"""
+        import asyncio
+        import threading
+        import {other}
+        from faulttolerance import Guard
+        from faulttolerance.policies import Coalesce
+
+        guard = Guard(coalesce=Coalesce("order"))
+
+        async def fetch(order):
+            await asyncio.sleep(0.05)
+            return "task"
+
+        def exit(order):
+            begun.set()
+            end.wait(20)
+            raise SystemExit
+
+        begun, end = threading.Event(), threading.Event()
+        leader = threading.Thread(target=guard.call, args=(exit, "a"))
+
+        async def main():
+            if not {leads}:
+                leader.start()
+                begun.wait(20)
+            task = asyncio.ensure_future(guard.call_async(fetch, "a"))
+            await asyncio.sleep(0)
+            threading.Timer(0.1, end.set).start()
+            print(guard.call(lambda order: "thread", "a"), await task)
+
+        asyncio.run(main())
+    """
+    assert python(program, seconds=20).stdout.split() == ["thread", "task"]
 
 
 def test_flights_that_would_wait_for_one_another_do_not() -> None:

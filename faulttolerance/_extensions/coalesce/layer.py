@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from math import inf
-from sys import exception, modules
+from sys import exception
 from typing import TYPE_CHECKING, Any
 
 from ..._call.specialize import specializable, specialized
@@ -14,6 +14,7 @@ from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import series_of_facts
 from ..._metrics.counters import FOLD, Counters
+from ..._platform.greenlets import hub_here
 from ..._platform.unpatched import get_ident
 from ..._signature.call_key import refuse_unhashable
 from .strategy import Flight, Flights, Links, Outcome, Seat
@@ -119,12 +120,12 @@ def _under_way(flights: tuple[Flight, ...]) -> tuple[Flight, ...]:
 
 
 def _is_led_here(flight: Flight, seat: Seat) -> bool:
-    """Return whether the leader is on the thread of *seat*, which would wait for itself, as in a signal handler.
+    """Return whether *seat* would wait for its own thread: for a task of its loop, or a call below a signal handler.
 
-    Greenlets of one thread can wait for each other.
+    A follower may lead next. Greenlets of gevent can wait for each other.
     """
-    leader = flight.leader
-    return leader is not None and leader.ident == seat.ident and "greenlet" not in modules
+    seats = flight.leader, *list(flight.followers)
+    return hub_here() is None and any(one is not None and one.ident == seat.ident for one in seats)
 
 
 def _links(failure: Exception, handled: BaseException | None) -> Links:
