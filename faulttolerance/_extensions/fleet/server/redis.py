@@ -18,7 +18,7 @@ from ....typing import Duration
 from ..protocol import Request, Response, TurnRequest
 from .address import ALLOWED, Address, Host, address_of_client, address_of_url, format_host
 from .options import check_options
-from .scripts import answer_of, command_of, script_of
+from .scripts import answer_of, command_of
 
 if TYPE_CHECKING:
     import redis
@@ -181,15 +181,10 @@ class RedisSession:
             log(ERROR, words, key, self._namespace)
 
     def _replies(self, requests: Sequence[Request], with_text: bool) -> list[Any]:
-        """Send *requests*, each script *with_text* at its first use; return the replies, including errors."""
+        """Send *requests*, *with_text* of their scripts; return the replies, including errors."""
         from redis.exceptions import ResponseError
 
-        commands: list[bytes] = []
-        sent_scripts: set[str] = set()
-        for request in requests:
-            script = script_of(request)
-            commands.append(command_of(request, self._namespace, with_text=with_text and script not in sent_scripts))
-            sent_scripts.add(script)
+        commands = [command_of(request, self._namespace, with_text=with_text) for request in requests]
         connection = self._connected()
         connection.send_packed_command([b"".join(commands)], check_health=False)
         replies: list[Any] = []

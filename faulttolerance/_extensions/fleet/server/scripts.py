@@ -37,15 +37,10 @@ def script(name: str) -> Script:
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def script_of(request: Request) -> str:
-    """Return the name of the script that answers *request*."""
-    return "turn" if isinstance(request, TurnRequest) else "circuit"
-
-
 @lru_cache(maxsize=1024, typed=True)  # each call of a method asks the same request
 def command_of(request: Request, namespace: str, *, with_text: bool = False) -> bytes:
     """Return the bytes to send for *request*; *with_text* includes the text of the script."""
-    found = script(script_of(request))
+    found = script("turn" if isinstance(request, TurnRequest) else "circuit")
     start = ("EVAL", found.text) if with_text else ("EVALSHA", found.digest)
     return _encode_command(*start, *_arguments(request, namespace))
 
