@@ -69,7 +69,7 @@ class RedisFleet:
         self.poll: float = values["poll"]
         self.patience: float = values["patience"]
         self._address: Address = address
-        self._hosts = deque(address.hosts)
+        self._hosts = deque(address.hosts)  # the first is asked next, in each session
         self._foreign: set[str] = set()
 
     def __repr__(self) -> str:
@@ -83,30 +83,17 @@ class RedisFleet:
 
     def connect(self, changed: Callable[[], object] | None = None) -> RedisSession:
         """Return a session, which connects at its first use; *changed* is never called."""
-        return RedisSession(self._address, self.namespace, self.patience, self._hosts, self._foreign)
+        return RedisSession(self)
 
 
 class RedisSession:
-    """One connection to the server with the keys of a namespace; the result of ``RedisFleet.connect``.
+    """One connection to the server with the keys of a namespace; the result of ``RedisFleet.connect``."""
 
-    Args:
-        address: The address of the server.
-        namespace: The name of the fleet.
-        patience: The maximum number of seconds that a call waits for an answer.
-        hosts: The hosts of all sessions of the fleet, of which the first is asked next.
-        foreign: The limits whose keys have another type in the server, as far as the log has reported them.
-    """
-
-    def __init__(
-        self, address: Address, namespace: str, patience: float, hosts: deque[Host], foreign: set[str]
-    ) -> None:
-        self._address = address
-        self._namespace = namespace
-        self._patience = patience
-        self._hosts = hosts
+    def __init__(self, fleet: RedisFleet) -> None:
+        self._fleet = fleet
+        self._address, self._hosts = fleet._address, fleet._hosts
         self._connection: Any = None
         self._pid = os.getpid()
-        self._foreign = foreign
 
     def exchange(self, requests: Sequence[Request]) -> Sequence[Response]:
         """Send all requests at once, and return the answers.
@@ -135,7 +122,7 @@ class RedisSession:
             Exception: If there will be no answer.
         """
         connection = self._connection
-        connection.send_packed_command([command_of(request, self._namespace)], check_health=False)
+        connection.send_packed_command([command_of(request, self._fleet.namespace)], check_health=False)
         return int(connection.read_response()) if connection.can_read(seconds) else None
 
     def close(self) -> None:
@@ -175,16 +162,16 @@ class RedisSession:
 
     def _report_foreign(self, key: str) -> None:
         """Log, once for each limit, that the server has a value of another type under its *key*."""
-        if key not in self._foreign:
-            self._foreign.add(key)
+        if key not in self._fleet._foreign:
+            self._fleet._foreign.add(key)
             words = "the limit %r is not shared: its key in the fleet %r has another type; delete or rename that key"
-            log(ERROR, words, key, self._namespace)
+            log(ERROR, words, key, self._fleet.namespace)
 
     def _replies(self, requests: Sequence[Request], with_text: bool) -> list[Any]:
         """Send *requests*, *with_text* of their scripts; return the replies, including errors."""
         from redis.exceptions import ResponseError
 
-        commands = [command_of(request, self._namespace, with_text=with_text) for request in requests]
+        commands = [command_of(request, self._fleet.namespace, with_text=with_text) for request in requests]
         connection = self._connected()
         connection.send_packed_command([b"".join(commands)], check_health=False)
         replies: list[Any] = []
@@ -203,7 +190,7 @@ class RedisSession:
         return self._connection
 
     def _open(self, address: Address, host: Host) -> Any:
-        connection = connection_to(address, host, self._patience)
+        connection = connection_to(address, host, self._fleet.patience)
         connection.connect()
         return connection
 
