@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
 
 from celery import Task  # type: ignore[import-untyped]
 from celery.exceptions import SoftTimeLimitExceeded, TaskPredicate  # type: ignore[import-untyped]
+from celery.signals import celeryd_init  # type: ignore[import-untyped]
 from celery.utils.time import get_exponential_backoff_interval  # type: ignore[import-untyped]
 
 from .. import RefusedException, deadline, veto_retries
@@ -70,6 +72,12 @@ class GuardedTask(Task):  # type: ignore[misc]
         if not limit or not self.deadline_at_soft_time_limit or self.request.is_eager:
             return nullcontext()
         return deadline(timedelta(seconds=limit - min(1.0, limit * _EARLIER)))
+
+
+@celeryd_init.connect  # type: ignore[untyped-decorator]
+def _set_option(conf: Any, options: Mapping[str, Any], **_: object) -> None:
+    """Let the tasks of a worker know its option ``--soft-time-limit``, which Celery tells the pool alone."""
+    conf.task_soft_time_limit = options.get("soft_time_limit") or conf.task_soft_time_limit
 
 
 def _veto(failure: BaseException) -> str | None:

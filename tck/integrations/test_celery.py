@@ -69,6 +69,10 @@ def endless():
 def left():
     return remaining()
 
+@app.task
+def left_by_option():
+    return remaining()
+
 attempts = []
 strict = CircuitBreaker(request_volume_threshold=1, failure_ratio=1, delay="60s")
 careful = Guard(name="careful", circuit_breaker=strict, retry=Retry(max_retries=5, delay=0, jitter=0))
@@ -113,6 +117,7 @@ def worker_of(pool: str, number: int, broker: RedisServer, service: RedisServer,
     (folder / "tasks.py").write_text(TASKS)
     where = f"{broker.url}/{number}"
     program = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "--pool", pool, "--concurrency", "1"]
+    program += ["--soft-time-limit", "100"]
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING"]
     path = os.pathsep.join([str(Path(faulttolerance.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "BROKER": where, "SERVICE": service.url, "PYTHONPATH": path}
@@ -174,6 +179,7 @@ def test_the_soft_time_limit_is_a_deadline(workers: dict[str, Any]) -> None:
             one.get(timeout=PATIENCE)
     for worker in workers.values():
         assert 0 < run(worker, "left") <= 1.5
+        assert 90 < run(worker, "left_by_option") <= 99
 
 
 @pytest.mark.outside
