@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
-from .. import Guard, RefusedException, TimeoutException, guards, remaining, veto_retries
+from .. import FaultToleranceException, Guard, RefusedException, TimeoutException, guards, remaining, veto_retries
 from ..exceptions import Fault, raise_faults
 from ..policies import CircuitBreaker, Coalesce, ExponentialBackoff, Hedge, HonorRetryAfter, PartitionBy, Retry
 from ._refusals import client_exception
@@ -37,7 +37,7 @@ class RequestRecord:
         obstacle: Why the request may not be sent again once it may have arrived; ``None``: it may.
     """
 
-    __slots__ = ("attempts", "given", "is_running", "is_sent", "obstacle", "options", "request", "response")
+    __slots__ = ("attempts", "failure", "given", "is_running", "is_sent", "obstacle", "options", "request", "response")
 
     def __init__(self, request: Any, obstacle: str | None) -> None:
         self.request = request
@@ -48,6 +48,8 @@ class RequestRecord:
         self.is_running = False
         self.is_sent = False
         """Whether the last attempt may have arrived."""
+        self.failure: BaseException | None = None
+        """The failure of the last attempt."""
         self.response: Any = None
         """The response of the last attempt, which has to be closed unless the caller gets it."""
         self.given: Any = None
@@ -60,13 +62,26 @@ class RequestRecord:
         self.is_running = self.is_sent = True  # until it is known that it was not: an interruption proves nothing
         return [] if before is None else [before]
 
-    def end(self, *, is_sent: bool = True) -> None:
+    def end(self, failure: BaseException | None = None, *, is_sent: bool = True) -> None:
         """Record that the attempt is over."""
-        self.is_running, self.is_sent = False, is_sent
+        self.is_running, self.is_sent, self.failure = False, is_sent, failure
+
+    def forbids_retry(self, failure: BaseException) -> bool:
+        """Return whether no attempt may follow *failure*: of this request, not of a guard that its fallback calls."""
+        # While an attempt runs, only a guard inside it can ask, and it sends something else.
+        is_own = failure is self.failure or isinstance(failure, FaultToleranceException)
+        return is_own and self.is_sent and not self.is_running
 
     def left_over(self) -> list[Any]:
         """Return the responses that have to be closed, because the caller gets another one, or none."""
         return [] if self.response is None or self.response is self.given else [self.response]
+
+
+def close_all(several: Iterable[Any]) -> None:
+    """Close responses or connections that nobody reads; an error does not concern the caller."""
+    for one in several:
+        with suppress(Exception):
+            one.close()
 
 
 current_record: ContextVar[RequestRecord] = ContextVar("faulttolerance.integrations.exchange")
@@ -75,8 +90,7 @@ current_record: ContextVar[RequestRecord] = ContextVar("faulttolerance.integrati
 
 def _veto(failure: BaseException) -> str | None:
     record = current_record.get(None)
-    # While an attempt runs, only a guard inside it can call this, and it sends something else.
-    return record.obstacle if record is not None and record.is_sent and not record.is_running else None
+    return record.obstacle if record is not None and record.forbids_retry(failure) else None
 
 
 veto_retries(_veto)
@@ -160,8 +174,7 @@ class GuardedClient:
             except Exception as failure:  # noqa: BLE001  # it is raised again
                 record.given = self._response_after(failure, record)
             finally:
-                for left_over in record.left_over():
-                    left_over.close()
+                close_all(record.left_over())
             return record.given
 
     @contextmanager
@@ -179,7 +192,7 @@ class GuardedClient:
             yield record
         finally:
             current_record.reset(token)
-            record.obstacle = None  # tasks that were started meanwhile may still have it
+            record.obstacle = record.failure = None  # tasks that were started meanwhile may still have it
 
     def _response_after(self, failure: Any, record: RequestRecord) -> Any:
         """Return the response that *failure* is about; raise any other failure as users of the client catch it."""

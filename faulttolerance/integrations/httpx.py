@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import httpcore
@@ -24,7 +24,16 @@ from .. import (
     TimeoutException,
 )
 from ..exceptions import ThrottleException
-from ._http import MAX_BODY_BYTES, MAX_BODY_SECONDS, METHODS, STATUSES, GuardedClient, current_record, origin_of
+from ._http import (
+    MAX_BODY_BYTES,
+    MAX_BODY_SECONDS,
+    METHODS,
+    STATUSES,
+    GuardedClient,
+    close_all,
+    current_record,
+    origin_of,
+)
 from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
@@ -264,8 +273,7 @@ class GuardedTransport(_Guarded[httpx.BaseTransport], httpx.BaseTransport):
 
     def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
         record = current_record.get()
-        for before in record.begin():
-            before.close()
+        close_all(record.begin())
         try:
             record.response = response = self._transport.handle_request(request)
             if response.status_code not in self._statuses:
@@ -275,9 +283,8 @@ class GuardedTransport(_Guarded[httpx.BaseTransport], httpx.BaseTransport):
                 response.stream = _read_start(request, response.stream)  # type: ignore[arg-type]
             raise _failing(request, response)
         except BaseException as failure:
-            record.end(is_sent=not isinstance(failure, _NOT_SENT))
-            for lost in _remove_lost_connections(self._transport):
-                lost.close()
+            record.end(failure, is_sent=not isinstance(failure, _NOT_SENT))
+            close_all(_remove_lost_connections(self._transport))
             raise
 
     def close(self) -> None:
@@ -294,6 +301,13 @@ async def _close_shielded(stream: Any) -> None:
         await stream.aclose()
     else:
         await asyncio.shield(stream.aclose())
+
+
+async def _close_all_shielded(several: Iterable[Any]) -> None:
+    """Close responses or connections in the same way; an error does not concern the caller."""
+    for one in several:
+        with suppress(Exception):
+            await _close_shielded(one)
 
 
 class _ShieldedStream(httpx.AsyncByteStream):
@@ -324,14 +338,12 @@ class AsyncGuardedTransport(_Guarded[httpx.AsyncBaseTransport], httpx.AsyncBaseT
             except Exception as failure:  # noqa: BLE001  # it is raised again
                 record.given = self._response_after(failure, record)
             finally:
-                for left_over in record.left_over():
-                    await _close_shielded(left_over)
+                await _close_all_shielded(record.left_over())
             return record.given  # type: ignore[no-any-return]
 
     async def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
         record = current_record.get()
-        for before in record.begin():
-            await _close_shielded(before)
+        await _close_all_shielded(record.begin())
         try:
             record.response = response = await self._transport.handle_async_request(request)
             if isinstance(response.stream, httpx.AsyncByteStream):
@@ -343,9 +355,8 @@ class AsyncGuardedTransport(_Guarded[httpx.AsyncBaseTransport], httpx.AsyncBaseT
                 response.stream = await _read_start_async(request, response.stream)  # type: ignore[arg-type]
             raise _failing(request, response)
         except BaseException as failure:
-            record.end(is_sent=not isinstance(failure, _NOT_SENT))
-            for lost in _remove_lost_connections(self._transport):
-                await _close_shielded(lost)
+            record.end(failure, is_sent=not isinstance(failure, _NOT_SENT))
+            await _close_all_shielded(_remove_lost_connections(self._transport))
             raise
 
     async def aclose(self) -> None:

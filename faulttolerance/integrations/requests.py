@@ -35,7 +35,16 @@ from .. import (
     uninterruptible,
 )
 from ..exceptions import ThrottleException
-from ._http import MAX_BODY_BYTES, MAX_BODY_SECONDS, METHODS, STATUSES, GuardedClient, current_record, origin_of
+from ._http import (
+    MAX_BODY_BYTES,
+    MAX_BODY_SECONDS,
+    METHODS,
+    STATUSES,
+    GuardedClient,
+    close_all,
+    current_record,
+    origin_of,
+)
 from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
@@ -147,8 +156,7 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
     def _attempt(self, origin: str, request: requests.PreparedRequest) -> requests.Response:
         record = current_record.get()
         was_sent = record.attempts > 0 and record.is_sent
-        for before in record.begin():
-            before.close()
+        close_all(record.begin())
         try:
             if was_sent and not _is_text(request):
                 rewind_body(request)
@@ -166,7 +174,7 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
             words = f"{response.status_code} {response.reason} for {request.method} {request.url}"
             raise requests.HTTPError(words, request=request, response=response)
         except BaseException as failure:
-            record.end(is_sent=not _is_unsent(failure))
+            record.end(failure, is_sent=not _is_unsent(failure))
             raise
 
     def _is_at_hand(self, request: Any) -> bool:

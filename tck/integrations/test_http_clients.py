@@ -8,7 +8,7 @@ import io
 import pickle
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -533,6 +533,52 @@ def test_a_fallback_answers_instead(client: Client, served: Backend) -> None:
 
     assert client.send("POST", served.url) == (200, "yesterday's")
     assert client.send("POST", served.url) == (200, "served")
+
+
+def test_a_guard_that_a_fallback_calls_makes_its_own_retries(client: Client, served: Backend) -> None:
+    """That the request may not be sent again concerns the request alone."""
+    store, failures = Guard(retry=RETRY), [ValueError("not yet"), OSError("not yet")]
+
+    def read() -> bytes:
+        if failures:
+            raise failures.pop()
+        return b"yesterday's"
+
+    def cached(context: Any) -> Any:
+        body = store.call(read)
+        if client.module is for_httpx:
+            return httpx.Response(200, content=body)
+        response = requests.Response()
+        response.status_code, response.raw = 200, io.BytesIO(body)
+        return response
+
+    client.open(fallback=Fallback(cached))
+    served.will(BUSY)
+
+    assert client.send("POST", served.url) == (200, "yesterday's")
+
+
+@pytest.mark.parametrize("kind", [Httpx, AsyncHttpx])
+def test_an_error_as_a_discarded_response_is_closed_changes_nothing(kind: Any) -> None:
+    class Long(httpx.SyncByteStream, httpx.AsyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            yield bytes(70_000)
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield bytes(70_000)
+
+        def close(self) -> None:
+            raise ValueError("closed badly")
+
+        async def aclose(self) -> None:
+            raise ValueError("closed badly")
+
+    answers = [httpx.Response(503, stream=Long()), httpx.Response(200, content=b"served")]
+    client = kind().open(inner=httpx.MockTransport(lambda request: answers.pop(0)))
+
+    with no_wait():
+        assert client.send("GET", "http://shop.example") == (200, "served")
+    client.close()
 
 
 def test_a_guard_serves_several_transports(served: Backend) -> None:
