@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     from collections.abc import Coroutine
 
-__all__ = ["AsyncCall", "Clock", "Duration", "EventSink", "ExceptionSet", "FallbackHandler", "Timer"]
+__all__ = ["AsyncCall", "Clock", "Duration", "EventSink", "ExceptionSet", "FallbackHandler", "Invocation", "Timer"]
 
 Duration: TypeAlias = float | timedelta | str
 """A number in the unit of its parameter, a ``timedelta``, or text such as ``"400ms"``, ``"2s"``, ``"PT0.4S"``."""
@@ -90,6 +90,38 @@ class ExecutionContext:
     def __repr__(self) -> str:
         name = getattr(self.method, "__qualname__", repr(self.method))
         return f"<ExecutionContext of {name}: attempt {self.attempt}, failure {self.failure!r}>"
+
+
+class Invocation:
+    """One call on its way through an interceptor.
+
+    Attributes:
+        method: The guarded function.
+        target: The instance, the class for a class method, ``None`` for a function.
+        args: The positional arguments without *target*; the next step receives the tuple that is assigned here.
+        kwargs: The keyword arguments; they can be assigned, too.
+    """
+
+    __slots__ = ("_proceed", "args", "kwargs", "method", "target")
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        proceed: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.args = args
+        self.kwargs = kwargs
+        self._proceed = proceed
+
+    def proceed(self) -> Any:
+        """Return the result of the next interceptor, of the policies, or of the method (or its awaitable)."""
+        own = () if self.target is None else (self.target,)
+        return self._proceed((*own, *self.args), self.kwargs)
 
 
 @runtime_checkable

@@ -86,7 +86,7 @@ from faulttolerance.integrations import requests as guarded_requests
 from faulttolerance.integrations import sqlalchemy as guarded_sqlalchemy
 from faulttolerance.integrations import starlette as answering_starlette
 from faulttolerance.instrumentation import Degradation, Event
-from faulttolerance.typing import AsyncCall
+from faulttolerance.typing import AsyncCall, Invocation
 from faulttolerance.web import Request, asgi_app, wsgi_app
 
 # Bare, and called without arguments
@@ -694,12 +694,12 @@ assert_type(guarded("a"), bytes)
 
 
 @around_invoke
-def audit(invocation: Any) -> Any:
+def audit(invocation: Invocation) -> Any:
     return invocation.proceed()
 
 
 @around_invoke(priority=3000)
-async def audit_async(invocation: Any) -> Any:
+async def audit_async(invocation: Invocation) -> Any:
     return await invocation.proceed()
 
 

@@ -7,11 +7,12 @@ the method and see each attempt. Of equal numbers, the interceptor that is writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from ..._execution.caller_thread import GuardedCall
 from ...exceptions import definition_error
+from ...typing import Invocation
 from ..declare.declaration import Declaration
 from ..resolve.callback import split_receiver
 from .apply import apply_to, can_be_guarded
@@ -19,38 +20,6 @@ from .apply import apply_to, can_be_guarded
 F = TypeVar("F")
 
 _DEFAULT_PRIORITY = 2000  # Jakarta's APPLICATION: the place of an interceptor without a priority
-
-
-class Invocation:
-    """One call on its way through an interceptor.
-
-    Attributes:
-        method: The guarded function.
-        target: The instance, the class for a class method, ``None`` for a function.
-        args: The positional arguments without *target*; the next step receives the tuple that is assigned here.
-        kwargs: The keyword arguments; they can be assigned, too.
-    """
-
-    __slots__ = ("_proceed", "args", "kwargs", "method", "target")
-
-    def __init__(
-        self,
-        method: Callable[..., Any],
-        target: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        proceed: GuardedCall,
-    ) -> None:
-        self.method = method
-        self.target = target
-        self.args = args
-        self.kwargs = kwargs
-        self._proceed = proceed
-
-    def proceed(self) -> Any:
-        """Return the result of the next interceptor, of the policies, or of the method (or its awaitable)."""
-        own = () if self.target is None else (self.target,)
-        return self._proceed((*own, *self.args), self.kwargs)
 
 
 class Interceptor:
