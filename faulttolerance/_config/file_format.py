@@ -55,11 +55,13 @@ def _yaml(text: str) -> tuple[Any, Lines]:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        def integer(self, node: Any) -> Any:
-            """Return the integer of *node*; YAML 1.1 takes an hour, ``1:00:00``, for the number 3600."""
-            return node.value if ":" in node.value else self.construct_yaml_int(node)
+        """A loader for which ``12:00:00`` is text: YAML 1.1 takes it for a number of seconds."""
 
-    Loader.add_constructor("tag:yaml.org,2002:int", Loader.integer)
+    def number(loader: Any, node: Any) -> Any:
+        return node.value if ":" in node.value else yaml.SafeLoader.yaml_constructors[node.tag](loader, node)
+
+    for kind in ("int", "float"):
+        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", number)
     data = yaml.load(io.StringIO(text), Loader)  # error messages about a stream quote nothing from it
     return {} if data is None else data, _yaml_lines(text)
 

@@ -388,11 +388,11 @@ def test_hours_minutes_and_seconds_in_yaml_need_no_quotes(tmp_path: Path) -> Non
     """YAML 1.1 reads a number of seconds, which would count as milliseconds; other integers stay as they are."""
     pytest.importorskip("yaml")
     file = tmp_path / "f.yaml"
-    file.write_text("Retry:\n  maxDuration: 1:30:00\n  delay: 0x10\n")
+    file.write_text("Retry:\n  maxDuration: 1:30:00\n  delay: 0x10\n  jitter: 0:00:01.5\n")
 
     effective, faults = resolve(settings_of(files=[file]), Retry())
 
-    assert (effective.policy, faults) == (Retry(max_duration=timedelta(hours=1.5), delay=16), [])
+    assert (effective.policy, faults) == (Retry(max_duration=timedelta(hours=1.5), delay=16, jitter=timedelta(seconds=1.5)), [])
 
 
 def test_true_is_no_number() -> None:
