@@ -148,7 +148,7 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
         return "it ran in a greenlet"
     if not allows_watching:
         return "it ran in an isolated sub-interpreter"
-    if not watchdog.is_running:
+    if not (watchdog.forks or watchdog.start()):
         _warn_of_missing_thread()
         return "no thread could be started to interrupt it"
     pending = deadlines.pending_interrupt

@@ -825,12 +825,26 @@ def test_a_late_end_where_no_thread_could_be_started_says_so(
     """S2: in a container that allows no further thread, all calls end late."""
     interruption._warn_of_missing_thread.cache_clear()
     monkeypatch.setattr(watchdog, "is_running", False)
-    monkeypatch.setattr(watchdog, "rouse", lambda *before: None)
+    monkeypatch.setattr(watchdog, "start", lambda: False)
 
     for _ in range(2):
         failure = on_thread(lambda: timeout(10)(time.sleep)(0.03))
         assert failure.__notes__[0].endswith("; it was not interrupted: no thread could be started to interrupt it")
     assert [record.levelno for record in caplog.records if "no further thread" in record.getMessage()] == [30]
+
+
+def test_a_late_end_during_a_fork_does_not_say_that_no_thread_could_be_started(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S2: the watchdog rests meanwhile, and goes on afterwards."""
+    interruption._warn_of_missing_thread.cache_clear()
+    monkeypatch.setattr(watchdog, "is_running", False)
+    monkeypatch.setattr(watchdog, "forks", [None])
+
+    failure = on_thread(lambda: timeout(10)(time.sleep)(0.03))
+
+    assert "no thread" not in failure.__notes__[0]
+    assert not caplog.records
 
 
 def test_an_end_in_time_says_nothing_of_places(caplog: pytest.LogCaptureFixture) -> None:
