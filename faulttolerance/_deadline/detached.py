@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
 from .._platform.loop_callback import while_alive
 from .clock import clock
-from .task import EXPIRED, TaskDeadline, current, effective_deadline, nearest_binding
+from .task import EXPIRED, TaskDeadline, current, effective_deadline
 
 if TYPE_CHECKING:
     from ..typing import Timer
@@ -20,33 +21,31 @@ class DetachedCallWatch:
     """The watch that ends a detached call at the nearest of the deadlines under which it was made.
 
     Args:
-        deadline: The innermost of these deadlines.
+        deadlines: These deadlines. One that passed while its block or call lasted counts even after that is over.
         call_later: Runs a short callback after a number of seconds.
         end: Ends the call.
-        task: The task that runs the call. Its own deadlines are skipped, because they end the call themselves.
     """
 
-    __slots__ = ("__weakref__", "_call_later", "_deadline", "_end", "_task", "_timer")
+    __slots__ = ("__weakref__", "_call_later", "_deadlines", "_end", "_timer")
 
     def __init__(
         self,
-        deadline: TaskDeadline,
+        deadlines: list[TaskDeadline],
         call_later: Callable[[float, Callable[[], object]], Timer],
         end: Callable[[], object],
-        task: object = None,
     ) -> None:
-        self._deadline = deadline
+        self._deadlines = deadlines
         self._call_later = call_later
         self._end: Callable[[], object] | None = end
-        self._task = task
         self._timer: Timer | None = None
 
     def check(self) -> None:
         """End the call if the nearest binding deadline has passed; otherwise schedule the next check."""
-        end, nearest = self._end, nearest_binding(self._deadline, self._task)
-        if end is None or nearest is None:
+        end, bound = self._end, (one for one in self._deadlines if one.effective is one or one.state >= EXPIRED)
+        when = min((one.when for one in bound), default=inf)
+        if end is None or when == inf:
             return
-        seconds = nearest.when - clock.monotonic()
+        seconds = when - clock.monotonic()
         if seconds <= 0.0:
             self.cancel()
             end()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,15 +158,14 @@ def effective_deadline(deadline: TaskDeadline | None) -> TaskDeadline | None:
     return deadline
 
 
-def nearest_binding(deadline: TaskDeadline | None, task: object = None) -> TaskDeadline | None:
-    """Return the nearest deadline, from *deadline* outwards, that ends detached calls and is not a deadline of *task*.
+def binding_deadlines(deadline: TaskDeadline | None, task: object = None) -> list[TaskDeadline]:
+    """Return the deadlines, from *deadline* outwards, that end a detached call which is made now, in *task* if any.
 
-    A deadline that passed while its block or call lasted counts even after that is over.
+    The deadlines of *task* are left out, because they end the call themselves.
     """
-    nearest, when = None, inf
+    binding = []
     while deadline is not None:
-        has_bound = deadline.effective is deadline or deadline.state >= EXPIRED
-        if deadline.when < when and has_bound and deadline.is_binding and deadline.task is not task:
-            nearest, when = deadline, deadline.when
+        if deadline.is_binding and deadline.effective is deadline and deadline.task is not task:
+            binding.append(deadline)
         deadline = deadline.previous
-    return nearest
+    return binding

@@ -17,7 +17,7 @@ from weakref import ref
 
 from .._deadline.clock import clock
 from .._deadline.queue import Expiry, begin_deadline, conclude_at, queue_of
-from .._deadline.task import NO_DEADLINE, NO_TASK, TaskDeadline, current, effective_deadline, nearest_binding
+from .._deadline.task import NO_DEADLINE, NO_TASK, TaskDeadline, binding_deadlines, current, effective_deadline
 from .._deadline.threads.block import has_yielded, holder_of_block
 from .._platform.event_loop import KeptFuture, keep, running_loop
 from .._platform.loop_callback import complete_soon, completion, to_its_end
@@ -263,11 +263,11 @@ def _watch_detached_call() -> DetachedCallWatch | None:
     A deadline of its own task cancels the call anyway.
     """
     latest, task = current.get(), asyncio.current_task()
-    if latest is NO_DEADLINE or task is None or nearest_binding(latest, task) is None:
+    if latest is NO_DEADLINE or task is None or not (deadlines := binding_deadlines(latest, task)):
         return None
     from .._deadline.detached import DetachedCallWatch
 
-    watch = DetachedCallWatch(latest, _call_later, task.cancel, task)
+    watch = DetachedCallWatch(deadlines, _call_later, task.cancel)
     watch.check()
     return watch
 

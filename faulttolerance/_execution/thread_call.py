@@ -20,7 +20,7 @@ from weakref import ref
 from .._deadline.clock import clock
 from .._deadline.detached import DetachedCallWatch
 from .._deadline.parent import ParentDeadline, inherit_deadlines
-from .._deadline.task import NO_DEADLINE, TaskDeadline, current, effective_deadline, nearest_binding
+from .._deadline.task import NO_DEADLINE, TaskDeadline, binding_deadlines, current, effective_deadline
 from .._deadline.threads.chain import ThreadDeadlines, deadlines_here
 from .._log import DEBUG, log
 from .._platform.event_loop import loop_here
@@ -120,8 +120,8 @@ class ThreadCall:
             future._stop = self.stop
             self.coroutine = make()
             innermost = self._innermost
-            if self.parent is None and innermost is not NO_DEADLINE and nearest_binding(innermost) is not None:
-                self._watch = DetachedCallWatch(innermost, _check_later, self._fail_at_deadline)
+            if self.parent is None and innermost is not NO_DEADLINE and (deadlines := binding_deadlines(innermost)):
+                self._watch = DetachedCallWatch(deadlines, _check_later, self._fail_at_deadline)
                 self._watch.check()
             if self.stopped:
                 self._discard()  # no time is left

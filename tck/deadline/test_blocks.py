@@ -402,6 +402,41 @@ def test_a_call_that_outlives_its_block_in_time_is_free(clock: Clock, kind: str)
     assert future.result(5) is None
 
 
+@pytest.mark.parametrize("kind", ["guard", "block"])
+def test_a_task_that_outlives_a_late_block_makes_calls_as_it_likes(clock: Clock, kind: str) -> None:
+    """By rule D4: also detached calls, as a task in the background makes them that a late request has started."""
+
+    @asynchronous
+    async def on_loop() -> object:
+        await asyncio.sleep(0.1)
+        return remaining()
+
+    @asynchronous
+    def on_thread() -> Any:
+        sleep(0.1)
+        return remaining()
+
+    async def background() -> list[object]:
+        await asyncio.sleep(1)
+        return [await on_loop(), await on_thread()]
+
+    async def main() -> list[object]:
+        tasks = []
+
+        async def request() -> None:
+            tasks.append(asyncio.create_task(background()))
+            await asyncio.sleep(5)
+
+        with pytest.raises(TimeoutException):
+            if kind == "guard":
+                await deadline(400)(request)()
+            async with deadline(400):
+                await request()
+        return await tasks[0]
+
+    assert clock.run(main()) == [None, None]
+
+
 def test_a_call_that_a_guarded_call_offloads_ends_with_it(clock: Clock) -> None:
     """By rule D4: the deadline of a guard rules as the deadline of a block does."""
 
