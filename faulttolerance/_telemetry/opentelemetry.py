@@ -21,6 +21,9 @@ from .._log import WARNING, log
 from .._metrics.catalogue import BOUNDARIES, Metric, Series, every_metric, labels
 from .._metrics.counters import NO_DURATIONS, Durations, Reading, ledger
 
+_TOO_LARGE = 2**63
+"""One such integer ends a whole export by OTLP; many keys reach it in nanoseconds."""
+
 
 class Exporter:
     """The instruments on one meter provider: created once, they exist as long as the provider does."""
@@ -58,7 +61,10 @@ class Exporter:
 
     def _observe(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
         values = self._values_for(name) if self.is_on else ()
-        return [Observation(value, labels(method, series)) for method, series, value in values]
+        return [
+            Observation(value if value < _TOO_LARGE else float(value), labels(method, series))
+            for method, series, value in values
+        ]
 
     def _values_for(self, name: str) -> list[tuple[str, Series, float]]:
         """Return the values of the metric, read once per collection: a collection reads every instrument once."""

@@ -27,13 +27,14 @@ from faulttolerance import (
     circuit_breaker,
     configure,
     hedge,
+    partition_by,
     rate_limit,
     retry,
     timeout,
 )
 from faulttolerance._metrics.counters import FOLD, ledger
 from faulttolerance.policies import Retry
-from faulttolerance.testing import reset
+from faulttolerance.testing import reset, virtual_time
 from kit.meter import OpenTelemetryMeter, PrometheusMeter
 from kit.program import output_of
 from kit.tiers import few_and_many
@@ -531,6 +532,29 @@ def test_of_the_levels_of_guards_of_one_name_the_highest_is_shown() -> None:
     assert registry.get_sample_value("ft_hedge_delay_seconds", {"method": method}) == 0.3
     tags = {"method": method, "result": "notHedged"}
     assert registry.get_sample_value("ft_hedge_calls_total", tags) == 3
+
+
+def test_times_of_many_keys_can_be_exported_for_ever() -> None:
+    """OTLP has integers below 2 ** 63, which 1,000 keys reach in 107 days: their nanoseconds are a float from then on."""
+    meter = OpenTelemetryMeter()
+
+    @partition_by(lambda key: key)
+    @circuit_breaker
+    def charge(key: int) -> None: ...
+
+    meter.watch(charge)
+    with virtual_time() as clock:
+        for key in range(1000):
+            charge(key)
+        clock.advance(110 * 86400)
+        [closed] = [
+            value
+            for (name, tags), value in meter.values().items()
+            if name == "ft.circuitbreaker.state.total" and ("state", "closed") in tags
+        ]
+
+    assert closed == pytest.approx(1000 * 110 * 86400e9, rel=0.01)
+    assert isinstance(closed, float)
 
 
 def test_counts_of_a_guard_show_every_series() -> None:
