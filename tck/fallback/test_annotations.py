@@ -83,7 +83,10 @@ def test_a_type_that_refers_to_itself_is_resolved_once(text: str) -> None:
     assert return_kind(returning(text)) in (ReturnKind.PLAIN, ReturnKind.UNKNOWN)
 
 
-@pytest.mark.parametrize("annotation", [[1], {"a": 1}, 42, object(), Literal[[]]])  # type: ignore[valid-type]
+@pytest.mark.parametrize(
+    "annotation",
+    [[1], {"a": 1}, 42, object(), Literal[[]], "int | list[{}]"],  # type: ignore[valid-type]
+)
 def test_an_annotation_that_is_no_type_is_no_error(annotation: object) -> None:
     """Annotations may be used for anything."""
     assert is_equivalent(meant(annotation), meant(annotation))
