@@ -268,6 +268,37 @@ def test_coroutine_functions_are_recognised_however_they_are_built(kind: str) ->
     assert failing(guarded) == 2
 
 
+def test_a_wrapper_of_wrapt_between_two_decorators_stays() -> None:
+    """It equals the guard that it wraps, and is another function: a lock, or a span, of the application."""
+    wrapt = pytest.importorskip("wrapt")
+    seen: list[object] = []
+
+    @wrapt.decorator
+    def noted(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        seen.append(instance)
+        return wrapped(*args, **kwargs)
+
+    class Service:
+        @twice
+        @noted
+        @timeout(60_000)
+        def method(self) -> None:
+            fail()
+
+    @twice
+    @noted
+    @timeout(60_000)
+    def function() -> None:
+        fail()
+
+    service = Service()
+    for call in (service.method, function):
+        with pytest.raises(OSError):
+            call()
+
+    assert seen == [service, service, None, None]
+
+
 @pytest.mark.parametrize("level", ["method", "class", "guard"])
 def test_wrappers_of_wrapt_are_told_the_instance(level: str) -> None:
     """P1, P6: below a decorator of ours, or in a class that has one, they run, and are bound as Python binds them."""

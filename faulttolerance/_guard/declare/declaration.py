@@ -135,7 +135,10 @@ def declaration_of(candidate: object) -> Declaration | None:
     candidate = unbound(candidate)
     resolver = getattr(candidate, RESOLVER, None) if isinstance(candidate, FunctionType) else None
     declaration = getattr(resolver, "declaration", None)
-    return declaration if isinstance(declaration, Declaration) and declaration.guard in (candidate, None) else None
+    if not isinstance(declaration, Declaration):
+        return None
+    guard = declaration.guard  # compared by identity: a wrapper of wrapt equals the guard in it
+    return declaration if guard is candidate or guard is None else None
 
 
 def binding_by_name(function: Any) -> str:
