@@ -18,13 +18,17 @@ from faulttolerance import (
     bulkhead,
     circuit_breaker,
     exponential_backoff,
+    fallback,
+    guards,
     honor_retry_after,
     rate_limit,
     retry,
     timeout,
     unguarded,
+    validate,
 )
 from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit, Retry, Timeout
+from kit.definition import refused
 
 HUGE = 10**400
 
@@ -174,3 +178,33 @@ def test_unguarded_leaves_a_property_as_it_is() -> None:
             return 5
 
     assert Client().balance == 5
+
+
+def test_what_was_refused_leaves_no_guard() -> None:
+    """It may live on in its error, and in a cycle: validate() would report it again, or a conflict with it."""
+    taken = Guard(name="taken")
+    errors = []
+    with refused("has the name of another guard") as refusal:
+        Guard(name="taken", circuit_breaker=CircuitBreaker(name="the only one"))
+    errors.append(refusal.error)
+    with refused("names 'missing', which") as refusal:
+
+        class Client:
+            @fallback("missing")
+            @retry
+            def send(self) -> None: ...
+
+            @property
+            @retry
+            def address(self) -> None: ...
+
+    errors.append(refusal.error)
+
+    free = Guard(name="free", circuit_breaker=CircuitBreaker(name="the only one"))
+    validate()
+    names = [one.name for one in guards()]
+    taken.close()
+    free.close()
+
+    assert "free" in names
+    assert not [name for name in names if name == "taken" or f"{test_what_was_refused_leaves_no_guard.__name__}." in name]

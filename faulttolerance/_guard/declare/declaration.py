@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partialmethod, singledispatchmethod
 from sys import intern
 from types import FunctionType, MethodType
@@ -179,10 +179,8 @@ class ClassLevel(NamedTuple):
     interceptors: tuple[Any, ...]
 
     def __set_name__(self, copy: type, name: str) -> None:
-        for attribute in list(vars(copy).values()):
-            for function in (attribute, *accessors(attribute)):
-                if (declaration := declaration_of(function)) is not None:
-                    declaration.follow_copy(copy)
+        for declaration in declarations_in(copy):
+            declaration.follow_copy(copy)
 
 
 NOTHING_DECLARED = ClassLevel({}, ())
@@ -255,6 +253,14 @@ def accessors(attribute: object) -> tuple[Any, ...]:
     if isinstance(attribute, property):
         return (attribute.fget, attribute.fset, attribute.fdel)
     return (attribute.func,) if isinstance(attribute, cached_property) else ()
+
+
+def declarations_in(cls: type) -> Iterator[Declaration]:
+    """Yield the declarations of the guards that the attributes of *cls* itself contain."""
+    for attribute in list(vars(cls).values()):
+        for function in (attribute, *accessors(attribute)):
+            if (declaration := declaration_of(function)) is not None:
+                yield declaration
 
 
 def exempt(function: Any) -> None:

@@ -94,6 +94,11 @@ def add(guard: Callable[..., Any] | AnyResolver) -> ref[Any]:
     return reference
 
 
+def remove(reference: ref[Any]) -> None:
+    """Remove a guard that was refused: it may live on in the traceback of its error."""
+    _guards.pop(reference, None)
+
+
 def resolvers() -> Iterator[AnyResolver]:
     """Yield the resolvers of all living guards, in the order of their creation."""
     for reference in list(_guards):

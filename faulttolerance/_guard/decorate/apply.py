@@ -12,6 +12,7 @@ from ..._signature.kind import is_generator_function, mark_coroutine_function, o
 from ..._signature.method import as_method, as_real_method, takes_instance_first
 from ..._signature.naming import class_name, copy_names
 from ...exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
+from ..declare import registry
 from ..declare.checks import definition
 from ..declare.creation_site import CO_OPTIMIZED, application_frames
 from ..declare.declaration import (
@@ -26,6 +27,7 @@ from ..declare.declaration import (
     binding_by_name,
     class_level_for,
     declaration_of,
+    declarations_in,
     declared_on,
     exempt,
     first_definition,
@@ -151,6 +153,9 @@ class _ClassCreationHook:
                 if declaration_of(accessor) is not None:
                     exempt(accessor)  # class-level decorators do not apply to properties (rule L2)
                     faults += assign_owner(owner, attribute, accessor)[1]
+        for declaration in declarations_in(owner) if faults else ():
+            if declaration.owner is owner:
+                registry.remove(declaration.guard_ref)
         raise_faults(faults)
 
 

@@ -22,10 +22,10 @@ from ..._signature.kind import generator_faults, is_coroutine_function, mark_cor
 from ..._signature.method import as_real_method, bind_at_each_call
 from ..._signature.naming import copy_names, import_name
 from ...exceptions import Fault, definition_error, raise_faults
+from ..declare import registry
 from ..declare.checks import definition
 from ..declare.creation_site import CO_OPTIMIZED, CreationSite, creation_site_of, declaring_frame, warn_of_one_per_call
 from ..declare.declaration import INSTANCE, binding_by_name
-from ..declare.registry import unknown_name_error
 from ..resolve.awaitable import NotAwaitableError, call_awaited, is_coroutine_code, is_plain_function
 from .guard_resolver import GuardResolver, call_blocking, call_detached, call_ended, policy_faults
 
@@ -107,6 +107,7 @@ class Guard:
                 problem, allowed = "has the name of another guard", "a name that no other guard has"
                 raise definition_error(f"Guard(name={name!r})", problem, name, allowed)
             _named[name] = self
+        registry.add(self._resolver)  # last: from here on, others see it
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call *function* on this thread under the policies.
@@ -320,6 +321,7 @@ def _held_by_value(site: CreationSite, declared: tuple[Declared, ...], is_named:
         guard.name, guard._creator = site.name, _NO_MODULE
         guard._resolver = GuardResolver(guard, site, declared)
         (_named if is_named else _received)[site.name] = guard
+        registry.add(guard._resolver)
     return _Held(guard)
 
 
@@ -340,7 +342,7 @@ def _by_attribute(module: str, attribute: str) -> Guard:
 def _named_guard(name: str) -> Guard:
     guard = _named.get(name)
     if guard is None:
-        raise unknown_name_error("guard", name, _named)
+        raise registry.unknown_name_error("guard", name, _named)
     return guard
 
 

@@ -55,7 +55,6 @@ class GuardResolver(Resolver, entered_paths="paths", entered_effective="effectiv
         self.paths: dict[object, GuardedCall] = {}
         """The paths of functions that are passed to each call, by their caller: one of ``_CALLERS``."""
         super().__init__(None)
-        registry.add(self)  # last: from here on, others see it
 
     @property
     def guarded(self) -> Guard | None:
