@@ -14,6 +14,7 @@ from weakref import ref
 
 from .simulated_run import SimulatedRun
 from .simulated_threads import Due
+from .virtual_loop import VirtualLoop
 from .waiter import settle
 
 
@@ -22,6 +23,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     _ready: deque[asyncio.Handle]
     _stopping: bool
+    _clock_resolution = VirtualLoop._clock_resolution
 
     def __init__(self, run: SimulatedRun) -> None:
         super().__init__()

@@ -24,6 +24,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     Functions in its executors hold time as well. Once the ``virtual_time()`` block is over, it goes on in real time.
     """
 
+    _clock_resolution = property(lambda loop: math.ulp(loop.time()), lambda loop, _: None)
+    """The loop runs timers that are due before its time plus this: a nanosecond is nothing beside months of seconds."""
+
     def __init__(self, clock: VirtualClock) -> None:
         self.virtual_clock = clock
         self._waits: _LoopWait | None = None

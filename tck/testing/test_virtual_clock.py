@@ -1227,3 +1227,24 @@ def test_time_waits_for_the_interruption_of_a_call_that_was_cancelled(clock: Vir
     clock.sleep(9)
 
     assert ended == [("Interrupted", pytest.approx(1))]
+
+
+def test_loops_wait_for_their_timers_also_after_months() -> None:
+    """Virtual time begins at that of the machine, beside whose seconds the precision of a loop may be nothing."""
+    program = """
+        import asyncio
+        from faulttolerance.testing import simulate, virtual_time
+
+        async def wait():
+            await asyncio.sleep(1e9)
+
+        def scenario(simulation):
+            simulation.start(wait)
+            simulation.join()
+
+        with virtual_time() as virtual:
+            virtual.run(wait())
+        simulate(scenario, seeds=range(1))
+        print("over")
+    """
+    assert python(program, seconds=20).stdout == "over\n"
