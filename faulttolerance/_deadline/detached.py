@@ -26,7 +26,7 @@ class DetachedCallWatch:
         end: Ends the call.
     """
 
-    __slots__ = ("__weakref__", "_call_later", "_deadlines", "_end", "_timer")
+    __slots__ = ("__weakref__", "_call_later", "_deadlines", "_end", "_timer", "has_ended")
 
     def __init__(
         self,
@@ -38,6 +38,8 @@ class DetachedCallWatch:
         self._call_later = call_later
         self._end: Callable[[], object] | None = end
         self._timer: Timer | None = None
+        self.has_ended = False
+        """Whether it has ended the call."""
 
     def check(self) -> None:
         """End the call if the nearest binding deadline has passed; otherwise schedule the next check."""
@@ -48,6 +50,7 @@ class DetachedCallWatch:
         seconds = when - clock.monotonic()
         if seconds <= 0.0:
             self.cancel()
+            self.has_ended = True
             end()
         else:
             self._timer = self._call_later(seconds, partial(while_alive, ref(self), DetachedCallWatch.check))

@@ -43,7 +43,10 @@ def inherit_deadlines(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None
                 inherited[-1].bind()
         elif type(entry) is BlockDeadline and entry.is_at_rest:
             pass  # the thread is not in the block any more, or in a generator that is suspended
-        elif type(entry) is not list and entry[0] != inf:
+        elif type(entry) is list:
+            for covered in inherited if entry[2] else ():
+                covered.hold(None)
+        elif entry[0] != inf:
             inherited.append(ParentDeadline(deadlines, entry, inherited[-1] if inherited else enclosing))
     return inherited
 

@@ -161,11 +161,13 @@ def effective_deadline(deadline: TaskDeadline | None) -> TaskDeadline | None:
 def binding_deadlines(deadline: TaskDeadline | None, task: object = None) -> list[TaskDeadline]:
     """Return the deadlines, from *deadline* outwards, that end a detached call which is made now, in *task* if any.
 
-    The deadlines of *task* are left out, because they end the call themselves.
+    The deadlines of *task* are left out, because they end the call themselves, and those that an ``uninterruptible``
+    block holds back: the call may clean up there.
     """
     binding = []
     while deadline is not None:
-        if deadline.is_binding and deadline.effective is deadline and deadline.task is not task:
+        counts = deadline.effective is deadline and not deadline.is_held
+        if counts and deadline.is_binding and deadline.task is not task:
             binding.append(deadline)
         deadline = deadline.previous
     return binding

@@ -179,12 +179,13 @@ class TaskEnvironment(Environment):
         ended = loop.create_future()
         ends = completion(ended)
         deadline = task = None
-        if attempt.deadline is not None:
-            deadline = attempt.record.deadline = _DetachedDeadline(attempt.deadline, ends)
-        body = self._body(attempt)
         watch = _watch_detached_call()
+        if attempt.deadline is not None or watch is not None:
+            when = inf if attempt.deadline is None else attempt.deadline
+            deadline = attempt.record.deadline = _DetachedDeadline(when, ends)
+        body = self._body(attempt)
         try:
-            if deadline is not None:  # before the body, which an eager task starts at once
+            if deadline is not None and attempt.deadline is not None:  # before an eager task starts the body at once
                 queue_of(loop, attempt.seconds).add(deadline)
             task = keep(loop.create_task(body))
             task.add_done_callback(partial(next, ends))
@@ -192,10 +193,11 @@ class TaskEnvironment(Environment):
                 deadline.task = task
             await ended
         except BaseException as error:
+            late = deadline if watch is not None and watch.has_ended else None
             try:
-                _give_up(body, task, error)
+                _give_up(body, task, error, late)
             except BaseException:
-                _give_up(body, task, error)  # a signal's handler raised: no other code ends the attempt
+                _give_up(body, task, error, late)  # a signal's handler raised: no other code ends the attempt
                 raise
             raise
         finally:
@@ -272,11 +274,25 @@ def _watch_detached_call() -> DetachedCallWatch | None:
     return watch
 
 
-def _give_up(body: Coroutine[Any, Any, Any], task: asyncio.Task[Any] | None, error: BaseException) -> None:
-    """End an attempt whose caller does not wait for it any more, because of *error*."""
+def _give_up(
+    body: Coroutine[Any, Any, Any],
+    task: asyncio.Task[Any] | None,
+    error: BaseException,
+    deadline: TaskDeadline | None = None,
+) -> None:
+    """End an attempt whose caller does not wait for it any more, because of *error*.
+
+    *deadline*, that of the body, passes with a deadline around the call, but not in an ``uninterruptible`` block.
+    """
     reason = error.args[:1] if isinstance(error, asyncio.CancelledError) else ()
     with suppress(RuntimeError):  # the loop was closed, and will not run the task
-        body.close() if task is None else task.cancel(*reason)
+        if task is None:
+            body.close()
+        elif deadline is None:
+            task.cancel(*reason)
+        else:
+            deadline.task = task
+            deadline.expire()
 
 
 def _drop(task: asyncio.Task[Any]) -> None:

@@ -16,7 +16,7 @@ from .._deadline.clock import clock
 from .._deadline.gevent import watch_in_hub
 from .._deadline.interruption import NOT_WANTED, settle
 from .._deadline.parent import mark_missed
-from .._deadline.task import TaskDeadline, current, effective_deadline
+from .._deadline.task import NO_TASK, TaskDeadline, current, effective_deadline
 from .._deadline.threads.async_exception import Interrupted
 from .._deadline.threads.chain import Entry, ThreadDeadlines, deadlines_here
 from .._deadline.threads.roles import TIMED_ATTEMPT, register
@@ -329,6 +329,8 @@ class AwaitedTask:
     borrowed loop. Functions on the loop may be called twice, and so repeat no completed step.
     """
 
+    _deadline: TaskDeadline
+
     def __init__(self, body: ThreadAttempt, awaitable: Any) -> None:
         import asyncio
 
@@ -336,7 +338,6 @@ class AwaitedTask:
         loop = awaitable.get_loop() if asyncio.isfuture(awaitable) else body.call.loop
         self._is_borrowed = loop is None
         self._loop: asyncio.AbstractEventLoop = loop_thread.acquire() if loop is None else loop
-        self._task_deadline: TaskDeadline | None = None
         self._task: asyncio.Task[Any] | None = None
 
     def begin(self, awaitable: Any, context: Context) -> None:
@@ -359,10 +360,10 @@ class AwaitedTask:
                 body.release_permit()
                 self._return_loop()
                 return
-            if body.attempt.deadline is not None:
-                self._task_deadline = TaskDeadline()
-                self._task_deadline.start(body.attempt.deadline, effective_deadline(context.run(current.get)))
-                context.run(current.set, self._task_deadline)
+            when = math.inf if body.attempt.deadline is None else body.attempt.deadline
+            self._deadline = TaskDeadline()
+            self._deadline.start(when, effective_deadline(context.run(current.get)))
+            context.run(current.set, self._deadline)
             outcome = _outcome(awaitable)
             try:
                 self._task = context.run(self._loop.create_task, outcome)  # not every loop accepts a context
@@ -374,8 +375,7 @@ class AwaitedTask:
                 self._end(failed)
                 self._return_loop()
                 return
-        if self._task_deadline is not None:
-            self._task_deadline.task = self._task
+        self._deadline.task = self._task
         self._task.add_done_callback(to_its_end(self._end, self._task))
         self._task.add_done_callback(self._return_loop)
 
@@ -389,16 +389,16 @@ class AwaitedTask:
     def _cancel(self) -> None:
         if self._task is None:
             return  # _begin releases the permit
-        if self._task_deadline is not None and not self._body.call.stopped:
-            self._task_deadline.expire()
-        else:
+        if self._body.call.stopped and not self._body.call.is_late:
             self._task.cancel()
+        else:
+            self._deadline.expire()  # not in an ``uninterruptible`` block
 
     def _end(self, task: asyncio.Task[Any] | concurrent.futures.Future[Any]) -> None:
         import asyncio
 
-        if self._task_deadline is not None:
-            self._task_deadline.effective = self._task_deadline.previous
+        self._deadline.effective = self._deadline.previous
+        self._deadline.task = NO_TASK  # the task refers to the deadline by its context
         self._body.conclude_with(task, asyncio.CancelledError)
 
     def _return_loop(self, _: object = None) -> None:

@@ -11,6 +11,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from faulttolerance import (
     bulkhead,
     circuit_breaker,
     completed_future,
+    deadline,
     fallback,
     rate_limit,
     remaining,
@@ -329,6 +331,34 @@ def test_call_that_is_over_is_freed(clock: Clock) -> None:
     gc.collect()
 
     assert kept() is None
+
+
+def test_call_that_has_failed_under_a_deadline_is_freed() -> None:
+    """R7a, L4: without the garbage collector."""
+
+    class Value:
+        pass
+
+    @asynchronous
+    async def fail(value: Value) -> None:
+        raise Failed(value)
+
+    async def main() -> bool:
+        value = Value()
+        gone = weakref.ref(value)
+        async with deadline(60_000):
+            with suppress(Failed):
+                await fail(value)
+        del value
+        await asyncio.sleep(0)
+        return gone() is None
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(main())
+    finally:
+        gc.enable()
 
 
 def test_call_that_is_never_awaited_without_a_loop_makes_no_coroutine() -> None:

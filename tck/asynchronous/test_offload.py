@@ -1316,6 +1316,30 @@ def test_nothing_is_left_of_an_awaited_fallback_that_has_ended(fails: bool) -> N
         gc.enable()
 
 
+@pytest.mark.parametrize("seconds", [0, PATIENCE])
+def test_nothing_is_left_of_an_awaitable_that_has_failed(seconds: float) -> None:
+    """Its argument goes with the failure, without the garbage collector, time-out or no time-out."""
+
+    class Value:
+        pass
+
+    async def fail(value: Value) -> None:
+        raise ValueError(value)
+
+    gc.collect()
+    gc.disable()
+    try:
+        value = Value()
+        gone = weakref.ref(value)
+        failure = Call(fail, seconds=seconds)(value).exception(PATIENCE)
+        assert isinstance(failure, ValueError)
+        del value, failure
+
+        wait_until(lambda: gone() is None)
+    finally:
+        gc.enable()
+
+
 def test_a_hung_call_does_not_hold_the_interpreter() -> None:
     """Neither a body does, nor a call that waits for a permit, between attempts, or for an awaitable."""
     ended = python(

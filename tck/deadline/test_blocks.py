@@ -300,6 +300,68 @@ def test_an_uninterruptible_block_is_left_in_peace(clock: Clock) -> None:
     assert done == [1]
 
 
+def test_an_uninterruptible_block_makes_detached_calls_without_time_left(clock: Clock) -> None:
+    """By rules D2, R2a: as it makes all guarded calls, in threads and coroutines."""
+
+    @asynchronous
+    async def on_loop() -> str:
+        await asyncio.sleep(0.1)
+        return "cleaned up"
+
+    @asynchronous
+    def on_thread() -> Any:
+        sleep(0.1)
+        return "cleaned up"
+
+    async def main() -> None:
+        with pytest.raises(TimeoutException):
+            async with deadline(100):
+                with uninterruptible():
+                    await asyncio.sleep(0.2)
+                    outcomes.extend([await on_loop(), await on_thread()])
+
+    outcomes: list[object] = []
+    clock.run(main())
+    with pytest.raises(TimeoutException), deadline(100), uninterruptible():
+        sleep(0.2)
+        outcomes.append(on_thread().result(5))
+
+    assert outcomes == ["cleaned up"] * 3
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "awaitable of a thread", "awaitable under a deadline of its own"])
+def test_an_uninterruptible_block_of_a_detached_coroutine_is_left_in_peace(clock: Clock, kind: str) -> None:
+    """By rules D4, R2b: the caller is free at the deadline, and the coroutine is cancelled at the end of its block."""
+    steps: list[str] = []
+
+    async def write() -> None:
+        with uninterruptible():
+            await asyncio.sleep(1)
+            steps.append("written")
+        steps.append("went on")
+
+    def begin() -> Any:
+        return write()
+
+    calls = {
+        "coroutine": asynchronous(write),
+        "awaitable of a thread": asynchronous(begin),
+        "awaitable under a deadline of its own": asynchronous(deadline(400)(begin)),
+    }
+
+    async def main() -> None:
+        began = clock.monotonic()
+        with pytest.raises(TimeoutException):
+            async with deadline(400):
+                await calls[kind]()
+        assert clock.monotonic() - began == pytest.approx(0.4)
+        await asyncio.sleep(2)
+
+    clock.run(main())
+
+    assert steps == ["written"]
+
+
 def test_tasks_and_pool_threads_see_the_moment(clock: Clock) -> None:
     """By rule D4: they see the deadline of the moment at which they were made, while its block lasts."""
     seen: dict[str, Any] = {}

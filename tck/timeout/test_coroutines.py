@@ -581,7 +581,7 @@ def test_each_task_leaves_its_own_entry_of_a_shared_uninterruptible_block() -> N
             await asyncio.sleep(0.3)
             ended.append(True)
 
-    async def main() -> list[None | BaseException]:
+    async def main() -> list[BaseException | None]:
         return await asyncio.gather(short(), long(), return_exceptions=True)
 
     with virtual_time() as clock:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from weakref import ref
 
 from ..._platform.atomic import uncollected
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
         def __hash__(self) -> int: ...
 
+
+T = TypeVar("T")
 
 Entry: TypeAlias = Any
 """``(when, outer)``, ``(when, outer, why)`` or ``[-1.0, outer, alive]``; a recursive type would add nothing."""
@@ -152,13 +154,17 @@ def deadlines_here() -> ThreadDeadlines:
     return deadlines
 
 
-def latest_of(entered: Sequence[Any], holder: FrameType) -> Any:
+def latest_of(entered: Sequence[T], holder: FrameType) -> T:
     """Return the latest of *entered*, the blocks of one context manager, that the frame *holder* has entered.
 
     If it has entered none, return the latest of the running call, or else of any.
     """
     here = deadlines_here()
-    return max(reversed(entered), key=lambda block: (block.holder is holder, block.deadlines is here))
+
+    def nearness(block: Any) -> tuple[bool, bool]:
+        return (block.holder is holder, block.deadlines is here)
+
+    return max(reversed(entered), key=nearness)
 
 
 def current_greenlet() -> Any:
