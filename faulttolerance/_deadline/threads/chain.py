@@ -159,12 +159,11 @@ def latest_of(entered: Sequence[T], holder: FrameType) -> T:
 
     If it has entered none, return the latest of the running call, or else of any.
     """
+    blocks: Sequence[Any] = entered
     here = deadlines_here()
-
-    def nearness(block: Any) -> tuple[bool, bool]:
-        return (block.holder is holder, block.deadlines is here)
-
-    return max(reversed(entered), key=nearness)
+    own = [one for one in blocks if one.holder is holder] or [one for one in blocks if one.deadlines is here]
+    latest: T = (own or blocks)[-1]
+    return latest
 
 
 def current_greenlet() -> Any:
