@@ -43,8 +43,7 @@ class MultiprocessExporter:
         # All guarded by the lock.
         self._values: dict[_Key, Any] = {}
         self._levels: dict[_Key, Any] = {}  # the values of gauges
-        self._held: dict[_Key, float] = {}  # the values from before
-        self._taken: dict[_Key, float] = {}
+        self._before: dict[_Key, float] = {}  # the values from before
         self._last = Reading({}, {})  # written as a whole
         self._failed: set[type[Exception]] = set()
 
@@ -62,7 +61,8 @@ class MultiprocessExporter:
 
     def _write_locked(self, reading: Reading, levels: bool) -> None:
         last = self._last
-        self._begin_again(last.counts.keys() - reading.counts.keys())
+        if dropped := last.counts.keys() - reading.counts.keys():  # a name that returns counts from 0, on top of these
+            self._before = {key: value for key, value in self._before.items() if key[0] not in dropped}
         for method, counts in reading.counts.items():
             known = last.counts.get(method, {})
             for series, count in counts.items():
@@ -78,11 +78,6 @@ class MultiprocessExporter:
                         self._set(method, (name, (("le", limit),)), "_bucket", count)
                     self._set(method, (name, ()), "_sum", sum(samples.sums))
         self._last = reading if levels else Reading({}, {})
-
-    def _begin_again(self, dropped: set[str]) -> None:
-        """Continue the counts of *dropped* names from their present values, as a name that returns starts at 0."""
-        for key in [key for key in self._taken if dropped and key[0] in dropped]:
-            self._held[key] += self._taken.pop(key)
 
     def _set(self, method: str, series: Series, suffix: str, total: float) -> None:
         metric, key = _metric(series[0]), (method, series, suffix)
@@ -101,17 +96,13 @@ class MultiprocessExporter:
         if metric.kind == "gauge":
             self._levels[key] = value
             value.set(total)
-        elif total > self._taken.get(key, 0):
+        else:
             # The file may continue that of an earlier process with the same number. The value is set to the sum and not
             # increased, so that the step can be repeated when a write fails half-way.
-            if key not in self._held:
-                self._held[key] = value.get()
-            value.set(self._held[key] + total)
-            self._taken[key] = total
+            value.set(self._before.setdefault(key, value.get()) + total)
 
     def reset_after_fork(self) -> None:
         """Reset the written counts, in the child of a fork, or after the counts were reset."""
         self._lock = RLock()
-        self._held = {}
-        self._taken = {}
+        self._before = {}
         self._last = Reading({}, {})
