@@ -17,7 +17,6 @@ from .._metrics.catalogue import Metric, Series, every_metric, labels
 from .._metrics.counters import Reading, ledger
 from .prometheus import LIMITS, exposed_name
 
-
 _Key: TypeAlias = tuple[str, Series, str]
 """The method, the series, and the suffix of its exposed name."""
 

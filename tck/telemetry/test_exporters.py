@@ -535,7 +535,7 @@ def test_of_the_levels_of_guards_of_one_name_the_highest_is_shown() -> None:
 
 
 def test_times_of_many_keys_can_be_exported_for_ever() -> None:
-    """OTLP has integers below 2 ** 63, which 1,000 keys reach in 107 days: their nanoseconds are a float from then on."""
+    """OTLP has integers below 2 ** 63, which 1,000 keys reach in 107 days: then their nanoseconds are a float."""
     meter = OpenTelemetryMeter()
 
     @partition_by(lambda key: key)
