@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from anyio import CancelScope, to_thread
+from anyio._backends import _asyncio
 from anyio.lowlevel import checkpoint_if_cancelled
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -89,6 +90,10 @@ class DeadlineMiddleware:
                 await until.refusal
 
 
+class _LateAnswer(asyncio.CancelledError):
+    """The end of the code that answers too late, in a task that was not cancelled, too, as of Quart."""
+
+
 class _DeadlineUntilResponse:
     """The deadline of one request, which ends where the response begins."""
 
@@ -106,8 +111,6 @@ class _DeadlineUntilResponse:
         self.is_late = False
         """Whether the request has no time left for a response that has not begun."""
         self.is_answered = False
-        self._end_of_late_answer = asyncio.CancelledError()
-        """Ends the code that answers too late, in a task that was not cancelled, too."""
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, left: float) -> None:
         """Run *app*; raise ``TimeoutException``, or start ``refusal``, where there is no response in *left* seconds."""
@@ -119,14 +122,14 @@ class _DeadlineUntilResponse:
             with self._cancel_scope, on_deadline(self._expire):
                 await app(scope, receive, self._answer)
         except BaseException as failure:
-            self._end(None if failure is self._end_of_late_answer else failure)
+            self._end(None if isinstance(failure, _LateAnswer) else failure)
             raise
         self._end()
 
     async def _answer(self, message: Message) -> None:
         if self.is_late and not self.is_answered:
             await checkpoint_if_cancelled()
-            raise self._end_of_late_answer
+            raise _LateAnswer
         if message["type"] == "http.response.start":
             with suppress(TimeoutException):  # nobody was interrupted yet, and the response is there
                 self._end()
@@ -140,14 +143,24 @@ class _DeadlineUntilResponse:
 
     def _expire(self) -> None:
         self.is_late = True
-        if self._task not in self._threads.statistics().borrowers:
+        if self._task not in self._threads.statistics().borrowers and not self._is_shielded():
             return
-        # The cancellation that follows would not wait for the thread, which uses what the request holds; anyio's does.
+        # The cancellation that follows would wait neither for the thread, which uses what the request holds, nor for the
+        # end of a shielded block, as around the exit of a dependency of FastAPI; anyio's does.
         try:
             self._end()
         except TimeoutException as late:
             self._cancel_scope.cancel()
             self.refusal = self._context.run(asyncio.create_task, self._refuse(late))
+
+    def _is_shielded(self) -> bool:
+        """Return whether the task is in a block that anyio shields; it has no public name for the scopes of a task."""
+        scope = getattr(_asyncio._task_states.get(self._task), "cancel_scope", None)
+        while scope is not None and scope is not self._cancel_scope:
+            if scope.shield:
+                return True
+            scope = scope._parent_scope
+        return False
 
 
 async def _answer(request: HTTPConnection, failure: Exception) -> Response:

@@ -20,6 +20,7 @@ httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
 
+from anyio import CancelScope  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.background import BackgroundTask  # noqa: E402
 from starlette.concurrency import run_in_threadpool  # noqa: E402
@@ -414,6 +415,28 @@ def test_the_deadline_of_a_request_that_is_a_task_itself_concerns_no_other_task(
     asyncio.run(serve())
 
     assert sent == [504, None]
+
+
+def test_a_block_that_anyio_shields_is_not_cut_by_the_deadline() -> None:
+    """FastAPI leaves the dependencies of a request in such blocks: one that is cut leaves a connection open."""
+    happened: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        with CancelScope(), CancelScope(shield=True), CancelScope():
+            await asyncio.sleep(0.04)
+            happened.append("left")
+        await asyncio.sleep(30)
+
+    async def send(message: Any) -> None:
+        happened.append(message.get("status"))
+
+    async def ask() -> None:
+        scope = {"type": "http", "path": "/", "headers": []}
+        await DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
+
+    asyncio.run(ask())
+
+    assert happened == [504, None, "left"]
 
 
 def test_a_late_answer_after_a_failed_task_group_is_replaced_by_the_504() -> None:
