@@ -102,7 +102,7 @@ class _DeadlineUntilResponse:
         self._refuse = refuse
         self._exits: list[Callable[..., object]] = []
         """Leaves the block, once; it is removed for that, because an exception's traceback would keep it alive."""
-        self._task = asyncio.current_task()
+        self._task: Any = asyncio.current_task()
         self._threads = to_thread.current_default_thread_limiter()
         self._context = copy_context()
         self._cancel_scope = CancelScope()
@@ -145,8 +145,8 @@ class _DeadlineUntilResponse:
         self.is_late = True
         if self._task not in self._threads.statistics().borrowers and not self._is_shielded():
             return
-        # The cancellation that follows would wait neither for the thread, which uses what the request holds, nor for the
-        # end of a shielded block, as around the exit of a dependency of FastAPI; anyio's does.
+        # The cancellation that follows would wait neither for the thread, which uses what the request holds, nor for a
+        # shielded block, as around the exit of a dependency of FastAPI; anyio's does.
         try:
             self._end()
         except TimeoutException as late:

@@ -401,7 +401,7 @@ def test_the_deadline_of_a_request_that_is_a_task_itself_concerns_no_other_task(
 
     async def work() -> str:
         for _ in range(20):
-            time.sleep(0.002)
+            time.sleep(0.002)  # noqa: ASYNC251  # an interruption of the thread would meet it here
             await asyncio.sleep(0.002)
         return "in time"
 
@@ -448,7 +448,7 @@ def test_a_late_answer_after_a_failed_task_group_is_replaced_by_the_504() -> Non
         raise BulkheadException("full")
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        with pytest.raises(ExceptionGroup):
+        with suppress(ExceptionGroup):
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(fail())
                 tasks.create_task(asyncio.sleep(30))
