@@ -33,9 +33,9 @@ def is_free(lock: Any) -> bool:
 
 
 class LineTracer:
-    """A tracer that calls *at_line* before each line of the modules, with the lock that its ``with`` takes, if any."""
+    """A tracer that calls *at_line* before each line of the modules, with the locks that its ``with`` takes."""
 
-    at_line: Callable[[Any], object]
+    at_line: Callable[[list[Any]], object]
 
     def __init__(self, modules: Iterable[ModuleType | str]) -> None:
         names = tuple(module if isinstance(module, str) else module.__name__ for module in modules)
@@ -68,14 +68,17 @@ class LineTracer:
         lines = _with_lines(frame.f_code.co_filename)
         begins: dict[int, int] = {}
         for offset, _, line in frame.f_code.co_lines():
-            if line in lines:
-                begins.setdefault(line, offset)  # the same line comes again where the block is left
-        locks = {offset: lines[line] for line, offset in begins.items()}
+            if lines.get(line) is not None:
+                begins.setdefault(line, offset)
+        taken = {offset: lines[line] or () for line, offset in begins.items()}
 
         def on_line(frame: FrameType, event: str, _: Any) -> Trace:
             if event == "line":
-                taken = locks.get(frame.f_lasti)
-                self.at_line(None if taken is None else _lock_of(taken, frame))
+                known = taken.get(frame.f_lasti)
+                if known is not None:
+                    self.at_line([lock for one in known if (lock := _lock_of(one, frame)) is not None])
+                elif frame.f_lineno not in lines:  # else the block is left: an error here would prevent that
+                    self.at_line([])
             return on_line
 
         return on_line
@@ -93,17 +96,20 @@ def _lock_of(taken: CodeType, frame: FrameType) -> Any:
 
 
 @cache
-def _with_lines(file: str) -> dict[int, CodeType]:
-    """Return the expressions of the ``with`` statements of a file that may take a lock, by line."""
-    found = {}
+def _with_lines(file: str) -> dict[int | None, list[CodeType] | None]:
+    """Return the lines where ``with`` statements of a file begin, with what may be a lock, or are left (``None``)."""
+    found: dict[int | None, list[CodeType] | None] = {}
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
         return {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.With) and _is_plain(node.items[0].context_expr):
-            taken = ast.Expression(node.items[0].context_expr)
-            found[node.lineno] = compile(taken, file, "eval", dont_inherit=True)
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            found.setdefault(node.lineno, None)
+            for expression in (item.context_expr for item in node.items):
+                found[expression.lineno] = taken = found.get(expression.lineno) or []
+                if _is_plain(expression):
+                    taken.append(compile(ast.Expression(expression), file, "eval", dont_inherit=True))
     return found
 
 

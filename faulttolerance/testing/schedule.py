@@ -14,6 +14,8 @@ Without a recorded switch the run takes the plain way: a caller that can go on d
 been able to for longest.
 """
 
+MAX_POINTS: Final = 1_000_000
+"""The point at which a caller is stopped for good: its loop seems to have no end, and may wait for another caller."""
 _RATES: Final = (0.0, 0.003, 0.01, 0.03, 0.1)
 """How often a caller that could go on is stopped: one rate for a whole run, so that few switches are tried, too."""
 
@@ -46,16 +48,16 @@ class Schedule:
         for who, point in sorted(plan.switches or (), key=lambda switch: -switch[1]):
             self._stops.setdefault(who, []).append(point)
 
-    def next_stop(self, who: str, point: int) -> float:
+    def next_stop(self, who: str, point: int) -> int:
         """Return the next point after *point* at which the schedule decides whether *who* goes on."""
         if self._given is None:
             if not self._rate:
-                return math.inf
+                return MAX_POINTS
             return point + 1 + int(math.log(1.0 - self._chance.random()) / math.log(1.0 - self._rate))
         stops = self._stops.get(who, [])
         while stops and stops[-1] <= point:
             stops.pop()
-        return stops[-1] if stops else math.inf
+        return stops[-1] if stops else MAX_POINTS
 
     def choose(self, who: str, point: int, names: Sequence[str], plain: int) -> int:
         """Choose one of *names*, of which *plain* would go on the plain way; *who* stands at its *point*."""

@@ -149,7 +149,7 @@ class SimulatedClock:
         try:
             run.wait(wait, math.inf if timeout is None else run.now + max(0.0, timeout))
         finally:
-            run.await_lock(inner._lock)
+            run.await_locks(inner._lock)
             inner._acquire_restore(saved)
             was_notified = wait not in inner._waiters
             if not was_notified:

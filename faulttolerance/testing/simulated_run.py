@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 from .line_tracer import Trace, is_free, is_own
-from .schedule import Plan, Schedule
+from .schedule import MAX_POINTS, Plan, Schedule
 from .simulated_threads import Due, SimulatedThread, describe_position
 from .stall_detector import cpu_seconds
 from .waiter import VirtualTimeStalled
@@ -54,7 +54,7 @@ class SimulatedRun:
         """The number of simulated threads that are not over, without loops."""
         self.is_abandoned = False
         self.is_stuck = False
-        """Whether the run waited for something that is not simulated."""
+        """Whether the run waited for something that is not simulated, or a caller made its points; that takes seconds."""
         self.is_over = True
         """Whether nothing goes on: before the run began, too."""
         self.loops: list[SimulatedLoop] = []
@@ -173,21 +173,26 @@ class SimulatedRun:
         if thread.points < thread.next_stop or self._is_checking or self.is_abandoned or self.failure is not None:
             return
         thread.next_stop = self.schedule.next_stop(thread.name, thread.points)
+        if thread.points >= MAX_POINTS:
+            self.is_stuck = True
+            where = describe_position(sys._getframe())
+            self._abandon(VirtualTimeStalled(f"the run does not end: {thread.name} goes on and on {where}"))
         self._hand_over(thread, "is stopped")
 
-    def at_line(self, lock: Any) -> None:
-        """Stop as ``switch_point`` does, before a line; if the line takes *lock*, wait until it is free."""
+    def at_line(self, locks: list[Any]) -> None:
+        """Stop as ``switch_point`` does, before a line; if the line takes *locks*, wait until they are free."""
         if self._is_checking:
             return
         self.switch_point()
-        if lock is not None:
-            self._locks[id(lock)] = lock
-            self.await_lock(lock)
+        if locks:
+            self._locks.update((id(lock), lock) for lock in locks)
+            self.await_locks(*locks)
 
-    def await_lock(self, lock: Any) -> None:
-        """Pass the turn to others until *lock* is free."""
-        if not is_own(lock) and not is_free(lock) and not self.is_abandoned:
-            self.wait_until(lambda: is_free(lock))
+    def await_locks(self, *locks: Any) -> None:
+        """Pass the turn to others until all *locks* of others are free."""
+        others = [lock for lock in locks if not is_own(lock)]
+        if not self.is_abandoned:
+            self.wait_until(lambda: all(map(is_free, others)))
 
     def wait_until(self, may_go: Callable[[], bool]) -> None:
         """Pass the turn to others until *may_go*, which is called on any thread."""

@@ -129,6 +129,53 @@ def test_lost_update_between_lines_is_found_in_chosen_modules() -> None:
     assert f"{__name__.rpartition('.')[2]}.py" in str(failed)
 
 
+def test_locks_that_one_statement_takes_block_nobody_for_ever() -> None:
+    """In chosen modules a caller waits for all locks of a ``with``, on one line or on several."""
+
+    def scenario(sim: Simulation) -> None:
+        first, second = threading.Lock(), threading.Lock()
+
+        def take_both() -> None:
+            with first, second:
+                faulttolerance.sleep(0.1)
+
+        def take_both_on_lines() -> None:
+            with (
+                first,
+                second as _,
+            ):
+                faulttolerance.sleep(0.1)
+
+        def take_second() -> None:
+            with second:
+                faulttolerance.sleep(0.1)
+
+        for take in (take_both, take_both_on_lines, take_second, take_second):
+            sim.start(take)
+
+    explored = simulate(scenario, seeds=range(30), switch_in=__name__)
+
+    assert explored.schedules > 1
+
+
+def test_a_loop_without_end_is_given_up_and_leaves_its_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller of a chosen module may wait for another one in a loop, and is stopped anywhere in its ``with`` block."""
+    lock, account = threading.Lock(), Account()
+
+    def work() -> None:
+        while not account.balance:
+            with lock:
+                repr(account)
+
+    for points in range(20, 40):
+        monkeypatch.setattr("faulttolerance.testing.schedule.MAX_POINTS", points)
+        monkeypatch.setattr("faulttolerance.testing.simulated_run.MAX_POINTS", points)
+        with pytest.raises(SimulationFailed, match=r"work #1 goes on and on at test_simulation\.py"):
+            simulate(lambda sim: sim.start(work), seeds=range(20), switch_in=__name__)
+
+        assert not lock.locked()
+
+
 def test_failure_replays_and_is_the_same_each_time() -> None:
     """The seed alone gives the same small run again."""
     scenario = adding(Account.add)
