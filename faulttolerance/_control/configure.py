@@ -181,7 +181,8 @@ def configure(
             nothing. The environment variable ``FAULTTOLERANCE_TRACING`` takes the same values. ``True`` means
             ``"events"``, ``False`` means ``"off"``.
         fleet: The fleet in which processes share what is ``@fleet_wide``: ``RedisFleet(...)``, or
-            ``testing.MemoryFleet`` in tests; ``None``, the initial value: each process decides alone.
+            ``testing.MemoryFleet`` in tests; ``None``: each process decides alone. The initial value is the fleet of
+            ``FAULTTOLERANCE_FLEET_URL``, if that is set.
 
     Returns:
         The changes, value by value, of the guards that were in use.
