@@ -365,7 +365,7 @@ def test_the_log_tells_of_the_loss_in_words(fleet: DistantFleet, caplog: pytest.
     assert health().status == "up"
     lost(fleet)
     assert fleet_link.current.description.startswith("local: the fleet 'words' has been lost for ")
-    assert fleet_link.current.description.endswith(", because of ConnectionError")  # not its message: anybody may read it
+    assert fleet_link.current.description.endswith(", because of ConnectionError")  # without its message
     assert health().status == "degraded"
     fleet.failure = None
     wait_until(lambda: len(said()) == 2)
