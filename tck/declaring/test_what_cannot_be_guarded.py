@@ -180,7 +180,7 @@ def test_unguarded_leaves_a_property_as_it_is() -> None:
     assert Client().balance == 5
 
 
-def test_what_was_refused_leaves_no_guard() -> None:
+def test_a_refused_guard_or_class_leaves_no_guard() -> None:
     """It may live on in its error, and in a cycle: validate() would report it again, or a conflict with it."""
     taken = Guard(name="taken")
     errors = []
@@ -207,4 +207,4 @@ def test_what_was_refused_leaves_no_guard() -> None:
     free.close()
 
     assert "free" in names
-    assert not [name for name in names if name == "taken" or f"{test_what_was_refused_leaves_no_guard.__name__}." in name]
+    assert not [name for name in names if name == "taken" or f"{test_a_refused_guard_or_class_leaves_no_guard.__name__}." in name]
