@@ -213,8 +213,7 @@ class Patch:
         decorated = self._decorated(_overridden(cls, attribute, value) if is_inherited else _as_in_a_class(value))
         if (declaration := declaration_of(decorated)) is not None:
             declaration.name = attribute
-        decorated, faults = apply.assign_owner(cls, attribute, decorated)
-        raise_faults(faults)
+        raise_faults(apply.assign_owner(cls, attribute, decorated))
         return decorated
 
     def _on_class(self, holder: Any, attribute: str, cls: type) -> None:

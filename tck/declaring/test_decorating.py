@@ -268,15 +268,22 @@ def test_coroutine_functions_are_recognised_however_they_are_built(kind: str) ->
     assert failing(guarded) == 2
 
 
-def test_a_wrapper_of_wrapt_between_two_decorators_stays() -> None:
-    """It equals the guard that it wraps, and is another function: a lock, or a span, of the application."""
+def noting(seen: list[object]) -> Callable[[Any], Any]:
+    """Return a decorator of wrapt that appends the object or class of each call to *seen*."""
     wrapt = pytest.importorskip("wrapt")
-    seen: list[object] = []
 
     @wrapt.decorator
     def noted(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
         seen.append(instance)
         return wrapped(*args, **kwargs)
+
+    return noted  # type: ignore[no-any-return]
+
+
+def test_a_wrapper_of_wrapt_between_two_decorators_stays() -> None:
+    """It equals the guard that it wraps, and is another function: a lock, or a span, of the application."""
+    seen: list[object] = []
+    noted = noting(seen)
 
     class Service:
         @twice
@@ -297,6 +304,70 @@ def test_a_wrapper_of_wrapt_between_two_decorators_stays() -> None:
             call()
 
     assert seen == [service, service, None, None]
+
+
+@pytest.mark.parametrize("is_outermost", [True, False])
+@pytest.mark.parametrize(("kind", "told"), [(staticmethod, False), (classmethod, True)])
+def test_a_wrapper_of_wrapt_around_a_guard_stays_in_static_and_class_methods(
+    kind: Callable[[Any], Any], told: bool, is_outermost: bool
+) -> None:
+    """The guard learns its kind when its class is there, and stays the function that the wrapper wraps."""
+    seen: list[object] = []
+    noted = noting(seen)
+
+    class Service:
+        @(noted if is_outermost else kind)
+        @(kind if is_outermost else noted)
+        @twice
+        def method(*args: Any) -> None:
+            fail(*args)
+
+    with pytest.raises(OSError):
+        Service.method(1)  # type: ignore[call-arg]
+
+    assert seen == [Service if told else None]
+    assert executions == [(Service, 1) if told else (1,)] * 2
+    assert "Service.method" in explain(Service.method).splitlines()[0]
+
+
+def test_a_wrapper_of_wrapt_around_the_guard_of_a_base_stays_for_a_subclass_that_was_guarded_before() -> None:
+    """Instrumentation wraps methods late, and records the calls of all classes."""
+    seen: list[object] = []
+
+    class Base:
+        def method(self) -> None:
+            fail()
+
+    class Service(Base):
+        pass
+
+    twice(Service)
+    timeout(60_000)(Base)
+    Base.method = noting(seen)(vars(Base)["method"])  # type: ignore[method-assign]
+    service = Service()
+    with pytest.raises(OSError):
+        service.method()
+
+    assert seen == [service, service]
+
+
+def test_a_static_method_stays_the_function_that_its_class_body_refers_to() -> None:
+    """A table of functions in the class body calls the same guard, with the same counts."""
+
+    class Service:
+        @twice
+        def method() -> None:  # type: ignore[misc]
+            fail()
+
+        table = (method,)
+        method = staticmethod(method)
+
+    for call in (Service.table[0], Service.method):
+        with pytest.raises(OSError):
+            call()
+
+    assert Service.table[0] is Service.method
+    assert len(executions) == 4
 
 
 @pytest.mark.parametrize("level", ["method", "class", "guard"])

@@ -129,16 +129,13 @@ class Declaration:
 def declaration_of(candidate: object) -> Declaration | None:
     """Return the declaration behind a guard, or behind the static or class method that contains one, or ``None``.
 
-    A guard is recognized by identity: ``functools.wraps`` copies attributes onto wrappers that are no guards. In a
-    finalizer, before which weak references are cleared, the attribute has to do.
+    ``functools.wraps`` copies attributes onto wrappers that are no guards. A wrapper of wrapt counts as the guard that
+    it wraps, and equals. In a finalizer, before which weak references are cleared, the attribute has to do.
     """
     candidate = unbound(candidate)
     resolver = getattr(candidate, RESOLVER, None) if isinstance(candidate, FunctionType) else None
     declaration = getattr(resolver, "declaration", None)
-    if not isinstance(declaration, Declaration):
-        return None
-    guard = declaration.guard  # compared by identity: a wrapper of wrapt equals the guard in it
-    return declaration if guard is candidate or guard is None else None
+    return declaration if isinstance(declaration, Declaration) and declaration.guard in (candidate, None) else None
 
 
 def binding_by_name(function: Any) -> str:

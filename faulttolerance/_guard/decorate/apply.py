@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
-from types import MethodType
+from types import FunctionType
 from typing import Any
 
 from ..._policy import Policy
@@ -58,8 +58,8 @@ def apply_to(
     target = as_real_method(target)
     is_bound_later = isinstance(target, (staticmethod, classmethod))
     function = target.__func__ if is_bound_later else target
-    # A bound method of a guard is a separate function: it has an object, and calls the guard.
-    known = declaration_of(function) if not isinstance(function, MethodType) else None
+    # A bound method of a guard, or a wrapper of wrapt, is a separate function, which calls the guard.
+    known = declaration_of(function) if type(function) is FunctionType else None
     namespace = _class_body(function)
     base = known or Declaration(function, {}, INSTANCE if namespace is not None else binding_by_name(function))
     declaration = Declaration(
@@ -102,12 +102,22 @@ def _as_same_kind(attribute: Any, guard: Callable[..., Any]) -> Any:
 def _make_guard(declaration: Declaration) -> Callable[..., Any]:
     """Return the function in place of the guarded function: with its name, its signature and its place in pickles."""
     resolver = MethodResolver(declaration)
-    if declaration.binding == FUNCTION:
+    guard = _entrance(resolver, declaration.binding)
+    copy_names(guard, declaration.template)
+    if declaration.is_coroutine:
+        mark_coroutine_function(guard)
+    declaration.mark(guard, resolver)
+    return guard
+
+
+def _entrance(resolver: MethodResolver, binding: str) -> Callable[..., Any]:
+    """Return a function that calls the path which *resolver* has for the object or class of a call."""
+    if binding == FUNCTION:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             return resolver.entered_call(args, kwargs)
 
-    elif declaration.binding == INSTANCE:
+    elif binding == INSTANCE:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
@@ -130,10 +140,6 @@ def _make_guard(declaration: Declaration) -> Callable[..., Any]:
                 return call(args, kwargs)
             return resolver.for_call(args, kwargs)(args, kwargs)
 
-    copy_names(guard, declaration.template)
-    if declaration.is_coroutine:
-        mark_coroutine_function(guard)
-    declaration.mark(guard, resolver)
     return guard
 
 
@@ -145,34 +151,35 @@ class _ClassCreationHook:
         type.__setattr__(owner, CLASS_LEVEL, NOTHING_DECLARED)
         faults: list[Fault] = []
         for attribute, value in list(vars(owner).items()):
-            adopted, faults_of_method = assign_owner(owner, attribute, value)
-            if adopted is not value:
-                type.__setattr__(owner, attribute, adopted)
-            faults += faults_of_method
+            faults += assign_owner(owner, attribute, value)
             for accessor in accessors(value):
                 if declaration_of(accessor) is not None:
                     exempt(accessor)  # class-level decorators do not apply to properties (rule L2)
-                    faults += assign_owner(owner, attribute, accessor)[1]
+                    faults += assign_owner(owner, attribute, accessor)
         for declaration in declarations_in(owner) if faults else ():
             if declaration.owner is owner:
                 registry.remove(declaration.guard_ref)
         raise_faults(faults)
 
 
-def assign_owner(owner: type, name: str, value: Any) -> tuple[Any, list[Fault]]:
-    """Set the class *owner* and the *name* of the guard in *value*; return the attribute's new value and its faults.
+def assign_owner(owner: type, name: str, value: Any) -> list[Fault]:
+    """Set the class *owner* of the guard in its attribute *name*, with the *value*; return the faults of the guard.
 
-    A guard whose binding differs from the assumed binding is created again.
+    A guard whose binding differs from the assumed binding stays the same function: a wrapper of it may be in the way.
     """
     declaration = declaration_of(value)
     if declaration is None or declaration.owner is not None:
-        return value, []
+        return []
     binding = FUNCTION if name == "__new__" else _binding_of(value)
     if binding != declaration.binding:
         declaration.binding = binding
-        value = _as_same_kind(value, _make_guard(declaration))
+        guard, resolver = declaration.guard, declaration.resolver
+        MethodResolver.__init__(resolver, declaration)
+        guard.__code__ = _entrance(resolver, binding).__code__
+        if declaration.is_coroutine:
+            mark_coroutine_function(guard)
     declaration.owner = owner
-    return value, definition.definition_faults(declaration)
+    return definition.definition_faults(declaration)
 
 
 # On classes

@@ -3,6 +3,7 @@
 # Without annotations from __future__: those of a named tuple would be compiled at every import.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..._call.order import RANK
@@ -184,7 +185,10 @@ def _function_for(
     value = as_method(attribute, base, declaration.name)
     function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
     inherited = declaration_of(function)
-    return (function, declaration.policies, base) if inherited is None else _function_for(inherited, cls)
+    if inherited is None:
+        return function, declaration.policies, base
+    behind, policies, owner = _function_for(inherited, cls)
+    return behind if type(function) is FunctionType else function, policies, owner  # a wrapper of wrapt stays
 
 
 def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | None) -> list[Fault]:
