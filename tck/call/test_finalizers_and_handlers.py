@@ -223,6 +223,24 @@ def test_a_module_that_is_run_again_replaces_its_named_guard(module: ModuleType)
     assert first.call(int, "5") == 5
 
 
+def test_a_script_whose_code_is_compiled_once_replaces_its_named_guard() -> None:
+    """Streamlit runs the same code in a new module for each view of a page; a loop in one run makes no two guards."""
+    code = compile("from faulttolerance import Guard\nguard = Guard(name='rerun')", "page.py", "exec")
+    twice = compile("from faulttolerance import Guard\nfor _ in 'ab': Guard(name='twice')", "page.py", "exec")
+    guards = []
+    with pytest.MonkeyPatch.context() as patched:
+        for _ in range(3):
+            page = ModuleType("page_of_streamlit")
+            patched.setitem(sys.modules, page.__name__, page)
+            exec(code, page.__dict__)
+            guards.append(page.guard)
+        with pytest.raises(FaultToleranceDefinitionException, match="name of another guard"):
+            exec(twice, page.__dict__)
+    guards[-1].close()
+
+    assert [guard.call(int, "5") for guard in guards] == [5] * 3
+
+
 def test_another_module_does_not_take_a_name_over(module: ModuleType) -> None:
     """Two guards of one name stay a definition error unless they are two versions of the same guard."""
     with pytest.raises(FaultToleranceDefinitionException, match="name of another guard"):

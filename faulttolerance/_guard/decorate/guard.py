@@ -6,8 +6,8 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import chain
-from types import CodeType, FrameType, FunctionType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from ..._call.block import Attempt, Attempts, single_attempt
@@ -229,7 +229,7 @@ class Guard:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        module, _ = self._creator
+        module = self._creator[0]
         if _named.get(self.name) is self:
             return _by_name, (self.name, module)
         for attribute, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
@@ -433,17 +433,24 @@ def finder_of(function: object) -> Callable[[], GuardResolver] | None:
     return None if known is None else known()
 
 
-_NO_MODULE = ("", None)
+_Creator: TypeAlias = tuple[str, CodeType | None, ref[ModuleType] | None]
+_NO_MODULE: _Creator = ("", None, None)
 """The creator of a guard that no top level of a module creates."""
 
 
-def _module_that_runs(frame: FrameType | None) -> tuple[str, CodeType | None]:
-    """Return the module whose top level *frame* runs, and its code."""
+def _module_that_runs(frame: FrameType | None) -> _Creator:
+    """Return the name of the module whose top level *frame* runs, its code, and the module."""
     if frame is None or frame.f_code.co_flags & CO_OPTIMIZED or frame.f_locals is not frame.f_globals:
         return _NO_MODULE
-    return module_of(frame), frame.f_code
+    module = sys.modules.get(module_of(frame))
+    return module_of(frame), frame.f_code, ref(module) if isinstance(module, ModuleType) else None
 
 
-def _is_reloaded(now: tuple[str, CodeType | None], before: tuple[str, CodeType | None]) -> bool:
-    """Return whether a module is reloaded, or a notebook cell runs again: the same place, but newly compiled code."""
-    return _NO_MODULE not in (now, before) and now[0] == before[0] and now[1] is not before[1]
+def _is_reloaded(now: _Creator, before: _Creator) -> bool:
+    """Return whether a module is reloaded, or a notebook cell or a script of Streamlit runs again.
+
+    It is the same place, but newly compiled code, or a new module.
+    """
+    if _NO_MODULE in (now, before) or now[0] != before[0]:
+        return False
+    return now[1] is not before[1] or now[2] != before[2]
