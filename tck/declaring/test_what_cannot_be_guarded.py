@@ -207,4 +207,6 @@ def test_a_refused_guard_or_class_leaves_no_guard() -> None:
     free.close()
 
     assert "free" in names
-    assert not [name for name in names if name == "taken" or f"{test_a_refused_guard_or_class_leaves_no_guard.__name__}." in name]
+    assert not [
+        name for name in names if name == "taken" or f"{test_a_refused_guard_or_class_leaves_no_guard.__name__}." in name
+    ]
