@@ -24,13 +24,13 @@ def as_method(attribute: Any, owner: type, name: str) -> Any:
 
     Another callable that binds itself is returned unchanged.
     """
+    if not hasattr(type(attribute), "__get__"):
+        return None  # nor asked for its class: that would evaluate a lazy object
     if isinstance(attribute, (staticmethod, classmethod)):
         return as_real_method(attribute)
     if isinstance(attribute, (partialmethod, singledispatchmethod)):
         return _method_of_descriptor(attribute, owner, name)
-    if isinstance(attribute, BOUND_BY_NOTHING) or not callable(attribute):
-        return None
-    return attribute if hasattr(type(attribute), "__get__") else None
+    return attribute if callable(attribute) and not isinstance(attribute, BOUND_BY_NOTHING) else None
 
 
 def takes_instance_first(function: Any, owner: type) -> bool:

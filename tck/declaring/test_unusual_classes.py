@@ -15,6 +15,7 @@ from faulttolerance import (
     circuit_breaker,
     circuit_breakers,
     explain,
+    exponential_backoff,
     fallback,
     guards,
     retry,
@@ -196,3 +197,29 @@ def test_a_guarded_protocol_is_still_met_by_a_class_with_its_methods() -> None:
 
     assert isinstance(Bank(), Payments)
     assert not isinstance(object(), Payments)
+
+
+
+def test_lazy_objects_in_a_class_are_left_alone() -> None:
+    """Whether an attribute is a method is seen from its type: isinstance() evaluates such an object."""
+
+    class Base:
+        model = Lazy()
+
+        @exponential_backoff
+        @retry
+        def send(self) -> str:
+            return "sent"
+
+    @exponential_backoff
+    class Client(Base):
+        model = Lazy()
+
+        @retry
+        def receive(self) -> str:
+            return "received"
+
+    port = Guard(retry).port(Client(), ["send", "receive"])
+
+    assert (port.send(), port.receive()) == ("sent", "received")
+    assert "ExponentialBackoff (declared on " in explain(Client, "receive")

@@ -252,9 +252,17 @@ def accessors(attribute: object) -> tuple[Any, ...]:
     return (attribute.func,) if isinstance(attribute, cached_property) else ()
 
 
+def descriptors_of(cls: type) -> list[tuple[str, Any]]:
+    """Return the names and values of the attributes of *cls* itself that may be methods or properties.
+
+    Others are left alone: already the question for the class of a lazy object, by ``isinstance``, would evaluate it.
+    """
+    return [(name, value) for name, value in list(vars(cls).items()) if hasattr(type(value), "__get__")]
+
+
 def declarations_in(cls: type) -> Iterator[Declaration]:
     """Yield the declarations of the guards that the attributes of *cls* itself contain."""
-    for attribute in list(vars(cls).values()):
+    for _, attribute in descriptors_of(cls):
         for function in (attribute, *accessors(attribute)):
             if (declaration := declaration_of(function)) is not None:
                 yield declaration

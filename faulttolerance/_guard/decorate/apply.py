@@ -29,6 +29,7 @@ from ..declare.declaration import (
     declaration_of,
     declarations_in,
     declared_on,
+    descriptors_of,
     exempt,
     first_definition,
     is_exempt,
@@ -150,7 +151,7 @@ class _ClassCreationHook:
         type.__delattr__(owner, name)  # its metaclass may refuse changes
         type.__setattr__(owner, CLASS_LEVEL, NOTHING_DECLARED)
         faults: list[Fault] = []
-        for attribute, value in list(vars(owner).items()):
+        for attribute, value in descriptors_of(owner):
             faults += assign_owner(owner, attribute, value)
             for accessor in accessors(value):
                 if declaration_of(accessor) is not None:

@@ -111,7 +111,9 @@ def _faults(client: Any, guard: Guard, patterns: tuple[Any, ...]) -> Iterator[Fa
 def _method_names(client: Any) -> list[str]:
     """Return the names of the methods of *client* that can be guarded, without running its code."""
     found = ((name, getattr_static(client, name, None)) for name in dir(client))
-    return [name for name, value in found if _is_guarded(name, getattr(value, "__func__", value))]
+    bound_later = (staticmethod, classmethod)  # by their type: isinstance would evaluate a lazy object
+    plain = ((name, value.__func__ if issubclass(type(value), bound_later) else value) for name, value in found)
+    return [name for name, value in plain if _is_guarded(name, value)]
 
 
 def _is_created_on_access(client: Any, name: str) -> bool:

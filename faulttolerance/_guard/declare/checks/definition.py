@@ -26,7 +26,7 @@ from ...._shown import shown
 from ...._signature.kind import is_coroutine_function
 from ...._signature.naming import class_name
 from ....exceptions import Fault, definition_error
-from ..declaration import Declaration, class_level_at_home, declaration_of, declared_on
+from ..declaration import Declaration, class_level_at_home, declaration_of, declared_on, descriptors_of
 
 _COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
     kind: tuple(filter(None, (row.modifies, row.or_else))) for kind, row in ROWS.items() if row.modifies
@@ -211,7 +211,7 @@ def decorator_name(kind: type[Policy]) -> str:
 
 def _occurs(kind: type[Policy], cls: Any) -> bool:
     """Return whether a method of *cls* has a policy of *kind*, from any decorator."""
-    guards = (declaration_of(value) for base in cls.__mro__ for value in vars(base).values())
+    guards = (declaration_of(value) for base in cls.__mro__ for _, value in descriptors_of(base))
     return any(kind in declared_on(base).policies for base in cls.__mro__) or any(
         declaration is not None and kind in declaration.policies for declaration in guards
     )
