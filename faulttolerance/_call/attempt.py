@@ -362,13 +362,15 @@ async def continue_call(
     """Continue a call after its first attempt: return its result, or raise its failure (rule FB1)."""
     while True:
         if CONSULTS:
-            call.answer = await policies.environment.call(policies.retry.predicates.consult, failure, result)
+            is_closed = isinstance(failure, GeneratorExit)  # the coroutine, which must not wait any more
+            consult = policies.retry.predicates.consult
+            call.answer = not is_closed and await policies.environment.call(consult, failure, result)
         if REJECTS and failure is None:
             failure = rejection_of(policies, policies.retry, result, call)
         try:
             if failure is None:
                 break
-            if CONSULTS:
+            if CONSULTS and not is_closed:
                 call.told = await policies.environment.call(await_delay, policies.retry, call, failure)
             delay = next_delay(policies, call, failure, BLOCK and result is LOOP_LEFT)
             if delay is None:

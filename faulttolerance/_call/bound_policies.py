@@ -244,7 +244,8 @@ class BoundPolicies(_Defaults):
         self, record: AttemptRecord, failure: BaseException | None, result: object, when: Predicates | None
     ) -> BaseException | None:
         assert self.environment is not None
-        if when is not None and any(map(is_coroutine_function, when.all)):
+        is_closed = isinstance(failure, GeneratorExit)  # the coroutine, which must not wait any more
+        if when is not None and not is_closed and any(map(is_coroutine_function, when.all)):
             record.fails = await self.environment.call(when.consult, failure, result)
         elif when is not None:
             record.fails = when.evaluate(failure, result)

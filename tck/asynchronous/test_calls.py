@@ -26,12 +26,17 @@ from faulttolerance import (
     asynchronous_non_blocking,
     bulkhead,
     circuit_breaker,
+    coalesce,
     completed_future,
+    custom_backoff,
     deadline,
+    fail_when,
     fallback,
+    honor_retry_after,
     rate_limit,
     remaining,
     retry,
+    retry_when,
     sleep,
     timeout,
 )
@@ -775,6 +780,42 @@ def test_a_call_that_a_non_blocking_function_returns_is_awaited() -> None:
         return await ask()
 
     assert asyncio.run(main()) == 7
+
+
+async def is_told(outcome: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    "decorate",
+    [
+        honor_retry_after,
+        custom_backoff(lambda: lambda failure: 0.0),
+        retry_when(exception=is_told),
+        lambda function: circuit_breaker(fail_when(exception=is_told)(function)),
+    ],
+    ids=["honor_retry_after", "custom_backoff", "retry_when", "fail_when"],
+)
+def test_an_offloaded_call_that_is_cancelled_awaits_no_function_of_the_application(decorate: Callable[..., Any]) -> None:
+    """It ends at once, and a call that shares its result takes its place."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    @decorate
+    @retry
+    @coalesce(key=lambda: "")
+    @asynchronous
+    def load() -> Future[str]:
+        begun.set()
+        assert go_on.wait(20)
+        return completed_future("loaded")
+
+    leading = load()
+    assert begun.wait(20)
+    following = load()
+    leading.cancel()
+    go_on.set()
+
+    assert following.result(20) == "loaded"
 
 
 def test_an_offloaded_call_is_under_the_deadline_of_the_thread_that_made_it() -> None:
