@@ -1,10 +1,10 @@
 """The reduction of functions, written for every policy, to the policies of a guard.
 
 ``attempt.attempt``, ``attempt.continue_call`` and the layer of ``@coalesce`` are ordinary Python, full of ``if GATE:``
-and ``if ASYNC:``. Here ``specialized`` evaluates these flags and drops the excluded parts. For a synchronous call, which
-has no ``await`` left, it also drops ``async``. It drops annotations and assertions, which only type checkers need. The
-rest keeps its file and its line numbers: a traceback or a debugger shows the lines of ``attempt.py`` that run. Nothing
-is added, so a reader of ``attempt.attempt`` has read every guard.
+and ``if ASYNC:``. Here ``specialized`` evaluates these flags and drops the excluded parts. For a synchronous call,
+which has no ``await`` left, it also drops ``async``. It drops annotations and assertions, which only type checkers
+need. The rest keeps its file and its line numbers: a traceback or a debugger shows the lines of ``attempt.py`` that
+run. Nothing is added, so a reader of ``attempt.attempt`` has read every guard.
 
 One function is compiled per combination of flags, for any number of guards. The function runs uncut if the program's
 text is absent, as in a deployment of compiled files only, if the text differs from the code that runs, or if the

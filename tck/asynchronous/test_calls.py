@@ -796,7 +796,9 @@ async def is_told(outcome: object) -> bool:
     ],
     ids=["honor_retry_after", "custom_backoff", "retry_when", "fail_when"],
 )
-def test_an_offloaded_call_that_is_cancelled_awaits_no_function_of_the_application(decorate: Callable[..., Any]) -> None:
+def test_an_offloaded_call_that_is_cancelled_awaits_no_function_of_the_application(
+    decorate: Callable[..., Any],
+) -> None:
     """It ends at once, and a call that shares its result takes its place."""
     begun, go_on = threading.Event(), threading.Event()
 

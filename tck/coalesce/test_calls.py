@@ -484,7 +484,7 @@ def test_a_call_that_its_own_flight_makes_runs_plainly() -> None:
 @pytest.mark.parametrize("leads", [True, False], ids=["leads", "follows"])
 @pytest.mark.parametrize("other", ["sys", "greenlet"])
 def test_a_call_on_the_thread_of_a_loop_does_not_wait_for_a_task_of_the_loop(other: str, leads: bool) -> None:
-    """Rule CO5: it would wait for itself, also if the task may only lead later; and if a library such as SQLAlchemy has imported ``greenlet``."""
+    """Rule CO5: the task may also lead only later, and a library such as SQLAlchemy may have imported ``greenlet``."""
     pytest.importorskip(other)
     program = f"""
         import asyncio

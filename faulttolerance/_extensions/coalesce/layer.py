@@ -82,7 +82,7 @@ def coalescing(layer: Coalescing, call: GuardedCall, environment: Any) -> Any:
                 refuse_unhashable(layer.name, flight.key)
                 raise
             if met is not None:
-                turn = environment.new_wait() if ASYNC else Alarm()
+                turn: Any = environment.new_wait() if ASYNC else Alarm()
                 seat.wake = turn.wake if ASYNC else turn.ring
                 _own.set((*own, flight, met))  # either may be led here next
                 if (not ASYNC and _is_led_here(met, seat)) or not join(flight, seat, own):
