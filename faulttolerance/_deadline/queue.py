@@ -177,6 +177,9 @@ def conclude(
     """Return the outcome of an attempt whose deadline was removed: *error*, ``None``, or ``TimeoutException``."""
     deadline = record.deadline
     assert deadline is not None
+    ended = clock.monotonic()
+    if deadline.state == RUNNING and isinstance(error, asyncio.CancelledError) and ended >= deadline.when:
+        deadline.state = DEFERRED  # a detached call noticed first that the deadline has passed
     if deadline.state != RUNNING:
         cancelling = deadline.task.uncancel() if deadline.state == CANCELLED else deadline.task.cancelling()
         if cancelling > deadline.cancelling:
@@ -184,7 +187,7 @@ def conclude(
                 return error  # also cancelled from outside, and that cancellation must not be lost
         elif deadline.state == DEFERRED and isinstance(error, asyncio.CancelledError):
             deadline.state = EXPIRED  # the detached call that the task awaits ended at this deadline
-    return conclude_at(record, deadline, error, clock.monotonic(), message)
+    return conclude_at(record, deadline, error, ended, message)
 
 
 def conclude_at(

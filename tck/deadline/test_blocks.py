@@ -25,6 +25,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
+from faulttolerance._deadline.queue import queues_of
 from kit import Clock
 from kit.convention import _driven
 from kit.struck import Struck, sampled, strikes
@@ -440,6 +441,33 @@ def test_a_detached_task_ends_with_the_block_that_made_it(clock: Clock) -> None:
     began = clock.monotonic()
     clock.run(main())
     assert ended == [pytest.approx(0.4)]
+
+
+@pytest.mark.parametrize("kind", ["guard", "block"])
+def test_a_detached_task_that_ends_first_at_the_deadline_is_no_cancellation_of_its_caller(
+    clock: Clock, kind: str
+) -> None:
+    """By rule D1: as on a busy machine, where the timers of a loop are late by different times."""
+
+    @asynchronous
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    async def begin() -> None:
+        call = slow()
+        for queue in queues_of(asyncio.get_running_loop()).values():
+            queue.disarm()
+            queue.arm(max(deadline.when for deadline in queue.pending) + 0.1)
+        await call
+
+    async def main() -> None:
+        with pytest.raises(TimeoutException, match=r"deadline of 0\.4 s passed"):
+            if kind == "guard":
+                await deadline(400)(begin)()
+            async with deadline(400):
+                await begin()
+
+    clock.run(main())
 
 
 @pytest.mark.parametrize("kind", ["guard", "block"])
