@@ -21,6 +21,9 @@ CANCELLED: Final = 3
 
 
 class _NoTask:
+    def done(self) -> bool:
+        return True
+
     def cancelling(self) -> int:
         return 0
 

@@ -178,19 +178,15 @@ class TaskEnvironment(Environment):
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
         ends = completion(ended)
-        deadline = task = None
+        deadline = _DetachedDeadline(inf if attempt.deadline is None else attempt.deadline, ends)
+        body, task = self._body(attempt, deadline), None
         watch = _watch_detached_call()
-        if attempt.deadline is not None or watch is not None:
-            when = inf if attempt.deadline is None else attempt.deadline
-            deadline = attempt.record.deadline = _DetachedDeadline(when, ends)
-        body = self._body(attempt)
         try:
-            if deadline is not None and attempt.deadline is not None:  # before an eager task starts the body at once
+            if attempt.deadline is not None:  # before the body, which an eager task starts at once
                 queue_of(loop, attempt.seconds).add(deadline)
             task = keep(loop.create_task(body))
             task.add_done_callback(partial(next, ends))
-            if deadline is not None:
-                deadline.task = task
+            deadline.task = task
             await ended
         except BaseException as error:
             late = deadline if watch is not None and watch.has_ended else None
@@ -201,8 +197,7 @@ class TaskEnvironment(Environment):
                 raise
             raise
         finally:
-            if deadline is not None:
-                deadline.queue.pending.pop(deadline, None)
+            deadline.queue.pending.pop(deadline, None)
             if watch is not None:
                 watch.cancel()
         raised = failure = None
@@ -214,8 +209,8 @@ class TaskEnvironment(Environment):
                     attempt.left_behind.add(task)
                     task.add_done_callback(attempt.left_behind.remove)
                 raise TimeoutException(attempt.timeout_message(attempt.record))
-            if deadline is not None:
-                deadline.task = NO_TASK  # the task refers to the deadline by its context
+            deadline.task = NO_TASK  # an eager task may have ended before it was stored there
+            if attempt.deadline is not None:
                 raised = asyncio.CancelledError() if task.cancelled() else task.exception()
                 ended_at = attempt.record.ended or clock.monotonic()
                 failure = conclude_at(attempt.record, deadline, raised, ended_at, attempt.timeout_message)
@@ -225,11 +220,10 @@ class TaskEnvironment(Environment):
         finally:
             del task, raised, failure  # the traceback of a failure keeps this frame
 
-    async def _body(self, attempt: Attempt) -> Any:
+    async def _body(self, attempt: Attempt, deadline: TaskDeadline) -> Any:
         record, bulkhead = attempt.record, attempt.bulkhead
         permit = object()  # not the record, which refers to this task: the bulkhead would keep the task and its loop
-        if record.deadline is not None:
-            current.set(record.deadline)
+        current.set(deadline)
         try:
             if bulkhead is not None:
                 admission = acquire_in_task(bulkhead, permit)
@@ -245,8 +239,8 @@ class TaskEnvironment(Environment):
                 except BaseException:
                     bulkhead.release(permit)  # a signal's handler raised before the first instruction
                     raise
-            if record.deadline is not None:
-                record.deadline.effective = record.deadline.previous
+            deadline.effective = deadline.previous
+            deadline.task = NO_TASK  # the task refers to the deadline by its context
             record.ended = clock.monotonic()
 
 

@@ -199,6 +199,7 @@ class ThreadAttempt(Suspension):
     def release_permit(self) -> None:
         """Release the permit, or the place in the queue."""
         self._has_ended = True
+        self._awaited = None  # it refers to this object
         if self.attempt.bulkhead is not None:
             self.attempt.bulkhead.release(self.attempt.record)
             self._waiter = None  # the waiter refers to this object
@@ -224,7 +225,6 @@ class ThreadAttempt(Suspension):
             if not self.claim():
                 drop(result, error)
                 return False
-            self._awaited = None  # it refers to this object
             attempt, deadlines = self.attempt, self._deadlines
             if attempt.deadline is not None and deadlines is not None:
                 error = interruption.conclude_at(
@@ -279,11 +279,12 @@ class ThreadAttempt(Suspension):
 
     def _give_up(self, may_interrupt: bool, may_cancel: bool) -> None:
         """End the body, which has started, or the awaitable that it returned."""
-        if self._awaited is not None:
-            if may_cancel and isinstance(self._awaited, AwaitedTask):
-                self._awaited.cancel()
+        awaited = self._awaited
+        if awaited is not None:
+            if may_cancel and isinstance(awaited, AwaitedTask):
+                awaited.cancel()
             elif may_cancel:
-                run_urgently(self._awaited.cancel)  # it calls back, and may be called on the watchdog's thread
+                run_urgently(awaited.cancel)  # it calls back, and may be called on the watchdog's thread
         elif may_interrupt and self._deadlines is not None:
             interruption.interrupt(self._deadlines, self._entry)
         elif self._deadlines is not None:

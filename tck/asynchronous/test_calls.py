@@ -366,6 +366,45 @@ def test_call_that_has_failed_under_a_deadline_is_freed() -> None:
         gc.enable()
 
 
+@pytest.mark.parametrize("kind", ["coroutine", "awaitable of a thread"])
+def test_call_that_was_ended_is_freed(kind: str) -> None:
+    """R7a, L4: with its arguments, as soon as its body has ended, without the garbage collector."""
+
+    class Value:
+        pass
+
+    async def hang(value: Value) -> None:
+        await asyncio.sleep(60)
+
+    def begin(value: Value) -> Awaitable[None]:
+        return hang(value)
+
+    service: Any = asynchronous(timeout(50)(hang if kind == "coroutine" else begin))
+
+    async def main() -> bool:
+        value = Value()
+        gone = weakref.ref(value)
+        call = service(value)
+        if kind == "coroutine":
+            await asyncio.sleep(0.01)
+            call.cancel()
+        with suppress(asyncio.CancelledError, TimeoutException):
+            await call
+        del value, call
+        for _ in range(100):
+            if gone() is None:
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(main())
+    finally:
+        gc.enable()
+
+
 def test_call_that_is_never_awaited_without_a_loop_makes_no_coroutine() -> None:
     """R7a, R10: nothing was begun, so Python reports nothing."""
     with warnings.catch_warnings():
