@@ -9,7 +9,7 @@ from contextvars import copy_context
 from datetime import timedelta
 from typing import Any
 
-from anyio import CancelScope, to_thread
+from anyio import CancelScope
 from anyio._backends import _asyncio
 from anyio.lowlevel import checkpoint_if_cancelled
 from starlette.applications import Starlette
@@ -103,7 +103,6 @@ class _DeadlineUntilResponse:
         self._exits: list[Callable[..., object]] = []
         """Leaves the block, once; it is removed for that, because an exception's traceback would keep it alive."""
         self._task: Any = asyncio.current_task()
-        self._threads = to_thread.current_default_thread_limiter()
         self._context = copy_context()
         self._cancel_scope = CancelScope()
         self.refusal: asyncio.Task[None] | None = None
@@ -143,10 +142,10 @@ class _DeadlineUntilResponse:
 
     def _expire(self) -> None:
         self.is_late = True
-        if self._task not in self._threads.statistics().borrowers and not self._is_shielded():
+        if not self._is_shielded():
             return
-        # The cancellation that follows would wait neither for the thread, which uses what the request holds, nor for a
-        # shielded block, as around the exit of a dependency of FastAPI; anyio's does.
+        # The cancellation that follows would cut the block, in which the request waits for a thread that uses what it
+        # holds, or leaves a dependency of FastAPI; anyio's does not.
         try:
             self._end()
         except TimeoutException as late:

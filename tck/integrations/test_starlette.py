@@ -20,7 +20,7 @@ httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
 
-from anyio import CancelScope  # noqa: E402
+from anyio import CancelScope, CapacityLimiter, to_thread  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.background import BackgroundTask  # noqa: E402
 from starlette.concurrency import run_in_threadpool  # noqa: E402
@@ -437,6 +437,32 @@ def test_a_block_that_anyio_shields_is_not_cut_by_the_deadline() -> None:
     asyncio.run(ask())
 
     assert happened == [504, None, "left"]
+
+
+def test_a_late_request_waits_for_its_thread_whoever_limits_the_threads() -> None:
+    """The thread uses what the request holds."""
+    happened: list[Any] = []
+
+    def work() -> None:
+        time.sleep(0.06)
+        happened.append("the thread ended")
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await to_thread.run_sync(work, limiter=CapacityLimiter(1))
+        finally:
+            happened.append("the request ended")
+
+    async def send(message: Any) -> None:
+        happened.append(message.get("status"))
+
+    async def ask() -> None:
+        scope = {"type": "http", "path": "/", "headers": []}
+        await DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
+
+    asyncio.run(ask())
+
+    assert happened == [504, None, "the thread ended", "the request ended"]
 
 
 def test_a_late_answer_after_a_failed_task_group_is_replaced_by_the_504() -> None:
