@@ -77,13 +77,6 @@ class RequestRecord:
         return [] if self.response is None or self.response is self.given else [self.response]
 
 
-def close_all(several: Iterable[Any]) -> None:
-    """Close responses or connections that nobody reads; an error does not concern the caller."""
-    for one in several:
-        with suppress(Exception):
-            one.close()
-
-
 current_record: ContextVar[RequestRecord] = ContextVar("faulttolerance.integrations.exchange")
 """The record of the request whose guard is called."""
 
@@ -174,8 +167,15 @@ class GuardedClient:
             except Exception as failure:  # noqa: BLE001  # it is raised again
                 record.given = self._response_after(failure, record)
             finally:
-                close_all(record.left_over())
+                self._close_all(record.left_over())
             return record.given
+
+    @staticmethod
+    def _close_all(several: Iterable[Any]) -> None:
+        """Close responses or connections that nobody reads; an error does not concern the caller."""
+        for one in several:
+            with suppress(Exception):
+                one.close()
 
     @contextmanager
     def _recording(self, request: Any) -> Iterator[RequestRecord]:

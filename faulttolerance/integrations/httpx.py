@@ -24,16 +24,7 @@ from .. import (
     TimeoutException,
 )
 from ..exceptions import ThrottleException
-from ._http import (
-    MAX_BODY_BYTES,
-    MAX_BODY_SECONDS,
-    METHODS,
-    STATUSES,
-    GuardedClient,
-    close_all,
-    current_record,
-    origin_of,
-)
+from ._http import MAX_BODY_BYTES, MAX_BODY_SECONDS, METHODS, STATUSES, GuardedClient, current_record, origin_of
 from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
@@ -273,7 +264,7 @@ class GuardedTransport(_Guarded[httpx.BaseTransport], httpx.BaseTransport):
 
     def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
         record = current_record.get()
-        close_all(record.begin())
+        self._close_all(record.begin())
         try:
             record.response = response = self._transport.handle_request(request)
             if response.status_code not in self._statuses:
@@ -284,7 +275,7 @@ class GuardedTransport(_Guarded[httpx.BaseTransport], httpx.BaseTransport):
             raise _failing(request, response)
         except BaseException as failure:
             record.end(failure, is_sent=not isinstance(failure, _NOT_SENT))
-            close_all(_remove_lost_connections(self._transport))
+            self._close_all(_remove_lost_connections(self._transport))
             raise
 
     def close(self) -> None:

@@ -35,16 +35,7 @@ from .. import (
     uninterruptible,
 )
 from ..exceptions import ThrottleException
-from ._http import (
-    MAX_BODY_BYTES,
-    MAX_BODY_SECONDS,
-    METHODS,
-    STATUSES,
-    GuardedClient,
-    close_all,
-    current_record,
-    origin_of,
-)
+from ._http import MAX_BODY_BYTES, MAX_BODY_SECONDS, METHODS, STATUSES, GuardedClient, current_record, origin_of
 from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
@@ -156,7 +147,7 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
     def _attempt(self, origin: str, request: requests.PreparedRequest) -> requests.Response:
         record = current_record.get()
         was_sent = record.attempts > 0 and record.is_sent
-        close_all(record.begin())
+        self._close_all(record.begin())
         try:
             if was_sent and not _is_text(request):
                 rewind_body(request)
