@@ -174,8 +174,11 @@ def figures(counts: Mapping[tuple[str, tuple[tuple[str, str], ...]], float]) -> 
 def _growth(guard: GuardedMethod, current: dict[str, float]) -> dict[str, float] | None:
     """Return the growth of the figures and its duration in seconds; ``None`` if there was no earlier reading."""
     now = _moment()
+    method: Any = guard.method
+    if method is None:
+        return None  # it has ended since it was listed
     with _lock:
-        readings = _readings.setdefault(guard.method, {}).setdefault(guard.name, [])
+        readings = _readings.setdefault(method, {}).setdefault(guard.name, [])
         while readings and not 0 <= now - readings[0][0] <= _WINDOW:  # the wall clock may be set back
             del readings[0]
         if readings and any(before > current.get(key, 0) for key, before in readings[0][1].items()):

@@ -432,6 +432,22 @@ def test_of_guards_of_one_name_the_last_is_shown(get: Callable[..., Answer]) -> 
 # A thousand guards
 
 
+def test_a_guard_that_ends_as_it_is_read_is_shown_as_it_was(
+    get: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = Guard(name="watched.gone", circuit_breaker=CircuitBreaker())
+    guard.call(int)
+    listed = [*guards("watched.gone")]
+    guard.close()
+    del guard
+    gc.collect()
+    monkeypatch.setattr(reading, "guards", lambda *_: listed)
+
+    [shown] = get("/").json()["guards"]
+    assert (shown["name"], shown["recent"]) == ("watched.gone", None)
+    assert get("/guards/watched.gone", HTML).status == 200
+
+
 def test_a_thousand_guards_are_read_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page shows a hundred, and reads only the state of the others."""
     from faulttolerance._control.configure import GuardedMethod
