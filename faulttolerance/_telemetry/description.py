@@ -57,7 +57,7 @@ _OLD_LIMIT, _NEW_LIMIT = _field("old", "limit.old", "old_limit"), _field("new", 
 _OPENED = Description("ft.circuitbreaker.state", "circuit breaker opened: %s", (_REASON,), (_OLD_STATE, _NEW_STATE))
 _GAVE_UP = Description(
     "ft.give_up",
-    "gave up after %d attempts in %.3f s, because of %s: %s",
+    "gave up after %d attempts in %.3f s (%s): %s",
     (_ATTEMPTS, _field("elapsed"), _STOP, _FAILURE),
 )
 _GAVE_UP_AT_ONCE = _GAVE_UP._replace(text=_GAVE_UP.text.replace("attempts", "attempt"))
