@@ -22,7 +22,7 @@ class RetryScheduled(NamedTuple):
 
 
 class TimedOut(NamedTuple):
-    """An attempt reached its time-out or deadline."""
+    """An attempt reached its time-out; a ``deadline`` that ends a call is no event."""
 
     method: str
     attempt: int
