@@ -25,6 +25,7 @@ from redis.exceptions import BusyLoadingError, ResponseError
 from redis.retry import Retry
 
 from .. import Guard, TimeoutException, uninterruptible, veto_retries
+from .._shown import one_or_several, shown
 from ..exceptions import definition_error
 from ._time import time_limit
 
@@ -91,9 +92,9 @@ def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
         _refuse("client", client, "a Redis or asyncio.Redis of redis-py, with a pool of connections, unguarded")
     if not isinstance(guard, Guard):
         _refuse("guard", guard, "a Guard")
-    names = [idempotent] if isinstance(idempotent, str) else [*idempotent]
+    names = one_or_several(idempotent)
     if not all(isinstance(name, str) for name in names):
-        _refuse("idempotent", names, "names of commands")
+        _refuse("idempotent", idempotent, "names of commands")
     _prepare(client)
     repeatable = _READS.union(name.upper() for name in names)
     one: Any = client
@@ -128,7 +129,7 @@ def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
 
 
 def _refuse(parameter: str, got: object, allowed: str) -> None:
-    raise definition_error(f"install({parameter})", f"is {got!r}", got, allowed)
+    raise definition_error(f"install({parameter})", f"is {shown(got)}", got, allowed)
 
 
 def _prepare(client: Any) -> None:

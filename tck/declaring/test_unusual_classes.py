@@ -200,6 +200,13 @@ def test_a_guarded_protocol_is_still_met_by_a_class_with_its_methods() -> None:
 
 
 
+class Lazy:
+    """An object that is created when it is first used, as Django's SimpleLazyObject: it is too early for that."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(f"{name} of a lazy object")
+
+
 def test_lazy_objects_in_a_class_are_left_alone() -> None:
     """Whether an attribute is a method is seen from its type: isinstance() evaluates such an object."""
 
