@@ -17,6 +17,7 @@ from .. import (
     RefusedException,
     TimeoutException,
 )
+from .._shown import one_or_several
 from ..exceptions import Fault, ThrottleException, raise_faults
 from ..policies import CircuitBreaker, FailWhen, HonorRetryAfter, PartitionBy, Retry, RetryWhen
 from ._refusals import client_exception
@@ -149,7 +150,7 @@ class GrpcRules:
     ) -> None:
         where = type(self).__name__
         given: dict[str, Any] = {kind: policy for kind, policy in policies.items() if policy is not None}
-        self._patterns = (methods,) if isinstance(methods, str) else tuple(methods)
+        failures, again, self._patterns = map(one_or_several, (failures, again, methods))
         faults = [
             Fault(f"{where}({kind})", "is set", given[kind], allowed)
             for kind, allowed in _NOT_TAKEN.items()

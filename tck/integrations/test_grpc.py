@@ -553,13 +553,14 @@ def test_a_server_that_is_killed_in_the_middle_opens_the_circuit() -> None:
 
 
 def test_wrong_values_are_refused() -> None:
+    """A single value stands for a collection of it, as a pattern or a code."""
     lines = run(
         """
         from faulttolerance import FaultToleranceDefinitionException
         from faulttolerance.policies import Hedge, RetryWhen
         from faulttolerance.integrations.grpc import AsyncGuardedCalls, GuardedCalls
         for kind, given in (GuardedCalls, {"failures": [5]}), (AsyncGuardedCalls, {"methods": [7]}), (
-            GuardedCalls, {"hedge": Hedge(delay=5)}
+            GuardedCalls, {"again": 14}), (GuardedCalls, {"hedge": Hedge(delay=5)}
         ):
             try:
                 kind(**given)
@@ -568,8 +569,9 @@ def test_wrong_values_are_refused() -> None:
         """
     )
 
-    assert lines[:2] == [
+    assert lines[:3] == [
         "GuardedCalls(failures) contains 5; allowed: codes, such as UNAVAILABLE",
         "AsyncGuardedCalls(methods) contains 7; allowed: patterns, such as 'Get*'",
+        "GuardedCalls(again) contains 14; allowed: codes, such as UNAVAILABLE",
     ]
-    assert lines[2].startswith("GuardedCalls(hedge) is set; allowed: None: it would send a call twice")
+    assert lines[3].startswith("GuardedCalls(hedge) is set; allowed: None: it would send a call twice")
