@@ -33,7 +33,9 @@ class RecallingHandler(Values):
         failure: BaseException | None = getattr(context, "failure", None)
         if failure is None:
             name = self.annotation
-            raise FaultToleranceDefinitionException(f"{name}(...) got {shown(context)}; allowed: @fallback({name}(...))")
+            raise FaultToleranceDefinitionException(
+                f"{name}(...) got {shown(context)}; allowed: @fallback({name}(...))"
+            )
         raise failure
 
 

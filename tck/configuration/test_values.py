@@ -392,7 +392,10 @@ def test_hours_minutes_and_seconds_in_yaml_need_no_quotes(tmp_path: Path) -> Non
 
     effective, faults = resolve(settings_of(files=[file]), Retry())
 
-    assert (effective.policy, faults) == (Retry(max_duration=timedelta(hours=1.5), delay=16, jitter=timedelta(seconds=1.5)), [])
+    assert (effective.policy, faults) == (
+        Retry(max_duration=timedelta(hours=1.5), delay=16, jitter=timedelta(seconds=1.5)),
+        [],
+    )
 
 
 def test_true_is_no_number() -> None:

@@ -199,7 +199,6 @@ def test_a_guarded_protocol_is_still_met_by_a_class_with_its_methods() -> None:
     assert not isinstance(object(), Payments)
 
 
-
 class Lazy:
     """An object that is created when it is first used, as Django's SimpleLazyObject: it is too early for that."""
 

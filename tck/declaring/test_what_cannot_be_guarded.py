@@ -208,5 +208,7 @@ def test_a_refused_guard_or_class_leaves_no_guard() -> None:
 
     assert "free" in names
     assert not [
-        name for name in names if name == "taken" or f"{test_a_refused_guard_or_class_leaves_no_guard.__name__}." in name
+        name
+        for name in names
+        if name == "taken" or f"{test_a_refused_guard_or_class_leaves_no_guard.__name__}." in name
     ]
