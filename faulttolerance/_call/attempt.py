@@ -362,15 +362,14 @@ async def continue_call(
     """Continue a call after its first attempt: return its result, or raise its failure (rule FB1)."""
     while True:
         if CONSULTS:
-            is_closed = isinstance(failure, GeneratorExit)  # the coroutine, which must not wait any more
-            consult = policies.retry.predicates.consult
-            call.answer = not is_closed and await policies.environment.call(consult, failure, result)
+            may_wait, consult = not isinstance(failure, GeneratorExit), policies.retry.predicates.consult
+            call.answer = may_wait and await policies.environment.call(consult, failure, result)
         if REJECTS and failure is None:
             failure = rejection_of(policies, policies.retry, result, call)
         try:
             if failure is None:
                 break
-            if CONSULTS and not is_closed:
+            if CONSULTS and may_wait:
                 call.told = await policies.environment.call(await_delay, policies.retry, call, failure)
             delay = next_delay(policies, call, failure, BLOCK and result is LOOP_LEFT)
             if delay is None:
@@ -389,8 +388,7 @@ async def continue_call(
                         record_degradation(policies.name, failure, fallback[0])
                         break
                 else:
-                    if ASYNC and (policies.detached or policies.is_block):
-                        failure = StoppedIteration.of(failure)
+                    failure = StoppedIteration.of(failure) if ASYNC else failure
                     with KeepContext(failure):
                         raise failure
                 break

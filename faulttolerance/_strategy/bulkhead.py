@@ -138,7 +138,7 @@ class Bulkhead:
     """
 
     __slots__ = (
-        "_ceiling", "_lock", "_name", "_now", "adaptive", "beyond", "held", "limit", "max_wait", "queue", "waiting",
+        "__weakref__", "_ceiling", "_lock", "_name", "_now", "adaptive", "held", "limit", "max_wait", "queue", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -159,8 +159,6 @@ class Bulkhead:
         """The rule that moves the limit; changed under the lock only, except for its ``uncounted``."""
         self.held: dict[Hashable, int] = {}
         """Thread by attempt; the first ``limit`` keys hold a permit, the others are about to decide or to leave."""
-        self.beyond: dict[Hashable, None] = {}
-        """The attempts that an observed policy would have refused; some of them may have ended (rule X7)."""
         self.waiting = _EMPTY_QUEUE
         """The attempts that wait; true if a caller has to decide under the lock. Changed under the lock only."""
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Hashable
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from ..._strategy.bulkhead import Bulkhead, UnqueuedBulkhead, Waiter
 from ..._strategy.gate import Gate, GateState, GateWrapper, OnRefusal, lasting_state
@@ -96,6 +97,10 @@ def _nobody() -> None:
     """Do nothing: an attempt that would wait has passed."""
 
 
+_beyond: WeakKeyDictionary[Bulkhead, dict[Hashable, None]] = WeakKeyDictionary()
+"""By bulkhead, the attempts that it would have refused; some of them may have ended."""
+
+
 class ObservedBulkhead(UnqueuedBulkhead):
     """A bulkhead that runs everything, and makes nothing wait.
 
@@ -107,16 +112,17 @@ class ObservedBulkhead(UnqueuedBulkhead):
         may_wait: Whether calls may wait for a permit if the bulkhead is enforced.
     """
 
-    __slots__ = ("_may_wait", "_tell")
+    __slots__ = ("_beyond", "_may_wait", "_tell")
 
     def __init__(self, bulkhead: Bulkhead, tell: OnRefusal, *, may_wait: bool) -> None:
         super().__init__(bulkhead)
+        self._beyond = _beyond.setdefault(bulkhead, {})
         self._tell = tell
         self._may_wait = may_wait
 
     def enter(self, waiter: Waiter) -> None:
         """Acquire a permit for *waiter*, which does not wait, independent of the limit."""
-        held, beyond, attempt_id = self._bulkhead.held, self._bulkhead.beyond, waiter.attempt_id
+        held, beyond, attempt_id = self._bulkhead.held, self._beyond, waiter.attempt_id
         held[attempt_id] = waiter.ident
         if len(held) <= self._bulkhead.limit:
             return
