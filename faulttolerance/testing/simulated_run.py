@@ -54,7 +54,7 @@ class SimulatedRun:
         """The number of simulated threads that are not over, without loops."""
         self.is_abandoned = False
         self.is_stuck = False
-        """Whether the run waited for something that is not simulated, or a caller made its points; that takes seconds."""
+        """Whether the run waited for something that is not simulated, or a caller made its points, for seconds."""
         self.is_over = True
         """Whether nothing goes on: before the run began, too."""
         self.loops: list[SimulatedLoop] = []

@@ -48,7 +48,38 @@ twice = retry(max_retries=1, jitter=0)
 thrice = retry(max_retries=2, jitter=0)
 
 
+def through(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a wrapper of *function*, as an application may write it."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
 # L1: one state per concrete class and method
+
+
+@pytest.mark.parametrize("kind", [staticmethod, classmethod])
+@pytest.mark.parametrize("outside", [through, lambda function: timeout(60_000)(through(function))])
+def test_a_guard_below_a_wrapper_has_one_state_for_a_static_method_or_method_of_the_class(
+    kind: Callable[[Any], Any], outside: Callable[[Any], Any]
+) -> None:
+    """L1: the first argument of a call is no object of its class."""
+
+    class Client:
+        @kind
+        @outside
+        @circuit_breaker(request_volume_threshold=2)
+        def ask(*args: Any) -> None:
+            raise OSError
+
+    for argument in (1, "one"):
+        with pytest.raises(OSError):
+            Client.ask(argument)
+    with pytest.raises(CircuitBreakerOpenException, match=r"Client\.ask: circuit breaker is open"):
+        Client.ask(1.0)
 
 
 def test_inherited_static_method_has_the_state_of_the_class_that_declares_it() -> None:
@@ -1133,3 +1164,38 @@ def test_guard_refuses_beyond_the_limit_of_its_own_class_only() -> None:
     assert base.service(leaf().service) == "served"
     with pytest.raises(BulkheadException):
         base.service(Base().service)
+
+
+def wrapped_by_wrapt(function: Callable[..., Any]) -> Any:
+    """Return a wrapper of *function*, as instrumentation writes it."""
+    return pytest.importorskip("wrapt").FunctionWrapper(
+        function, lambda wrapped, _, args, kwargs: wrapped(*args, **kwargs)
+    )
+
+
+@pytest.mark.parametrize("wrapper", [through, wrapped_by_wrapt])
+@pytest.mark.parametrize("outside", [lambda function: function, timeout(60_000)])
+@pytest.mark.parametrize("inside", [bulkhead(3), thrice])
+def test_policies_of_a_class_apply_once_to_a_method_with_a_wrapper_between_guards(
+    inside: Callable[[Any], Any], outside: Callable[[Any], Any], wrapper: Callable[[Any], Any]
+) -> None:
+    """L2: and a policy of the same kind on the method, also below the wrapper, comes in their place."""
+    executions = []
+
+    @twice
+    class Client:
+        @outside
+        @wrapper
+        @inside
+        def ask(self) -> None:
+            executions.append(type(self))
+            raise OSError
+
+    class Sub(Client):
+        pass
+
+    for cls in (Client, Sub):
+        with pytest.raises(OSError):
+            cls().ask()
+
+    assert executions == [cls for cls in (Client, Sub) for _ in range(3 if inside is thrice else 2)]

@@ -138,6 +138,16 @@ def declaration_of(candidate: object) -> Declaration | None:
     return declaration if isinstance(declaration, Declaration) and declaration.guard in (candidate, None) else None
 
 
+def declarations_of(function: Any) -> Iterator[Declaration]:
+    """Yield the declarations of the guards in *function*, the outermost first: also of guards below its wrappers."""
+    seen: set[int] = set()
+    while isinstance(function := unbound(function), FunctionType) and id(function) not in seen:
+        seen.add(id(function))
+        if (declaration := declaration_of(function)) is not None:
+            yield declaration
+        function = own_attribute(function, "__wrapped__")
+
+
 def binding_by_name(function: Any) -> str:
     """Return the binding of a *function* that is decorated outside a class body, from its qualified name.
 
@@ -194,7 +204,8 @@ def class_level_for(
     """Return the class-level policies and interceptors that apply to a method of *cls*, which *owner* defines.
 
     They apply to public methods that are not exempt, and that the decorated class, a subclass of it, or another class
-    of its package defines. The nearest policy of each kind applies; it comes with the class that declares it.
+    of its package defines. The nearest policy of each kind applies; it comes with the class that declares it. A policy
+    of a guard below a wrapper is nearer than that of the class.
     """
     if name.startswith("_") or is_exempt(function):
         return {}, ()
@@ -202,15 +213,26 @@ def class_level_for(
     for home in cls.__mro__:
         for kind, policy in declared_on(home).policies.items():
             nearest.setdefault(kind, (policy, home))
+    for declaration in declarations_of(own_attribute(function, "__wrapped__")) if nearest else ():
+        nearest = {kind: each for kind, each in nearest.items() if kind not in declaration.policies}
     policies = {kind: (policy, home) for kind, (policy, home) in nearest.items() if _applies_to(home, owner)}
     applying = [base for base in cls.__mro__ if _applies_to(base, owner)]
     return policies, tuple(dict.fromkeys(each for base in applying for each in declared_on(base).interceptors))
 
 
+def class_level_of(
+    declaration: Declaration, cls: type, function: object, owner: type
+) -> tuple[dict[type[Policy], tuple[Policy, type]], tuple[Any, ...]]:
+    """Return what ``class_level_for`` returns; nothing for a guard below a wrapper that another guard encloses."""
+    definition = first_definition(cls, declaration.name)
+    outermost = next(declarations_of(definition[1]), declaration) if definition is not None else declaration
+    return class_level_for(cls, declaration.name, function, owner) if outermost is declaration else ({}, ())
+
+
 def class_level_at_home(declaration: Declaration) -> dict[type[Policy], tuple[Policy, type]]:
     """Return the class-level policies that apply to a method in the class that defines it."""
     owner = declaration.owner
-    return class_level_for(owner, declaration.name, declaration.template, owner)[0] if owner is not None else {}
+    return class_level_of(declaration, owner, declaration.template, owner)[0] if owner is not None else {}
 
 
 def _applies_to(home: type, owner: type) -> bool:
@@ -264,8 +286,7 @@ def declarations_in(cls: type) -> Iterator[Declaration]:
     """Yield the declarations of the guards that the attributes of *cls* itself contain."""
     for _, attribute in descriptors_of(cls):
         for function in (attribute, *accessors(attribute)):
-            if (declaration := declaration_of(function)) is not None:
-                yield declaration
+            yield from declarations_of(function)
 
 
 def exempt(function: Any) -> None:

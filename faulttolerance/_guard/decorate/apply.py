@@ -28,6 +28,7 @@ from ..declare.declaration import (
     class_level_for,
     declaration_of,
     declarations_in,
+    declarations_of,
     declared_on,
     descriptors_of,
     exempt,
@@ -164,23 +165,27 @@ class _ClassCreationHook:
 
 
 def assign_owner(owner: type, name: str, value: Any) -> list[Fault]:
-    """Set the class *owner* of the guard in its attribute *name*, with the *value*; return the faults of the guard.
+    """Set the class *owner* of the guards in its attribute *name*, with the *value*; return the faults of the guards.
 
-    A guard whose binding differs from the assumed binding stays the same function: a wrapper of it may be in the way.
+    A guard whose binding differs from the assumed binding stays the same function, because a wrapper may hold it.
     """
-    declaration = declaration_of(value)
-    if declaration is None or declaration.owner is not None:
-        return []
     binding = FUNCTION if name == "__new__" else _binding_of(value)
-    if binding != declaration.binding:
-        declaration.binding = binding
-        guard, resolver = declaration.guard, declaration.resolver
-        MethodResolver.__init__(resolver, declaration)
-        guard.__code__ = _entrance(resolver, binding).__code__
-        if declaration.is_coroutine:
-            mark_coroutine_function(guard)
-    declaration.owner = owner
-    return definition.definition_faults(declaration)
+    faults: list[Fault] = []
+    for declaration in declarations_of(value):
+        # Behind a wrapper, a guard may come from elsewhere.
+        is_own = declaration.binding == INSTANCE and declaration.where == f"{class_name(owner)}.{declaration.name}"
+        if declaration.owner is not None or not (is_own or declaration is declaration_of(value)):
+            continue
+        if binding != declaration.binding:
+            declaration.binding = binding
+            guard, resolver = declaration.guard, declaration.resolver
+            MethodResolver.__init__(resolver, declaration)
+            guard.__code__ = _entrance(resolver, binding).__code__
+            if declaration.is_coroutine:
+                mark_coroutine_function(guard)
+        declaration.owner = owner
+        faults += definition.definition_faults(declaration)
+    return faults
 
 
 # On classes

@@ -20,7 +20,7 @@ from ..declare.declaration import (
     INSTANCE,
     Declaration,
     accessors,
-    class_level_for,
+    class_level_of,
     declaration_of,
     first_definition,
     unbound,
@@ -112,7 +112,7 @@ def effective_policies(
         declared, declared_by, interceptors = [], {}, ()
         # Rule L3: a method that is called through super(), or by the name of a base class, runs unguarded.
         if is_first(declaration, cls):
-            class_level, class_level_interceptors = class_level_for(cls, declaration.name, function, owner)
+            class_level, class_level_interceptors = class_level_of(declaration, cls, function, owner)
             declared = list(_declared(declaration.name, cls, owner, policies, class_level))
             home = owner if declaration.owner is not None else defining_class_of(declaration.template, cls)
             declared_by = {kind: base for kind, (_, base) in class_level.items()} | dict.fromkeys(policies, home)
