@@ -294,13 +294,16 @@ class ThreadAttempt(Suspension):
 
     def _is_to_be_awaited(self, result: Any) -> bool:
         awaits = self.attempt.awaits
-        if isinstance(result, concurrent.futures.Future):
+        if issubclass(type(result), concurrent.futures.Future):
             return bool(awaits)
-        return awaits is not False and isawaitable(result)
+        try:
+            return awaits is not False and isawaitable(result)
+        except Exception:  # a lazy object, which the question for its class evaluates
+            return False
 
     def _await(self, result: Any, context: Context) -> bool:
         """Wait for the awaitable *result*, with the permit; return whether the attempt ended at once."""
-        if isinstance(result, concurrent.futures.Future):
+        if issubclass(type(result), concurrent.futures.Future):
             self._awaited = result
             if not self.is_awaited:
                 result.cancel()
@@ -413,7 +416,7 @@ async def _outcome(awaitable: Awaitable[Any]) -> Any:
 
 def drop(result: Any, error: BaseException | None) -> None:
     """Discard the result or exception of a body that no caller waits for."""
-    if isinstance(result, Coroutine):
+    if issubclass(type(result), Coroutine):
         result.close()  # it was deliberately never awaited
     if error is not None:
         log_dropped(error)

@@ -257,7 +257,7 @@ class ThreadCall:
                 future.cancel(False)  # the parent decides about the cancellation of a child
             elif error is not None:
                 future.fail(StoppedIteration.meant(error))
-            elif isinstance(value, concurrent.futures.Future):
+            elif issubclass(type(value), concurrent.futures.Future):  # a lazy object is not asked
                 future.follow(value)
             else:
                 future.complete(value)

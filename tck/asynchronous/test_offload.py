@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import asynchronous, coalesce, deadline, fallback, hedge, timeout
+from faulttolerance import Guard, asynchronous, bulkhead, coalesce, deadline, fallback, hedge, timeout
 from faulttolerance._deadline.attempt_record import AttemptRecord
 from faulttolerance._deadline.clock import clock
 from faulttolerance._deadline.interruption import remaining, sleep
@@ -1535,3 +1535,29 @@ def test_permits_and_calls_survive_any_order_of_ends() -> None:
     wait_until(lambda: not bulkhead.held)
     assert len(bulkhead.waiting) == 0
     assert len(call.ended) + len(limited.ended) == 300
+
+
+class Lazy:
+    """An object that is created when it is first used, as Django's SimpleLazyObject: here that fails."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(f"{name} of a lazy object")
+
+
+class Imitation:
+    """An object that passes for a future, as a mock with such a specification; nobody completes it."""
+
+    __class__: Any = concurrent.futures.Future
+
+
+@pytest.mark.parametrize("kind", [Lazy, Imitation])
+def test_a_result_that_cannot_say_what_it_is_ends_the_call(kind: type[Any]) -> None:
+    """Its type alone says whether the result of the body is a future; nothing it raises ends the thread."""
+
+    def service() -> Any:
+        return kind()
+
+    call = asynchronous(bulkhead(1, waiting_task_queue=1)(service))
+
+    assert [type(call().result(PATIENCE)) for _ in range(2)] == [kind] * 2
+    assert type(asyncio.run(Guard(timeout("20s")).call_async(service))) is kind
