@@ -24,13 +24,21 @@ def as_method(attribute: Any, owner: type, name: str) -> Any:
 
     Another callable that binds itself is returned unchanged.
     """
-    if not hasattr(type(attribute), "__get__"):
-        return None  # nor asked for its class: that would evaluate a lazy object
+    if not binds_itself(attribute):
+        return None
     if isinstance(attribute, (staticmethod, classmethod)):
         return as_real_method(attribute)
     if isinstance(attribute, (partialmethod, singledispatchmethod)):
         return _method_of_descriptor(attribute, owner, name)
     return attribute if callable(attribute) and not isinstance(attribute, BOUND_BY_NOTHING) else None
+
+
+def binds_itself(attribute: object) -> bool:
+    """Return whether *attribute* of a class may be a method or property; only its type is asked, by no code of its own.
+
+    Others are left alone: already the question for the class of a lazy object, by ``isinstance``, would evaluate it.
+    """
+    return any("__get__" in vars(base) for base in type(attribute).__mro__)
 
 
 def takes_instance_first(function: Any, owner: type) -> bool:

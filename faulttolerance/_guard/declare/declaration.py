@@ -12,6 +12,7 @@ from weakref import WeakSet
 from ..._call.core import is_detached
 from ..._policy import Policy
 from ..._signature.kind import is_coroutine_function, own_attribute
+from ..._signature.method import binds_itself
 from ..._signature.naming import class_name, qualified_name_of
 from ...exceptions import definition_error
 from . import registry
@@ -275,11 +276,8 @@ def accessors(attribute: object) -> tuple[Any, ...]:
 
 
 def descriptors_of(cls: type) -> list[tuple[str, Any]]:
-    """Return the names and values of the attributes of *cls* itself that may be methods or properties.
-
-    Others are left alone: already the question for the class of a lazy object, by ``isinstance``, would evaluate it.
-    """
-    return [(name, value) for name, value in list(vars(cls).items()) if hasattr(type(value), "__get__")]
+    """Return the names and values of the attributes of *cls* itself that may be methods or properties."""
+    return [(name, value) for name, value in list(vars(cls).items()) if binds_itself(value)]
 
 
 def declarations_in(cls: type) -> Iterator[Declaration]:
