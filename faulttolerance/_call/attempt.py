@@ -362,15 +362,14 @@ async def continue_call(
     """Continue a call after its first attempt: return its result, or raise its failure (rule FB1)."""
     while True:
         if CONSULTS:
-            may_wait, consult = not isinstance(failure, GeneratorExit), policies.retry.predicates.consult
-            call.answer = may_wait and await policies.environment.call(consult, failure, result)
+            call.answer = await policies.ask(policies.retry.predicates.consult, failure, result)
         if REJECTS and failure is None:
             failure = rejection_of(policies, policies.retry, result, call)
         try:
             if failure is None:
                 break
-            if CONSULTS and may_wait:
-                call.told = await policies.environment.call(await_delay, policies.retry, call, failure)
+            if CONSULTS:
+                call.told = await policies.ask(await_delay, failure, policies.retry, call)
             delay = next_delay(policies, call, failure, BLOCK and result is LOOP_LEFT)
             if delay is None:
                 if REJECTS and failure is call.rejection and policies.retry.returns_rejected_result:

@@ -243,13 +243,18 @@ class BoundPolicies(_Defaults):
     async def _evaluate_async(
         self, record: AttemptRecord, failure: BaseException | None, result: object, when: Predicates | None
     ) -> BaseException | None:
-        assert self.environment is not None
-        is_closed = isinstance(failure, GeneratorExit)  # the coroutine, which must not wait any more
-        if when is not None and not is_closed and any(map(is_coroutine_function, when.all)):
-            record.fails = await self.environment.call(when.consult, failure, result)
+        if when is not None and any(map(is_coroutine_function, when.all)):
+            record.fails = await self.ask(when.consult, failure, result)
         elif when is not None:
             record.fails = when.evaluate(failure, result)
         return failure
+
+    async def ask(self, function: Callable[..., Any], failure: BaseException | None, *args: Any) -> Any:
+        """Return the answer of *function*, which belongs to the application, about an attempt; ``None`` without one."""
+        if isinstance(failure, GeneratorExit):
+            return None  # the coroutine was closed, and must not wait any more
+        assert self.environment is not None
+        return await self.environment.call(function, failure, *args)
 
     def _report_to_gate(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
         """Report the outcome of an admitted attempt to *gate*."""

@@ -209,7 +209,7 @@ def rejection_of(policies: BoundPolicies, retry: Retry, result: object, call: Ca
     return call.rejection
 
 
-def await_delay(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[AwaitedDelay | None]:
+def await_delay(failure: BaseException, retry: Retry, call: CallRecord) -> Awaitable[AwaitedDelay | None]:
     """Return an awaitable of the decision about the next delay, which the application may have to await."""
     if call.delays is None:
         call.delays = retry.back_off.begin()
