@@ -178,15 +178,19 @@ class TaskEnvironment(Environment):
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
         ends = completion(ended)
-        deadline = _DetachedDeadline(inf if attempt.deadline is None else attempt.deadline, ends)
-        body, task = self._body(attempt, deadline), None
-        watch = _watch_detached_call()
+        deadline: TaskDeadline = NO_DEADLINE
+        task = watch = None
+        if attempt.deadline is not None or current.get() is not NO_DEADLINE:
+            deadline = _DetachedDeadline(inf if attempt.deadline is None else attempt.deadline, ends)
+            watch = _watch_detached_call()
+        body = self._body(attempt, deadline)
         try:
             if attempt.deadline is not None:  # before the body, which an eager task starts at once
                 queue_of(loop, attempt.seconds).add(deadline)
             task = keep(loop.create_task(body))
             task.add_done_callback(partial(next, ends))
-            deadline.task = task
+            if deadline is not NO_DEADLINE:
+                deadline.task = task
             await ended
         except BaseException as error:
             late = deadline if watch is not None and watch.has_ended else None
