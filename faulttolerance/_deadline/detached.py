@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._platform.loop_callback import while_alive
@@ -62,41 +62,13 @@ class DetachedCallWatch:
             self._timer.cancel()
 
 
-class CallDeadline(TaskDeadline):
-    """The deadline of an offloaded call, which no event loop watches."""
-
-    __slots__ = ("__weakref__", "_ends", "_timer")
-
-    _ends: list[Callable[[TaskDeadline], object]]
-    """The callbacks that end the wait of the call; empty when the deadline is no longer watched."""
-    _timer: Timer
-
-    def watch(self, end: Callable[[TaskDeadline], object]) -> Self:
-        """Call *end* when the deadline passes."""
-        self._ends = [end]
-        self._timer = clock.call_at(self.when, partial(while_alive, ref(self), CallDeadline.expire))
-        return self
-
-    def cancel(self) -> None:
-        """Stop watching the deadline."""
-        self._timer.cancel()
-        self._ends.clear()  # the callbacks refer to the call
-
-    def expire(self) -> None:
-        """End the wait of the call; an ``uninterruptible`` block holds back the body of the call, but not the call."""
-        if self.effective is self:
-            self.state = EXPIRED
-            for end in [*self._ends]:
-                end(self)
-
-
 _NO_QUEUE: Any = SimpleNamespace(ident=0, loop=None, pending={})
 """Replaces the queue of a deadline that no loop watches; it stays empty."""
 
 
-def begin_call_deadline(seconds: float, when: float, what: str) -> CallDeadline:
-    """Start and return the deadline of an offloaded call, which passes at *when*."""
-    deadline = CallDeadline()
+def begin_call_deadline(seconds: float, when: float, what: str) -> TaskDeadline:
+    """Start and return the deadline of an offloaded call, which passes at *when*, and which no event loop watches."""
+    deadline = TaskDeadline()
     deadline.start(when, effective_deadline(current.get()))
     deadline.queue = _NO_QUEUE
     deadline.bind()

@@ -75,8 +75,7 @@ class ThreadEnvironment(Environment):
         return Wait(NO_THREAD, waiting.wake, waiting)
 
     def bind_detached_calls(self) -> Awaitable[Timer]:
-        deadline: Any = current.get()
-        return step(lambda call: deadline.watch(call.interrupt))
+        return step(partial(ThreadCall.watch, deadline=current.get()))
 
     def start_child(
         self,

@@ -20,7 +20,7 @@ from weakref import ref
 from .._deadline.clock import clock
 from .._deadline.detached import DetachedCallWatch
 from .._deadline.parent import ParentDeadline, inherit_deadlines
-from .._deadline.task import NO_DEADLINE, TaskDeadline, binding_deadlines, current, effective_deadline
+from .._deadline.task import EXPIRED, NO_DEADLINE, TaskDeadline, binding_deadlines, current, effective_deadline
 from .._deadline.threads.chain import ThreadDeadlines, deadlines_here
 from .._log import DEBUG, log
 from .._platform.event_loop import loop_here
@@ -196,8 +196,14 @@ class ThreadCall:
         if not self._abandon(may_interrupt=True) and not self.is_shared:
             self._close()
 
-    def interrupt(self, deadline: TaskDeadline) -> None:
-        """End the suspension of the call, because the call's own *deadline* has passed; called by the timer."""
+    def watch(self, deadline: TaskDeadline) -> Timer:
+        """End the suspension of the call when its own *deadline* passes; return an object to cancel before."""
+        watch = DetachedCallWatch([deadline], call_later, partial(self._interrupt, deadline))
+        watch.check()
+        return watch
+
+    def _interrupt(self, deadline: TaskDeadline) -> None:
+        deadline.state = EXPIRED
         self.overdue = deadline
         for suspension in [*self.suspended]:
             if self._claim_for_deadline(suspension):
