@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from math import inf
+from types import FrameType
 
 from ..._platform.atomic import frames_of_threads, stack_of
 from ..._platform.fork import at_fork
+from ..._platform.frames import module_of
 from ..._platform.unpatched import native
 from .activity import cpu_of
+from .application import is_application
 from .async_exception import find_sender, send
-from .body_location import locate_body
 from .callbacks import are_running, call_due
 from .chain import (
     Depth,
@@ -27,10 +30,11 @@ from .chain import (
     unmasked,
 )
 from .inner_loop import find_loop
-from .instructions import callee_at, may_call
+from .instructions import ACQUIRE_RELEASE, callee_at, may_call
 from .main_thread import main_thread
 from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
-from .safe_point import IS_EXACT, Stack, cleans_up, is_of_call, position, reason_unsafe
+from .roles import calls_guarded_function, is_ours
+from .safe_point import IS_EXACT, Stack, cleans_up, frames_of_call, is_of_call, position, reason_unsafe
 from .sleeper import sleeper_in
 from .watchdog import watchdog
 
@@ -117,7 +121,7 @@ def _interrupt(
         return False
     layers = depth(deadlines, entry)
     if pending.seen_at is None:
-        pending.location, pending.seen_at = locate_body(stack, layers), native.monotonic()
+        pending.location, pending.seen_at = _locate_body(stack, layers), native.monotonic()
     loop = find_loop(stack, layers)
     if loop is not None:
         if not pending.has_cancelled_loop:
@@ -199,6 +203,35 @@ def _needs_exception(pending: PendingInterrupt, stack: Stack, late_by: float, la
     if not IS_EXACT and reason_unsafe(stack, late_by, exact=False, depth=layers) is not None:
         return False
     return find_sender()
+
+
+def _locate_body(stack: Stack, layers: Depth) -> str | None:
+    """Return the place of a body at its deadline, and the line of the application that led there, for messages.
+
+    Returns:
+        The place of the body whose extent on *stack* is *layers*; ``None`` if the body has not begun, or has ended.
+    """
+    body = [step for step in frames_of_call(stack, layers) if not is_ours(step)]
+    if body:
+        what, application = _function_in(body[0]), next((step for step in body if is_application(step)), body[0])
+    else:
+        caller = next((step for step in stack if is_application(step) and not is_ours(step)), None)
+        if caller is None or not calls_guarded_function(stack[0]):
+            return None
+        what, application = "code that is not Python", caller
+    return f"in {what}, from {os.path.basename(application.f_code.co_filename)}:{application.f_lineno}"
+
+
+def _function_in(frame: FrameType) -> str:
+    """Return the name of what *frame* runs; a function written in C has no frame, so the code that calls it has it."""
+    name = frame.f_code.co_qualname
+    callee, is_global = callee_at(frame.f_code, frame.f_lasti)
+    if is_application(frame):
+        return callee or name
+    if is_global and "." in callee:
+        return callee
+    last = callee.rpartition(".")[2]
+    return f"{module_of(frame)}.{last if last and last not in ACQUIRE_RELEASE else name}"
 
 
 def _restart_in_child() -> None:
