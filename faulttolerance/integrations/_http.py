@@ -69,8 +69,8 @@ class RequestRecord:
     def forbids_retry(self, failure: BaseException) -> bool:
         """Return whether no attempt may follow *failure*: of this request, not of a guard that its fallback calls."""
         # While an attempt runs, only a guard inside it can ask, and it sends something else.
-        is_own = failure is self.failure or isinstance(failure, FaultToleranceException)
-        return is_own and self.is_sent and not self.is_running
+        is_own = any(one is self.failure for one in (failure, failure.__cause__))
+        return (is_own or isinstance(failure, FaultToleranceException)) and self.is_sent and not self.is_running
 
     def left_over(self) -> list[Any]:
         """Return the responses that have to be closed, because the caller gets another one, or none."""

@@ -558,6 +558,22 @@ def test_a_guard_that_a_fallback_calls_makes_its_own_retries(client: Client, ser
     assert client.send("POST", served.url) == (200, "yesterday's")
 
 
+def test_a_post_that_fails_as_no_coroutine_may_is_not_sent_again() -> None:
+    """Python replaces the exception on its way to the guard."""
+    sent: list[Any] = []
+
+    def fail(request: Any) -> Any:
+        sent.append(request)
+        raise StopIteration
+
+    client = AsyncHttpx().open(inner=httpx.MockTransport(fail), retry=RETRY)
+    with pytest.raises(RuntimeError):
+        client.send("POST", "http://shop.example")
+    client.close()
+
+    assert len(sent) == 1
+
+
 @pytest.mark.parametrize("kind", [Httpx, AsyncHttpx])
 def test_an_error_as_a_discarded_response_is_closed_changes_nothing(kind: Any) -> None:
     class Long(httpx.SyncByteStream, httpx.AsyncByteStream):
