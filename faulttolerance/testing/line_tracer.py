@@ -79,6 +79,7 @@ class LineTracer:
                     self.at_line([lock for one in known if (lock := _lock_of(one, frame)) is not None])
                 elif frame.f_lineno not in lines:  # else the block is left: an error here would prevent that
                     self.at_line([])
+                _ = frame.f_locals  # read anew: up to Python 3.12 they are written back, over what others have set
             return on_line
 
         return on_line

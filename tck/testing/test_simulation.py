@@ -129,6 +129,26 @@ def test_lost_update_between_lines_is_found_in_chosen_modules() -> None:
     assert f"{__name__.rpartition('.')[2]}.py" in str(failed)
 
 
+def test_variables_that_callers_share_keep_what_the_others_have_set() -> None:
+    """A caller that is stopped between lines writes nothing back when it goes on."""
+
+    def scenario(sim: Simulation) -> None:
+        lock, total = threading.Lock(), 0
+
+        def add() -> None:
+            nonlocal total
+            with lock:
+                before = total
+                total = before + 1
+
+        for _ in range(3):
+            sim.start(add)
+        sim.join()
+        assert total == len(sim.callers)
+
+    simulate(scenario, seeds=range(100), switch_in=__name__)
+
+
 def test_locks_that_one_statement_takes_block_nobody_for_ever() -> None:
     """In chosen modules a caller waits for all locks of a ``with``, on one line or on several."""
 
