@@ -43,6 +43,8 @@ class LineTracer:
         self._packages = tuple(f"{name}." for name in names)
         self._known: dict[int, tuple[Trace | None, CodeType]] = {}
         """By identity of a code, as its hash takes long: the trace function of its lines, if any; and the code."""
+        self._importing: set[int] = set()
+        """The threads that are in the body of a module, and so hold the lock of an import."""
 
     @property
     def trace(self) -> Trace | None:
@@ -60,20 +62,23 @@ class LineTracer:
         return on_call if self._names else None
 
     def _look_at(self, frame: FrameType) -> Trace | None:
+        if frame.f_code.co_name == "<module>":
+            return self._on_import
         name = frame.f_globals.get("__name__", "")
         if name.startswith(_OWN) or not (name in self._names or name.startswith(self._packages)):
             return None
         if not frame.f_code.co_flags & CO_OPTIMIZED:
-            return None  # the body of a module or a class: an import is under way, and holds its lock
+            return None  # the body of a class
         lines = _with_lines(frame.f_code.co_filename)
         begins: dict[int, int] = {}
         for offset, _, line in frame.f_code.co_lines():
             if lines.get(line) is not None:
                 begins.setdefault(line, offset)
         taken = {offset: lines[line] or () for line, offset in begins.items()}
+        importing = self._importing
 
         def on_line(frame: FrameType, event: str, _: Any) -> Trace:
-            if event == "line":
+            if event == "line" and not (importing and threading.get_ident() in importing):
                 known = taken.get(frame.f_lasti)
                 if known is not None:
                     self.at_line([lock for one in known if (lock := _lock_of(one, frame)) is not None])
@@ -83,6 +88,10 @@ class LineTracer:
             return on_line
 
         return on_line
+
+    def _on_import(self, frame: FrameType, event: str, _: Any) -> Trace:
+        (self._importing.discard if event == "return" else self._importing.add)(threading.get_ident())
+        return self._on_import
 
 
 def _lock_of(taken: CodeType, frame: FrameType) -> Any:

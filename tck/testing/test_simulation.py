@@ -92,9 +92,14 @@ def test_scenario_without_a_defect_passes_and_says_what_was_explored() -> None:
 def test_modules_that_callers_import_are_imported_without_switches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An import holds a lock that the simulation does not know; the functions of the module are switched as all are."""
+    """An import holds a lock that the simulation does not know, also in functions that it calls.
+
+    Later the functions of the module are switched as all are.
+    """
     (tmp_path / "imported_late.py").write_text(
-        "class Unit:\n    one = 1\n    two = 2\ndef one():\n    return Unit.one\n"
+        "class Unit:\n    one = 1\n    two = 2\n"
+        "def one():\n    unit = Unit\n    return unit.one\n"
+        "first = one()\nsecond = one()\nthird = one()\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -108,7 +113,7 @@ def test_modules_that_callers_import_are_imported_without_switches(
             sim.start(call)
         sim.join()
 
-    assert simulate(scenario, seeds=range(20), switch_in=["imported_late"]).seeds == 20
+    assert simulate(scenario, seeds=range(50), switch_in=["imported_late"]).seeds == 50
 
 
 @pytest.mark.parametrize("add", [Account.add_slowly, Account.add_in_task])
