@@ -5,8 +5,10 @@ from __future__ import annotations
 import _thread
 import ast
 import linecache
+import re
 import threading
 from collections.abc import Callable, Iterable
+from dis import opname
 from functools import cache
 from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType, ModuleType
@@ -15,6 +17,8 @@ from typing import Any, TypeAlias
 Trace: TypeAlias = Callable[[FrameType, str, Any], Any]
 
 _OWN = __name__.rpartition(".")[0]
+_FIRST_LOADS = re.compile(r"LOAD_(?!CONST)|PUSH_NULL|EXTENDED_ARG").match
+"""Instructions with which a ``with`` statement begins; where it is left, other ones come first on the same line."""
 _LOCKS = (_thread.LockType, type(threading.RLock()))
 
 
@@ -69,12 +73,12 @@ class LineTracer:
             return None
         if not frame.f_code.co_flags & CO_OPTIMIZED:
             return None  # the body of a class
-        lines = _with_lines(frame.f_code.co_filename)
-        begins: dict[int, int] = {}
-        for offset, _, line in frame.f_code.co_lines():
-            if lines.get(line) is not None:
-                begins.setdefault(line, offset)
-        taken = {offset: lines[line] or () for line, offset in begins.items()}
+        lines, instructions = _with_lines(frame.f_code.co_filename), frame.f_code.co_code
+        taken = {
+            offset: locks
+            for offset, _, line in frame.f_code.co_lines()
+            if (locks := lines.get(line)) is not None and _FIRST_LOADS(opname[instructions[offset]])
+        }
         importing = self._importing
 
         def on_line(frame: FrameType, event: str, _: Any) -> Trace:

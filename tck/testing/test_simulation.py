@@ -183,6 +183,30 @@ def test_locks_that_one_statement_takes_block_nobody_for_ever() -> None:
     assert explored.schedules > 1
 
 
+def test_a_lock_that_is_taken_after_an_error_blocks_nobody_for_ever() -> None:
+    """The interpreter has two copies of a ``finally``: one for the way with an error, one for that without."""
+
+    def scenario(sim: Simulation) -> None:
+        account = Account()
+
+        def count(text: str) -> None:
+            try:
+                int(text)
+            except ValueError:
+                raise TypeError from None
+            finally:
+                with account.lock:
+                    before = account.balance
+                    account.balance = before + 1
+
+        for text in ("x", "1", "x"):
+            sim.start(count, text)
+        sim.join()
+        assert account.balance == len(sim.callers)
+
+    simulate(scenario, seeds=range(100), switch_in=__name__, expected=TypeError)
+
+
 def test_a_loop_without_end_is_given_up_and_leaves_its_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller of a chosen module may wait for another one in a loop, and is stopped anywhere in its ``with`` block."""
     lock, account = threading.Lock(), Account()
