@@ -19,6 +19,7 @@ Trace: TypeAlias = Callable[[FrameType, str, Any], Any]
 _OWN = __name__.rpartition(".")[0]
 _FIRST_LOADS = re.compile(r"LOAD_(?!CONST)|PUSH_NULL|EXTENDED_ARG").match
 """Instructions with which a ``with`` statement begins; where it is left, other ones come first on the same line."""
+_PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
 _LOCKS = (_thread.LockType, type(threading.RLock()))
 
 
@@ -101,7 +102,7 @@ class LineTracer:
 def _lock_of(taken: CodeType, frame: FrameType) -> Any:
     """Return the lock that a ``with`` statement takes; ``None`` where it takes no lock that blocks others."""
     try:
-        thing = eval(taken, frame.f_globals, frame.f_locals)  # names and attributes of the program itself
+        thing = eval(taken, frame.f_globals, frame.f_locals)  # names, attributes and items of the program itself
         while isinstance(thing, threading.Condition):
             thing = thing._lock  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001  # the line itself will raise it
@@ -128,6 +129,4 @@ def _with_lines(file: str) -> dict[int | None, list[CodeType] | None]:
 
 
 def _is_plain(expression: ast.expr) -> bool:
-    while isinstance(expression, ast.Attribute):
-        expression = expression.value
-    return isinstance(expression, ast.Name)
+    return all(isinstance(node, _PLAIN) for node in ast.walk(expression))

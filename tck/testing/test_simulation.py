@@ -159,6 +159,7 @@ def test_locks_that_one_statement_takes_block_nobody_for_ever() -> None:
 
     def scenario(sim: Simulation) -> None:
         first, second = threading.Lock(), threading.Lock()
+        by_name = {"second": second}
 
         def take_both() -> None:
             with first, second:
@@ -175,7 +176,11 @@ def test_locks_that_one_statement_takes_block_nobody_for_ever() -> None:
             with second:
                 faulttolerance.sleep(0.1)
 
-        for take in (take_both, take_both_on_lines, take_second, take_second):
+        def take_by_name(name: str = "second") -> None:
+            with by_name[name]:
+                faulttolerance.sleep(0.1)
+
+        for take in (take_both, take_both_on_lines, take_second, take_by_name):
             sim.start(take)
 
     explored = simulate(scenario, seeds=range(30), switch_in=__name__)
