@@ -54,7 +54,7 @@ class SimulatedRun:
         """The number of simulated threads that are not over, without loops."""
         self.is_abandoned = False
         self.is_stuck = False
-        """Whether the run waited for something that is not simulated, or a caller made its points, for seconds."""
+        """Whether the run waited for something that is not simulated, or for ever; that takes seconds."""
         self.is_over = True
         """Whether nothing goes on: before the run began, too."""
         self.loops: list[SimulatedLoop] = []
@@ -272,7 +272,7 @@ class SimulatedRun:
             options = [one for one in self.ready if one.may_go is None or one.may_go()]
             if options:
                 break
-            if self._is_done():
+            if self.are_alone():
                 self.is_over = True
                 self._finished.release()
                 return None
@@ -298,9 +298,6 @@ class SimulatedRun:
     def are_alone(self) -> bool:
         """Return whether nothing goes on any more, except simulated threads that wait for just that."""
         return self.alive <= self.joining_callers and not any(loop.is_busy() for loop in self.loops)
-
-    def _is_done(self) -> bool:
-        return not self.alive and not any(loop.is_busy() for loop in self.loops)
 
     def _waiting_callers(self) -> Sequence[str]:
         frames = sys._current_frames()

@@ -45,9 +45,9 @@ _FOREIGN_LOOP = (
     "virtual_time() is active, and this event loop does not follow it: delays would take real time here, and deadlines"
     " of coroutines would not pass. Run the coroutine by clock.run(...), or let"
     " faulttolerance.testing.active_clock.loop_factory create the loop, while the clock is active: in pytest-asyncio by"
-    " the hook pytest_asyncio_loop_factories, in anyio by the fixture anyio_backend, in a TestClient by backend_options."
-    " With the fixture ft_clock the first two do so automatically, unless a fixture that is a coroutine, or a loop of a"
-    " wider scope, comes before it"
+    " the hook pytest_asyncio_loop_factories, in anyio by the fixture anyio_backend, in a TestClient by backend_options"
+    ". With the fixture ft_clock the first two do so automatically, unless a fixture that is a coroutine, or a loop of"
+    " a wider scope, comes before it"
 )
 
 
