@@ -138,7 +138,8 @@ class Bulkhead:
     """
 
     __slots__ = (
-        "__weakref__", "_ceiling", "_lock", "_name", "_now", "adaptive", "held", "limit", "max_wait", "queue", "waiting",
+        "__weakref__", "_ceiling", "_lock", "_name", "_now",
+        "adaptive", "held", "limit", "max_wait", "queue", "waiting",
     )  # fmt: skip
 
     def __init__(
