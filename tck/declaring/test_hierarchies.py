@@ -1199,3 +1199,22 @@ def test_policies_of_a_class_apply_once_to_a_method_with_a_wrapper_between_guard
             cls().ask()
 
     assert executions == [cls for cls in (Client, Sub) for _ in range(3 if inside is thrice else 2)]
+
+
+def test_policies_of_a_class_do_not_apply_to_a_property_with_a_wrapper_around_its_guard() -> None:
+    """L2: as to any property."""
+    executions = []
+
+    @twice
+    class Client:
+        @property
+        @through
+        @timeout(60_000)
+        def value(self) -> int:
+            executions.append(1)
+            raise OSError
+
+    with pytest.raises(OSError):
+        _ = Client().value
+
+    assert executions == [1]

@@ -155,9 +155,9 @@ class _ClassCreationHook:
         for attribute, value in descriptors_of(owner):
             faults += assign_owner(owner, attribute, value)
             for accessor in accessors(value):
-                if declaration_of(accessor) is not None:
-                    exempt(accessor)  # class-level decorators do not apply to properties (rule L2)
-                    faults += assign_owner(owner, attribute, accessor)
+                for declaration in declarations_of(accessor):
+                    exempt(declaration.guard)  # class-level decorators do not apply to properties (rule L2)
+                faults += assign_owner(owner, attribute, accessor)
         for declaration in declarations_in(owner) if faults else ():
             if declaration.owner is owner:
                 registry.remove(declaration.guard_ref)
