@@ -1218,3 +1218,25 @@ def test_policies_of_a_class_do_not_apply_to_a_property_with_a_wrapper_around_it
         _ = Client().value
 
     assert executions == [1]
+
+
+def test_policies_of_a_class_method_below_a_wrapper_of_wrapt_apply_beside_those_of_a_subclass() -> None:
+    """L2: its guard is found in the wrapper, which passes for a class method."""
+    executions = []
+
+    class Client:
+        @wrapped_by_wrapt
+        @classmethod
+        @twice
+        def ask(cls) -> None:
+            executions.append(cls)
+            raise OSError
+
+    @timeout(60_000)
+    class Sub(Client):
+        pass
+
+    with pytest.raises(OSError):
+        Sub.ask()
+
+    assert executions == [Sub, Sub]

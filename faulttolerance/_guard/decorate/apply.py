@@ -229,7 +229,7 @@ def guard_methods(cls: type) -> None:
             allowed = "a function; or @unguarded above it, which exempts it"
             faults.append(Fault(f"{class_name(cls)}.{name}", problem, attribute, allowed))
             continue
-        declaration = declaration_of(function)
+        declaration = declaration_of(attribute)
         if declaration is None:
             defined_here = function if base is cls else None
             declaration = Declaration(defined_here, {}, _binding_of(method), template=function)
