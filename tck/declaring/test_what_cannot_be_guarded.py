@@ -180,7 +180,7 @@ def test_unguarded_leaves_a_property_as_it_is() -> None:
     assert Client().balance == 5
 
 
-def test_a_refused_guard_or_class_leaves_no_guard() -> None:
+def test_a_refused_guard_or_class_is_not_listed() -> None:
     """It may live on in its error, and in a cycle: validate() would report it again, or a conflict with it."""
     taken = Guard(name="taken")
     errors = []
@@ -208,7 +208,5 @@ def test_a_refused_guard_or_class_leaves_no_guard() -> None:
 
     assert "free" in names
     assert not [
-        name
-        for name in names
-        if name == "taken" or f"{test_a_refused_guard_or_class_leaves_no_guard.__name__}." in name
+        name for name in names if name == "taken" or f"{test_a_refused_guard_or_class_is_not_listed.__name__}." in name
     ]
