@@ -176,6 +176,15 @@ def test_methods_are_chosen_by_names_and_patterns() -> None:
         port.get_item("a")
 
 
+def test_patterns_find_the_methods_of_a_client_in_a_port() -> None:
+    """By rule Y3, each of several guards has its own methods of one client; the check runs no property."""
+    client = Client(failures=1)
+    port = guard().port(Guard(retry=Retry(max_retries=0)).port(client, "pars*"), "get_*")
+
+    assert client.calls == []
+    assert (port.get_item("a"), port.parse("7")) == ("a True", 7)
+
+
 @pytest.mark.parametrize(
     "methods", ["get_itm", "pages", "is_ready", "_secret", "version", "Problem", "x*", [], [1], 1, b"parse", ""]
 )

@@ -113,7 +113,10 @@ def _method_names(client: Any) -> list[str]:
     found = ((name, getattr_static(client, name, None)) for name in dir(client))
     bound_later = (staticmethod, classmethod)  # by their type: isinstance would evaluate a lazy object
     plain = ((name, value.__func__ if issubclass(type(value), bound_later) else value) for name, value in found)
-    return [name for name, value in plain if _is_guarded(name, value)]
+    names = [name for name, value in plain if _is_guarded(name, value)]
+    if issubclass(type(client), wrapt.ObjectProxy):  # a port of another guard, or an instrumented client
+        names += _method_names(client.__wrapped__)
+    return names
 
 
 def _is_created_on_access(client: Any, name: str) -> bool:
