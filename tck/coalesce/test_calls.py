@@ -521,6 +521,33 @@ def test_a_call_on_the_thread_of_a_loop_does_not_wait_for_a_task_of_the_loop(oth
     assert python(program, seconds=20).stdout.split() == ["thread", "task"]
 
 
+def test_a_call_on_the_thread_of_a_loop_does_not_wait_for_an_offloaded_call() -> None:
+    """Rule CO5: what the application decides for it, and what its function returns, may be awaited on that loop."""
+    program = """
+        import asyncio
+        import time
+        from faulttolerance import Guard
+        from faulttolerance.policies import Coalesce, HonorRetryAfter, Retry
+
+        guard = Guard(coalesce=Coalesce(lambda *_: ""), retry=Retry(), honor_retry_after=HonorRetryAfter())
+        outcomes = iter([OSError()])
+
+        def fetch():
+            time.sleep(0.05)
+            for failure in outcomes:
+                raise failure
+            return "thread"
+
+        async def main():
+            task = asyncio.ensure_future(guard.call_async(fetch))
+            await asyncio.sleep(0)
+            print(guard.call(lambda: "loop"), await task)
+
+        asyncio.run(main())
+    """
+    assert python(program, seconds=20).stdout.split() == ["loop", "thread"]
+
+
 def test_flights_that_would_wait_for_one_another_do_not() -> None:
     """Rule CO5: where a call of one flight would follow another that follows this one, it runs plainly."""
     calls = []

@@ -14,6 +14,7 @@ from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import series_of_facts
 from ..._metrics.counters import FOLD, Counters
+from ..._platform.event_loop import loop_here
 from ..._platform.greenlets import hub_here
 from ..._platform.unpatched import get_ident
 from ..._signature.call_key import refuse_unhashable
@@ -122,10 +123,12 @@ def _under_way(flights: tuple[Flight, ...]) -> tuple[Flight, ...]:
 def _is_led_here(flight: Flight, seat: Seat) -> bool:
     """Return whether *seat* would wait for its own thread: for a task of its loop, or a call below a signal handler.
 
-    A follower may lead next. Greenlets of gevent can wait for each other.
+    A follower may lead next. An offloaded call may need the loop that runs here. Greenlets of gevent can wait for each
+    other.
     """
-    seats = flight.leader, *list(flight.followers)
-    return hub_here() is None and any(one is not None and one.ident == seat.ident for one in seats)
+    idents = {seat.ident} if loop_here() is None else {seat.ident, 0}
+    seats = *list(flight.followers), flight.leader  # in this order: a follower becomes the leader before it leaves
+    return hub_here() is None and any(one is not None and one.ident in idents for one in seats)
 
 
 def _links(failure: Exception, handled: BaseException | None) -> Links:
