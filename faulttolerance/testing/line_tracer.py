@@ -115,18 +115,26 @@ def _with_lines(file: str) -> dict[int | None, list[CodeType] | None]:
     """Return the lines where ``with`` statements of a file begin, with what may be a lock, or are left (``None``)."""
     found: dict[int | None, list[CodeType] | None] = {}
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        nodes: list[tuple[ast.AST, str]] = [(ast.parse("".join(linecache.getlines(file))), "")]
     except SyntaxError:
         return {}
-    for node in ast.walk(tree):
+    for node, owner in nodes:
         if isinstance(node, (ast.With, ast.AsyncWith)):
             found.setdefault(node.lineno, None)
             for expression in (item.context_expr for item in node.items):
                 found[expression.lineno] = taken = found.get(expression.lineno) or []
-                if _is_plain(expression):
+                if all(isinstance(part, _PLAIN) for part in ast.walk(expression)):
+                    if owner:
+                        _mangle(expression, owner)
                     taken.append(compile(ast.Expression(expression), file, "eval", dont_inherit=True))
+        elif isinstance(node, ast.ClassDef):
+            owner = node.name
+        nodes += [(child, owner) for child in ast.iter_child_nodes(node)]
     return found
 
 
-def _is_plain(expression: ast.expr) -> bool:
-    return all(isinstance(node, _PLAIN) for node in ast.walk(expression))
+def _mangle(expression: ast.expr, owner: str) -> None:
+    """Complete the private names of the class *owner*, as the compiler does."""
+    for part in ast.walk(expression):
+        if isinstance(part, ast.Attribute) and part.attr.startswith("__") and not part.attr.endswith("__"):
+            part.attr = f"_{owner.lstrip('_')}{part.attr}"

@@ -180,7 +180,14 @@ def test_locks_that_one_statement_takes_block_nobody_for_ever() -> None:
             with by_name[name]:
                 faulttolerance.sleep(0.1)
 
-        for take in (take_both, take_both_on_lines, take_second, take_by_name):
+        class _Private:
+            __lock = second
+
+            def take(self) -> None:
+                with self.__lock:
+                    faulttolerance.sleep(0.1)
+
+        for take in (take_both, take_both_on_lines, take_second, take_by_name, _Private().take):
             sim.start(take)
 
     explored = simulate(scenario, seeds=range(30), switch_in=__name__)
