@@ -94,7 +94,7 @@ def add(guard: Callable[..., Any] | AnyResolver) -> ref[Any]:
     return reference
 
 
-def remove(reference: ref[Any]) -> None:
+def remove(reference: Any) -> None:
     """Remove a guard that was refused: it may live on in the traceback of its error."""
     _guards.pop(reference, None)
 
