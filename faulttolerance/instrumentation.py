@@ -13,7 +13,6 @@ destination.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ._event import (
     Degradation,
@@ -32,9 +31,7 @@ from ._event import (
     sinks as _sinks,
 )
 from ._telemetry import connect as _connect  # registers the default sinks
-
-if TYPE_CHECKING:
-    from .typing import EventSink
+from .typing import EventSink
 
 __all__ = [
     "Degradation",

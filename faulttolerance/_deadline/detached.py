@@ -6,15 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 from .._platform.loop_callback import while_alive
+from ..typing import Timer
 from .clock import clock
 from .task import EXPIRED, TaskDeadline, current, effective_deadline
-
-if TYPE_CHECKING:
-    from ..typing import Timer
 
 
 class DetachedCallWatch:

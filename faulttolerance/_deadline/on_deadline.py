@@ -8,18 +8,15 @@ from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING
 
 from .._platform.event_loop import loop_here
 from .._platform.greenlets import lock_here
+from ..typing import Timer
 from .clock import clock, raise_if_expired
 from .parent import ParentDeadline
 from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, effective_deadline
 from .threads.callbacks import DeadlineCallback, call_due
 from .threads.chain import BindingMark, Entry, ThreadDeadlines, deadlines_here, latest_of, uncovered
-
-if TYPE_CHECKING:
-    from ..typing import Timer
 
 
 class on_deadline:  # noqa: N801

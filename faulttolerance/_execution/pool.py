@@ -15,18 +15,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from contextvars import Context
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from .._platform.fork import at_fork, stop_at_end_of_subinterpreter
 from .._platform.loop_callback import take
 from .._platform.unpatched import get_ident, threads_are_real
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 Job: TypeAlias = Callable[[], object]
 

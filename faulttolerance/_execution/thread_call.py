@@ -14,7 +14,7 @@ from contextvars import Context, copy_context
 from functools import partial
 from math import inf
 from types import coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import ref
 
 from .._deadline.clock import clock
@@ -26,12 +26,10 @@ from .._log import DEBUG, log
 from .._platform.event_loop import loop_here
 from .._platform.loop_callback import while_alive
 from ..exceptions import TimeoutException
+from ..typing import Timer
 from .environment import MakeCall, StoppedIteration
 from .future import Future
 from .pool import pool
-
-if TYPE_CHECKING:
-    from ..typing import Timer
 
 T = TypeVar("T")
 

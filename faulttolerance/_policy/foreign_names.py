@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .._shown import nearest
-
-if TYPE_CHECKING:
-    from .parameter import Values
+from .parameter import Values
 
 _EQUIVALENTS: Final = {
     "max_retries": "attempts max_attempts max_retry_attempts max_tries stop tries",

@@ -11,15 +11,13 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from inspect import Parameter, Signature
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
 
 from .._shown import did_you_mean, shown
+from ..typing import Key
 from .annotation import signature_of
 from .kind import is_coroutine_function
-
-if TYPE_CHECKING:
-    from ..typing import Key
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from .._deadline.clock import clock as shared_clock
 from .._execution.loop_thread import loop_thread
 from .._platform.fork import at_fork
 from .virtual_clock import Seed, VirtualClock
-
-if TYPE_CHECKING:
-    import asyncio
 
 _claim = threading.Lock()
 """Held while a virtual clock is in use."""

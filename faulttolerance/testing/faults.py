@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 from .._call.block import BlockingEnvironment
 from .._call.fault_injection import BODY, FaultInjection
 from .._deadline.clock import clock
+from .._execution.environment import Environment
 from .._execution.task import BlockEnvironment
 from .._guard.resolve.transaction import overridden
 from .._policy import ChronoUnit, seconds
@@ -21,10 +22,6 @@ from ..exceptions import definition_error
 from ..typing import Duration
 from .reusable_context import ReusableContext
 from .target import Target, TargetWrapper, target_of
-
-if TYPE_CHECKING:
-    from .._execution.environment import Environment
-
 
 Error: TypeAlias = BaseException | type[BaseException]
 Failure: TypeAlias = Callable[[], BaseException | None]

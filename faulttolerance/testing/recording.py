@@ -6,21 +6,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from .._deadline.clock import clock
 from .._deadline.threads.roles import CALLER, register
 from .._event import Event, FallbackApplied, GaveUp, Rejected, RetryScheduled, Sink, TimedOut, sinks
+from .._execution.caller_thread import GuardedCall
+from .._execution.environment import Environment
 from .._guard.resolve.transaction import overridden
 from .._shown import shown
 from ..exceptions import FaultToleranceException
 from .reusable_context import ReusableContext
 from .target import Target, TargetWrapper, target_of
-
-if TYPE_CHECKING:
-    from .._execution.caller_thread import GuardedCall
-    from .._execution.environment import Environment
-
 
 Outcome: TypeAlias = Literal["running", "returned", "not accepted", "raised", "timed out", "refused", "cancelled"]
 

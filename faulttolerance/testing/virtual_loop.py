@@ -8,14 +8,12 @@ import selectors
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._deadline.clock import next_deadline
 from .._deadline.threads.inner_loop import end_loop
+from .virtual_clock import VirtualClock
 from .waiter import Waiter
-
-if TYPE_CHECKING:
-    from .virtual_clock import VirtualClock
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

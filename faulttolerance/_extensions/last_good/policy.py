@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..._policy.fallback import RecallingHandler
 from ..._policy.kind import BRIEF, duration, key, kinds
-
-if TYPE_CHECKING:
-    from ...typing import Duration, ExecutionContext, Key
+from ...typing import Duration, ExecutionContext, Key
 
 
 class LastGood(RecallingHandler, name="last_good"):

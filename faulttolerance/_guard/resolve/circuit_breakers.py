@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ... import _policy as policies
+from ..._call.state import State
 from ..._deadline.clock import clock
 from ..._event import StateChanged, sinks
 from ..._log import ERROR, WARNING, log
 from ..._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
+from ..._strategy.circuit_state import CircuitSnapshot
 from ...exceptions import raise_faults
 from ..declare.registry import every_state, resolve_remote_circuits, resolvers, unknown_name_error
-
-if TYPE_CHECKING:
-    from ..._call.state import State
-    from ..._strategy.circuit_state import CircuitSnapshot
 
 Listener: TypeAlias = Callable[[str, str, str], object]
 
