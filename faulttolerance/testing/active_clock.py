@@ -79,6 +79,4 @@ def loop_factory() -> asyncio.AbstractEventLoop:
     """
     if _active is not None:
         return _active.loop_factory()
-    import asyncio
-
     return asyncio.new_event_loop()

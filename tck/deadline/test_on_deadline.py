@@ -838,10 +838,12 @@ def test_a_late_end_during_a_fork_does_not_say_that_no_thread_could_be_started(
 ) -> None:
     """S2: the watchdog rests meanwhile, and goes on afterwards."""
     interruption._warn_of_missing_thread.cache_clear()
-    monkeypatch.setattr(watchdog, "is_running", False)
-    monkeypatch.setattr(watchdog, "forks", [None])
 
-    failure = on_thread(lambda: timeout(10)(time.sleep)(0.03))
+    with monkeypatch.context() as fork:
+        fork.setattr(watchdog, "forks", [None])
+        watchdog.stop()
+        failure = on_thread(lambda: timeout(10)(time.sleep)(0.03))
+    watchdog.restart()
 
     assert "no thread" not in failure.__notes__[0]
     assert not caplog.records
