@@ -9,6 +9,7 @@ import datetime
 import functools
 import inspect
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import AsyncMock, create_autospec
@@ -325,7 +326,8 @@ def test_a_wrapper_of_wrapt_around_a_guard_stays_in_static_and_class_methods(
     with pytest.raises(OSError):
         Service.method(1)  # type: ignore[call-arg]
 
-    assert seen == [Service if told else None]
+    # From 3.13 on, a class method binds nothing inside it.
+    assert seen == [Service if told and (is_outermost or sys.version_info < (3, 13)) else None]
     assert executions == [(Service, 1) if told else (1,)] * 2
     assert "Service.method" in explain(Service.method).splitlines()[0]
 

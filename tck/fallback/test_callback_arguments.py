@@ -120,6 +120,7 @@ def test_a_private_name_belongs_to_the_class_that_declares_the_guarded_method() 
     assert "does not define" in faults_of(GiftCart, "__private")[0]
 
 
+@pytest.mark.filterwarnings("ignore:functools.partial will be a method descriptor")
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
