@@ -48,8 +48,8 @@ class LineTracer:
         self._packages = tuple(f"{name}." for name in names)
         self._known: dict[int, tuple[Trace | None, CodeType]] = {}
         """By identity of a code, as its hash takes long: the trace function of its lines, if any; and the code."""
-        self._importing: set[int] = set()
-        """The threads that are in the body of a module, and so hold the lock of an import."""
+        self._importing: dict[int, FrameType] = {}
+        """By thread that is in the body of a module, and so holds the lock of an import: the outermost such body."""
 
     @property
     def trace(self) -> Trace | None:
@@ -95,7 +95,9 @@ class LineTracer:
         return on_line
 
     def _on_import(self, frame: FrameType, event: str, _: Any) -> Trace:
-        (self._importing.discard if event == "return" else self._importing.add)(threading.get_ident())
+        thread = threading.get_ident()
+        if self._importing.setdefault(thread, frame) is frame and event == "return":
+            del self._importing[thread]
         return self._on_import
 
 
