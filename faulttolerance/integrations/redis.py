@@ -42,8 +42,10 @@ class _Command:
     Its attempts are methods: a guard knows them at each call, and takes no two commands for the same call.
     """
 
-    __slots__ = ("__weakref__", "due", "is_sent", "is_watching", "reason", "send")
+    __slots__ = ("__weakref__", "due", "failure", "is_sent", "is_watching", "reason", "send")
 
+    failure: Exception | None
+    """What the attempt has raised."""
     due: int
     """How many answers were not read."""
     is_sent: bool
@@ -54,16 +56,31 @@ class _Command:
         self.begin()
 
     def begin(self) -> None:
-        self.due, self.is_sent = 0, False
+        self.due, self.is_sent, self.failure = 0, False, None
 
     def attempt(self) -> Any:
         self.begin()
-        with uninterruptible():  # the time-out of the socket ends it, and no exception comes into its locks and pools
-            return self.send()
+        try:
+            with uninterruptible():  # the time-out of the socket ends it; no exception comes into its locks and pools
+                return self.send()
+        except Exception as failure:
+            self.failure = failure
+            raise
 
     async def attempt_async(self) -> Any:
         self.begin()
-        return await self.send()
+        try:
+            return await self.send()
+        except Exception as failure:
+            self.failure = failure
+            raise
+
+    def forbids_retry(self, failure: BaseException) -> bool:
+        """Return whether no attempt may follow *failure*, unless it is of a guard that the fallback calls."""
+        is_late = isinstance(failure, TimeoutException)
+        if not (is_late if self.failure is None else self.failure in (failure, failure.__cause__)):
+            return False
+        return self.due > 0 or self.is_watching or (self.is_sent and is_late)
 
 
 _current_command: ContextVar[_Command | None] = ContextVar("faulttolerance_redis", default=None)
@@ -165,6 +182,7 @@ def _call(guard: Guard, command: _Command) -> Any:
         return guard.call(command.attempt)
     finally:
         _current_command.reset(token)
+        command.failure = None
 
 
 async def _call_async(guard: Guard, command: _Command) -> Any:
@@ -173,14 +191,12 @@ async def _call_async(guard: Guard, command: _Command) -> Any:
         return await guard.call_async(command.attempt_async)
     finally:
         _current_command.reset(token)
+        command.failure = None
 
 
 def _veto(failure: BaseException) -> str | None:
     command = _current_command.get()
-    if command is None:
-        return None
-    is_lost = command.due or command.is_watching or (command.is_sent and isinstance(failure, TimeoutException))
-    return command.reason if is_lost else None
+    return command.reason if command is not None and command.forbids_retry(failure) else None
 
 
 veto_retries(_veto)

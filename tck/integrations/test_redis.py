@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import CircuitBreakerOpenException, FaultToleranceDefinitionException, Guard, TimeoutException
-from faulttolerance.policies import CircuitBreaker, Deadline, PartitionBy, Retry, Timeout
+from faulttolerance.policies import CircuitBreaker, Deadline, Fallback, PartitionBy, Retry, Timeout
 from kit.counted_key import CountedKey
 from kit.crowd import on_thread
 
@@ -270,6 +270,24 @@ def test_a_write_of_a_coroutine_whose_answer_is_read_too_late_is_not_sent_again(
     asyncio.run(main())
 
     assert server.ask("GET", "visits") == "1"
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_guard_that_a_fallback_calls_makes_its_own_retries(server: RedisServer, is_lost: bool) -> None:
+    """That the write may not be sent again concerns the write alone, whether its answer was an error or is lost."""
+    store, failures = Guard(retry=THREE), [TimeoutException("not yet"), TimeoutException("not yet")]
+
+    def count() -> int:
+        if failures:
+            raise failures.pop()
+        return 7
+
+    with client_of(server, Guard(fallback=Fallback(lambda context: store.call(count)))) as client:
+        client.rpush("visits", "one")
+        killer = when_blocked(server, server.kill) if is_lost else None
+        assert (client.blpop("queue", timeout=20) if killer is not None else client.incr("visits")) == 7
+        if killer is not None:
+            killer.join()
 
 
 def test_the_page_quotes_the_note_of_a_write_that_is_not_sent_again() -> None:
