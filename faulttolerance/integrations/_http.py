@@ -7,10 +7,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
-from .. import FaultToleranceException, Guard, RefusedException, TimeoutException, guards, remaining, veto_retries
+from .. import Guard, RefusedException, TimeoutException, guards, remaining, veto_retries
 from ..exceptions import Fault, raise_faults
 from ..policies import CircuitBreaker, Coalesce, ExponentialBackoff, Hedge, HonorRetryAfter, PartitionBy, Retry
-from ._refusals import client_exception
+from ._refusals import client_exception, may_be_of_attempt
 
 if TYPE_CHECKING:
     from .._extensions.keywords import GuardPolicies
@@ -69,8 +69,7 @@ class RequestRecord:
     def forbids_retry(self, failure: BaseException) -> bool:
         """Return whether no attempt may follow *failure*: of this request, not of a guard that its fallback calls."""
         # While an attempt runs, only a guard inside it can ask, and it sends something else.
-        is_own = any(one is self.failure for one in (failure, failure.__cause__))
-        return (is_own or isinstance(failure, FaultToleranceException)) and self.is_sent and not self.is_running
+        return self.is_sent and not self.is_running and may_be_of_attempt(failure, self.failure)
 
     def left_over(self) -> list[Any]:
         """Return the responses that have to be closed, because the caller gets another one, or none."""

@@ -27,6 +27,7 @@ from redis.retry import Retry
 from .. import Guard, TimeoutException, uninterruptible, veto_retries
 from .._shown import one_or_several, shown
 from ..exceptions import definition_error
+from ._refusals import may_be_of_attempt
 from ._time import time_limit
 
 __all__ = ["install"]
@@ -42,21 +43,21 @@ class _Command:
     Its attempts are methods: a guard knows them at each call, and takes no two commands for the same call.
     """
 
-    __slots__ = ("__weakref__", "due", "failure", "is_sent", "is_watching", "reason", "send")
+    __slots__ = ("__weakref__", "due", "failure", "is_watching", "ran", "reason", "send")
 
     failure: Exception | None
     """What the attempt has raised."""
     due: int
     """How many answers were not read."""
-    is_sent: bool
-    """Whether they may have run, also if all answers were read: an answer that was read too late is lost as well."""
+    ran: int
+    """How many may have run, also if all answers were read: an answer that was read too late is lost as well."""
 
     def __init__(self, send: Callable[[], Any], reason: str, is_watching: bool = False) -> None:
         self.send, self.reason, self.is_watching = send, reason, is_watching
         self.begin()
 
     def begin(self) -> None:
-        self.due, self.is_sent, self.failure = 0, False, None
+        self.due, self.ran, self.failure = 0, 0, None
 
     def attempt(self) -> Any:
         self.begin()
@@ -77,10 +78,8 @@ class _Command:
 
     def forbids_retry(self, failure: BaseException) -> bool:
         """Return whether no attempt may follow *failure*, unless it is of a guard that the fallback calls."""
-        is_late = isinstance(failure, TimeoutException)
-        if not (is_late if self.failure is None else self.failure in (failure, failure.__cause__)):
-            return False
-        return self.due > 0 or self.is_watching or (self.is_sent and is_late)
+        is_lost = self.due > 0 or self.is_watching or (self.ran > 0 and isinstance(failure, TimeoutException))
+        return is_lost and may_be_of_attempt(failure, self.failure)
 
 
 _current_command: ContextVar[_Command | None] = ContextVar("faulttolerance_redis", default=None)
@@ -212,12 +211,12 @@ class _ReplyCounter:
     _due = 0
     _connect_callbacks: list[Any]
 
-    def _count_due(self, answers: int) -> None:
+    def _count_due(self, answers: int, ran: int = 0) -> None:
         self._due = max(0, self._due + answers)
         command = _current_command.get()
         if command is not None:
             command.due = max(0, command.due + answers)
-            command.is_sent |= answers > 0
+            command.ran += ran
 
     def _is_stale(self, stream: object) -> bool:
         """Return whether a connection from the pool has unread answers; a connection of a subscriber may have some."""
@@ -230,12 +229,12 @@ class _ReplyCounter:
     def _connecting(self) -> Iterator[None]:
         """Discard the count of the connection's own commands: the command that it is for was not sent yet."""
         command = _current_command.get()
-        before = (command.due, command.is_sent) if command is not None else (0, False)
+        before = (command.due, command.ran) if command is not None else (0, 0)
         try:
             yield
         finally:
             if command is not None:
-                command.due, command.is_sent = before
+                command.due, command.ran = before
 
     def _forget_unsent(self) -> None:
         """Discard the count of the command before which the health check has failed: it was not sent."""
@@ -245,7 +244,7 @@ class _ReplyCounter:
 
     def pack_commands(self, commands: Iterable[Any]) -> Any:
         several = [*commands]
-        self._count_due(len(several))
+        self._count_due(len(several), len(several))
         return super().pack_commands(several)  # type: ignore[misc]
 
 
@@ -275,7 +274,7 @@ class _DeadlineConnection(_ReplyCounter):
         super().disconnect(*args, **options)  # type: ignore[misc]
 
     def send_command(self, *args: Any, **options: Any) -> None:
-        self._count_due(1)
+        self._count_due(1, 1)
         super().send_command(*args, **options)  # type: ignore[misc]
 
     def check_health(self) -> None:
@@ -294,7 +293,7 @@ class _DeadlineConnection(_ReplyCounter):
         try:
             answer = super().read_response(*args, **options)  # type: ignore[misc]
         except (ResponseError, BusyLoadingError):
-            self._count_due(-1)
+            self._count_due(-1, -1)
             raise
         self._count_due(-1)
         return answer
@@ -320,7 +319,7 @@ class _AsyncReplyCounter(_ReplyCounter):
         await super().disconnect(*args, **options)  # type: ignore[misc]
 
     async def send_command(self, *args: Any, **options: Any) -> None:
-        self._count_due(1)
+        self._count_due(1, 1)
         await super().send_command(*args, **options)  # type: ignore[misc]
 
     async def check_health(self) -> None:
@@ -334,7 +333,7 @@ class _AsyncReplyCounter(_ReplyCounter):
         try:
             answer = await super().read_response(*args, **options)  # type: ignore[misc]
         except (ResponseError, BusyLoadingError):
-            self._count_due(-1)
+            self._count_due(-1, -1)
             raise
         self._count_due(-1)
         return answer

@@ -275,7 +275,8 @@ def test_a_write_of_a_coroutine_whose_answer_is_read_too_late_is_not_sent_again(
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_guard_that_a_fallback_calls_makes_its_own_retries(server: RedisServer, is_lost: bool) -> None:
     """That the write may not be sent again concerns the write alone, whether its answer was an error or is lost."""
-    store, failures = Guard(retry=THREE), [TimeoutException("not yet"), TimeoutException("not yet")]
+    failure = redis.ConnectionError if is_lost else TimeoutException
+    store, failures = Guard(retry=THREE), [failure("not yet"), failure("not yet")]
 
     def count() -> int:
         if failures:
