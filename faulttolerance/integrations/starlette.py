@@ -106,7 +106,7 @@ class _DeadlineUntilResponse:
         self._context = copy_context()
         self._cancel_scope = CancelScope()
         self.refusal: asyncio.Task[None] | None = None
-        """Sends the response while the request waits for a thread."""
+        """Sends the response while the request is in a block that anyio shields, such as the wait for a thread."""
         self.is_late = False
         """Whether the request has no time left for a response that has not begun."""
         self.is_answered = False

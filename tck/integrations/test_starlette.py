@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -417,14 +417,23 @@ def test_the_deadline_of_a_request_that_is_a_task_itself_concerns_no_other_task(
     assert sent == [504, None]
 
 
-def test_a_block_that_anyio_shields_is_not_cut_by_the_deadline() -> None:
-    """FastAPI leaves the dependencies of a request in such blocks: one that is cut leaves a connection open."""
+async def _in_a_shielded_block() -> None:
+    with CancelScope(), CancelScope(shield=True), CancelScope():
+        await asyncio.sleep(0.04)
+
+
+async def _on_a_thread() -> None:
+    await to_thread.run_sync(time.sleep, 0.04, limiter=CapacityLimiter(1))
+
+
+@pytest.mark.parametrize("work", [_in_a_shielded_block, _on_a_thread])
+def test_a_block_that_anyio_shields_is_not_cut_by_the_deadline(work: Callable[[], Awaitable[None]]) -> None:
+    """FastAPI leaves the dependencies of a request in such blocks, and waits for threads, which use what it holds."""
     happened: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        with CancelScope(), CancelScope(shield=True), CancelScope():
-            await asyncio.sleep(0.04)
-            happened.append("left")
+        await work()
+        happened.append("left")
         await asyncio.sleep(30)
 
     async def send(message: Any) -> None:
@@ -437,32 +446,6 @@ def test_a_block_that_anyio_shields_is_not_cut_by_the_deadline() -> None:
     asyncio.run(ask())
 
     assert happened == [504, None, "left"]
-
-
-def test_a_late_request_waits_for_its_thread_whoever_limits_the_threads() -> None:
-    """The thread uses what the request holds."""
-    happened: list[Any] = []
-
-    def work() -> None:
-        time.sleep(0.06)
-        happened.append("the thread ended")
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        try:
-            await to_thread.run_sync(work, limiter=CapacityLimiter(1))
-        finally:
-            happened.append("the request ended")
-
-    async def send(message: Any) -> None:
-        happened.append(message.get("status"))
-
-    async def ask() -> None:
-        scope = {"type": "http", "path": "/", "headers": []}
-        await DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
-
-    asyncio.run(ask())
-
-    assert happened == [504, None, "the thread ended", "the request ended"]
 
 
 def test_a_late_answer_after_a_failed_task_group_is_replaced_by_the_504() -> None:
