@@ -120,8 +120,10 @@ class _DeadlineUntilResponse:
         try:
             with self._cancel_scope, on_deadline(self._expire):
                 await app(scope, receive, self._answer)
+        except _LateAnswer:
+            pass
         except BaseException as failure:
-            self._end(None if isinstance(failure, _LateAnswer) else failure)
+            self._end(failure)
             raise
         self._end()
 

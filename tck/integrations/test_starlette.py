@@ -448,6 +448,27 @@ def test_a_block_that_anyio_shields_is_not_cut_by_the_deadline(work: Callable[[]
     assert happened == [504, None, "left"]
 
 
+def test_a_late_answer_from_a_shielded_block_is_replaced_by_the_504_and_ends_the_request() -> None:
+    """The server meets no cancellation."""
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        with CancelScope(shield=True):
+            await asyncio.sleep(0.04)
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("status"))
+
+    async def ask() -> None:
+        scope = {"type": "http", "path": "/", "headers": []}
+        await DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
+
+    asyncio.run(ask())
+
+    assert sent == [504, None]
+
+
 def test_a_late_answer_after_a_failed_task_group_is_replaced_by_the_504() -> None:
     """A group whose task failed while it waited for the others leaves a request to cancel, before Python 3.13."""
     sent: list[Any] = []
