@@ -52,9 +52,8 @@ def guard_failure_in(failure: BaseException) -> RefusedException | TimeoutExcept
 
 def may_be_of_attempt(failure: BaseException, raised: BaseException | None) -> bool:
     """Return whether *failure* may be of an attempt, which *raised* it, and not of a guard that the fallback calls."""
-    if isinstance(failure, FaultToleranceException):
-        return True  # of which guard is not known
-    return raised is not None and any(one is raised for one in (failure, failure.__cause__))
+    is_own = raised is not None and any(one is raised for one in (failure, failure.__cause__))
+    return is_own or isinstance(failure, FaultToleranceException)  # a time-out or a refusal, of whichever guard
 
 
 def answer_to(failure: BaseException, accept: str = "") -> HttpAnswer | None:

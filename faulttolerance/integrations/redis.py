@@ -45,7 +45,7 @@ class _Command:
 
     __slots__ = ("__weakref__", "due", "failure", "is_watching", "ran", "reason", "send")
 
-    failure: Exception | None
+    failure: BaseException | None
     """What the attempt has raised."""
     due: int
     """How many answers were not read."""
@@ -59,22 +59,19 @@ class _Command:
     def begin(self) -> None:
         self.due, self.ran, self.failure = 0, 0, None
 
-    def attempt(self) -> Any:
+    def __enter__(self) -> None:
         self.begin()
-        try:
-            with uninterruptible():  # the time-out of the socket ends it; no exception comes into its locks and pools
-                return self.send()
-        except Exception as failure:
-            self.failure = failure
-            raise
+
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
+        self.failure = failure
+
+    def attempt(self) -> Any:
+        with self, uninterruptible():  # the time-out of the socket ends it; no exception comes into its locks and pools
+            return self.send()
 
     async def attempt_async(self) -> Any:
-        self.begin()
-        try:
+        with self:
             return await self.send()
-        except Exception as failure:
-            self.failure = failure
-            raise
 
     def forbids_retry(self, failure: BaseException) -> bool:
         """Return whether no attempt may follow *failure*, unless it is of a guard that the fallback calls."""
