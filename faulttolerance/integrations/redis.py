@@ -79,8 +79,8 @@ class _Command:
         return is_lost and may_be_of_attempt(failure, self.failure)
 
 
-_current_command: ContextVar[_Command | None] = ContextVar("faulttolerance_redis", default=None)
-"""The commands that the running call sends."""
+_current_command: ContextVar[_Command] = ContextVar("faulttolerance_redis", default=_Command(int, ""))
+"""The commands that the running call sends; one that stands for all that no call sends."""
 
 
 def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
@@ -192,7 +192,7 @@ async def _call_async(guard: Guard, command: _Command) -> Any:
 
 def _veto(failure: BaseException) -> str | None:
     command = _current_command.get()
-    return command.reason if command is not None and command.forbids_retry(failure) else None
+    return command.reason if command.forbids_retry(failure) else None
 
 
 veto_retries(_veto)
@@ -211,9 +211,8 @@ class _ReplyCounter:
     def _count_due(self, answers: int, ran: int = 0) -> None:
         self._due = max(0, self._due + answers)
         command = _current_command.get()
-        if command is not None:
-            command.due = max(0, command.due + answers)
-            command.ran += ran
+        command.due = max(0, command.due + answers)
+        command.ran += ran
 
     def _is_stale(self, stream: object) -> bool:
         """Return whether a connection from the pool has unread answers; a connection of a subscriber may have some."""
@@ -226,18 +225,11 @@ class _ReplyCounter:
     def _connecting(self) -> Iterator[None]:
         """Discard the count of the connection's own commands: the command that it is for was not sent yet."""
         command = _current_command.get()
-        before = (command.due, command.ran) if command is not None else (0, 0)
+        before = command.due, command.ran
         try:
             yield
         finally:
-            if command is not None:
-                command.due, command.ran = before
-
-    def _forget_unsent(self) -> None:
-        """Discard the count of the command before which the health check has failed: it was not sent."""
-        command = _current_command.get()
-        if command is not None:
-            command.begin()
+            command.due, command.ran = before
 
     def pack_commands(self, commands: Iterable[Any]) -> Any:
         several = [*commands]
@@ -278,7 +270,7 @@ class _DeadlineConnection(_ReplyCounter):
         try:
             super().check_health()  # type: ignore[misc]
         except BaseException:
-            self._forget_unsent()
+            _current_command.get().begin()  # it was not sent
             raise
 
     def send_packed_command(self, *args: Any, **options: Any) -> None:
@@ -323,7 +315,7 @@ class _AsyncReplyCounter(_ReplyCounter):
         try:
             await super().check_health()  # type: ignore[misc]
         except BaseException:
-            self._forget_unsent()
+            _current_command.get().begin()  # it was not sent
             raise
 
     async def read_response(self, *args: Any, **options: Any) -> Any:
