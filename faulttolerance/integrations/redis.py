@@ -79,8 +79,10 @@ class _Command:
         return is_lost and may_be_of_attempt(failure, self.failure)
 
 
-_current_command: ContextVar[_Command] = ContextVar("faulttolerance_redis", default=_Command(int, ""))
-"""The commands that the running call sends; one that stands for all that no call sends."""
+_NO_CALL = _Command(int, "")
+"""Counts for all commands that no call sends, and forbids nothing."""
+_current_command: ContextVar[_Command] = ContextVar("faulttolerance_redis", default=_NO_CALL)
+"""The commands that the running call sends."""
 
 
 def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
