@@ -354,7 +354,7 @@ def call(name, times=1):
         guard.call(int)
     guard.close()
 call("back", 5)
-exporter.write()
+exporter.write(levels=sys.argv[1] == "1")
 for number in range(MAX_DEPARTED_NAMES + 1):
     call(f"tenant {number}")
 exporter.write()
@@ -368,9 +368,10 @@ print(registry.get_sample_value("ft_invocations_total", tags))
 """
 
 
-def test_a_name_whose_counts_were_dropped_goes_on_in_the_files(tmp_path: Path) -> None:
-    """A file keeps all counts: those of a name that comes back are added, even where they are higher than before."""
-    process = start(tmp_path, DROPPED, 0)
+@pytest.mark.parametrize("levels", [1, 0])
+def test_a_name_whose_counts_were_dropped_goes_on_in_the_files(tmp_path: Path, levels: int) -> None:
+    """Counts of a name that comes back are added, also if it was dropped while Prometheus was off."""
+    process = start(tmp_path, DROPPED, levels)
 
     assert process.communicate(timeout=60)[0].strip() == "12.0"
 
