@@ -173,9 +173,8 @@ def test_a_late_answer_is_told_and_is_no_answer_to_the_next_question(fleet: Aske
         pass
     assert told == []
     assert fleet.waits[-1] <= 0.001
-    wait_until(
-        lambda: fleet_link.current.has_pending_requests
-    )  # the link may just be taking the question from its queue
+    # The link may just be taking the question from its queue.
+    wait_until(lambda: fleet_link.current.has_pending_requests)
     fleet.thawed.set()
     wait_until(lambda: bool(told))
 
