@@ -76,7 +76,7 @@ class MultiprocessExporter:
                     for limit, count in zip(LIMITS, samples.counts, strict=True):
                         self._set(method, (name, (("le", limit),)), "_bucket", count)
                     self._set(method, (name, ()), "_sum", sum(samples.sums))
-        self._last = reading if levels else Reading(dict.fromkeys(reading.counts, {}), {})
+        self._last = reading if levels else Reading({method: {} for method in reading.counts}, {})
 
     def _set(self, method: str, series: Series, suffix: str, total: float) -> None:
         metric, key = _metric(series[0]), (method, series, suffix)
