@@ -98,7 +98,8 @@ class MultiprocessExporter:
         else:
             # The file may continue that of an earlier process with the same number. The value is set to the sum and not
             # increased, so that the step can be repeated when a write fails half-way.
-            value.set(self._before.setdefault(key, value.get()) + total)
+            now = value.get()
+            value.set(max(now, self._before.setdefault(key, now) + total))  # a fall would count as a restart
 
     def reset_after_fork(self) -> None:
         """Reset the written counts, in the child of a fork, or after the counts were reset."""
