@@ -87,7 +87,7 @@ def flat(data: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
         if count > MOST_ENTRIES or len(path) > LONGEST_KEY:
             limits = f"more than {MOST_ENTRIES} entries, or keys of more than {LONGEST_KEY} characters"
             raise ValueError(f"it contains {limits}")
-        above = f"{path}/" if path else ""
+        above = "" if value is data else f"{path}/"
         waiting += [(f"{above}{key}", nested) for key, nested in list(value.items())[::-1]]
 
 

@@ -249,6 +249,11 @@ def test_keys_in_files_are_exact() -> None:
     assert max_retries(settings_of(files=[write("f.toml", "RETRY_MAXRETRIES = 5", "Retry_maxRetries = 6")]))[0] == 3
 
 
+def test_a_table_without_a_name_is_a_part_of_its_keys() -> None:
+    """Its keys are not those of the whole file."""
+    assert max_retries(settings_of(properties={"": {"Retry/maxRetries": 11}})) == (3, "")
+
+
 def test_properties_may_be_nested() -> None:
     """They nest like tables of a file."""
     assert max_retries(settings_of(properties={"acme.Client": {"charge": {"Retry/maxRetries": 5}}}))[0] == 5
