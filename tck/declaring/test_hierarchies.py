@@ -1220,6 +1220,25 @@ def test_policies_of_a_class_do_not_apply_to_a_property_with_a_wrapper_around_it
     assert executions == [1]
 
 
+def test_policies_of_a_class_do_not_apply_to_an_unguarded_method_with_a_wrapper_around_its_guard() -> None:
+    """L2: as to any method that is exempt."""
+    executions = []
+
+    @twice
+    class Client:
+        @unguarded
+        @through
+        @timeout(60_000)
+        def ask(self) -> None:
+            executions.append(1)
+            raise OSError
+
+    with pytest.raises(OSError):
+        Client().ask()
+
+    assert executions == [1]
+
+
 def test_policies_of_a_class_method_below_a_wrapper_of_wrapt_apply_beside_those_of_a_subclass() -> None:
     """L2: its guard is found in the wrapper, which passes for a class method."""
     executions = []

@@ -224,10 +224,11 @@ def class_level_for(
 def class_level_of(
     declaration: Declaration, cls: type, function: object, owner: type
 ) -> tuple[dict[type[Policy], tuple[Policy, type]], tuple[Any, ...]]:
-    """Return what ``class_level_for`` returns; nothing for a guard below a wrapper that another guard encloses."""
-    definition = first_definition(cls, declaration.name)
-    outermost = next(declarations_of(definition[1]), declaration) if definition is not None else declaration
-    return class_level_for(cls, declaration.name, function, owner) if outermost is declaration else ({}, ())
+    """Return what ``class_level_for`` returns; nothing for a guard below a wrapper that is exempt or below a guard."""
+    _, attribute = first_definition(cls, declaration.name) or (cls, None)
+    if is_exempt(attribute) or next(declarations_of(attribute), declaration) is not declaration:
+        return {}, ()
+    return class_level_for(cls, declaration.name, function, owner)
 
 
 def class_level_at_home(declaration: Declaration) -> dict[type[Policy], tuple[Policy, type]]:
