@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from itertools import chain
+from typing import Any, Literal, TypeAlias
 
 from .._call.order import ORDER
 from .._call.state import alias_in
@@ -13,9 +14,6 @@ from .._log import WARNING, log
 from .._record import Record
 from .._shown import one_or_several, shown
 from ..exceptions import definition_error
-
-if TYPE_CHECKING:
-    from .._guard.declare.registry import AnyResolver
 
 Status: TypeAlias = Literal["up", "degraded", "down"]
 
@@ -109,12 +107,7 @@ def _log_unmatched(patterns: tuple[str, ...]) -> None:
     """Log once each pattern that no guard matches: it is misspelt, or its guard does not exist yet."""
     for pattern in set(patterns) - _compared_patterns:
         _compared_patterns.add(pattern)
-        names = (name for resolver in resolvers() for name in _names(resolver))
-        if not any(fnmatchcase(name, pattern) for name in names):
+        names = (resolver.name_for(cls) for resolver in resolvers() for cls in resolver.classes())
+        names_of_circuits = (alias_in(resolver.declared_at_home()) for resolver in resolvers())
+        if not any(fnmatchcase(name, pattern) for name in chain(names, names_of_circuits)):
             log(WARNING, "health(critical=%r): no guard has such a name", pattern)
-
-
-def _names(resolver: AnyResolver) -> Iterator[str]:
-    """Yield the names of a guard for every class, and the further name of its circuit breaker."""
-    yield from map(resolver.name_for, resolver.classes())
-    yield alias_in(resolver.declared_at_home())

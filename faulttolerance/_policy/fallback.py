@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from .._shown import shown
-from ..exceptions import FaultToleranceDefinitionException
+from ..exceptions import definition_error
 from ..typing import ExceptionSet, FallbackHandler
 from .kind import handlers, kinds, text
 from .parameter import Contradiction, Policy, Values
@@ -33,9 +33,7 @@ class RecallingHandler(Values):
         failure: BaseException | None = getattr(context, "failure", None)
         if failure is None:
             name = self.annotation
-            raise FaultToleranceDefinitionException(
-                f"{name}(...) got {shown(context)}; allowed: @fallback({name}(...))"
-            )
+            raise definition_error(f"{name}(...)", f"got {shown(context)}", context, f"@fallback({name}(...))")
         raise failure
 
 
