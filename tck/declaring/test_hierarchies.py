@@ -1201,32 +1201,14 @@ def test_policies_of_a_class_apply_once_to_a_method_with_a_wrapper_between_guard
     assert executions == [cls for cls in (Client, Sub) for _ in range(3 if inside is thrice else 2)]
 
 
-def test_policies_of_a_class_do_not_apply_to_a_property_with_a_wrapper_around_its_guard() -> None:
-    """L2: as to any property."""
+@pytest.mark.parametrize("exempting", [property, unguarded])
+def test_policies_of_a_class_do_not_apply_below_a_wrapper_in_a_property_or_an_unguarded_method(exempting: Any) -> None:
+    """L2: as to any of them."""
     executions = []
 
     @twice
     class Client:
-        @property
-        @through
-        @timeout(60_000)
-        def value(self) -> int:
-            executions.append(1)
-            raise OSError
-
-    with pytest.raises(OSError):
-        _ = Client().value
-
-    assert executions == [1]
-
-
-def test_policies_of_a_class_do_not_apply_to_an_unguarded_method_with_a_wrapper_around_its_guard() -> None:
-    """L2: as to any method that is exempt."""
-    executions = []
-
-    @twice
-    class Client:
-        @unguarded
+        @exempting
         @through
         @timeout(60_000)
         def ask(self) -> None:
