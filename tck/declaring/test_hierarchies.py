@@ -1221,6 +1221,55 @@ def test_policies_of_a_class_do_not_apply_below_a_wrapper_in_a_property_or_an_un
     assert executions == [1]
 
 
+@pytest.mark.parametrize("outside", [lambda function: function, timeout(60_000)])
+def test_policies_of_a_class_apply_to_methods_that_take_their_documentation_from_another(
+    outside: Callable[[Any], Any],
+) -> None:
+    """L2, L3: functools.wraps says nothing of calls, and a guard that is a method itself is not below a wrapper."""
+    executions = []
+
+    @twice
+    class Client:
+        @thrice
+        def ask(self) -> None:
+            executions.append(1)
+            raise OSError
+
+        @timeout(60_000)
+        def tell(self) -> None:
+            executions.append(1)
+            raise OSError
+
+        @outside
+        @functools.wraps(ask)
+        def ask_again(self) -> None:
+            executions.append(1)
+            raise OSError
+
+        @property
+        @outside
+        @functools.wraps(tell)
+        def told(self) -> None:
+            self.tell()
+
+    class Sub(Client):
+        @outside
+        @functools.wraps(Client.ask)
+        def ask(self) -> None:
+            super().ask()
+
+        @property
+        @functools.wraps(Client.tell)
+        def told_again(self) -> None:
+            self.tell()
+
+    for call in (Client().tell, Client().ask_again, Sub().ask):
+        executions.clear()
+        with pytest.raises(OSError):
+            call()
+        assert len(executions) == 2
+
+
 def test_policies_of_a_class_method_below_a_wrapper_of_wrapt_apply_beside_those_of_a_subclass() -> None:
     """L2: its guard is found in the wrapper, which passes for a class method."""
     executions = []

@@ -215,7 +215,8 @@ def class_level_for(
         for kind, policy in declared_on(home).policies.items():
             nearest.setdefault(kind, (policy, home))
     for declaration in declarations_of(own_attribute(function, "__wrapped__")) if nearest else ():
-        nearest = {kind: each for kind, each in nearest.items() if kind not in declaration.policies}
+        if not is_attribute(declaration, owner):  # else it is another method, or hidden by this one (rule L3)
+            nearest = {kind: each for kind, each in nearest.items() if kind not in declaration.policies}
     policies = {kind: (policy, home) for kind, (policy, home) in nearest.items() if _applies_to(home, owner)}
     applying = [base for base in cls.__mro__ if _applies_to(base, owner)]
     return policies, tuple(dict.fromkeys(each for base in applying for each in declared_on(base).interceptors))
@@ -226,7 +227,8 @@ def class_level_of(
 ) -> tuple[dict[type[Policy], tuple[Policy, type]], tuple[Any, ...]]:
     """Return what ``class_level_for`` returns; nothing for a guard below a wrapper that is exempt or below a guard."""
     _, attribute = first_definition(cls, declaration.name) or (cls, None)
-    if is_exempt(attribute) or next(declarations_of(attribute), declaration) is not declaration:
+    guards = [*declarations_of(attribute)]
+    if declaration in guards and (is_exempt(attribute) or declaration is not guards[0]):
         return {}, ()
     return class_level_for(cls, declaration.name, function, owner)
 
@@ -274,6 +276,16 @@ def accessors(attribute: object) -> tuple[Any, ...]:
     if isinstance(attribute, property):
         return (attribute.fget, attribute.fset, attribute.fdel)
     return (attribute.func,) if isinstance(attribute, cached_property) else ()
+
+
+def holds(attribute: object, declaration: Declaration) -> bool:
+    """Return whether *attribute* of a class is the guard of *declaration*, or a property with it."""
+    return any(declaration_of(function) is declaration for function in (attribute, *accessors(attribute)))
+
+
+def is_attribute(declaration: Declaration, cls: type) -> bool:
+    """Return whether *cls* or one of its bases has the guard itself, under its name."""
+    return any(holds(vars(base).get(declaration.name), declaration) for base in cls.__mro__)
 
 
 def descriptors_of(cls: type) -> list[tuple[str, Any]]:

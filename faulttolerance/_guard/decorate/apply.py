@@ -33,6 +33,8 @@ from ..declare.declaration import (
     descriptors_of,
     exempt,
     first_definition,
+    holds,
+    is_attribute,
     is_exempt,
     unbound,
 )
@@ -156,7 +158,8 @@ class _ClassCreationHook:
             faults += assign_owner(owner, attribute, value)
             for accessor in accessors(value):
                 for declaration in declarations_of(accessor):
-                    exempt(declaration.guard)  # class-level decorators do not apply to properties (rule L2)
+                    if holds(accessor, declaration) or not is_attribute(declaration, owner):
+                        exempt(declaration.guard)  # class-level decorators do not apply to properties (rule L2)
                 faults += assign_owner(owner, attribute, accessor)
         for declaration in declarations_in(owner) if faults else ():
             if declaration.owner is owner:

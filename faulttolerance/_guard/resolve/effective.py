@@ -19,10 +19,11 @@ from ..declare.checks.definition import callback_faults, companion_faults, value
 from ..declare.declaration import (
     INSTANCE,
     Declaration,
-    accessors,
     class_level_of,
     declaration_of,
     first_definition,
+    holds,
+    is_attribute,
     unbound,
 )
 
@@ -145,14 +146,8 @@ def plain_function(declaration: Declaration, cls: type | None) -> Callable[..., 
 
 def is_first(declaration: Declaration, cls: type) -> bool:
     """Return whether no attribute of the same name hides the guard from objects of *cls* (rule L3)."""
-
-    def has_guard(attribute: object) -> bool:
-        return any(declaration_of(function) is declaration for function in (attribute, *accessors(attribute)))
-
     definition = first_definition(cls, declaration.name)
-    if definition is None or has_guard(definition[1]):
-        return True
-    return not any(has_guard(vars(base).get(declaration.name)) for base in cls.__mro__)
+    return definition is None or holds(definition[1], declaration) or not is_attribute(declaration, cls)
 
 
 def _declared(
