@@ -12,7 +12,7 @@ from .._call.budget import named_budgets
 from .._call.order import ORDER
 from .._call.state import alias_in, conditions_of
 from .._call.veto import VetoFunction, vetoes
-from .._config import Declared, settings
+from .._config import Configuration, Declared, settings
 from .._config.report import Change, Unused, collisions, unused
 from .._config.snapshot import inputs_of
 from .._guard.declare import registry
@@ -364,7 +364,7 @@ def forget_state() -> None:
     """Remove circuits, permits, windows and counts; the configuration stays in force."""
     before = settings.state
     transaction.forget()
-    transaction.restore(before)
+    transaction.restore(lambda _: settings.restored_configuration(before))
     ledger.clear()
     named_budgets.forget()
 
@@ -392,18 +392,21 @@ def reset() -> None:
 def configured(properties: Mapping[str, Any]) -> Iterator[None]:
     """Apply *properties* within the block, including the global switches; they stay after a ``reset()``."""
     before, block = settings.state, dict(properties)
+    transaction.reconfigure(
+        lambda: settings.prepare(blocks=(block, *settings.state.inputs.blocks)), renews_switches=True
+    )
 
-    def others() -> tuple[Mapping[str, Any], ...]:
-        return tuple(other for other in settings.state.inputs.blocks if other is not block)
+    def without_block(state: Configuration) -> Configuration:
+        others = tuple(other for other in state.inputs.blocks if other is not block)
+        if [*map(id, others)] == [*map(id, before.inputs.blocks)]:
+            return settings.restored_configuration(before)
+        # Blocks of other threads or fixtures began or ended meanwhile.
+        return settings.next_configuration(settings.prepare(blocks=others), state._replace(switches=None))
 
-    transaction.reconfigure(lambda: settings.prepare(blocks=(block, *others())), renews_switches=True)
     try:
         yield
     finally:
-        if [*map(id, others())] == [*map(id, before.inputs.blocks)]:
-            transaction.restore(before)
-        else:  # blocks of other threads or fixtures began or ended meanwhile
-            transaction.reconfigure(lambda: settings.prepare(blocks=others()), renews_switches=True)
+        transaction.restore(without_block)
 
 
 def reapply_declarations_in_use() -> None:

@@ -331,6 +331,26 @@ def test_blocks_with_equal_keys_are_told_apart() -> None:
     assert "maxRetries = 3 " in behind
 
 
+def test_keys_of_blocks_of_several_threads_all_go() -> None:
+    """The blocks may begin and end at the same time."""
+
+    with no_wait():
+        attempts(Switched().charge)  # a change takes its time with each guard in use
+
+    def run() -> None:
+        for _ in range(60):
+            with configured({"Retry/maxRetries": 1}):
+                pass
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert "maxRetries = 3 " in explain(Switched.charge, all=True)
+
+
 def test_keys_of_a_block_hold_after_a_reset_and_over_what_is_configured_within() -> None:
     """A fixture of the whole session may set keys although every test begins by a reset."""
     with configured({"Retry/maxRetries": 1}), no_wait():

@@ -87,9 +87,9 @@ def overridden(override: Override) -> Iterator[None]:
         _run(lambda before: before._replace(overrides=without(before.overrides)), is_lenient=True)
 
 
-def restore(configuration: Configuration) -> None:
-    """Apply a former *configuration* again; guards with faults under it raise them when they are called."""
-    _run(lambda before: settings.restored_configuration(configuration), is_lenient=True)
+def restore(former: Callable[[Configuration], Configuration]) -> None:
+    """Apply *former* of the configuration in force; guards with faults under it raise them when they are called."""
+    _run(former, is_lenient=True)
 
 
 def _run(
