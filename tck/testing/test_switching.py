@@ -333,7 +333,6 @@ def test_blocks_with_equal_keys_are_told_apart() -> None:
 
 def test_keys_of_blocks_of_several_threads_all_go() -> None:
     """The blocks may begin and end at the same time."""
-
     with no_wait():
         attempts(Switched().charge)  # a change takes its time with each guard in use
 
