@@ -106,22 +106,20 @@ def _as_same_kind(attribute: Any, guard: Callable[..., Any]) -> Any:
 def _make_guard(declaration: Declaration) -> Callable[..., Any]:
     """Return the function in place of the guarded function: with its name, its signature and its place in pickles."""
     resolver = MethodResolver(declaration)
-    guard = _entrance(resolver, declaration.binding)
-    copy_names(guard, declaration.template)
-    if declaration.is_coroutine:
-        mark_coroutine_function(guard)
+    guard: Callable[..., Any] = copy_names(_entrance(resolver), declaration.template)
     declaration.mark(guard, resolver)
     return guard
 
 
-def _entrance(resolver: MethodResolver, binding: str) -> Callable[..., Any]:
+def _entrance(resolver: MethodResolver) -> Callable[..., Any]:
     """Return a function that calls the path which *resolver* has for the object or class of a call."""
-    if binding == FUNCTION:
+    declaration = resolver.declaration
+    if declaration.binding == FUNCTION:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             return resolver.entered_call(args, kwargs)
 
-    elif binding == INSTANCE:
+    elif declaration.binding == INSTANCE:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
@@ -144,7 +142,7 @@ def _entrance(resolver: MethodResolver, binding: str) -> Callable[..., Any]:
                 return call(args, kwargs)
             return resolver.for_call(args, kwargs)(args, kwargs)
 
-    return guard
+    return mark_coroutine_function(guard) if declaration.is_coroutine else guard
 
 
 class _ClassCreationHook:
@@ -181,11 +179,9 @@ def assign_owner(owner: type, name: str, value: Any) -> list[Fault]:
             continue
         if binding != declaration.binding:
             declaration.binding = binding
-            guard, resolver = declaration.guard, declaration.resolver
+            resolver = declaration.resolver
             MethodResolver.__init__(resolver, declaration)
-            guard.__code__ = _entrance(resolver, binding).__code__
-            if declaration.is_coroutine:
-                mark_coroutine_function(guard)
+            declaration.guard.__code__ = _entrance(resolver).__code__
         declaration.owner = owner
         faults += definition.definition_faults(declaration)
     return faults
