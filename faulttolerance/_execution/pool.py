@@ -217,8 +217,9 @@ class Pool:
             else:
                 return
             limit = self.max_threads
-            if limit is not None and len(self._workers) >= limit and not self._urgent:
-                return  # each of them reads the queues before it parks or ends
+            is_full = limit is not None and len(self._workers) >= limit
+            if is_full and (not self._urgent or any(worker.start_token for worker in self._workers.copy())):
+                return  # each of them reads the queues when it starts, and before it parks or ends
             worker = _Worker(self)
             try:
                 self._workers[worker] = None

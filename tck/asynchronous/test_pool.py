@@ -134,6 +134,25 @@ def test_an_urgent_job_does_not_wait_for_a_thread(make: Callable[..., Pool]) -> 
     wait_until(lambda: not pool.is_crowded)
 
 
+def test_urgent_jobs_that_come_together_share_a_thread(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a thread starts for one of them, no other thread does: hundreds of calls may end their delays at once."""
+    pool = make(1)
+    gate, started, done = Gate(), list[threading.Thread](), list[int]()
+    pool.submit(gate)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", lambda thread: started.append(thread))
+        for number in range(100):
+            pool.submit(partial(done.append, number), urgent=True)
+    assert len(started) == 1
+    started[0].start()
+
+    wait_until(lambda: len(done) == 100)
+    gate.open.set()
+
+
 def test_a_raised_limit_starts_waiting_jobs(make: Callable[..., Pool]) -> None:
     """A new limit holds at once."""
     pool = make(1)
