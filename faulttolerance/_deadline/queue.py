@@ -177,15 +177,13 @@ def conclude(
     """Return the outcome of an attempt whose deadline was removed: *error*, ``None``, or ``TimeoutException``."""
     deadline = record.deadline
     assert deadline is not None
-    ended = clock.monotonic()
-    if deadline.state == RUNNING and isinstance(error, asyncio.CancelledError) and ended >= deadline.when:
-        deadline.state = DEFERRED  # a detached call noticed first that the deadline has passed
-    if deadline.state != RUNNING:
+    ended, is_cancelled = clock.monotonic(), isinstance(error, asyncio.CancelledError)
+    if deadline.state != RUNNING or (is_cancelled and ended >= deadline.when):
         cancelling = deadline.task.uncancel() if deadline.state == CANCELLED else deadline.task.cancelling()
         if cancelling > deadline.cancelling:
             if error is not None:
                 return error  # also cancelled from outside, and that cancellation must not be lost
-        elif deadline.state == DEFERRED and isinstance(error, asyncio.CancelledError):
+        elif is_cancelled:
             deadline.state = EXPIRED  # the detached call that the task awaits ended at this deadline
     return conclude_at(record, deadline, error, ended, message)
 

@@ -9,11 +9,11 @@ store also drops everything that an inner call left behind.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import takewhile
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import ref
 
 from ..._platform.atomic import uncollected
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
         def __hash__(self) -> int: ...
 
-
-T = TypeVar("T")
 
 Entry: TypeAlias = Any
 """``(when, outer)``, ``(when, outer, why)`` or ``[-1.0, outer, alive]``; a recursive type would add nothing."""
@@ -154,16 +152,14 @@ def deadlines_here() -> ThreadDeadlines:
     return deadlines
 
 
-def latest_of(entered: Sequence[T], holder: FrameType) -> T:
+def latest_of(entered: list[Any], holder: FrameType) -> Any:
     """Return the latest of *entered*, the blocks of one context manager, that the frame *holder* has entered.
 
     If it has entered none, return the latest of the running call, or else of any.
     """
-    blocks: Sequence[Any] = entered
     here = deadlines_here()
-    own = [one for one in blocks if one.holder is holder] or [one for one in blocks if one.deadlines is here]
-    latest: T = (own or blocks)[-1]
-    return latest
+    own = [one for one in entered if one.holder is holder] or [one for one in entered if one.deadlines is here]
+    return (own or entered)[-1]
 
 
 def current_greenlet() -> Any:
