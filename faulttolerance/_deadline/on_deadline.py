@@ -8,6 +8,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
 from types import FrameType, TracebackType
+from typing import Any
 
 from .._platform.event_loop import loop_here
 from .._platform.greenlets import lock_here
@@ -55,7 +56,7 @@ class on_deadline:  # noqa: N801
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        registration: _Registration | None = None
+        registration: Any = None
         try:
             registration = latest_of(self._entered, sys._getframe(1))
             self._remove(registration)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import FrameType, TracebackType
+from typing import Any
 
 from .._platform.loop_callback import to_its_end
 from .clock import clock, raise_if_expired
@@ -46,7 +47,7 @@ class uninterruptible:  # noqa: N801
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        block: _Block | None = None
+        block: Any = None
         try:
             block = latest_of(self._blocks, sys._getframe(1))
             is_due = self._leave(block, error)
