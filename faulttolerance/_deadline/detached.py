@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from types import SimpleNamespace
-from typing import Any
 from weakref import ref
 
 from .._platform.loop_callback import while_alive
 from ..typing import Timer
 from .clock import clock
-from .task import EXPIRED, TaskDeadline, current, effective_deadline
+from .task import EXPIRED, NO_LOOP, TaskDeadline, current, effective_deadline
 
 
 class DetachedCallWatch:
@@ -60,15 +58,11 @@ class DetachedCallWatch:
             self._timer.cancel()
 
 
-_NO_QUEUE: Any = SimpleNamespace(ident=0, loop=None, pending={})
-"""Replaces the queue of a deadline that no loop watches; it stays empty."""
-
-
 def begin_call_deadline(seconds: float, when: float, what: str) -> TaskDeadline:
     """Start and return the deadline of an offloaded call, which passes at *when*, and which no event loop watches."""
     deadline = TaskDeadline()
     deadline.start(when, effective_deadline(current.get()))
-    deadline.queue = _NO_QUEUE
+    deadline.queue = NO_LOOP
     deadline.bind()
     current.set(deadline)
     return deadline

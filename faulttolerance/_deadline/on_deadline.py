@@ -14,7 +14,6 @@ from .._platform.event_loop import loop_here
 from .._platform.greenlets import lock_here
 from ..typing import Timer
 from .clock import clock, raise_if_expired
-from .parent import ParentDeadline
 from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, effective_deadline
 from .threads.callbacks import DeadlineCallback, call_due
 from .threads.chain import BindingMark, Entry, ThreadDeadlines, deadlines_here, latest_of, uncovered
@@ -129,11 +128,8 @@ def _nearest_of_task(before: float) -> TaskDeadline | None:
 
 def _is_of_running_loop(deadline: TaskDeadline) -> bool:
     """Return whether the loop that watches *deadline* runs on this thread, so that *cancel* may use the loop."""
-    loop = loop_here()
-    if loop is None or isinstance(deadline, ParentDeadline):
-        return False
-    queue = getattr(deadline, "queue", NO_QUEUE)
-    return queue is NO_QUEUE or queue.loop is loop
+    loop, queue = loop_here(), deadline.queue
+    return loop is not None and (queue is NO_QUEUE or queue.loop is loop)
 
 
 def _counts(deadline: TaskDeadline) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from .task import NO_QUEUE, NO_TASK, RUNNING, TaskDeadline
+from .task import NO_LOOP, NO_TASK, RUNNING, TaskDeadline
 from .threads.chain import BindingMark, BlockDeadline, Entry, ThreadDeadlines, chain, is_in_chain
 
 
@@ -23,7 +23,7 @@ class ParentDeadline(TaskDeadline):
         self.when = entry[0]
         self.state = RUNNING
         self.task = NO_TASK
-        self.queue = NO_QUEUE
+        self.queue = NO_LOOP
         self.was_missed = False
         if type(entry) is BlockDeadline and entry.is_binding:
             self.bind()

@@ -35,6 +35,8 @@ NO_TASK: Any = _NoTask()
 """Replaces the task where no task is to be cancelled."""
 NO_QUEUE: Any = SimpleNamespace(ident=0, pending={})
 """Replaces the queue of a deadline that stands in no queue; it stays empty."""
+NO_LOOP: Any = SimpleNamespace(ident=0, loop=None, pending={})
+"""Replaces the queue of a deadline that no loop watches; it stays empty."""
 
 
 class TaskDeadline:
@@ -58,7 +60,7 @@ class TaskDeadline:
     cancelling: int
     """The number of cancellations that had been requested of the task when the deadline started."""
     queue: DeadlineQueue
-    """The queue that watches the deadline, or ``NO_QUEUE``."""
+    """The queue that watches the deadline, ``NO_QUEUE``, or ``NO_LOOP``."""
     state: int
     """``RUNNING``, ``DEFERRED``, ``EXPIRED`` or ``CANCELLED``."""
     effective: TaskDeadline | None
