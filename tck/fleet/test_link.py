@@ -389,7 +389,7 @@ def test_a_fleet_can_be_swapped_while_calls_wait(fleet: DistantFleet) -> None:
     circuit = Circuit()
     configure(fleet=other)
 
-    assert told == [None]
+    wait_until(lambda: told == [None])  # the link may just be taking the question from its queue
     assert ask() == 0
     assert fleet_link.current.description == "shared in 'other'"
     wait_until(lambda: circuit.state == "closed")
