@@ -338,7 +338,7 @@ def test_call_that_is_over_is_freed(clock: Clock) -> None:
     assert kept() is None
 
 
-def test_call_that_has_failed_under_a_deadline_is_freed() -> None:
+def test_call_that_has_failed_under_a_deadline_is_freed(uncollected: None) -> None:
     """R7a, L4: without the garbage collector."""
 
     class Value:
@@ -358,16 +358,11 @@ def test_call_that_has_failed_under_a_deadline_is_freed() -> None:
         await asyncio.sleep(0)
         return gone() is None
 
-    gc.collect()
-    gc.disable()
-    try:
-        assert asyncio.run(main())
-    finally:
-        gc.enable()
+    assert asyncio.run(main())
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "awaitable of a thread"])
-def test_call_that_was_ended_is_freed(kind: str) -> None:
+def test_call_that_was_ended_is_freed(uncollected: None, kind: str) -> None:
     """R7a, L4: with its arguments, as soon as its body has ended, without the garbage collector."""
 
     class Value:
@@ -397,12 +392,7 @@ def test_call_that_was_ended_is_freed(kind: str) -> None:
             await asyncio.sleep(0.01)
         return False
 
-    gc.collect()
-    gc.disable()
-    try:
-        assert asyncio.run(main())
-    finally:
-        gc.enable()
+    assert asyncio.run(main())
 
 
 def test_call_that_is_never_awaited_without_a_loop_makes_no_coroutine() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import gc
 import threading
 import weakref
 from collections.abc import Callable
@@ -320,7 +319,7 @@ def test_awaiting_a_cancelled_future_raises_the_cancellation_of_asyncio() -> Non
     asyncio.run(main(while_awaited))
 
 
-def test_a_failure_that_was_awaited_goes_with_its_future() -> None:
+def test_a_failure_that_was_awaited_goes_with_its_future(uncollected: None) -> None:
     """The traceback of the failure does not keep the future, which holds the failure, until a garbage collection."""
 
     class Failure(Exception):
@@ -338,13 +337,8 @@ def test_a_failure_that_was_awaited_goes_with_its_future() -> None:
         with suppress(Failure):
             await failed()
 
-    gc.collect()
-    gc.disable()
-    try:
-        asyncio.run(main())
-        assert kept[0]() is None
-    finally:
-        gc.enable()
+    asyncio.run(main())
+    assert kept[0]() is None
 
 
 def test_a_loop_that_was_closed_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:

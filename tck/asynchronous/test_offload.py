@@ -1258,7 +1258,7 @@ def test_a_call_that_a_shutdown_refuses_leaves_nothing_with_its_caller() -> None
     assert under_way.result(PATIENCE) == "done"
 
 
-def test_nothing_is_left_of_a_call_that_has_ended() -> None:
+def test_nothing_is_left_of_a_call_that_has_ended(uncollected: None) -> None:
     """Arguments, result and failure go when their users do, without the garbage collector, deadline or no deadline."""
 
     class Value:
@@ -1267,24 +1267,19 @@ def test_nothing_is_left_of_a_call_that_has_ended() -> None:
     def fail(value: Value) -> None:
         raise ValueError(value)
 
-    gc.collect()
-    gc.disable()
-    try:
-        value = Value()
-        gone = weakref.ref(value)
-        Call(lambda one: one, seconds=LONG)(value).result(PATIENCE)
-        failure = Call(fail, attempts=2, seconds=LONG)(value).exception(PATIENCE)
-        assert isinstance(failure, ValueError)
-        Call(fail, fallback=lambda _: None)(value).result(PATIENCE)
-        del value, failure
+    value = Value()
+    gone = weakref.ref(value)
+    Call(lambda one: one, seconds=LONG)(value).result(PATIENCE)
+    failure = Call(fail, attempts=2, seconds=LONG)(value).exception(PATIENCE)
+    assert isinstance(failure, ValueError)
+    Call(fail, fallback=lambda _: None)(value).result(PATIENCE)
+    del value, failure
 
-        wait_until(lambda: gone() is None)
-    finally:
-        gc.enable()
+    wait_until(lambda: gone() is None)
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_nothing_is_left_of_an_awaited_fallback_that_has_ended(fails: bool) -> None:
+def test_nothing_is_left_of_an_awaited_fallback_that_has_ended(uncollected: None, fails: bool) -> None:
     """The arguments of the call go when their users do, without the garbage collector."""
 
     class Value:
@@ -1300,24 +1295,19 @@ def test_nothing_is_left_of_an_awaited_fallback_that_has_ended(fails: bool) -> N
     def fail(value: Value) -> Any:
         raise ValueError
 
-    gc.collect()
-    gc.disable()
-    try:
-        value = Value()
-        gone = weakref.ref(value)
-        if fails:
-            assert isinstance(fail(value).exception(PATIENCE), KeyError)
-        else:
-            assert fail(value).result(PATIENCE) == "substitute"
-        del value
+    value = Value()
+    gone = weakref.ref(value)
+    if fails:
+        assert isinstance(fail(value).exception(PATIENCE), KeyError)
+    else:
+        assert fail(value).result(PATIENCE) == "substitute"
+    del value
 
-        wait_until(lambda: gone() is None)
-    finally:
-        gc.enable()
+    wait_until(lambda: gone() is None)
 
 
 @pytest.mark.parametrize("seconds", [0, PATIENCE])
-def test_nothing_is_left_of_an_awaitable_that_has_failed(seconds: float) -> None:
+def test_nothing_is_left_of_an_awaitable_that_has_failed(uncollected: None, seconds: float) -> None:
     """Its argument goes with the failure, without the garbage collector, time-out or no time-out."""
 
     class Value:
@@ -1326,18 +1316,13 @@ def test_nothing_is_left_of_an_awaitable_that_has_failed(seconds: float) -> None
     async def fail(value: Value) -> None:
         raise ValueError(value)
 
-    gc.collect()
-    gc.disable()
-    try:
-        value = Value()
-        gone = weakref.ref(value)
-        failure = Call(fail, seconds=seconds)(value).exception(PATIENCE)
-        assert isinstance(failure, ValueError)
-        del value, failure
+    value = Value()
+    gone = weakref.ref(value)
+    failure = Call(fail, seconds=seconds)(value).exception(PATIENCE)
+    assert isinstance(failure, ValueError)
+    del value, failure
 
-        wait_until(lambda: gone() is None)
-    finally:
-        gc.enable()
+    wait_until(lambda: gone() is None)
 
 
 def test_a_hung_call_does_not_hold_the_interpreter() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,15 +17,6 @@ from kit import Clock
 
 class Order:
     """The subject of a call; weak references show when it is freed."""
-
-
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Disable garbage collection within the test."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -417,6 +417,19 @@ def test_the_deadline_of_a_request_that_is_a_task_itself_concerns_no_other_task(
     assert sent == [504, None]
 
 
+def serve_late(app: Any, happened: list[Any]) -> None:
+    """Serve a request with a deadline of 20 ms by *app*, and append the status of each message of the answer."""
+
+    async def send(message: Any) -> None:
+        happened.append(message.get("status"))
+
+    async def ask() -> None:
+        scope = {"type": "http", "path": "/", "headers": []}
+        await DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
+
+    asyncio.run(ask())
+
+
 async def _in_a_shielded_block() -> None:
     with CancelScope(), CancelScope(shield=True), CancelScope():
         await asyncio.sleep(0.04)
@@ -436,14 +449,7 @@ def test_a_block_that_anyio_shields_is_not_cut_by_the_deadline(work: Callable[[]
         happened.append("left")
         await asyncio.sleep(30)
 
-    async def send(message: Any) -> None:
-        happened.append(message.get("status"))
-
-    async def ask() -> None:
-        scope = {"type": "http", "path": "/", "headers": []}
-        await DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
-
-    asyncio.run(ask())
+    serve_late(app, happened)
 
     assert happened == [504, None, "left"]
 
@@ -457,14 +463,7 @@ def test_a_late_answer_from_a_shielded_block_is_replaced_by_the_504_and_ends_the
             await asyncio.sleep(0.04)
             await send({"type": "http.response.start", "status": 200, "headers": []})
 
-    async def send(message: Any) -> None:
-        sent.append(message.get("status"))
-
-    async def ask() -> None:
-        scope = {"type": "http", "path": "/", "headers": []}
-        await DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
-
-    asyncio.run(ask())
+    serve_late(app, sent)
 
     assert sent == [504, None]
 
@@ -486,14 +485,7 @@ def test_a_late_answer_after_a_failed_task_group_is_replaced_by_the_504() -> Non
             await asyncio.sleep(30)
         await send({"type": "http.response.start", "status": 503, "headers": []})
 
-    async def send(message: Any) -> None:
-        sent.append(message.get("status"))
-
-    async def ask() -> None:
-        scope = {"type": "http", "path": "/", "headers": []}
-        await DeadlineMiddleware(app, longest="20ms")(scope, None, send)  # type: ignore[arg-type]
-
-    asyncio.run(ask())
+    serve_late(app, sent)
 
     assert sent == [504, None]
 

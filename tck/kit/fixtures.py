@@ -33,6 +33,15 @@ def clock() -> Iterator[Clock]:
         yield VirtualClock(virtual)
 
 
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Disable garbage collection within the test."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @contextmanager
 def others_hidden(module: ModuleType | None = None) -> Iterator[None]:
     """Hide the existing guards but those of *module* and its kit: operations on all guards look at each."""
