@@ -11,6 +11,7 @@ import inspect
 import sys
 import threading
 import types
+import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -572,12 +573,20 @@ def leave_by_return(attempts: Any) -> None:
 
 
 def leave_by_return_in_finally(attempts: Any) -> None:
+    with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # from 3.14 on, where it is compiled
+        exec(RETURN_IN_FINALLY, names := {})
+    names["leave"](attempts)
+
+
+RETURN_IN_FINALLY = """
+def leave(attempts):
     for attempt in attempts:
         try:
             with attempt:
                 raise ConnectionError
         finally:
-            return  # noqa: B012
+            return
+"""
 
 
 def leave_between_blocks(attempts: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import inspect
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
@@ -36,7 +37,7 @@ HOOKS: dict[str, Hook] = {
 
 def _made_of(function: Callable[..., Any]) -> Any:
     """Return a factory of a back-off: its result is asked; an object of a class is one, as far as anyone can tell."""
-    if asyncio.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function):
 
         class BackOff:
             async def __call__(self, failure: BaseException | None) -> Any:
