@@ -18,7 +18,6 @@ from kit.struck import Strike, Struck, sampled, strikes
 
 pytestmark = [
     pytest.mark.usefixtures("struck_coroutines_collected"),
-    pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"),
     # Between the making of a coroutine and its first step.
     pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning"),

@@ -45,10 +45,6 @@ from kit.tiers import few_and_many
 # A reload is struck at each of many places in turn; that takes a while where the machine does other things too.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("alone")]
 
-traces_instructions = pytest.mark.skipif(
-    sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"
-)
-
 HERE = __name__
 
 
@@ -210,7 +206,6 @@ in_a_first_call = places((("_platform/swap.py", "resolver.py"), 499, 59), ((), 9
 # An exception, wherever it lands
 
 
-@traces_instructions
 @in_a_reload
 def test_an_exception_in_the_middle_leaves_all_old_or_all_new(files: tuple[str, ...], step: int) -> None:
     """A deadline or a handler may raise it; the next reload makes all new."""
@@ -241,7 +236,6 @@ def test_an_exception_in_the_middle_leaves_all_old_or_all_new(files: tuple[str, 
     assert outcomes == {True, False}
 
 
-@traces_instructions
 @in_a_first_call
 def test_an_exception_in_a_first_call_leaves_a_guard_that_follows(files: tuple[str, ...], step: int) -> None:
     """A half-made guard is not seen; a reload reaches a complete one."""
@@ -288,7 +282,6 @@ def test_a_deadline_around_a_reload_leaves_all_old_or_all_new(step: int) -> None
 # A signal's handler, wherever it is run
 
 
-@traces_instructions
 @in_a_reload
 def test_a_reload_in_the_middle_of_another_is_not_undone(files: tuple[str, ...], step: int, world: World) -> None:
     """A second signal comes while the first is served: the values that the second has read hold."""
@@ -311,7 +304,6 @@ def test_a_reload_in_the_middle_of_another_is_not_undone(files: tuple[str, ...],
         number += step
 
 
-@traces_instructions
 @in_a_first_call
 def test_a_first_call_does_not_bring_back_values_that_a_reload_in_its_middle_replaced(
     files: tuple[str, ...], step: int
@@ -336,7 +328,6 @@ def test_a_first_call_does_not_bring_back_values_that_a_reload_in_its_middle_rep
         number += step
 
 
-@traces_instructions
 @sampled(53, 7)
 def test_a_reload_in_the_middle_of_a_first_call_is_no_clash_of_names(step: int) -> None:
     """Rule B1: guards that share a budget follow a reload together, also one that was on its way into force."""
@@ -356,7 +347,6 @@ def test_a_reload_in_the_middle_of_a_first_call_is_no_clash_of_names(step: int) 
         number += step
 
 
-@traces_instructions
 @sampled(97, 5)
 def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World, step: int) -> None:
     """Also a handler that only calls guards: a reload takes effect in one step."""
@@ -378,7 +368,6 @@ def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World, step: int
         before, number = world.number, number + step
 
 
-@traces_instructions
 @pytest.mark.parametrize(
     "number", [pytest.param(one, marks=[pytest.mark.stress] * (one % 5 > 0)) for one in range(1, 260, 13)]
 )

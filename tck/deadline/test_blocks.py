@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
@@ -579,7 +578,6 @@ async def in_a_coroutine(one: Any, fails: bool) -> str:
     return "served"
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 @pytest.mark.usefixtures("struck_coroutines_collected")
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("reenters", [False, True], ids=["raises", "enters it, too"])

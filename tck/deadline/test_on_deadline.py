@@ -550,7 +550,6 @@ def test_blocks_leave_no_timers_behind() -> None:
     assert not this_thread.deadlines.callbacks
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 @sampled(11)
 def test_wherever_the_handler_of_a_signal_raises_nothing_is_called_afterwards(step: int) -> None:
     """S1, R11: at every place of entering and leaving, the block is either over or was never begun."""
@@ -578,7 +577,6 @@ def test_wherever_the_handler_of_a_signal_raises_nothing_is_called_afterwards(st
     assert not wrong
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 @sampled(11)
 def test_wherever_the_handler_of_a_signal_raises_the_block_waits_for_the_call(step: int) -> None:
     """S1, R11: the handler raises once the call is over, and no block waits for ever."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -266,7 +265,6 @@ def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
     assert ask(FREE) == 0
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 def test_a_strike_amidst_an_exchange_drops_the_session(fleet: Asked) -> None:
     """Wherever the handler strikes, no answer meets another question, and later calls ask on their threads again."""
     assert ask(FULL) == 0

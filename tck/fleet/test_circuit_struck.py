@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +14,6 @@ from faulttolerance._extensions.fleet.protocol import PollRequest, ProbeRequest
 from faulttolerance._guard.declare import registry
 from faulttolerance.testing import MemoryFleet, VirtualClock, virtual_time
 from kit.struck import Struck, sampled, strikes
-
-pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 
 OURS = ("fleet/circuit.py", "circuit_breaker.py", "attempt.py", "_call/settle.py", "fleet/server_link.py")
 

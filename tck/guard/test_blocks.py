@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import gc
 import inspect
-import sys
 import threading
 import types
 import warnings
@@ -835,7 +834,6 @@ async def run_blocks_of_coroutine(guard: Guard, form: str, fails: bool) -> str:
     return "served"
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 @pytest.mark.usefixtures("struck_coroutines_collected")
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning")
@@ -870,7 +868,6 @@ def test_an_exception_of_a_handler_in_the_library_loses_nothing(run: Any, form: 
     assert not wrong
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 @pytest.mark.usefixtures("struck_coroutines_collected")
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning")

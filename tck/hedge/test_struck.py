@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +19,6 @@ from kit.struck import Strike, Struck, sampled
 
 pytestmark = [
     pytest.mark.usefixtures("struck_coroutines_collected"),
-    pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"),
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"),
 ]
 

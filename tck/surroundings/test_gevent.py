@@ -699,7 +699,6 @@ def run():
         assert lines == ["it was not interrupted: other greenlets ran in its thread", "undisturbed"]
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 def test_a_handler_that_calls_the_same_waits_for_no_call_below_it() -> None:
     """Rule CO5: greenlets of one thread do wait for one another, and the handler of a signal still does not."""
     lines = run(

@@ -14,7 +14,6 @@ from faulttolerance._platform.unpatched import native
 from kit.struck import Struck, strikes
 
 OURS = ("watchdog.py", "daemon.py", "timers.py", "fork.py")
-by_tracing = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 
 
 class Watched:
@@ -50,7 +49,6 @@ class Watched:
         return has_run.wait(5)
 
 
-@by_tracing
 @pytest.mark.parametrize("is_running", [False, True], ids=["cold", "running"])
 def test_the_next_caller_is_served_wherever_a_handler_raises_in_a_caller(is_running: bool) -> None:
     """R0, R11: time-outs and timers of the process go on, whether the thread was there already or not."""
@@ -73,7 +71,6 @@ def test_the_next_caller_is_served_wherever_a_handler_raises_in_a_caller(is_runn
     assert not wrong
 
 
-@by_tracing
 def test_the_next_caller_is_served_wherever_a_handler_raises_around_a_fork() -> None:
     """R0, L5: the watchdog, which stops before a fork and goes on after it, is not left stopped."""
     wrong = []
