@@ -110,7 +110,9 @@ class _BlockCall:
         given: Any = None
         hands_over = False
         try:
-            while not self.is_over:
+            while True:  # with a condition, CPython 3.13 has the jump back outside this `try`
+                if self.is_over:
+                    return
                 try:
                     met = step(given)
                 except BaseException as failure:
