@@ -13,7 +13,7 @@ nox.options.error_on_missing_interpreters = False
 nox.options.sessions = ["lint", "typing", "docstrings", "tests-3.11"]
 
 ALONE = Path("tck/installation/alone")
-PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14", "3.15"]
 
 
 @nox.session
