@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 Trace: TypeAlias = Callable[[FrameType, str, Any], Any]
 
 _OWN = __name__.rpartition(".")[0]
-_FIRST_LOADS = re.compile(r"LOAD_(?!CONST)|PUSH_NULL|EXTENDED_ARG").match
+_FIRST_LOADS = re.compile(r"LOAD_(?!.*CONST)|PUSH_NULL|EXTENDED_ARG").match
 """Instructions with which a ``with`` statement begins; where it is left, other ones come first on the same line."""
 _PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
 _LOCKS = (_thread.LockType, type(threading.RLock()))
