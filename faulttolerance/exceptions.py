@@ -49,6 +49,10 @@ class FaultToleranceException(RuntimeError):
     _words = "result refused"  # the words of a note in place of the class name, for this class alone
 
 
+# Since Python 3.14 RuntimeError inherits it: without its own, ours would run those of OSError and of a client's errors.
+FaultToleranceException.__init__ = RuntimeError.__init__  # type: ignore[method-assign]
+
+
 class TimeoutException(FaultToleranceException, TimeoutError):
     """A guarded call took longer than its time-out allows (specification, chapter Timeout).
 

@@ -639,6 +639,21 @@ def test_exceptions_pickle_and_copy(error: Exception) -> None:
             assert getattr(other, name, None) == getattr(error, name, None)
 
 
+def test_an_exception_of_the_library_keeps_its_arguments_whatever_else_it_is() -> None:
+    """P5: as an ``OSError`` it has no number, and an exception of a client that it is, too, runs no code for it."""
+    late = TimeoutException("late", 2.5)
+    assert (late.args, late.errno, late.strerror, str(late)) == (("late", 2.5), None, None, "('late', 2.5)")
+
+    class ClientError(Exception):
+        def __init__(self, message: str) -> None:
+            super().__init__(message)
+            self.code = message
+
+    for kind, arguments in ((TimeoutException, ("late",)), (BulkheadException, ("full", 2.5, "waited"))):
+        error = type("Of a client", (kind, ClientError), {})(*arguments)
+        assert (error.args, vars(error)) == (arguments, {})
+
+
 def test_hierarchy_of_exceptions() -> None:
     """P5: one base, which is a ``RuntimeError``; two are built-in errors as well; the interruption is none of them."""
     for error in EXCEPTIONS:
