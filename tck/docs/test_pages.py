@@ -14,6 +14,8 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import MethodType, ModuleType
 
@@ -56,11 +58,12 @@ def anchors(page: Path) -> set[str]:
 @pytest.fixture
 def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     """Yield a module for the page, in which fallback methods of plain functions are looked up."""
-    module = ModuleType(re.sub(r"\W", "_", named(request.getfixturevalue("page"))))
-    sys.modules[module.__name__] = module
+    page = request.getfixturevalue("page")
+    name = re.sub(r"\W", "_", named(page))
+    module = sys.modules[name] = module_from_spec(ModuleSpec(name, SourceFileLoader(name, str(page))))
     before = made()
     yield module
-    del sys.modules[module.__name__]
+    del sys.modules[name]
     for guard in made() - before:
         guard.close()  # other tests may want its name
     for value in vars(module).values():
