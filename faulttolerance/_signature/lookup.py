@@ -4,7 +4,7 @@
 
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
@@ -71,12 +71,15 @@ class LateLookup:
     def shows_self(self, method: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Return whether the signature of *method*, found for *args*, has a parameter for the object that it has.
 
-        A descriptor may bind by a function of its own, which shows the signature of the function that it wraps.
+        A descriptor may bind by an object of its own, which shows the signature of the function that it wraps.
         """
-        if not self._takes_self or not isinstance(method, FunctionType) or not hasattr(method, "__wrapped__"):
+        named = find_in_class(self._attribute, type(args[0])) if self._takes_self else None
+        if named is None or not named.takes_self or self._attribute in getattr(args[0], "__dict__", ()):
             return False
-        named = find_in_class(self._attribute, type(args[0]))
-        return named is not None and named.takes_self and self._attribute not in getattr(args[0], "__dict__", ())
+        from inspect import unwrap
+
+        behind = unwrap(method, stop=lambda each: isinstance(each, (MethodType, staticmethod)))
+        return behind is not method and isinstance(behind, FunctionType)
 
     def missing(self) -> str:
         """Return the message that there is no such function."""

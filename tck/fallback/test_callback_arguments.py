@@ -401,7 +401,15 @@ class Logged:
         return bound
 
 
-@pytest.mark.parametrize("decorator", [Logged, singledispatchmethod])
+class LoggedBound(Logged):
+    """The same, and the function looks like the bound method."""
+
+    def __get__(self, target: Any, cls: type) -> Callable[..., Any]:
+        bound = self.function.__get__(target, cls)
+        return wraps(bound)(lambda *args: bound(*args))
+
+
+@pytest.mark.parametrize("decorator", [Logged, LoggedBound, singledispatchmethod])
 def test_a_method_that_a_descriptor_binds_gets_the_arguments_that_it_shows(decorator: Callable[..., Any]) -> None:
     """The parameter that its signature shows for its object is none for the failure."""
 
