@@ -181,6 +181,7 @@ def test_handlers_and_finalizers_ask_while_their_thread_does(fleet: DistantFleet
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # the callers are threads
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_forks_lose_no_question(fleet: DistantFleet) -> None:
     """The questions of the parent go on after the fork, also those that came while its thread was away."""

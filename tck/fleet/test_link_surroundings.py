@@ -181,9 +181,11 @@ fleet_link.current.send(TURN, print)
 time.sleep(0.1)
 began = time.perf_counter()
 status = in_child(lambda: (fleet_link.current.health.is_up, time.perf_counter() - began < 4))
-print(status)
+print(status, flush=True)
 os._exit(0)
 """,
+        "-W",
+        "ignore:This process:DeprecationWarning",  # the thread that waits for the server is left
         PORT=server.port,
     )
 

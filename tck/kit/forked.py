@@ -101,7 +101,7 @@ class _Parent:
             assert child is not None
             status = self._answer(seconds)
             if status is None:
-                os.kill(child, signal.SIGKILL)
+                os.kill(child, signal.SIGABRT)  # faulthandler says where it is
                 self._answer(None)
         return status
 
@@ -145,5 +145,7 @@ def fork(
         status = _parent(beginning, options, tuple(paths.items())).fork(request, seconds)
         output, error = out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
     if status is None:
-        raise subprocess.TimeoutExpired(argv, seconds, output, error)
+        hang = subprocess.TimeoutExpired(argv, seconds, output, error)
+        hang.add_note(output + error)
+        raise hang
     return subprocess.CompletedProcess(argv, status, output, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -52,15 +53,20 @@ def python(
             environment=environment,
             seconds=seconds,
         )
-    return subprocess.run(
-        [sys.executable, *options, *(["-c", program] if isinstance(program, str) else [program]), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env=dict(environment),
-        timeout=seconds,
-    )
+    command = [sys.executable, *options, *(["-c", program] if isinstance(program, str) else [program]), *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=dict(environment)
+    ) as process:
+        try:
+            output, error = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired as hang:
+            process.send_signal(signal.SIGABRT if CAN_FORK else signal.SIGTERM)  # faulthandler says where it is
+            hang.add_note("".join(process.communicate(timeout=seconds)))
+            raise
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, error)
 
 
 def output_of(

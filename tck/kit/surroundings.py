@@ -54,7 +54,8 @@ import gevent.events, gevent.monkey, gevent.queue, gevent.selectors, gevent.ssl,
 """
 """The imports of all modules that gevent patches, without patching."""
 
-_WATCHED = "import faulthandler; faulthandler.dump_traceback_later({seconds}, exit=True); del faulthandler\n"
+_WATCHED = "import faulthandler; faulthandler.enable(); del faulthandler\n"
+"""The beginning of a program that says where it hangs. No thread watches it: a fork warns of threads."""
 
 
 def needs(*modules: str) -> None:
@@ -88,10 +89,10 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         # A file and not ``-c``: the library reads sources, and so do readers of a traceback.
         file = Path(folder) / "program.py"
-        file.write_text(_WATCHED.format(seconds=seconds) + textwrap.dedent(program))
+        file.write_text(_WATCHED + textwrap.dedent(program))
         options = ("-W", "error", *options)
         variables = {**os.environ, **(_ISOLATED if isolated else {}), **environment}
-        done = python(file, *options, environment=variables, seconds=seconds + 15, after=after)
+        done = python(file, *options, environment=variables, seconds=seconds, after=after)
     assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout.splitlines()
 
