@@ -112,11 +112,13 @@ class _Instructions:
 
     def _ends_block(self, number: int) -> bool:
         """Return whether this is ``__exit__(None, None, None)``, the call at the end of a ``with`` block."""
-        before = [step for step in self.steps[max(0, number - 4) : number] if step.opname != "PRECALL"][-3:]
+        first, *arguments = [step for step in self.steps[max(0, number - 5) : number] if step.opname != "PRECALL"][-4:]
+        # From 3.14 on the function lies below the block, and any other function is loaded just before its arguments.
         return (
-            len(before) == 3
-            and all(step.opname == "LOAD_CONST" and step.argval is None for step in before)
-            and (self.steps[number].arg == 2 or sys.version_info >= (3, 14))
+            len(arguments) == 3
+            and all("CONST" in step.opname and step.argval is None for step in arguments)
+            and not first.opname.startswith(("LOAD_", "PUSH_NULL"))
+            and self.steps[number].arg == (3 if sys.version_info >= (3, 14) else 2)
         )
 
     def uses_result(self, number: int) -> bool:
