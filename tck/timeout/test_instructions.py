@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from faulttolerance._deadline.threads.instructions import RELEASES, ahead, handles_failure
+from faulttolerance._deadline.threads.instructions import RELEASES, ahead, callee_at, handles_failure
 
 
 def is_handling() -> bool:
@@ -93,3 +93,21 @@ def test_nothing_is_known_of_what_follows_the_last_instruction_of_a_function() -
     code = is_handling.__code__
 
     assert ahead(code, len(code.co_code) - 2) == {RELEASES}
+
+
+def test_callee_of_a_call_is_known_however_the_arguments_are_passed() -> None:
+    """What blocks, and what a message names, is judged by it."""
+    seen: list[tuple[str, bool]] = []
+
+    def called(*_: object, **__: object) -> None:
+        caller = sys._getframe(1)
+        seen.append(callee_at(caller.f_code, caller.f_lasti))
+
+    one, named = (1,), {"two": 2}
+    called(1, 2)
+    called(1, two=2)
+    called(*one)
+    called(**named)
+    called(*one, **named)
+
+    assert seen == [("called", False)] * 5

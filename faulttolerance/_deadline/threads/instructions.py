@@ -67,7 +67,10 @@ _BOUNDARIES = (
 )  # fmt: skip
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
 _JUMPS_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
-_STACKED = {"CALL_FUNCTION_EX": lambda argument: 1 + (argument & 1), "CALL_KW": lambda argument: argument + 1}
+_STACKED = {
+    "CALL_FUNCTION_EX": lambda argument: 2 if argument is None else 1 + (argument & 1),
+    "CALL_KW": lambda argument: argument + 1,
+}
 """The number of values above the function on the stack at a call, from the argument; by default the argument itself."""
 _UNCHECKED = frozenset({"append", "isinstance", "len", "type"})
 """Calls that the interpreter specializes, without a check after them."""
@@ -159,7 +162,7 @@ class _Instructions:
     def _load_of_callee(self, number: int) -> int | None:
         """Return the index of the instruction that loads the callee of this instruction by name."""
         call = self.steps[number]
-        arguments = _STACKED.get(call.opname, lambda argument: argument)(call.arg or 0)
+        arguments = _STACKED.get(call.opname, lambda argument: argument)(call.arg)
         depth = 0
         last, first = number, max(0, number - 60)
         if last > first and self.steps[last - 1].opname == "PRECALL":
