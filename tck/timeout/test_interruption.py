@@ -44,6 +44,7 @@ from faulttolerance._deadline.threads import safe_point
 from faulttolerance._deadline.threads.chain import ThreadDeadlines, this_thread
 from faulttolerance._deadline.threads.main_thread import main_thread, set_interrupt_signal
 from faulttolerance._deadline.threads.pending_interrupt import PendingInterrupt
+from faulttolerance._deadline.threads.safe_point import IS_EXACT
 from faulttolerance._deadline.threads.watchdog import watchdog
 from faulttolerance._platform.atomic import stack_of
 from faulttolerance.policies import Timeout
@@ -1226,6 +1227,12 @@ def comes_to_unchecked_call(lock: Any) -> Iterator[object]:
     lock.acquire()
 
 
+def comes_to_call_by_keyword(lock: Any) -> Iterator[object]:
+    yield
+    max(1, 2, key=abs)
+    lock.acquire()
+
+
 @pytest.mark.parametrize(
     ("function", "is_safe", "is_safe_later"),
     [
@@ -1233,6 +1240,7 @@ def comes_to_unchecked_call(lock: Any) -> Iterator[object]:
         (comes_to_end_of_block, False, True),
         (may_come_to_acquire, False, False),
         (comes_to_unchecked_call, False, False),
+        (comes_to_call_by_keyword, IS_EXACT, IS_EXACT),  # from 3.14 on not each one is checked
         (comes_to_harmless_call, True, True),
     ],
 )

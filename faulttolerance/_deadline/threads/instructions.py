@@ -251,8 +251,8 @@ class _Instructions:
         kind = _named_acquire_release(step) or (self.acquire_release(number) if name in _CALLS else None)
         if kind is not None:
             return RELEASES if kind is ENDS else kind
-        # Conservative: the resumption after a ``yield`` and a conditional jump need not be checked.
-        is_sure = name == "JUMP_BACKWARD" or (name in _CALLS and name != "PRECALL")
+        # Conservative: a call by keywords, the resumption after a ``yield`` and a conditional jump need not be checked.
+        is_sure = name == "JUMP_BACKWARD" or (name in _CALLS and name not in ("CALL_KW", "PRECALL"))
         if not (is_sure and self.is_checked(number)):
             return None
         return USES if self.loses_result(number) else ""
