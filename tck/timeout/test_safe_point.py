@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import queue
 import re
 import sys
 import threading
@@ -320,6 +321,23 @@ def test_thread_that_waits_for_a_lock_is_never_interrupted_behind_it(way: str, m
     assert "it was acquiring or releasing something" in notes
     assert entered
     assert not lock.locked()
+
+
+def test_thread_that_waits_in_a_call_is_not_interrupted_behind_it_if_the_result_is_used() -> None:
+    """R2a: the result would be lost, such as an item of a queue."""
+    items: queue.SimpleQueue[str] = queue.SimpleQueue()
+    taken: list[str] = []
+
+    def take() -> None:
+        item = items.get()
+        time.sleep(0)
+        taken.append(item)
+
+    threading.Timer(0.4, items.put, ("item",)).start()
+    notes = ended_late(take)
+
+    assert taken == ["item"]
+    assert "it was about to use what a call returned" in notes
 
 
 def test_interruption_that_comes_late_names_its_obstacle() -> None:

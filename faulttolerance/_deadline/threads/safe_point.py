@@ -111,7 +111,7 @@ def reason_unsafe(
             return f"it was in {_name_of(frame)}"
     else:
         is_patient = late_by < (_PATIENCE if stuck else _LONG_PATIENCE)
-        why = _reason_here(stack, is_patient, stuck, exact, blind)
+        why = _reason_here(stack, is_patient, exact, asleep, stuck, blind)
         if why is not None:
             return why
     if late_by < (_PATIENCE if stuck or waits else _LONG_PATIENCE):
@@ -137,7 +137,7 @@ def _releases(frame: FrameType, *, is_patient: bool) -> bool:
     return not (is_ours(frame) or is_standard(frame) or is_application(frame))
 
 
-def _reason_here(stack: Stack, is_patient: bool, stuck: bool, exact: bool, blind: bool) -> str | None:
+def _reason_here(stack: Stack, is_patient: bool, exact: bool, asleep: bool, stuck: bool, blind: bool) -> str | None:
     """Return why the innermost frame may not be interrupted; some reasons count only while *is_patient*."""
     frame = stack[0]
     code, offset = frame.f_code, frame.f_lasti
@@ -147,11 +147,10 @@ def _reason_here(stack: Stack, is_patient: bool, stuck: bool, exact: bool, blind
         return f"it was acquiring or releasing something in {_name_of(frame)}"
     if jumps_out(code, offset):
         return f"it was at the end of a loop in {_name_of(frame)}, where an exception skips the block around it"
-    if exact and (is_checked(code, offset) or blind):
-        # A stuck thread waits for a call, whose result would be lost; the next place is better.
-        if uses_result_at(code, offset) and (is_patient or stuck) and not blind:
-            return f"it was about to use what a call returned in {_name_of(frame)}"
-    else:
+    # A thread that waits for a call would lose its result; the next place is better.
+    if uses_result_at(code, offset) and (stuck or (is_patient if exact else asleep)) and not blind:
+        return f"it was about to use what a call returned in {_name_of(frame)}"
+    if not (exact and (is_checked(code, offset) or blind)):
         coming = _effect_ahead(stack)
         if coming in (ACQUIRES, SKIPS) or (coming is not None and is_patient):
             return f"it was about to acquire or release something in {_name_of(frame)}"
