@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ._cause import CausedBy
+from ._parameters import signature_of
 
 if TYPE_CHECKING:
     from types import CoroutineType as Coroutine  # pyright's type of the result of an ``async def``
@@ -73,14 +74,16 @@ class ExecutionContext:
         arguments do not fit the signature.
         """
         if self._parameters is None:
-            import inspect
+            from inspect import Parameter
 
-            signature = inspect.signature(self.method)
+            signature = signature_of(self.method)
+            if signature is None:
+                raise TypeError(f"{self.method!r} has no signature")
             target = () if self.target is None else (self.target,)
             bound = signature.bind(*target, *self.args, **self.kwargs)
             bound.apply_defaults()
             values = tuple(bound.arguments.values())
-            if target and next(iter(signature.parameters.values())).kind is inspect.Parameter.VAR_POSITIONAL:
+            if target and next(iter(signature.parameters.values())).kind is Parameter.VAR_POSITIONAL:
                 values = (values[0][1:], *values[1:])  # a method that receives its instance within *args
             elif target:
                 values = values[1:]

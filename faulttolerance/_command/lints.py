@@ -11,6 +11,7 @@ from .._call.order import ROWS
 from .._config import Declared, Snapshot, ignore_keys
 from .._guard.decorate.guard import decorated_functions
 from .._inspection.explanation import explanations_of
+from .._parameters import signature_of
 from .._policy import (
     Bulkhead,
     ChronoUnit,
@@ -31,7 +32,6 @@ from .._policy import (
     seconds,
 )
 from .._shown import brief, escaped, shown
-from .._signature.annotation import signature_of
 from ..exceptions import (
     BulkheadException,
     CircuitBreakerOpenException,

@@ -16,6 +16,7 @@ from collections import ChainMap
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, NewType, TypeVar, Union, get_args, get_origin
 
+from .._parameters import LAZY_IMPORT
 from .kind import function_behind
 
 
@@ -78,7 +79,15 @@ class UnresolvedName:
 
 
 class _Names(ChainMap[str, Any]):
-    """The names that the text of an annotation can use."""
+    """The names that the text of an annotation can use; those imported lazily stay so until their module is loaded."""
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if type(value) is not LAZY_IMPORT:
+            return value
+        path = str(value).split("'")[1]
+        is_loaded = path in sys.modules or path.rpartition(".")[0] in sys.modules
+        return value.resolve() if is_loaded else UnresolvedName(path)
 
     def __missing__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -106,7 +115,8 @@ class Scope(NamedTuple):
     def of(cls, function: Callable[..., Any], owner: type | None = None, defined_in: type | None = None) -> Scope:
         """Return the scope of *function*, defined in class *defined_in*, as seen from its subclass *owner*."""
         behind = function_behind(function)
-        namespaces: list[Mapping[str, Any]] = [_closure(behind), _type_parameters_by_name(behind)]
+        closures = (_closure(function) for function in (behind, getattr(behind, "__annotate__", None)))
+        namespaces: list[Mapping[str, Any]] = [*closures, _type_parameters_by_name(behind)]
         variables: Mapping[Any, Type] = {}
         home = defined_in or owner
         if home is not None:
@@ -157,21 +167,11 @@ def _type_arguments(cls: type, args: tuple[Type, ...] | None) -> dict[Any, Type]
     return dict(zip(own, args, strict=False)) if args is not None and isinstance(own, tuple) else {}
 
 
-def signature_of(function: Any) -> inspect.Signature | None:
-    """Return the signature of *function* with its annotations as written; ``None`` if it has no signature."""
-    try:
-        if sys.version_info >= (3, 14):
-            from annotationlib import Format
-
-            return inspect.signature(function, annotation_format=Format.FORWARDREF)
-        return inspect.signature(function)
-    except (TypeError, ValueError):
-        return None
-
-
 def display(annotation: Any) -> str:
     """Return an annotation as program text."""
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    if isinstance(annotation, str):
+        return annotation
+    return re.sub(r"ForwardRef\('([^']*)'[^)]*\)", r"\1", inspect.formatannotation(annotation))
 
 
 # Resolving

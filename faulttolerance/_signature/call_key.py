@@ -14,9 +14,9 @@ from types import MethodType
 from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
 
+from .._parameters import signature_of
 from .._shown import did_you_mean, shown
 from ..typing import Key
-from .annotation import signature_of
 from .kind import is_coroutine_function
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)

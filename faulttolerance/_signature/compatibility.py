@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from inspect import Parameter
 from typing import Any
 
-from .annotation import ANYTHING, Scope, display, is_assignable, is_gradual, is_resolved, members, resolve, signature_of
+from .._parameters import signature_of
+from .annotation import ANYTHING, Scope, display, is_assignable, is_gradual, is_resolved, members, resolve
 from .kind import is_coroutine_function, is_generator_function
 from .lookup import defining_class_of
 from .return_kind import ReturnKind, awaited_type, return_kind_of

@@ -13,6 +13,7 @@ from functools import partial, partialmethod, singledispatchmethod, update_wrapp
 from types import FunctionType, MethodType
 from typing import Any
 
+from .._parameters import signature_of
 from .kind import is_coroutine_function, mark_coroutine_function
 
 BOUND_BY_NOTHING = (type, MethodType, *(() if sys.version_info >= (3, 14) else (partial,)))
@@ -101,11 +102,10 @@ def _method_of_descriptor(descriptor: Any, owner: type, name: str) -> Any:
 
 def _sign(call: Any, descriptor: Any, owner: type, first: str | None) -> None:
     """Set the signature of *call* to the parameters that *descriptor* leaves, after the parameter named *first*."""
-    import inspect
+    from inspect import Parameter
 
-    try:
-        signature = inspect.signature(descriptor.__get__(object(), owner))
-    except (TypeError, ValueError):
+    signature = signature_of(descriptor.__get__(object(), owner))
+    if signature is None:
         return
-    itself = [inspect.Parameter(first, inspect.Parameter.POSITIONAL_ONLY)] if first else []
+    itself = [Parameter(first, Parameter.POSITIONAL_ONLY)] if first else []
     call.__signature__ = signature.replace(parameters=[*itself, *signature.parameters.values()])

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from typing import Any, TypeVar, Union
 
-from .annotation import ANYTHING, Scope, Type, UnresolvedName, ancestry, resolve, signature_of, union_of
+from .._parameters import signature_of
+from .annotation import ANYTHING, Scope, Type, UnresolvedName, ancestry, resolve, union_of
 from .kind import is_coroutine_function
 
 

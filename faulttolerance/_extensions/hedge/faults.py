@@ -8,7 +8,8 @@ import typing
 from collections.abc import AsyncIterator, Iterator
 
 from ..._guard.declare.declaration import Declaration
-from ..._signature.annotation import Scope, Type, UnresolvedName, display, members, resolve, signature_of
+from ..._parameters import signature_of
+from ..._signature.annotation import Scope, Type, UnresolvedName, display, members, resolve
 from ..._signature.return_kind import ReturnKind, return_kind
 from ...exceptions import Fault
 

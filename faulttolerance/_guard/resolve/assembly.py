@@ -22,6 +22,7 @@ from ..._execution.caller_thread import Callback, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import Schema, schema_of
 from ..._metrics.counters import Counters, Ledger
+from ..._parameters import signature_of
 from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, RecallingHandler, recalling_handler_in
 from ..._signature.kind import own_attribute
 from ..._strategy.gate import OnRefusal
@@ -437,12 +438,10 @@ def _set_names(driver: Any, declaration: Declaration | None) -> Any:
 
 def _with_arguments_checked(call: GuardedCall, function: Callable[..., Any]) -> GuardedCall:
     """Return *call* with a check of the arguments, the only error that an asynchronous call itself raises (rule R7)."""
-    import inspect
-
-    try:
-        bind = inspect.signature(function).bind
-    except (TypeError, ValueError):
+    signature = signature_of(function)
+    if signature is None:
         return call
+    bind = signature.bind
 
     def checked(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         bind(*args, **kwargs)

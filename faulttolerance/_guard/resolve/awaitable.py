@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import CoroutineType, FunctionType, MethodType
@@ -86,6 +85,4 @@ def _is_annotated_as_plain(function: FunctionType) -> bool:
 
 
 def _is_annotated(function: FunctionType) -> bool:
-    if sys.version_info >= (3, 14):
-        return function.__annotate__ is not None
-    return "return" in function.__annotations__
+    return getattr(function, "__annotate__", None) is not None or "return" in function.__annotations__

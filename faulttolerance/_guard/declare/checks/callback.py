@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ...._parameters import signature_of
 from ...._policy import BeforeRetry, Fallback, RecallingHandler
 from ...._shown import shown
-from ...._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved, signature_of
+from ...._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved
 from ...._signature.compatibility import Callee, Mismatch, accepts_arguments, kind_mismatches, mismatches
 from ...._signature.lookup import NamedFunction, find_in_class, find_in_module, mangle, missing
 from ...._signature.return_kind import ReturnKind, return_kind

@@ -132,7 +132,8 @@ def _asynchronous_faults(
     declaration: Declaration, where: str, owner: type | None, also_allowed: str = ""
 ) -> list[Fault]:
     """Return the faults of ``@asynchronous`` on a function whose annotation excludes a result that comes later."""
-    from ...._signature.annotation import display, signature_of
+    from ...._parameters import signature_of
+    from ...._signature.annotation import display
     from ...._signature.return_kind import ReturnKind, return_kind
 
     function = declaration.template
