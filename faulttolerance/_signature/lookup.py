@@ -8,6 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
+from .._parameters import LAZY_IMPORT
 from .._shown import nearest, shown
 from .kind import function_behind
 from .method import BOUND_BY_NOTHING
@@ -119,7 +120,9 @@ def find_in_module(name: str, function: Callable[..., Any]) -> NamedFunction | N
     names = getattr(behind, "__globals__", None)
     if names is None:
         names = vars(sys.modules.get(getattr(behind, "__module__", None) or "", object))
-    value = names.get(name)
+    value: Any = names.get(name)
+    if type(value) is LAZY_IMPORT:
+        value = value.resolve()
     return NamedFunction(value, None, False, False) if callable(value) else None
 
 
