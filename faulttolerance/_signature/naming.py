@@ -74,6 +74,8 @@ def copy_names(wrapper: Any, call: Any) -> Any:
     """Copy the names and the documentation of *call* to *wrapper*, and return it."""
     present = [name for name in WRAPPER_ASSIGNMENTS if own_attribute(call, name, _ABSENT) is not _ABSENT]
     update_wrapper(wrapper, call, present)
+    if own_attribute(call, "__annotate__") is None and (annotations := own_attribute(call, "__annotations__")):
+        wrapper.__annotations__ = annotations  # assigned, not deferred: from Python 3.14 on, no wrapper gets them
     if type(call) is not types.FunctionType:
         for name in _CACHED:
             if (value := own_attribute(call, name)) is not None:
