@@ -1185,6 +1185,20 @@ def test_functions_that_compiled_code_calls_are_interrupted() -> None:
     assert found == [None, None, None]
 
 
+def test_code_that_runs_because_of_a_name_is_interrupted() -> None:
+    """The name of a lazy import of 3.15 runs a module, and one in code for ``exec`` may run any code."""
+    found: list[str | None] = []
+
+    class Names(dict[str, object]):
+        def __missing__(self, name: str) -> object:
+            look(found)
+            return name
+
+    exec("def use():\n    name\nuse()\nname", {"__builtins__": Names()})
+
+    assert found == [None, None]
+
+
 def standing(function: Callable[..., Iterator[object]], *args: Any) -> FrameType:
     """Return the frame of a generator that stands at its ``yield``."""
     generator = function(*args)
