@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from .._platform.fork import at_fork, stop_at_end_of_subinterpreter
 from .._platform.loop_callback import take
-from .._platform.unpatched import get_ident, threads_are_real
+from .._platform.unpatched import get_ident, native, threads_are_real
 
 Job: TypeAlias = Callable[[], object]
 
@@ -31,6 +31,9 @@ _IDLE_SECONDS = 10.0
 """Seconds for which a thread stays parked before it ends; real time, even if the clock was replaced."""
 _JOIN_SECONDS = 1.0
 """Seconds for which a fork or a shutdown waits for a thread whose work is over already."""
+_LOOK_SECONDS = 0.001
+_LOOKS = 20
+"""How often a fork looks whether all threads are parked: a thread whose call is over may not be yet."""
 
 _numbers = count(1)
 
@@ -267,7 +270,11 @@ class Pool:
             self._shutdowns.pop(drained, None)
 
     def stop_idle(self) -> None:
-        """End the parked threads, and wait until they are gone."""
+        """End the parked threads, and those that are about to park, and wait until they are gone."""
+        for _ in range(_LOOKS):
+            if len(self._parked) >= len(self._workers) or not threads_are_real():
+                break
+            native.sleep(_LOOK_SECONDS)
         for worker in self._dismiss(len(self._parked)):
             worker.thread.join(_JOIN_SECONDS)
 

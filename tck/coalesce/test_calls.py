@@ -612,6 +612,7 @@ def test_loops_and_threads_share_one_flight() -> None:
 
 
 @pytest.mark.outside
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # the leader is a thread of the application
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_drops_the_flights_of_other_threads() -> None:
     """Rule CO6: in the child no call waits for a leader that does not exist there."""
