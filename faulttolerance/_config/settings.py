@@ -72,7 +72,7 @@ class Settings:
             seen, state = self.version.current, self._state
             if state.snapshot is None:
                 # This is no installation: changes that other threads prepare build on the same inputs and stay valid.
-                state = state._replace(snapshot=self.prepare())
+                state = state._replace(snapshot=self.prepare(state))
             elif with_switches and state.switches is None:
                 state = state._replace(switches=read_switches(state.snapshot)[0])
             else:
@@ -104,14 +104,13 @@ class Settings:
             raise_faults(_faults_of_packages())
             self._has_packages = True
 
-    def prepare(self, **changes: Any) -> Snapshot:
-        """Read all sources again and change nothing; *changes* replace some of the last ``Inputs``.
+    def prepare(self, state: Configuration, **changes: Any) -> Snapshot:
+        """Read all sources again and change nothing; *changes* replace some of the ``Inputs`` of *state*.
 
         Raises:
             FaultToleranceDefinitionException: With all sources that cannot be read, or all global switches that are
                 wrong.
         """
-        state = self._state
         inputs = state.inputs.__replace__(**changes)
         sources_read: list[Source] = []
         for properties in filter(None, (*inputs.properties, *inputs.blocks[::-1])):

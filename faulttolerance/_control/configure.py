@@ -393,7 +393,7 @@ def configured(properties: Mapping[str, Any]) -> Iterator[None]:
     """Apply *properties* within the block, including the global switches; they stay after a ``reset()``."""
     before, block = settings.state, dict(properties)
     transaction.reconfigure(
-        lambda: settings.prepare(blocks=(block, *settings.state.inputs.blocks)), renews_switches=True
+        lambda state: settings.prepare(state, blocks=(block, *state.inputs.blocks)), renews_switches=True
     )
 
     def without_block(state: Configuration) -> Configuration:
@@ -401,7 +401,7 @@ def configured(properties: Mapping[str, Any]) -> Iterator[None]:
         if [*map(id, others)] == [*map(id, before.inputs.blocks)]:
             return settings.restored_configuration(before)
         # Blocks of other threads or fixtures began or ended meanwhile.
-        return settings.next_configuration(settings.prepare(blocks=others), state._replace(switches=None))
+        return settings.next_configuration(settings.prepare(state, blocks=others), state._replace(switches=None))
 
     try:
         yield

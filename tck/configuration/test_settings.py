@@ -32,7 +32,7 @@ def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list
 def test_a_prepared_configuration_changes_nothing_before_it_is_installed() -> None:
     """So every guard can be checked against it first."""
     settings = Settings()
-    prepared = settings.prepare(properties=({"Retry/maxRetries": 5},))
+    prepared = settings.prepare(settings.state, properties=({"Retry/maxRetries": 5},))
 
     there = resolve(settings, Retry(), snapshot=prepared)
     in_force = resolve(settings, Retry())
@@ -178,7 +178,7 @@ def test_a_wrong_switch_is_refused_when_it_is_configured() -> None:
     settings = Settings()
 
     with pytest.raises(FaultToleranceDefinitionException, match="allowed: true or false"):
-        settings.prepare(properties=({"MP_Fault_Tolerance_Metrics_Enabled": 1},))
+        settings.prepare(settings.state, properties=({"MP_Fault_Tolerance_Metrics_Enabled": 1},))
 
 
 def test_a_switch_is_read_once_and_a_later_change_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -196,7 +196,7 @@ def test_a_switch_is_read_once_and_a_later_change_is_logged(caplog: pytest.LogCa
 def test_a_switch_that_is_configured_before_the_first_call_counts() -> None:
     """A configuration that was only prepared does not fix the switches."""
     settings = Settings()
-    resolve(settings, Retry(), snapshot=settings.prepare())
+    resolve(settings, Retry(), snapshot=settings.prepare(settings.state))
 
     renew(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": "false"})
 

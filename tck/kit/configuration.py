@@ -18,7 +18,7 @@ def settings_of(**inputs: Any) -> Settings:
 
 def renew(settings: Settings, **inputs: Any) -> None:
     """Read all sources again, and put the result in force."""
-    put(settings, settings.next_configuration(settings.prepare(**inputs_of(**inputs)[0])))
+    put(settings, settings.next_configuration(settings.prepare(settings.state, **inputs_of(**inputs)[0])))
     settings.warn_of_ignored_switches()
 
 

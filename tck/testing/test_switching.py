@@ -28,6 +28,7 @@ from faulttolerance.instrumentation import RetryScheduled, set_event_sinks
 from faulttolerance.policies import Retry
 from faulttolerance.testing import configured, disabled, no_wait, reset
 from kit.definition import refused
+from kit.struck import strikes
 
 made: list[object] = []
 LONG = 3_600_000
@@ -348,6 +349,27 @@ def test_keys_of_blocks_of_several_threads_all_go() -> None:
         thread.join()
 
     assert "maxRetries = 3 " in explain(Switched.charge, all=True)
+
+
+def test_a_block_that_ends_at_any_moment_while_another_begins_leaves_no_keys() -> None:
+    """The other block follows all changes, also those that are made while it reads them."""
+    with no_wait():
+        attempts(Switched().charge)
+
+    left = []
+    for strike in strikes("configure.py", "settings.py", "resolve/transaction.py"):
+        first, second = configured({"Retry/maxRetries": 1}), configured({"Timeout/value": 7})
+        first.__enter__()
+        strike.handle = lambda first=first: first.__exit__(None, None, None)
+        with strike:
+            second.__enter__()
+        if not strike.where:
+            first.__exit__(None, None, None)
+        second.__exit__(None, None, None)
+        if "maxRetries = 3 " not in explain(Switched.charge, all=True):
+            left.append(strike.where)
+
+    assert not left
 
 
 def test_keys_of_a_block_hold_after_a_reset_and_over_what_is_configured_within() -> None:

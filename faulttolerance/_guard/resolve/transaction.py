@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def reconfigure(
-    read: Callable[[], Snapshot],
+    read: Callable[[Configuration], Snapshot],
     *,
     faults: Sequence[Fault] = (),
     renews_switches: bool = False,
@@ -44,7 +44,7 @@ def reconfigure(
     """Apply the configuration from *read* to every guard, or change nothing.
 
     Args:
-        read: Reads the configuration; called again if another configuration was put in force meanwhile.
+        read: Reads the configuration that follows the given one; called again if another was put in force meanwhile.
         faults: The faults found so far.
         renews_switches: Whether the global switches are read again, too.
 
@@ -57,7 +57,7 @@ def reconfigure(
         nonlocal snapshot
         if snapshot is None or snapshot.version != before.number:
             try:
-                snapshot = read()
+                snapshot = read(before)
             except FaultToleranceDefinitionException as error:
                 raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
         return settings.next_configuration(snapshot, before._replace(switches=None) if renews_switches else before)
