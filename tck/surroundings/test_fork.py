@@ -133,7 +133,6 @@ def test_a_thread_whose_call_is_just_over_makes_no_fork_warn() -> None:
     """)
 
 
-
 def test_permits_of_other_threads_are_free_in_the_child() -> None:
     """L5: so are places in the queue and probes of threads that do not exist there."""
     run("""
