@@ -164,6 +164,8 @@ _LATER = {
     "._deadline.on_deadline": ("on_deadline",),
 }
 """Names that are imported at their first use: declarations need none of them, and some import much."""
+_MODULES = (policies, exceptions)
+"""What an import of the package executes, also one that is lazy; they have the names that were public here before."""
 _HOMES = {name: home for home, names in _LATER.items() for name in names}
 
 
@@ -184,7 +186,7 @@ if not TYPE_CHECKING:  # type checkers would accept any name
             if name in __all__:
                 globals()[name] = value
             return value
-        for module in policies, exceptions:  # the names that were public here before
+        for module in _MODULES:
             if name in module.__all__:
                 return getattr(module, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

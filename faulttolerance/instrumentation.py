@@ -30,7 +30,6 @@ from ._event import (
     TimedOut,
     sinks as _sinks,
 )
-from ._telemetry import connect as _connect  # registers the default sinks
 from .typing import EventSink
 
 __all__ = [
@@ -50,8 +49,6 @@ __all__ = [
     "get_event_sinks",
     "set_event_sinks",
 ]
-
-del _connect
 
 
 def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
@@ -75,4 +72,6 @@ def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
 
 def get_event_sinks() -> tuple[EventSink, ...]:
     """Return the sinks in use."""
+    from ._telemetry import connect  # noqa: F401  # it finds the default sinks
+
     return _sinks.get()

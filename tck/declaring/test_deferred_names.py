@@ -23,7 +23,7 @@ from faulttolerance import (
     partition_by,
     retry,
 )
-from kit.program import python
+from kit.program import QUIET, python
 
 ARE_DEFERRED = sys.version_info >= (3, 14)
 ARE_LAZY = sys.version_info >= (3, 15)
@@ -216,3 +216,37 @@ print(charge(1), charge(2))
     printed = lazily(tmp_path, source, answers="def substitute(amount): return f'substitute {amount}'")
 
     assert printed.splitlines() == ["declared", "answers is imported", "substitute 1 substitute 2"]
+
+
+REGISTERING = {
+    "event sinks": """
+from faulttolerance.instrumentation import get_event_sinks
+print(len(get_event_sinks()) > 0)
+""",
+    "policies": """
+from faulttolerance import *
+from faulttolerance.policies import Retry
+print(Guard(retry=Retry()).call(len, "1") == 1)
+""",
+    "interruption": """
+from faulttolerance import TimeoutException, timeout
+@timeout(50)
+def late():
+    while True:
+        sum(range(100))
+try:
+    late()
+except TimeoutException:
+    print(True)
+""",
+}
+
+
+@needs_lazy_imports
+@pytest.mark.outside
+@pytest.mark.parametrize("registered", REGISTERING)
+def test_lazy_imports_of_the_package_itself_change_nothing(registered: str) -> None:
+    """``-X lazy_imports=all`` makes them so: an import that registers something is none of them."""
+    done = python(QUIET + REGISTERING[registered], "-X", "lazy_imports=all")
+
+    assert (done.stdout.strip(), done.stderr) == ("True", "")

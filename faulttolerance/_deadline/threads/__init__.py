@@ -1,3 +1,6 @@
 """The interruption of calls at their deadlines: chains of deadlines, safe points, and the delivery of exceptions."""
 
-from . import thread_checks as _thread_checks  # noqa: F401  # completes the watchdog, whichever of its modules is imported
+from .thread_checks import check_threads
+from .watchdog import watchdog as _watchdog
+
+_watchdog.look = check_threads  # whichever module of the package is imported, lazily or not

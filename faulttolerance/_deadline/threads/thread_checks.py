@@ -245,7 +245,6 @@ def _restart_in_child() -> None:
     watchdog.restart_in_child()
 
 
-watchdog.look = check_threads
 # C code counts the forks, because no signal's handler raises in it. Hooks run in reverse order before a fork only.
 at_fork(parent=watchdog.forks.pop)
 at_fork(before=watchdog.stop, parent=watchdog.restart, child=_restart_in_child)
