@@ -218,6 +218,26 @@ print(charge(1), charge(2))
     assert printed.splitlines() == ["declared", "answers is imported", "substitute 1 substitute 2"]
 
 
+@needs_lazy_imports
+@pytest.mark.outside
+@pytest.mark.parametrize("methods", ["substitute", "sub*"])
+def test_a_port_of_a_module_guards_the_functions_that_it_imports_lazily(methods: str, tmp_path: Path) -> None:
+    source = f"""
+import client
+from faulttolerance.policies import Retry
+print(Guard(retry=Retry(delay=0, jitter=0)).port(client, methods={methods!r}).substitute([OSError, OSError]))
+"""
+    answers = """
+def substitute(failures):
+    if failures:
+        raise failures.pop()
+    return "substitute"
+"""
+    printed = lazily(tmp_path, source, client="lazy from answers import substitute", answers=answers)
+
+    assert printed.splitlines() == ["client is imported", "answers is imported", "substitute"]
+
+
 REGISTERING = {
     "event sinks": """
 from faulttolerance.instrumentation import get_event_sinks

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any
 
+from ..._parameters import LAZY_IMPORT
 from ..._shown import did_you_mean, install, one_or_several, shown
 from ..._signature.kind import is_coroutine_function, is_generator_function
 from ...exceptions import Fault, raise_faults
@@ -128,7 +129,7 @@ def _is_created_on_access(client: Any, name: str) -> bool:
 
 def _is_guarded(name: str, value: object) -> bool:
     return (
-        callable(value)
+        (callable(value) or type(value) is LAZY_IMPORT)  # of a module: perhaps a function
         and not name.startswith("_")
         and not isinstance(value, type)
         and not is_generator_function(value)
