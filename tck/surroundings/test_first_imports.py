@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from kit.forked import CAN_FORK
 from kit.program import output_of, python
 
 pytestmark = pytest.mark.outside
@@ -67,3 +70,42 @@ def test_an_attempt_succeeds_while_futures_are_imported() -> None:
         """
 
     assert output_of(program) == "Page"
+
+
+def test_imports_that_are_all_lazy_leave_nothing_out() -> None:
+    """Time-outs come, in the child of a fork, too, and chaos is known, where Python 3.15 puts off every import."""
+    program = """
+        import logging, os, time
+        from faulttolerance import *
+
+        logging.getLogger("faulttolerance").addHandler(logging.NullHandler())  # chaos says that it is there
+
+        end = time.monotonic() + 10
+
+        @timeout("50ms")
+        def count():
+            while time.monotonic() < end:
+                pass
+
+        def tell(who):
+            try:
+                count()
+            except TimeoutException:
+                print(who, "in time" if time.monotonic() < end else "too late", flush=True)
+
+        configure(properties={"Chaos/latency": "1ms"})
+        print(validate())
+        tell("parent")
+        child = os.fork() if hasattr(os, "fork") else 1
+        if not child:
+            tell("child")
+            os._exit(0)
+        if hasattr(os, "fork"):
+            os.waitpid(child, 0)
+        tell("parent")
+        """
+    lazy = {**os.environ, "FAULTTOLERANCE_CHAOS_ALLOWED": "true"}
+    output = output_of(program, "-X", "lazy_imports=all", "-W", "error", environment=lazy)
+
+    child = ["child in time"] if CAN_FORK else []
+    assert output.splitlines() == ["[]", "parent in time", *child, "parent in time"]
