@@ -31,6 +31,7 @@ from faulttolerance import (
 from faulttolerance.policies import Fallback, Retry
 from faulttolerance.testing import configured
 from kit import Clock, Invoke, Service, key
+from kit.interpreter import forks_here
 
 
 class Client(Service):
@@ -500,7 +501,7 @@ def test_many_threads_remember_at_once() -> None:
     assert wrong == []
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@forks_here
 def test_a_fork_keeps_the_remembered_results() -> None:
     """Rule L5: results belong to no thread."""
     fails = False
