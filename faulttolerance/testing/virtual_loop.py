@@ -8,6 +8,7 @@ import selectors
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
+from functools import partial
 from typing import Any
 
 from .._deadline.clock import next_deadline
@@ -87,6 +88,10 @@ class _ExecutorCall:
                 return self._function(*args)
             finally:
                 del self._started[self]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Become the function alone for another interpreter, that of an ``InterpreterPoolExecutor``: time waits."""
+        return partial, (self._function,)
 
 
 class _Selector(selectors.DefaultSelector):
