@@ -30,12 +30,14 @@ def signature_of(function: Any) -> Signature | None:
 
 def _without_imports(call: Any) -> Any:
     """Return *call*, or a copy whose annotations see no names, where names that are imported lazily are among them."""
+    if LAZY_IMPORT is None:
+        return call
     if type(call) is MethodType:
         return MethodType(_without_imports(call.__func__), call.__self__)
     if hasattr(call, "__wrapped__") and not hasattr(call, "__signature__"):
         return _without_imports(call.__wrapped__)
     annotate = getattr(call, "__annotate__", None)
-    if LAZY_IMPORT is None or type(call) is not FunctionType or type(annotate) is not FunctionType:
+    if type(call) is not FunctionType or type(annotate) is not FunctionType:
         return call
     if not any(type(call.__globals__.get(name)) is LAZY_IMPORT for name in annotate.__code__.co_names):
         return call

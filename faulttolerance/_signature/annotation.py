@@ -115,7 +115,7 @@ class Scope(NamedTuple):
     def of(cls, function: Callable[..., Any], owner: type | None = None, defined_in: type | None = None) -> Scope:
         """Return the scope of *function*, defined in class *defined_in*, as seen from its subclass *owner*."""
         behind = function_behind(function)
-        closures = (_closure(function) for function in (behind, getattr(behind, "__annotate__", None)))
+        closures = map(_closure, (behind, getattr(behind, "__annotate__", None)))
         namespaces: list[Mapping[str, Any]] = [*closures, _type_parameters_by_name(behind)]
         variables: Mapping[Any, Type] = {}
         home = defined_in or owner

@@ -74,9 +74,10 @@ def copy_names(wrapper: Any, call: Any) -> Any:
     """Copy the names and the documentation of *call* to *wrapper*, and return it."""
     present = [name for name in WRAPPER_ASSIGNMENTS if own_attribute(call, name, _ABSENT) is not _ABSENT]
     update_wrapper(wrapper, call, present)
-    if own_attribute(call, "__annotate__") is None and (annotations := own_attribute(call, "__annotations__")):
-        wrapper.__annotations__ = annotations  # assigned, not deferred: from Python 3.14 on, no wrapper gets them
-    if type(call) is not types.FunctionType:
+    if type(call) is types.FunctionType:
+        if getattr(call, "__annotate__", call) is None and call.__annotations__:
+            wrapper.__annotations__ = call.__annotations__  # assigned, so that none are deferred, and copied
+    else:
         for name in _CACHED:
             if (value := own_attribute(call, name)) is not None:
                 setattr(wrapper, name, value)

@@ -156,6 +156,16 @@ from faulttolerance import *
 lazy from orders import Order, Refusal as Refused
 lazy import orders as o
 
+def wrapped(function):
+    return function
+
+try:
+    import wrapt
+except ImportError:
+    pass
+else:
+    wrapped = wrapt.decorator(lambda function, target, args, kwargs: function(*args, **kwargs))
+
 def substitute(order: Order) -> o.Order:
     return "substitute"
 
@@ -176,6 +186,7 @@ def later(order: Order) -> Future[o.Order]:
 
 class Till:
     @fallback(lambda _: "handled")
+    @wrapped
     def pay(self, order: Order) -> o.Order:
         raise ConnectionError
 """
