@@ -73,9 +73,9 @@ class Server:
             with urllib.request.urlopen(address, timeout=10) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            if error.code not in (400, 422):
-                raise  # an OSError: it is not ready yet
             with error:
+                if error.code not in (400, 422):
+                    raise  # an OSError: it is not ready yet
                 raise ValueError(json.load(error)["error"]) from None
 
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -151,8 +152,12 @@ def server(tmp_path: Path) -> Iterator[str]:
 def query_api(server: str, query: str) -> list[dict[str, Any]]:
     """Return the current answer of the query API."""
     address = f"{server}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-    with urllib.request.urlopen(address, timeout=5) as answer:
-        found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+    except urllib.error.HTTPError as error:  # an OSError, and an answer: the server is not ready yet
+        error.close()
+        raise
     return found
 
 
