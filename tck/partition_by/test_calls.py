@@ -43,6 +43,7 @@ from faulttolerance.testing import configured, virtual_time
 from kit import Invoke, key
 from kit.definition import refused
 from kit.interpreter import forks_here
+from kit.struck import strikes
 
 
 class Down(Exception):
@@ -702,6 +703,27 @@ class Row:
 
     def __eq__(self, other: object) -> bool:
         return hash(self) == hash(other)
+
+
+def test_a_handler_of_a_signal_that_needs_places_at_any_moment_harms_no_call() -> None:
+    """It removes partitions while the call below it removes the same, and each key keeps one state."""
+
+    @partition_by(lambda key: key, max_partitions=2)
+    @bulkhead(1)
+    def service(key: int) -> str:
+        return "served"
+
+    found = set()
+    for number, strike in enumerate(strikes("partition_by/strategy.py", "partition_by/layer.py")):
+        first = 10 * number
+        service(first)
+        service(first + 1)
+        strike.handle = lambda first=first: [service(first + more) for more in (2, 3, 4)]
+        with strike:
+            found.add(service(first + 4))
+        found.update([service(first + 4), service(first)])
+
+    assert found == {"served"}
 
 
 @pytest.mark.parametrize("later", [1_000, -1])

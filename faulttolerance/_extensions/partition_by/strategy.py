@@ -262,12 +262,13 @@ class Partitions:
         if partition.references() > _UNUSED:
             partition.is_gone = False
             return False
-        before = self._by_hash.get(partition.hash)
-        if before is partition:
+        # No call stands between a look and its change: the handler of a signal may remove partitions, too.
+        if partition.hash in self._by_hash and self._by_hash[partition.hash] is partition:
             if partition.same is None:
                 del self._by_hash[partition.hash]
             else:
                 self._by_hash[partition.hash] = partition.same
+        before = self._by_hash.get(partition.hash)
         while before is not None:
             if before.same is partition:
                 before.same = partition.same
