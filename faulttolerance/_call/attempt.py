@@ -304,7 +304,9 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 except Interrupted as interrupted:
                     failure = interrupted
             if progress is None:
-                progress, progress.began, progress.attempts = CallRecord(), requested if RATE_LIMIT else began, 1
+                progress = CallRecord()
+                progress.began, progress.attempts, progress.is_counted = requested if RATE_LIMIT else began, 1, False
+                progress.failure = progress.cause = progress.rejection = None
             if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
                 record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
                 record.requested, record.began = requested if RATE_LIMIT else began, began

@@ -59,13 +59,13 @@ def distinct_names(outer: str, inner: str) -> tuple[str, str]:
 class CallRecord:
     """The progress of a call that did not end with its first attempt; created at the end of that attempt."""
 
-    # Class attributes, so that creating a record calls no Python code; most never change. Reading a class attribute
-    # takes four times the instructions of an instance attribute, so the creator sets those that every failure reads.
-    began = 0.0
+    # Most are class attributes, which never change, so that creating a record calls no Python code. CPython specializes
+    # no store of an attribute that the class has, too; so the creator sets those that every retry stores.
+    began: float
     """The moment at which the call started."""
     answer: Answer = NOT_CALLED
     """The answer of an awaited predicate about the last attempt."""
-    attempts = 1
+    attempts: int
     """The number of attempts started."""
     delays: Delays | None = None
     """The delays of this call if they depend on earlier ones; created at the first failure."""
@@ -77,15 +77,15 @@ class CallRecord:
     """The reason why no further attempt is made."""
     veto_reason = ""
     """The application's reason against a further attempt, if it has vetoed it."""
-    failure: BaseException | None = None
+    failure: BaseException | None
     """The failure of the last attempt."""
-    cause: BaseException | None = None
+    cause: BaseException | None
     """The last failure of the attempts before it that was no refusal."""
-    rejection: FaultToleranceException | None = None
+    rejection: FaultToleranceException | None
     """The exception that stands for the last result that ``retry_when`` did not accept."""
     replaced_failure: BaseException | None = None
     """The failure for which the fallback was called."""
-    is_counted = False
+    is_counted: bool
     is_untraced = False
     """Whether no span records the call, as far as known."""
     _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # consecutive attempts with the same class of failure
@@ -370,7 +370,10 @@ def count_failed_call(
         and not any(_accepts(fallback, args, kwargs, replaced_failure) for _, fallback in policies.fallbacks)
     ):
         call.replaced_failure = None
-    policies.end_call(call or CallRecord(), False)
+    if call is None:
+        call = CallRecord()
+        call.attempts, call.is_counted = 1, False
+    policies.end_call(call, False)
 
 
 def _accepts(fallback: Callback, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:

@@ -17,28 +17,29 @@ class AttemptRecord:
     permit was taken and before the record of it was made.
     """
 
-    # Attributes of the class, so that the creation of a record calls no Python code; most keep their default.
-    began = 0.0
+    # Attributes of the class, so that the creation of a record calls no Python code; most keep their default. Those
+    # without a value are stored at the end of each attempt: CPython specializes no store of one that the class has.
+    began: float
     """The moment at which the attempt requested admission, or at which its turn came if it waited for one."""
-    requested = 0.0
+    requested: float
     """The moment at which the attempt requested admission, before it waited for a turn."""
-    permit: object = None
+    permit: object
     """The key of the permit and of the probe place; ``None`` if the attempt took neither."""
-    admitted_by = 0
+    admitted_by: int
     """The last policy that admitted the attempt: a constant of ``_call/bound_policies.py``, ``BY_NONE`` for none."""
     refused_by = ""
     """The policy that refused the attempt."""
-    gate_state: GateState | None = None
+    gate_state: GateState | None
     """The state of the gate when it admitted the attempt."""
     fails: bool | None = False
     """Whether the predicate of ``@fail_when`` counts the attempt as a failure for the gate."""
     verdict = ""
     """The verdict for the gate."""
-    deadlines: ThreadDeadlines | None = None
+    deadlines: ThreadDeadlines | None
     """The deadlines of the thread in whose chain the attempt stands."""
-    entry: Entry = None
+    entry: Entry
     """The attempt's entry in that chain."""
-    deadline: TaskDeadline | None = None
+    deadline: TaskDeadline | None
     """The deadline of the task that runs the attempt."""
     queued = False
     """Whether the attempt waited in the queue of the bulkhead."""

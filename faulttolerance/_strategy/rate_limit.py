@@ -51,12 +51,13 @@ class _Window:
 
     burst = 1
     """The calls that may come at once after a rest, where the window is smooth."""
-    count = 0
+    count: int
     """The calls that were admitted since the current window began; 0 where windows do not follow one another."""
     has_room_until = -math.inf
     """Up to this moment, in seconds, a call has room if ``count`` is below ``limit``; minus infinity: call ``due``."""
 
     def __init__(self, limit: int, length: int, burst: int) -> None:
+        self.count = 0
         _Window.resize(self, limit, length, burst, 0)
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
