@@ -21,6 +21,7 @@ from faulttolerance._deadline.threads.safe_point import reason_unsafe
 from faulttolerance._platform.atomic import stack_of
 from faulttolerance.policies import Timeout
 from kit.tiers import few_and_many
+from kit.waiting import wait_until
 
 WHERE = pytest.mark.parametrize("on_main", [True, False], ids=["main", "other"])
 """The thread on which a body is interrupted."""
@@ -323,7 +324,8 @@ def test_thread_that_waits_for_a_lock_is_never_interrupted_behind_it(way: str, m
     assert not lock.locked()
 
 
-def test_thread_that_waits_in_a_call_is_not_interrupted_behind_it_if_the_result_is_used() -> None:
+@pytest.mark.parametrize("exact", [True, False])
+def test_thread_asleep_in_a_call_is_not_interrupted_behind_it_if_the_result_is_used(exact: bool) -> None:
     """R2a: the result would be lost, such as an item of a queue."""
     items: queue.SimpleQueue[str] = queue.SimpleQueue()
     taken: list[str] = []
@@ -333,11 +335,17 @@ def test_thread_that_waits_in_a_call_is_not_interrupted_behind_it_if_the_result_
         time.sleep(0)
         taken.append(item)
 
-    threading.Timer(0.4, items.put, ("item",)).start()
-    notes = ended_late(take)
+    def why() -> str | None:
+        stack = stack_of(sys._current_frames()[thread.ident or 0])
+        return reason_unsafe(stack, 0.0, exact=exact, asleep=True) if stack[0].f_code is take.__code__ else None
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    wait_until(lambda: "it was about to use what a call returned" in (why() or ""))
+    items.put("item")
+    thread.join(20.0)
 
     assert taken == ["item"]
-    assert "it was about to use what a call returned" in notes
 
 
 def test_interruption_that_comes_late_names_its_obstacle() -> None:
