@@ -84,9 +84,9 @@ class Pool:
     # Calls
 
     def register(self, call: Hashable, is_child: bool = False) -> bool:
-        """Register *call* as under way and return true; during a shutdown, accept only children of calls."""
+        """Register *call* as under way and return true; accept only children during a shutdown, and none at the end."""
         self._calls[call] = None
-        if self._shutdowns and not is_child:
+        if (self._shutdowns and not is_child) or sys.is_finalizing():  # then no thread of the pool runs any more
             self.unregister(call)
             return False
         return True

@@ -113,7 +113,7 @@ class ThreadCall:
         assert future is not None
         try:
             if not pool.register(self, is_child=self.parent is not None):
-                self.fail(RuntimeError("no new calls are accepted while faulttolerance.shutdown() waits"))
+                self.fail(RuntimeError("no new calls during faulttolerance.shutdown(), or at the interpreter's end"))
                 return
             future._stop = self.stop
             self.coroutine = make()

@@ -1486,6 +1486,31 @@ atexit.register(at_exit)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_a_call_of_a_finalizer_at_the_end_of_the_interpreter_fails_at_once() -> None:
+    """An idle thread of the pool does not run any more then, and no pause before a retry ends."""
+    ended = python(
+        """
+from faulttolerance import asynchronous, completed_future, retry
+
+class Session:
+    @asynchronous
+    @retry(max_retries=1, delay="1ms")
+    def close(self):
+        return completed_future("closed")
+
+    def __del__(self):
+        print(type(self.close().exception(20)) is RuntimeError)
+
+session = Session()
+print(session.close().result(20))
+""",
+        "-W",
+        "error",
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "closed\nTrue\n", "")
+
+
 def test_permits_and_calls_survive_any_order_of_ends() -> None:
     """Calls that end, fail, time out and are cancelled at any moment: never more than the limit, none lost.
 
