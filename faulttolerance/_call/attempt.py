@@ -304,9 +304,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 except Interrupted as interrupted:
                     failure = interrupted
             if progress is None:
-                progress = CallRecord()
-                progress.began, progress.attempts, progress.is_counted = requested if RATE_LIMIT else began, 1, False
-                progress.failure = progress.cause = progress.rejection = None
+                progress, progress.began, progress.attempts = CallRecord(), requested if RATE_LIMIT else began, 1
+                progress.failure = progress.cause = progress.rejection = progress.is_counted = None
             if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
                 record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
                 record.requested, record.began = requested if RATE_LIMIT else began, began
@@ -321,9 +320,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 failure, permit = policies.end_attempt(record, failure, progress), None  # no resource is held any more
             if progress.attempts > 1:
                 return failure, result
-            if ASYNC or BLOCK:
-                return await policies.continue_call(policies, failure, result, progress, args, kwargs)
-            return policies.continue_call(policies, failure, result, progress, args, kwargs)
+            continued = policies.continue_call(policies, failure, result, progress, args, kwargs)
+            return await continued if ASYNC or BLOCK else continued
         except BaseException as error:
             count_failed_call(policies, error, progress, args, kwargs, permit if GATE or BULKHEAD else None)
             raise
