@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from .._platform.daemon import wait_until_gone
 from .._platform.fork import at_fork
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class LoopThread:
             self._loop = self._thread = None
             loop.call_soon_threadsafe(loop.stop)
         thread.join(_JOIN_SECONDS)
+        wait_until_gone(thread.native_id)
 
     def forget(self) -> None:
         """Reset the state in a forked child, where the thread does not exist."""
@@ -88,4 +90,4 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 loop_thread = LoopThread()
 """The loop thread that offloaded calls share."""
 
-at_fork(before=loop_thread.stop_if_idle, child=loop_thread.forget)
+at_fork(child=loop_thread.forget)

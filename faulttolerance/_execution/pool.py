@@ -21,6 +21,7 @@ from contextvars import Context
 from itertools import count
 from typing import Any, TypeAlias
 
+from .._platform.daemon import wait_until_gone
 from .._platform.fork import at_fork, stop_at_end_of_subinterpreter
 from .._platform.loop_callback import take
 from .._platform.unpatched import get_ident, native, threads_are_real
@@ -277,6 +278,7 @@ class Pool:
             native.sleep(_LOOK_SECONDS)
         for worker in self._dismiss(len(self._parked)):
             worker.thread.join(_JOIN_SECONDS)
+            wait_until_gone(worker.thread.native_id)
 
     def forget_other_threads(self) -> None:
         """Reset the state in a forked child, where only the calling thread exists; calls stay until ``unregister``."""
@@ -313,4 +315,4 @@ def _wake(worker: _Worker) -> None:
 pool = Pool()
 """The pool that offloaded calls share."""
 
-at_fork(before=pool.stop_idle, child=pool.forget_other_threads)
+at_fork(child=pool.forget_other_threads)

@@ -124,4 +124,9 @@ def _leave_calls_behind() -> None:
             call.fail_after_fork()
 
 
-at_fork(child=_leave_calls_behind)
+def _stop_idle() -> None:
+    loop_thread.stop_if_idle()  # first, as it may still pass work to the pool
+    pool.stop_idle()
+
+
+at_fork(before=_stop_idle, child=_leave_calls_behind)

@@ -376,12 +376,12 @@ class AwaitedTask:
                 drop(awaitable, None)
                 failed: concurrent.futures.Future[Any] = concurrent.futures.Future()
                 failed.set_exception(error)
-                self._end(failed)
                 self._return_loop()
+                self._end(failed)
                 return
         self._deadline.task = self._task
+        self._task.add_done_callback(self._return_loop)  # first, as a thread that has the result may fork
         self._task.add_done_callback(to_its_end(self._end, self._task))
-        self._task.add_done_callback(self._return_loop)
 
     def cancel(self) -> None:
         """Cancel the task, from any thread."""

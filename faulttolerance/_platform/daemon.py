@@ -73,7 +73,10 @@ class Daemon:
         for is_over in once(self._place.acquire, True, seconds):
             if is_over:
                 self._place.release()
-                _wait_until_gone(self._handle, self._native_id)
+                if self._handle is not None:
+                    self._handle.join()
+                else:
+                    wait_until_gone(self._native_id)
         return is_over
 
     def _run(self, begun: Any) -> None:
@@ -96,11 +99,8 @@ class Daemon:
             self.start()
 
 
-def _wait_until_gone(handle: Any, native_id: int) -> None:
-    """Wait until a thread whose work is over is gone, by its *handle* or else by its number in the system."""
-    if handle is not None:
-        handle.join()
-        return
+def wait_until_gone(native_id: int | None) -> None:
+    """Wait until a thread that has ended is gone, by its number in the system; up to Python 3.12 a join does not."""
     path = f"/proc/self/task/{native_id}"
     for _ in range(100):
         if not native_id or not os.path.exists(path):
