@@ -96,7 +96,7 @@ def test_nothing_is_known_of_what_follows_the_last_instruction_of_a_function() -
 
 
 def test_callee_of_a_call_is_known_however_the_arguments_are_passed() -> None:
-    """Messages name it, and calls that block are known by it."""
+    """Messages name it, and by its name a call counts as one that blocks."""
     seen: list[tuple[str, bool]] = []
 
     def called(*_: object, **__: object) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property, lru_cache
 from itertools import islice
 from types import CodeType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ _BOUNDARIES = (
 )  # fmt: skip
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
 _JUMPS_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
-_STACKED = {
+_STACKED: dict[str, Callable[[Any], int]] = {
     "CALL_FUNCTION_EX": lambda argument: 2 if argument is None else 1 + (argument & 1),
     "CALL_KW": lambda argument: argument + 1,
 }
@@ -162,7 +162,7 @@ class _Instructions:
     def _load_of_callee(self, number: int) -> int | None:
         """Return the index of the instruction that loads the callee of this instruction by name."""
         call = self.steps[number]
-        arguments = _STACKED.get(call.opname, lambda argument: argument)(call.arg)
+        arguments = _STACKED[call.opname](call.arg) if call.opname in _STACKED else call.arg
         depth = 0
         last, first = number, max(0, number - 60)
         if last > first and self.steps[last - 1].opname == "PRECALL":
