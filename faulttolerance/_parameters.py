@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import types
+from contextlib import suppress
+from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -15,34 +17,50 @@ LAZY_IMPORT: Any = getattr(types, "LazyImportType", None)
 
 
 def signature_of(function: Any) -> Signature | None:
-    """Return the signature of *function* with its annotations as written; ``None`` if it has no signature."""
+    """Return the signature of *function* with its annotations as written; ``None`` if it has no signature.
+
+    They are values, or all of them are text if one has no value, or would be imported for it.
+    """
     import inspect
 
-    try:
-        if sys.version_info >= (3, 14):
-            from annotationlib import Format
+    text: Any = None
+    if sys.version_info >= (3, 14):
+        with suppress(Exception):
+            text = _unevaluated(function)
+    with suppress(Exception):
+        if text is None or not _names_lazy_import(text):
+            return inspect.signature(function)
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
 
-            return inspect.signature(_without_imports(function), annotation_format=Format.FORWARDREF)
-        return inspect.signature(function)
-    except Exception:  # noqa: BLE001  # annotations are code of the application
-        return None
+        with suppress(Exception):
+            return inspect.signature(text, annotation_format=Format.STRING)
+        with suppress(Exception):
+            return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return None
 
 
-def _without_imports(call: Any) -> Any:
-    """Return *call*, or a copy whose annotations see no names, where names that are imported lazily are among them."""
-    if LAZY_IMPORT is None:
-        return call
+def _unevaluated(call: Any) -> Any:
+    """Return a copy of *call* for its signature, with annotations that see no names; ``None`` if it has none to see."""
     if type(call) is MethodType:
-        return MethodType(_without_imports(call.__func__), call.__self__)
-    if hasattr(call, "__wrapped__") and not hasattr(call, "__signature__"):
-        return _without_imports(call.__wrapped__)
+        function = _unevaluated(call.__func__)
+        return function and MethodType(function, call.__self__)
+    if type(call) is partial:
+        function = _unevaluated(call.func)
+        return function and partial(function, *call.args, **call.keywords)
+    is_signed = hasattr(call, "__signature__")
+    if hasattr(call, "__wrapped__") and not is_signed:
+        return _unevaluated(call.__wrapped__)
     annotate = getattr(call, "__annotate__", None)
-    if type(call) is not FunctionType or type(annotate) is not FunctionType:
-        return call
-    if not any(type(call.__globals__.get(name)) is LAZY_IMPORT for name in annotate.__code__.co_names):
-        return call
+    if is_signed or type(call) is not FunctionType or type(annotate) is not FunctionType:
+        return None
     copy: Any = FunctionType(call.__code__, call.__globals__, call.__name__, call.__defaults__, call.__closure__)
-    copy.__dict__.update(call.__dict__)
     copy.__kwdefaults__ = call.__kwdefaults__
     copy.__annotate__ = FunctionType(annotate.__code__, {"__builtins__": {}}, closure=annotate.__closure__)
     return copy
+
+
+def _names_lazy_import(call: Any) -> bool:
+    while type(call) is partial:
+        call = call.func
+    return any(type(call.__globals__.get(name)) is LAZY_IMPORT for name in call.__annotate__.__code__.co_names)

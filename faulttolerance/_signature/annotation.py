@@ -169,9 +169,7 @@ def _type_arguments(cls: type, args: tuple[Type, ...] | None) -> dict[Any, Type]
 
 def display(annotation: Any) -> str:
     """Return an annotation as program text."""
-    if isinstance(annotation, str):
-        return annotation
-    return re.sub(r"ForwardRef\('([^']*)'[^)]*\)", r"\1", inspect.formatannotation(annotation))
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 # Resolving

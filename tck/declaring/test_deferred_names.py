@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from functools import partialmethod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,6 +39,8 @@ def module_of(source: str) -> ModuleType:
 
 SHOP = """
 from concurrent.futures import Future
+from functools import partialmethod
+from faulttolerance import fallback
 
 class Client:
     pass
@@ -50,7 +51,7 @@ def charge(order: Order, client: Client[bytes] = None, *, more: dict[str, Order]
 def substitute(order: Order, client: Client[bytes] = None, *, more: dict[str, Order] | None = None) -> Receipt | None:
     return "substitute"
 
-def told(order: Order, client: Client[bytes] = None, *, error: OSError, more: dict[str, Order] | None = None) -> Reply:
+def told(order: Order, client: Client[bytes] = None, *, error: Refusal | OSError, more: Missing = None) -> Reply:
     return f"told of {type(error).__name__}"
 
 def later(order: Order, client: Client[bytes] = None) -> Future[Receipt]:
@@ -64,6 +65,17 @@ async def soon(order: Order, client: Client[bytes] = None) -> Receipt:
 class Till:
     def pay(self, order: Order, times: int) -> Receipt:
         return order * times
+
+    pay_twice = partialmethod(pay, times=2)
+
+    def substitute(self, when: str, order: Order, error: Refusal | OSError) -> Receipt:
+        return f"{order} {when}"
+
+    pay_later = partialmethod(substitute, "later")
+
+    @fallback(fallback_method="pay_later")
+    def fail(self, order: Order) -> Receipt:
+        raise ConnectionError
 """
 
 
@@ -106,11 +118,11 @@ def test_a_call_later_fits_annotations_without_a_value(decorate: Callable[[Any],
 
 
 def test_a_method_without_all_arguments_fits_annotations_without_a_value() -> None:
-    """The class is guarded, and the method shows the parameters that are left."""
+    """In a class that is guarded, and as a fallback for some failures."""
     shop = module_of(SHOP)
-    shop.Till.pay_twice = partialmethod(shop.Till.pay, times=2)
 
     assert retry(shop.Till)().pay_twice("one") == "oneone"
+    assert shop.Till().fail("one") == "one later"
 
 
 def test_a_name_without_a_value_is_shown_as_it_is_written() -> None:
@@ -250,6 +262,19 @@ def substitute(failures):
 
 
 REGISTERING = {
+    "chaos": """
+import os
+os.environ["FAULTTOLERANCE_CHAOS_ALLOWED"] = "true"
+from faulttolerance import configure, retry
+configure(properties={"Chaos/rate": 1})
+@retry(max_retries=0)
+def work():
+    return "work"
+try:
+    work()
+except ConnectionError:
+    print(True)
+""",
     "event sinks": """
 from faulttolerance.instrumentation import get_event_sinks
 print(len(get_event_sinks()) > 0)
