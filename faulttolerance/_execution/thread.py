@@ -124,9 +124,5 @@ def _leave_calls_behind() -> None:
             call.fail_after_fork()
 
 
-def _stop_idle() -> None:
-    loop_thread.stop_if_idle()  # first, as it may still pass work to the pool
-    pool.stop_idle()
-
-
-at_fork(before=_stop_idle, child=_leave_calls_behind)
+# The loop stops before the pool, whose hook is older: it may still pass work to the pool.
+at_fork(before=loop_thread.stop_if_idle, child=_leave_calls_behind)
