@@ -104,7 +104,10 @@ def _sign(call: Any, descriptor: Any, owner: type, first: str | None) -> None:
     """Set the signature of *call* to the parameters that *descriptor* leaves, after the parameter named *first*."""
     from inspect import Parameter
 
-    signature = signature_of(descriptor.__get__(object(), owner))
+    try:
+        signature = signature_of(descriptor.__get__(object(), owner))
+    except (TypeError, ValueError):  # a method of a built-in class refuses objects of others
+        return
     if signature is None:
         return
     itself = [Parameter(first, Parameter.POSITIONAL_ONLY)] if first else []

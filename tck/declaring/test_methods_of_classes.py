@@ -187,6 +187,16 @@ def test_methods_that_an_undecorated_base_defines_are_covered() -> None:
     assert attempts(Base().send_one) == 1
 
 
+def test_a_method_of_a_built_in_class_with_arguments_is_guarded() -> None:
+    """It is bound to objects of its own class only, not to one that would show its parameters."""
+
+    @retry
+    class Store(dict[str, int]):
+        fetch = functools.partialmethod(dict.get, "one")
+
+    assert (Store(one=1).fetch(), Store().fetch(2)) == (1, 2)
+
+
 def test_interceptors_reach_them_too() -> None:
     """An interceptor of a class decorates its methods."""
     seen = []
