@@ -71,7 +71,7 @@ class ExecutionContext:
         """One value per parameter in the order of the signature, without *target*; defaults for omitted arguments.
 
         The value for ``*args`` is a tuple, the value for ``**kwargs`` a dictionary. Raises ``TypeError`` if the call's
-        arguments do not fit the signature.
+        arguments do not fit the signature, or the function has none.
         """
         if self._parameters is None:
             from inspect import Parameter
