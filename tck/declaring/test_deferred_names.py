@@ -22,7 +22,7 @@ from faulttolerance import (
     partition_by,
     retry,
 )
-from kit.program import QUIET, python
+from kit.program import python
 
 ARE_DEFERRED = sys.version_info >= (3, 14)
 ARE_LAZY = sys.version_info >= (3, 15)
@@ -259,50 +259,3 @@ def substitute(failures):
     printed = lazily(tmp_path, source, client="lazy from answers import substitute", answers=answers)
 
     assert printed.splitlines() == ["client is imported", "answers is imported", "substitute"]
-
-
-REGISTERING = {
-    "chaos": """
-import os
-os.environ["FAULTTOLERANCE_CHAOS_ALLOWED"] = "true"
-from faulttolerance import configure, retry
-configure(properties={"Chaos/rate": 1})
-@retry(max_retries=0)
-def work():
-    return "work"
-try:
-    work()
-except ConnectionError:
-    print(True)
-""",
-    "event sinks": """
-from faulttolerance.instrumentation import get_event_sinks
-print(len(get_event_sinks()) > 0)
-""",
-    "policies": """
-from faulttolerance import *
-from faulttolerance.policies import Retry
-print(Guard(retry=Retry()).call(len, "1") == 1)
-""",
-    "interruption": """
-from faulttolerance import TimeoutException, timeout
-@timeout(50)
-def late():
-    while True:
-        sum(range(100))
-try:
-    late()
-except TimeoutException:
-    print(True)
-""",
-}
-
-
-@needs_lazy_imports
-@pytest.mark.outside
-@pytest.mark.parametrize("registered", REGISTERING)
-def test_lazy_imports_of_the_package_itself_change_nothing(registered: str) -> None:
-    """``-X lazy_imports=all`` makes them so: an import that registers something is none of them."""
-    done = python(QUIET + REGISTERING[registered], "-X", "lazy_imports=all")
-
-    assert (done.stdout.strip(), done.stderr) == ("True", "")
