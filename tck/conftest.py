@@ -55,7 +55,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(tiers.SafeReports(), "safe-reports")
     if hasattr(config, "workerinput"):  # a process of pytest-xdist
         tiers.ignore_threads_of_the_runner()
-        config.addinivalue_line("filterwarnings", "ignore:This process .* is multi-threaded:DeprecationWarning")
     if hasattr(config, "workerinput") and sys.platform != "win32":
         config.pluginmanager.register(tiers.OneAlone(Path(config.option.basetemp).parent), "one-alone")
         if not config.option.durations:

@@ -31,7 +31,6 @@ from faulttolerance import (
 from faulttolerance.policies import Fallback, Retry
 from faulttolerance.testing import configured
 from kit import Clock, Invoke, Service, key
-from kit.interpreter import forks_here
 
 
 class Client(Service):
@@ -501,7 +500,7 @@ def test_many_threads_remember_at_once() -> None:
     assert wrong == []
 
 
-@forks_here
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_keeps_the_remembered_results() -> None:
     """Rule L5: results belong to no thread."""
     fails = False

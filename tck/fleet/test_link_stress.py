@@ -22,7 +22,6 @@ from faulttolerance._extensions.fleet.server_link import ThreadedLink
 from faulttolerance.testing import reset
 from kit.crowd import press
 from kit.fleet import DistantFleet
-from kit.interpreter import forks_here
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.stress
@@ -182,7 +181,7 @@ def test_handlers_and_finalizers_ask_while_their_thread_does(fleet: DistantFleet
 
 
 @pytest.mark.timeout(120)
-@forks_here
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_forks_lose_no_question(fleet: DistantFleet) -> None:
     """The questions of the parent go on after the fork, also those that came while its thread was away."""
     askers, over = Askers(), threading.Event()

@@ -14,7 +14,6 @@ import pytest
 from faulttolerance import RedisFleet
 from faulttolerance._extensions.fleet.protocol import CircuitRecord, OpenRequest, PollRequest, PollResponse, TurnRequest
 from faulttolerance._extensions.fleet.server.redis import RedisSession
-from kit.interpreter import forks_here
 from kit.redis_server import RedisServer, redis_server, slowed
 
 pytestmark = pytest.mark.outside
@@ -205,7 +204,7 @@ def test_sessions_of_any_kind_of_caller_meet(session_of: Any) -> None:
     assert asyncio.run(ask()) > 0
 
 
-@forks_here
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_has_a_connection_of_its_own(session_of: Any) -> None:
     """Its questions do not come between those of its parent (rule L5)."""
     session = session_of()

@@ -42,7 +42,6 @@ from faulttolerance.policies import Bulkhead, CircuitBreaker, PartitionBy
 from faulttolerance.testing import configured, virtual_time
 from kit import Invoke, key
 from kit.definition import refused
-from kit.interpreter import forks_here
 from kit.struck import strikes
 
 
@@ -468,7 +467,7 @@ def test_a_policy_that_is_switched_on_later_is_there_for_keys_that_were_before()
 
 
 @pytest.mark.outside
-@forks_here
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_keeps_the_state_of_each_key_and_drops_permits_of_other_threads() -> None:
     """By rule N2: permits of threads that the child does not have are given back; an open circuit stays open."""
 

@@ -24,7 +24,6 @@ from faulttolerance.instrumentation import set_event_sinks
 from faulttolerance.policies import Bulkhead, Hedge, RetryBudget, Timeout
 from faulttolerance.testing import configured, virtual_time
 from kit import Clock, Invoke
-from kit.interpreter import forks_here
 from kit.tiers import few_and_many
 
 _numbers = count()
@@ -380,7 +379,7 @@ def test_each_key_has_a_limit_of_its_own(clock: Clock) -> None:
 
 
 @pytest.mark.outside
-@forks_here
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_goes_on_with_the_samples() -> None:
     """By rule X5: the samples stay in the child of a fork."""
     with virtual_time():

@@ -27,7 +27,7 @@ from faulttolerance import (
 )
 from faulttolerance._deadline.queue import queues_of
 from faulttolerance.testing import virtual_time
-from kit.interpreter import forks_here, switching_every
+from kit.interpreter import switching_every
 
 
 def test_calls_of_one_length_are_watched_by_one_timer() -> None:
@@ -140,7 +140,7 @@ def test_an_interruption_as_a_deadline_begins_comes_out_and_gives_the_probe_back
 
 
 @pytest.mark.outside
-@forks_here
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_coroutine_that_no_task_runs_keeps_its_permit_over_a_fork() -> None:
     """L5: the thread that drives it by hand is the one that forks."""
 
