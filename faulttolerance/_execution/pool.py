@@ -33,8 +33,6 @@ _IDLE_SECONDS = 10.0
 _JOIN_SECONDS = 1.0
 """Seconds for which a fork or a shutdown waits for a thread whose work is over already."""
 _LOOK_SECONDS = 0.001
-_LOOKS = 20
-"""How often a fork looks whether all threads are parked: a thread whose call is over may not be yet."""
 
 _numbers = count(1)
 
@@ -73,7 +71,7 @@ class Pool:
 
     def __init__(self, max_threads: int | None = None) -> None:
         self.max_threads = max_threads
-        self._calls: dict[Hashable, None] = {}
+        self._calls: dict[Any, None] = {}
         self._workers: dict[_Worker, None] = {}
         self._parked: list[_Worker] = []
         self._urgent: deque[Job] = deque()
@@ -99,7 +97,7 @@ class Pool:
             self._check_drained()
 
     @property
-    def calls(self) -> tuple[Hashable, ...]:
+    def calls(self) -> tuple[Any, ...]:
         """The calls that are under way."""
         return tuple(self._calls.copy())
 
@@ -270,11 +268,10 @@ class Pool:
         finally:
             self._shutdowns.pop(drained, None)
 
-    def stop_idle(self) -> None:
-        """End the parked threads, and those that are about to park, and wait until they are gone."""
-        for _ in range(_LOOKS):
-            if len(self._parked) >= len(self._workers) or not threads_are_real():
-                break
+    def stop_idle(self, looks: int = 0) -> None:
+        """End the parked threads, and wait until they are gone; before, look *looks* times whether all are parked."""
+        while looks and len(self._parked) < len(self._workers) and threads_are_real():
+            looks -= 1
             native.sleep(_LOOK_SECONDS)
         for worker in self._dismiss(len(self._parked)):
             worker.thread.join(_JOIN_SECONDS)

@@ -108,21 +108,29 @@ class ThreadEnvironment(Environment):
         return ThreadAttempt(Attempt(AttemptRecord(), function, once, {}, None, None, interrupt=False, awaits=True))
 
 
+_LOOKS = 20
+"""How often a fork looks whether the threads of the pool are parked: a thread whose call is over may not be yet."""
+
 _left_behind: list[ThreadCall] = []
 """Calls of the parent process, kept so that their coroutines are never closed and change nothing in this process."""
 
 
 def _leave_calls_behind() -> None:
     ident = get_ident()
-    calls = [call for call in pool.calls if isinstance(call, ThreadCall)]
-    here = [call for call in calls if any(suspension.ident == ident for suspension in call.suspended)]
+    here = [call for call in pool.calls if any(suspension.ident == ident for suspension in call.suspended)]
     stay = {*here, *(call.parent for call in here)}
-    for call in calls:
+    for call in pool.calls:
         if call not in stay:
             pool.unregister(call)
             _left_behind.append(call)
             call.fail_after_fork()
 
 
-# The loop stops before the pool, whose hook is older: it may still pass work to the pool.
-at_fork(before=loop_thread.stop_if_idle, child=_leave_calls_behind)
+def _stop_idle() -> None:
+    loop_thread.stop_if_idle()  # first, as it may still pass work to the pool
+    # The thread of a body is there at the fork anyway.
+    in_body = any(suspension.ident for call in pool.calls for suspension in call.suspended)
+    pool.stop_idle(0 if in_body else _LOOKS)
+
+
+at_fork(before=_stop_idle, child=_leave_calls_behind)

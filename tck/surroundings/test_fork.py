@@ -101,34 +101,11 @@ def test_no_thread_of_the_library_makes_a_fork_warn() -> None:
     """)
 
 
-def test_a_thread_whose_call_is_just_over_makes_no_fork_warn() -> None:
-    """L5: a fork waits a moment, until a thread that has ended a call is parked, and so can be stopped."""
-    run("""
-        import warnings
-        from faulttolerance._execution import pool
-
-        @asynchronous
-        def offloaded() -> Future[bool]:
-            return completed_future(go.wait(20))
-
-        pool._LOOKS = 20_000  # a moment may be long on a busy machine
-        go = threading.Event()
-        call = offloaded()
-        call.add_done_callback(lambda _: time.sleep(0.02))
-        go.set()
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            assert call.result(20)
-            assert child(lambda: None) == 0
-        assert not warned, warned[0].message
-    """)
-
-
 def test_a_fork_waits_for_a_thread_that_has_just_ended_its_call() -> None:
     """L5: who has the result of a call may fork at once, before the thread of the pool, or the loop, has no work."""
     run("""
         import warnings
-        from faulttolerance._execution.pool import pool
+        from faulttolerance._execution import thread
         warnings.simplefilter("always")
 
         @asynchronous
@@ -141,6 +118,8 @@ def test_a_fork_waits_for_a_thread_that_has_just_ended_its_call() -> None:
                 return "served"
             return inner()
 
+        thread._LOOKS = 20_000  # a moment may be long on a busy machine
+        pool = thread.pool
         submit = pool.submit
 
         def submit_and_pause(*job, **options):
@@ -153,6 +132,35 @@ def test_a_fork_waits_for_a_thread_that_has_just_ended_its_call() -> None:
             future.add_done_callback(lambda _: time.sleep(0.002))
             assert future.result(10) == "served"
             assert child(lambda: None) == 0
+    """)
+
+
+def test_a_fork_in_a_body_or_beside_one_does_not_wait_for_its_thread() -> None:
+    """L5: that thread is there at the fork in any case."""
+    run("""
+        import warnings
+        from faulttolerance._execution import thread
+
+        @asynchronous
+        def forks() -> Future[int]:
+            return completed_future(child(lambda: None))
+
+        @asynchronous
+        def waits() -> Future[bool]:
+            begun.set()
+            return completed_future(go.wait(30))
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+        thread._LOOKS = 20_000
+        begun, go = threading.Event(), threading.Event()
+        assert forks().result(10) == 0
+        waiting = waits()
+        assert begun.wait(10)
+        start = time.monotonic()
+        assert child(lambda: None) == 0
+        assert time.monotonic() - start < 10
+        go.set()
+        assert waiting.result(10)
     """)
 
 
@@ -327,7 +335,6 @@ def test_a_lock_of_an_empty_table_that_another_thread_held_is_new_in_the_child()
     """L5: of keys that have no partition yet, and of calls that share a result and are over meanwhile."""
     run("""
         import warnings
-        warnings.simplefilter("ignore", DeprecationWarning)
         from faulttolerance import coalesce, partition_by
         from faulttolerance._extensions.coalesce.strategy import Flights
         from faulttolerance._extensions.partition_by import strategy
