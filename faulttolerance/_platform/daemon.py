@@ -103,6 +103,6 @@ def wait_until_gone(native_id: int | None) -> None:
     """Wait until a thread that has ended is gone, by its number in the system; up to Python 3.12 a join does not."""
     path = f"/proc/self/task/{native_id}"
     for _ in range(100):
-        if not native_id or not os.path.exists(path):
+        if native_id == get_native_id() or not os.path.exists(path):  # a greenlet of this thread, or gone
             return
         native.sleep(0.0001)
