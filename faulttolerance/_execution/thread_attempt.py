@@ -407,6 +407,7 @@ class AwaitedTask:
 
     def _return_loop(self, _: object = None) -> None:
         if self._is_borrowed:
+            self._is_borrowed = False
             loop_thread.release()
 
 

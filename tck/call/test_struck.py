@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,6 +14,8 @@ import pytest
 
 import faulttolerance as ft
 from faulttolerance import testing
+from faulttolerance._execution.loop_thread import loop_thread
+from faulttolerance._execution.thread_attempt import AwaitedTask
 from kit.struck import Strike, Struck, sampled, strikes
 
 pytestmark = [
@@ -412,6 +414,34 @@ def test_an_exception_of_a_handler_while_a_thread_is_made_for_a_call_loses_nothi
         found = answer().result(10)
         if found != FINE or not ft.shutdown(1):
             wrong.append((strike.where, found))
+
+    assert not wrong
+
+
+def test_an_exception_of_a_handler_on_the_loop_of_the_library_returns_the_loop_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it counts as idle while a call uses it. A handler may run there where greenlets replace threads."""
+    begin, coming, wrong = AwaitedTask._begin, list[Strike](), []
+
+    def begin_struck(*args: Any) -> None:
+        with coming.pop() if coming else nullcontext():
+            begin(*args)
+
+    async def answer() -> str:
+        return FINE
+
+    @ft.asynchronous
+    def call() -> Awaitable[str]:
+        return answer()
+
+    monkeypatch.setattr(AwaitedTask, "_begin", begin_struck)
+    for strike in strikes("thread_attempt.py"):
+        coming.append(strike)
+        call().exception(10)
+        if loop_thread._users:
+            wrong.append((strike.where, loop_thread._users))
+            loop_thread._users = 0
 
     assert not wrong
 
