@@ -130,12 +130,9 @@ class Settings:
         raise_faults([*read_switches(snapshot)[1], *tracing_faults(), *_faults_of_undeclared(snapshot)])
         return snapshot
 
-    def next_configuration(self, snapshot: Snapshot, state: Configuration | None = None) -> Configuration:
-        """Return the state that follows *state*, by default the state in force, with *snapshot* in it.
-
-        A global switch that has been read keeps its value.
-        """
-        state = state or self._state
+    @staticmethod
+    def next_configuration(snapshot: Snapshot, state: Configuration) -> Configuration:
+        """Return the state that follows *state*, with *snapshot* in it; a global switch that was read keeps its value."""
         return Configuration(snapshot, state.switches, snapshot.inputs, state.number + 1, state.overrides)
 
     def warn_of_ignored_switches(self) -> None:

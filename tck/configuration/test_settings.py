@@ -20,7 +20,7 @@ from kit.program import ALONE, LIBRARY, python
 
 def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list[Effective]:
     declared = [Declared(policy, "method", "acme.Client", "charge") for policy in policies]
-    state = settings.next_configuration(snapshot) if snapshot is not None else None
+    state = settings.next_configuration(snapshot, settings.state) if snapshot is not None else None
     effective, faults = settings.resolve(declared, "acme.Client.charge", state)
     assert faults == []
     return effective
@@ -36,7 +36,7 @@ def test_a_prepared_configuration_changes_nothing_before_it_is_installed() -> No
 
     there = resolve(settings, Retry(), snapshot=prepared)
     in_force = resolve(settings, Retry())
-    put(settings, settings.next_configuration(prepared))
+    put(settings, settings.next_configuration(prepared, settings.state))
     after = resolve(settings, Retry())
 
     assert [one[0].policy for one in (there, in_force, after)] == [Retry(max_retries=5), Retry(), Retry(max_retries=5)]

@@ -18,7 +18,8 @@ def settings_of(**inputs: Any) -> Settings:
 
 def renew(settings: Settings, **inputs: Any) -> None:
     """Read all sources again, and put the result in force."""
-    put(settings, settings.next_configuration(settings.prepare(settings.state, **inputs_of(**inputs)[0])))
+    before = settings.state
+    put(settings, settings.next_configuration(settings.prepare(before, **inputs_of(**inputs)[0]), before))
     settings.warn_of_ignored_switches()
 
 
