@@ -516,6 +516,7 @@ print(json.dumps(sent))
 
 
 @pytest.mark.outside
+@pytest.mark.alone  # else four processes may not ask for as much as they must
 def test_four_processes_have_one_limit(running_redis: RedisServer) -> None:
     """By rule F2: a server that is asked for several times as much gives the value each second, and the burst once."""
     with ThreadPoolExecutor(4) as threads:
