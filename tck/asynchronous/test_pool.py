@@ -375,7 +375,7 @@ def test_a_fork_finds_no_idle_thread_and_the_child_begins_anew() -> None:
     ended = python(
         """
 import os, threading, time
-from faulttolerance._execution.pool import pool
+from faulttolerance._execution.thread import pool
 
 def work():
     done = threading.Event()
