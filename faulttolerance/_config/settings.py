@@ -132,7 +132,7 @@ class Settings:
 
     @staticmethod
     def next_configuration(snapshot: Snapshot, state: Configuration) -> Configuration:
-        """Return the state that follows *state*, with *snapshot* in it; a global switch that was read keeps its value."""
+        """Return the state that follows *state*, with *snapshot* in it; a global switch that was read stays."""
         return Configuration(snapshot, state.switches, snapshot.inputs, state.number + 1, state.overrides)
 
     def warn_of_ignored_switches(self) -> None:
