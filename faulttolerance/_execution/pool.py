@@ -312,4 +312,4 @@ def _wake(worker: _Worker) -> None:
 pool = Pool()
 """The pool that offloaded calls share."""
 
-at_fork(before=pool.stop_idle, child=pool.forget_other_threads)
+at_fork(child=pool.forget_other_threads)
