@@ -22,9 +22,9 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from .._platform.daemon import wait_until_gone
-from .._platform.fork import at_fork, stop_at_end_of_subinterpreter
+from .._platform.fork import at_fork, stop_at_end_of_subinterpreter, wait
 from .._platform.loop_callback import take
-from .._platform.unpatched import get_ident, native, threads_are_real
+from .._platform.unpatched import get_ident, threads_are_real
 
 Job: TypeAlias = Callable[[], object]
 
@@ -32,7 +32,6 @@ _IDLE_SECONDS = 10.0
 """Seconds for which a thread stays parked before it ends; real time, even if the clock was replaced."""
 _JOIN_SECONDS = 1.0
 """Seconds for which a fork or a shutdown waits for a thread whose work is over already."""
-_LOOK_SECONDS = 0.001
 
 _numbers = count(1)
 
@@ -270,9 +269,7 @@ class Pool:
 
     def stop_idle(self, looks: int = 0) -> None:
         """End the parked threads, and wait until they are gone; before, look *looks* times whether all are parked."""
-        while looks and len(self._parked) < len(self._workers) and threads_are_real():
-            looks -= 1
-            native.sleep(_LOOK_SECONDS)
+        wait(lambda: len(self._parked) >= len(self._workers) or not threads_are_real(), looks)
         for worker in self._dismiss(len(self._parked)):
             worker.thread.join(_JOIN_SECONDS)
             wait_until_gone(worker.thread.native_id)

@@ -85,7 +85,7 @@ class Section:
         patience = True
         while patience and not is_free():
             del self._inside[ident]
-            patience = _wait(is_free)
+            patience = wait(is_free)
             self._inside[ident] = 1
 
     def __exit__(self, *_: object) -> None:
@@ -110,7 +110,7 @@ class Section:
             self._forking = None  # a thread inside may wait for a thread that has yet to enter
             return False
 
-        if not _wait(is_alone):
+        if not wait(is_alone):
             self._forking = None
 
     def _let_go(self) -> None:
@@ -124,9 +124,9 @@ class Section:
         self._forking = None
 
 
-def _wait(is_over: Callable[[], bool]) -> bool:
-    """Check repeatedly, up to a limit, whether the wait is over; return whether it was."""
-    for _ in range(_LOOKS):
+def wait(is_over: Callable[[], bool], looks: int = _LOOKS) -> bool:
+    """Look up to *looks* times, 1 ms apart, whether the wait is over; return whether it was."""
+    for _ in range(looks):
         if is_over():
             return True
         native.sleep(_LOOK_SECONDS)
