@@ -259,7 +259,6 @@ class BoundPolicies(_Defaults):
     def _report_to_gate(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
         """Report the outcome of an admitted attempt to *gate*."""
         gate_state = record.gate_state
-        assert gate_state is not None
         if gate_state is not NOT_ADMITTED:
             kind, now = "bad result" if failure is None else type(failure).__name__, clock.monotonic()
             if failure is None:

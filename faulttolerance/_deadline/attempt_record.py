@@ -29,7 +29,7 @@ class AttemptRecord:
     """The last policy that admitted the attempt: a constant of ``_call/bound_policies.py``, ``BY_NONE`` for none."""
     refused_by = ""
     """The policy that refused the attempt."""
-    gate_state: GateState | None
+    gate_state: GateState
     """The state of the gate when it admitted the attempt."""
     fails: bool | None = False
     """Whether the predicate of ``@fail_when`` counts the attempt as a failure for the gate."""
@@ -39,8 +39,8 @@ class AttemptRecord:
     """The deadlines of the thread in whose chain the attempt stands."""
     entry: Entry
     """The attempt's entry in that chain."""
-    deadline: TaskDeadline | None
-    """The deadline of the task that runs the attempt."""
+    deadline: TaskDeadline
+    """The deadline of the task that runs the attempt, or ``NO_DEADLINE``."""
     queued = False
     """Whether the attempt waited in the queue of the bulkhead."""
     admitted = False

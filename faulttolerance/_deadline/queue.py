@@ -176,7 +176,6 @@ def conclude(
 ) -> BaseException | None:
     """Return the outcome of an attempt whose deadline was removed: *error*, ``None``, or ``TimeoutException``."""
     deadline = record.deadline
-    assert deadline is not None
     ended, is_cancelled = clock.monotonic(), isinstance(error, asyncio.CancelledError)
     if deadline.state != RUNNING or (is_cancelled and ended >= deadline.when):
         cancelling = deadline.task.uncancel() if deadline.state == CANCELLED else deadline.task.cancelling()

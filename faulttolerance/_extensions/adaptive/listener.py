@@ -10,7 +10,6 @@ from ..._call.bound_policies import BY_BULKHEAD, BoundPolicies
 from ..._call.continuation import CallRecord
 from ..._deadline.attempt_record import AttemptRecord
 from ..._deadline.clock import clock
-from ..._deadline.task import NO_DEADLINE
 from ..._event import LimitChanged, sinks
 from ..._execution.environment import Attempt
 from ..._execution.race import has_lost_as_first
@@ -141,7 +140,7 @@ class AdaptivelyTimed(ListenedPolicies):
     def release(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
         """Record the limit of the attempt, and end it."""
         if not self.detached:
-            due = record.entry[0] if record.entry is not None else (record.deadline or NO_DEADLINE).when
+            due = record.entry[0] if record.entry is not None else record.deadline.when
             record.limit = round(due - record.began, 9)
         return super().release(record, failure)
 
