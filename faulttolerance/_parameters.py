@@ -23,37 +23,30 @@ def signature_of(function: Any) -> Signature | None:
     """
     import inspect
 
-    text: Any = None
-    if sys.version_info >= (3, 14):
-        with suppress(Exception):
-            text = _unevaluated(function)
     with suppress(Exception):
-        if text is None or not _names_lazy_import(text):
+        if LAZY_IMPORT is None or not _names_lazy_import(_unevaluated(function)):
             return inspect.signature(function)
     if sys.version_info >= (3, 14):
         from annotationlib import Format
 
         with suppress(Exception):
-            return inspect.signature(text, annotation_format=Format.STRING)
-        with suppress(Exception):
-            return inspect.signature(function, annotation_format=Format.FORWARDREF)
+            return inspect.signature(_unevaluated(function), annotation_format=Format.STRING)
     return None
 
 
 def _unevaluated(call: Any) -> Any:
-    """Return a copy of *call* for its signature, with annotations that see no names; ``None`` if it has none to see."""
+    """Return a copy of *call* for its signature, with annotations that see no names; *call* if it has none to see."""
     if type(call) is MethodType:
-        function = _unevaluated(call.__func__)
-        return function and MethodType(function, call.__self__)
+        return MethodType(_unevaluated(call.__func__), call.__self__)
     if type(call) is partial:
-        function = _unevaluated(call.func)
-        return function and partial(function, *call.args, **call.keywords)
-    is_signed = hasattr(call, "__signature__")
-    if hasattr(call, "__wrapped__") and not is_signed:
+        return partial(_unevaluated(call.func), *call.args, **call.keywords)
+    if hasattr(call, "__signature__"):
+        return call
+    if hasattr(call, "__wrapped__"):
         return _unevaluated(call.__wrapped__)
     annotate = getattr(call, "__annotate__", None)
-    if is_signed or type(call) is not FunctionType or type(annotate) is not FunctionType:
-        return None
+    if type(call) is not FunctionType or type(annotate) is not FunctionType:
+        return call
     copy: Any = FunctionType(call.__code__, call.__globals__, call.__name__, call.__defaults__, call.__closure__)
     copy.__kwdefaults__ = call.__kwdefaults__
     copy.__annotate__ = FunctionType(annotate.__code__, {"__builtins__": {}}, closure=annotate.__closure__)
@@ -63,4 +56,5 @@ def _unevaluated(call: Any) -> Any:
 def _names_lazy_import(call: Any) -> bool:
     while type(call) is partial:
         call = call.func
-    return any(type(call.__globals__.get(name)) is LAZY_IMPORT for name in call.__annotate__.__code__.co_names)
+    names = getattr(getattr(getattr(call, "__annotate__", None), "__code__", None), "co_names", ())
+    return any(type(call.__globals__.get(name)) is LAZY_IMPORT for name in names)
