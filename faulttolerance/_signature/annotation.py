@@ -204,7 +204,10 @@ def _resolve_all(annotations: Iterable[Any], scope: Scope) -> tuple[Type, ...]:
 def _bounds(variable: TypeVar, scope: Scope) -> tuple[Type, ...]:
     if variable in scope.expanding:
         return ()
-    bounds = variable.__constraints__ or ((variable.__bound__,) if variable.__bound__ is not None else ())
+    try:
+        bounds = variable.__constraints__ or ((variable.__bound__,) if variable.__bound__ is not None else ())
+    except Exception:  # noqa: BLE001  # evaluated here, from names of the application
+        bounds = (Any,)
     return _resolve_all(bounds, scope.within(variable))
 
 

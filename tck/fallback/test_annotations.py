@@ -47,7 +47,8 @@ def test_type_statements_are_resolved() -> None:
         "def generic[T](value: T) -> T: ...\n"
         "def missing() -> Missing: ...\n"
         "class Comparable[T: Comparable[T]]: ...\n"
-        "def least[T: Comparable[T]](value: T) -> T: ...\n",
+        "def least[T: Comparable[T]](value: T) -> T: ...\n"
+        "def first[T: Unknown](value: T) -> T: ...\n",
         names,
     )
 
@@ -56,6 +57,7 @@ def test_type_statements_are_resolved() -> None:
     assert return_kind(names["generic"]) is ReturnKind.UNKNOWN
     assert return_kind(names["missing"]) is ReturnKind.UNKNOWN
     assert return_kind(names["least"]) is ReturnKind.PLAIN
+    assert return_kind(names["first"]) is ReturnKind.UNKNOWN
     assert is_equivalent(awaited_type(meant(names["Reply"][int])), meant("list[int]"))
     assert not is_equivalent(awaited_type(meant(names["Reply"][int])), meant("list[str]"))
 
