@@ -76,7 +76,7 @@ def copy_names(wrapper: Any, call: Any) -> Any:
     update_wrapper(wrapper, call, present)
     if type(call) is types.FunctionType:
         if getattr(call, "__annotate__", call) is None and call.__annotations__:
-            wrapper.__annotations__ = call.__annotations__  # assigned ones; ``__annotate__``, which is copied, gives others
+            wrapper.__annotations__ = call.__annotations__  # assigned ones; ``__annotate__`` gives others
     else:
         for name in _CACHED:
             if (value := own_attribute(call, name)) is not None:

@@ -73,7 +73,7 @@ def test_an_attempt_succeeds_while_futures_are_imported() -> None:
 
 
 def test_imports_that_are_all_lazy_leave_nothing_out() -> None:
-    """What the library registers is there where Python 3.15 puts off every import, in the child of a fork, too."""
+    """All that the library registers is there where Python 3.15 puts off every import, in the child of a fork, too."""
     program = """
         import logging, os, time
         from faulttolerance import Guard, TimeoutException, configure, timeout
