@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -324,9 +325,13 @@ def test_thread_that_waits_for_a_lock_is_never_interrupted_behind_it(way: str, m
     assert not lock.locked()
 
 
+@pytest.mark.parametrize("late_by", [0.0, 60.0])
+@pytest.mark.parametrize("asleep", [True, False])
 @pytest.mark.parametrize("exact", [True, False])
-def test_thread_asleep_in_a_call_is_not_interrupted_behind_it_if_the_result_is_used(exact: bool) -> None:
-    """R2a: the result would be lost, such as an item of a queue."""
+def test_thread_in_a_call_is_not_interrupted_behind_it_if_the_result_is_used(
+    exact: bool, asleep: bool, late_by: float
+) -> None:
+    """R2a: the result would be lost, such as an item of a queue; the thread may be about to go on."""
     items: queue.SimpleQueue[str] = queue.SimpleQueue()
     taken: list[str] = []
 
@@ -337,7 +342,8 @@ def test_thread_asleep_in_a_call_is_not_interrupted_behind_it_if_the_result_is_u
 
     def why() -> str | None:
         stack = stack_of(sys._current_frames()[thread.ident or 0])
-        return reason_unsafe(stack, 0.0, exact=exact, asleep=True) if stack[0].f_code is take.__code__ else None
+        why = reason_unsafe(stack, late_by, exact=exact, asleep=asleep, may_wait=True)
+        return why if stack[0].f_code is take.__code__ else None
 
     thread = threading.Thread(target=take, daemon=True)
     thread.start()
@@ -346,6 +352,43 @@ def test_thread_asleep_in_a_call_is_not_interrupted_behind_it_if_the_result_is_u
     thread.join(20.0)
 
     assert taken == ["item"]
+
+
+@dataclass
+class Prices:
+    by_name: dict[str, int]
+
+    def add_up(self) -> None:
+        number = 0
+        while number < 100_000_000:
+            number += self.by_name.get("one")
+
+
+def read_clock() -> None:
+    until = time.monotonic() + 20.0
+    while time.monotonic() < until:
+        pass
+
+
+def split() -> None:
+    words = [""]
+    while len(words) < 5:
+        words = " one two ".strip().split()
+
+
+@WHERE
+@pytest.mark.parametrize("body", [read_clock, split, Prices({"one": 1}).add_up], ids=["clock", "text", "dict"])
+def test_loop_that_only_uses_what_harmless_calls_return_is_interrupted_in_time(
+    body: Callable[[], object], on_main: bool
+) -> None:
+    """R2: nothing is lost behind them, so they need not end first."""
+    durations = []
+    for _ in range(3):
+        began = time.monotonic()
+        run(timeout(50)(lambda: body()), on_main)
+        durations.append(time.monotonic() - began)
+
+    assert min(durations) < 2.0
 
 
 def test_interruption_that_comes_late_names_its_obstacle() -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import builtins
 import dis
+import math
 import sys
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property, lru_cache
@@ -65,7 +67,10 @@ _ACQUIRING_STEPS = ("BEFORE_ASYNC_WITH", "BEFORE_WITH", "LOAD_SPECIAL")
 _BOUNDARIES = (
     "FOR_ITER", "JUMP", "POP_JUMP", "POP_TOP", "RERAISE", "RESUME", "RETURN", "SEND", "STORE_", "YIELD_VALUE",
 )  # fmt: skip
-_LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
+_LOADS = (
+    "LOAD_ATTR", "LOAD_DEREF", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_METHOD", "LOAD_NAME", "LOAD_SUPER_ATTR",
+    "STORE_FAST_LOAD",
+)  # fmt: skip
 _JUMPS_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
 _STACKED: dict[str, Callable[[Any], int]] = {
     "CALL_FUNCTION_EX": lambda argument: 2 if argument is None else 1 + (argument & 1),
@@ -76,6 +81,13 @@ _UNCHECKED = frozenset({"append", "isinstance", "len", "type"})
 """Calls that the interpreter specializes, without a check after them."""
 _HARMLESS = frozenset(dir(builtins)) - {"__import__", "eval", "exec", "input", "next", "open"}
 """Calls of functions and types whose results need no release."""
+_HARMLESS_NAMES = {name for kind in (str, bytes, float, dict, list, set, math, time) for name in dir(kind)} | {
+    "Decimal", "date", "datetime", "digest", "done", "dumps", "empty", "findall", "finditer", "fromisoformat",
+    "fullmatch", "group", "groups", "hexdigest", "is_set", "isoformat", "loads", "locked", "lstat", "match", "now",
+    "pack", "qsize", "random", "search", "stat", "sub", "timedelta", "timestamp", "total_seconds", "unpack",
+}  # fmt: skip
+_HARMLESS_NAMES -= {"get", "pop", "popitem"}
+"""As ``_HARMLESS``, for the last name of a callee, whatever object it belongs to."""
 
 
 class _Instructions:
@@ -129,7 +141,7 @@ class _Instructions:
         if self.steps[number].opname not in _CALLS or self.steps[number + 1].opname == "POP_TOP":
             return False
         name, is_global = self.path_of_callee(number)
-        return not (is_global and name in _HARMLESS)
+        return not (is_global and name in _HARMLESS) and name.rpartition(".")[2] not in _HARMLESS_NAMES
 
     def loses_result(self, number: int) -> bool:
         """Return whether this instruction is a call with a used result that does more than block."""
@@ -157,7 +169,7 @@ class _Instructions:
     def _callee(self, number: int) -> object:
         """Return the name of the callee of this instruction; ``None`` if it has no name."""
         place = self._load_of_callee(number)
-        return None if place is None else self.steps[place].argval
+        return None if place is None else _last_name(self.steps[place])
 
     def _load_of_callee(self, number: int) -> int | None:
         """Return the index of the instruction that loads the callee of this instruction by name."""
@@ -184,9 +196,7 @@ class _Instructions:
         is_global = False
         while place is not None and place >= 0 and self.steps[place].opname.startswith(_LOADS):
             step = self.steps[place]
-            if not isinstance(step.argval, str):
-                break
-            names.insert(0, step.argval)
+            names.insert(0, _last_name(step))
             is_global = step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
             place = place - 1 if step.opname in ("LOAD_ATTR", "LOAD_METHOD") else None
         return ".".join(names), is_global
@@ -256,6 +266,11 @@ class _Instructions:
         if not (is_sure and self.is_checked(number)):
             return None
         return USES if self.loses_result(number) else ""
+
+
+def _last_name(step: dis.Instruction) -> Any:
+    """Return the name that this instruction loads, from 3.13 on possibly together with another one before it."""
+    return step.argval[-1] if isinstance(step.argval, tuple) else step.argval
 
 
 def _named_acquire_release(step: dis.Instruction) -> str | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from itertools import takewhile
 from types import FrameType
@@ -32,6 +33,7 @@ from .instructions import (
     acquire_release_at,
     ahead,
     blocks_at,
+    callee_at,
     handles_failure,
     is_checked,
     jumps_out,
@@ -57,6 +59,8 @@ _PATIENCE = 1.0
 _LONG_PATIENCE = 3.0
 """As ``_PATIENCE``, for a thread that only passes there repeatedly; looks probably meet it elsewhere as well."""
 
+_CONTAINERS = (dict, list, set, bytearray, defaultdict, deque, OrderedDict)
+
 _THREAD_START = threading.Thread.start.__code__
 
 
@@ -73,6 +77,7 @@ def reason_unsafe(
     asleep: bool = False,
     blocked: bool = False,
     stuck: bool = False,
+    may_wait: bool = False,
     blind: bool = False,
     depth: Depth = 1,
 ) -> str | None:
@@ -85,6 +90,7 @@ def reason_unsafe(
         asleep: Whether the thread has stood there for a while.
         blocked: Whether the thread waits in a call that the exception ends.
         stuck: Whether the thread does not continue by itself, and so may stay there for ever.
+        may_wait: Whether the thread may wait there: no two looks have shown that it goes round and passes there.
         blind: Whether it is unknown if the thread is *blocked*, which it may well be.
         depth: The extent of the call whose deadline has passed.
     """
@@ -111,7 +117,7 @@ def reason_unsafe(
             return f"it was in {_name_of(frame)}"
     else:
         is_patient = late_by < (_PATIENCE if stuck else _LONG_PATIENCE)
-        why = _reason_here(stack, is_patient, exact, asleep, stuck, blind)
+        why = _reason_here(stack, is_patient, exact, may_wait, blind)
         if why is not None:
             return why
     if late_by < (_PATIENCE if stuck or waits else _LONG_PATIENCE):
@@ -137,7 +143,7 @@ def _releases(frame: FrameType, *, is_patient: bool) -> bool:
     return not (is_ours(frame) or is_standard(frame) or is_application(frame))
 
 
-def _reason_here(stack: Stack, is_patient: bool, exact: bool, asleep: bool, stuck: bool, blind: bool) -> str | None:
+def _reason_here(stack: Stack, is_patient: bool, exact: bool, may_wait: bool, blind: bool) -> str | None:
     """Return why the innermost frame may not be interrupted; some reasons count only while *is_patient*."""
     frame = stack[0]
     code, offset = frame.f_code, frame.f_lasti
@@ -147,14 +153,26 @@ def _reason_here(stack: Stack, is_patient: bool, exact: bool, asleep: bool, stuc
         return f"it was acquiring or releasing something in {_name_of(frame)}"
     if jumps_out(code, offset):
         return f"it was at the end of a loop in {_name_of(frame)}, where an exception skips the block around it"
-    # A thread that waits for a call would lose its result; the next place is better.
-    if uses_result_at(code, offset) and (stuck or (is_patient if exact else asleep)) and not blind:
+    # A thread may also stand in the call, which is about to end, and would lose its result; the next place is better.
+    may_be_in_call = (is_patient or may_wait) and not blind and uses_result_at(code, offset)
+    if may_be_in_call and (exact or not _is_behind_call(frame)):
         return f"it was about to use what a call returned in {_name_of(frame)}"
     if not (exact and (is_checked(code, offset) or blind)):
         coming = _effect_ahead(stack)
         if coming in (ACQUIRES, SKIPS) or (coming is not None and is_patient):
             return f"it was about to acquire or release something in {_name_of(frame)}"
     return None
+
+
+def _is_behind_call(frame: FrameType) -> bool:
+    """Return whether the call is that of a method of a container, in which no other thread runs."""
+    from inspect import getattr_static  # it takes long to import
+
+    first, *attributes = callee_at(frame.f_code, frame.f_lasti)[0].split(".")
+    owner = variables_of(frame).get(first, frame.f_globals.get(first))
+    for name in attributes[:-1]:
+        owner = getattr_static(owner, name, None)
+    return type(owner) in _CONTAINERS
 
 
 def _acquire_release_on_the_way(stack: Stack, depth: Depth, waits: bool) -> FrameType | None:
