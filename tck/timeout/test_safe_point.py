@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -352,6 +353,41 @@ def test_thread_in_a_call_is_not_interrupted_behind_it_if_the_result_is_used(
     thread.join(20.0)
 
     assert taken == ["item"]
+
+
+def test_items_that_come_long_after_the_deadlines_of_waiting_threads_are_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R2a: a thread that has just got one, and waits for the interpreter, is not taken for one that goes round."""
+    monkeypatch.setattr(safe_point, "_PATIENCE", 0.02)
+    monkeypatch.setattr(safe_point, "_LONG_PATIENCE", 0.02)
+    queues: list[queue.SimpleQueue[int]] = [queue.SimpleQueue() for _ in range(30)]
+    taken: list[int] = []
+    is_over = threading.Event()
+
+    def take(items: queue.SimpleQueue[int]) -> None:
+        item = items.get()
+        taken.append(item)
+
+    def compute() -> None:
+        while not is_over.is_set():
+            sum(range(100))
+
+    waiting = [threading.Thread(target=run, args=(timeout(20)(partial(take, one)), True)) for one in queues]
+    others = [threading.Thread(target=compute) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    time.sleep(0.3)
+    for thread in others:
+        thread.start()
+    for number, items in enumerate(queues):
+        time.sleep(0.02)
+        items.put(number)
+    for thread in waiting:
+        thread.join(20.0)
+    is_over.set()
+
+    assert sorted(taken) == [*range(len(queues))]
 
 
 @dataclass

@@ -47,7 +47,7 @@ class PendingInterrupt:
         self.waits = False
         """Whether the thread has slept at that position since the last look; it may be about to continue."""
         self.goes_round = False
-        """Whether the thread has run since the last look, which saw it at the same position."""
+        """Whether the thread has mostly run since the last look, which saw it at the same position."""
         self.has_moved = False
         """Whether the thread was elsewhere at the previous look, or has returned to the same place."""
         self.why: str | None = None
@@ -67,7 +67,8 @@ class PendingInterrupt:
         """Record the position of the thread, and the processor time that it has used, in seconds."""
         self.is_first = self.at is None
         self.waits = at == self.at and cpu - self.cpu < _NEXT_TO_NOTHING
-        self.goes_round = at == self.at and not self.waits
+        # The wait for the interpreter uses some time, too.
+        self.goes_round = at == self.at and not self.waits and cpu - self.cpu > (now - self.since) / 4
         # A frame of the next iteration may have the address of the last one; the processor time distinguishes them.
         self.has_moved = self.at is not None and not self.waits
         if at == self.at and cpu == self.cpu:
