@@ -140,7 +140,14 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     blocked = seen_blocked is not None and seen_blocked == position(frame)
     late_by, layers, stack = lateness(deadlines, entry, native.monotonic()), depth(deadlines, entry), stack_of(frame)
     why = reason_unsafe(
-        stack, late_by, exact=True, asleep=True, blocked=blocked, blind=main_thread.lacks_activity, depth=layers
+        stack,
+        late_by,
+        exact=True,
+        asleep=True,
+        blocked=blocked,
+        may_wait=pending is None or not pending.goes_round,
+        blind=main_thread.lacks_activity,
+        depth=layers,
     )
     loop = find_loop(stack, layers) if why is None else None
     if loop is not None and loop.is_idle and loop.is_compiled:

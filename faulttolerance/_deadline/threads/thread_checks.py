@@ -152,7 +152,7 @@ def _send_if_safe(
         exact=by_signal or IS_EXACT,
         asleep=is_still and cpu > 0.0 if may_be_awake else pending.looks > 1,
         stuck=is_still and not by_signal,
-        may_wait=not (by_signal or pending.goes_round),
+        may_wait=not pending.goes_round,
         blind=by_signal and main_thread.lacks_activity,
         depth=layers,
     )
