@@ -11,7 +11,6 @@ import builtins
 import dis
 import math
 import sys
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property, lru_cache
@@ -81,10 +80,11 @@ _UNCHECKED = frozenset({"append", "isinstance", "len", "type"})
 """Calls that the interpreter specializes, without a check after them."""
 _HARMLESS = frozenset(dir(builtins)) - {"__import__", "eval", "exec", "input", "next", "open"}
 """Calls of functions and types whose results need no release."""
-_HARMLESS_NAMES = {name for kind in (str, bytes, float, dict, list, set, math, time) for name in dir(kind)} | {
+_HARMLESS_NAMES = {name for kind in (str, bytes, float, dict, list, set, math) for name in dir(kind)} | {
     "Decimal", "date", "datetime", "digest", "done", "dumps", "empty", "findall", "finditer", "fromisoformat",
-    "fullmatch", "group", "groups", "hexdigest", "is_set", "isoformat", "loads", "locked", "lstat", "match", "now",
-    "pack", "qsize", "random", "search", "stat", "sub", "timedelta", "timestamp", "total_seconds", "unpack",
+    "fullmatch", "group", "groups", "hexdigest", "is_set", "isoformat", "loads", "locked", "lstat", "match",
+    "monotonic", "monotonic_ns", "now", "pack", "perf_counter", "perf_counter_ns", "process_time", "qsize", "random",
+    "search", "stat", "strftime", "sub", "time", "time_ns", "timedelta", "timestamp", "total_seconds", "unpack",
 }  # fmt: skip
 _HARMLESS_NAMES -= {"get", "pop", "popitem"}
 """As ``_HARMLESS``, for the last name of a callee, whatever object it belongs to."""
