@@ -1167,6 +1167,75 @@ def test_finalizers_are_left_in_peace() -> None:
     assert [one is not None for one in found] == [True, True, True, False]
 
 
+def test_an_interruption_that_a_finalizer_drops_is_followed_by_another() -> None:
+    """Its call would else have no time-out, since Python reports an exception there, and raises it nowhere."""
+    dropped: list[object] = []
+    ended: list[object] = []
+
+    class Resource:
+        def __del__(self) -> None:
+            for _ in range(3):
+                pass
+
+    def use() -> int:
+        _held = Resource()
+        return 1
+
+    @timeout(20)
+    def endless() -> None:
+        while True:
+            _number = use()
+
+    def call() -> None:
+        try:
+            endless()
+        except TimeoutException as error:
+            ended.append(error)
+
+    hook, sys.unraisablehook = sys.unraisablehook, lambda report: dropped.append(report.exc_type)
+    try:
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(20.0)
+    finally:
+        sys.unraisablehook = hook
+
+    assert len(ended) == 1
+    assert len(dropped) <= 2
+
+
+@pytest.mark.parametrize("place", ["finalizer", "call of the finalizer", "body"])
+def test_only_an_interruption_that_python_drops_is_followed_by_another(place: str) -> None:
+    """R2: a body that handles it cleans up in peace."""
+    is_due: list[bool] = []
+
+    def arrive() -> None:
+        deadlines = this_thread.deadlines
+        entry = deadlines.in_flight = deadlines.innermost
+        deadlines.sent[id(entry)] = entry
+        Interrupted()
+        is_due.append(id(entry) not in deadlines.sent)
+
+    class Resource:
+        def __del__(self) -> None:
+            if "finalizer" in place and not is_due:
+                arrive()
+
+    def use() -> None:
+        resource = Resource()
+        if place == "call of the finalizer":
+            resource.__del__()
+        elif place == "body":
+            arrive()
+
+    def body() -> None:
+        use()
+
+    timeout(60_000)(body)()
+
+    assert is_due == [place == "finalizer"]
+
+
 def test_functions_that_compiled_code_calls_are_interrupted() -> None:
     """Their exception ends the call, or their caller prints it; the call ends either way."""
     found: list[str | None] = []

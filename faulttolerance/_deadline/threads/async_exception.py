@@ -13,6 +13,7 @@ from ..._platform.unpatched import get_ident, native
 from ..._strategy.verdict import never_match
 from .chain import Entry, ThreadDeadlines, is_open, prune, this_thread
 from .pending_interrupt import PendingInterrupt
+from .safe_point import is_dropped
 from .sleeper import Sleeper
 from .watchdog import watchdog
 
@@ -35,6 +36,8 @@ class Interrupted(BaseException):
         if entry is not None and id(entry) in deadlines.sent:
             self.owner = entry
             deadlines.in_flight = None
+            if is_dropped(sys._getframe(1)):
+                del deadlines.sent[id(entry)]  # another must follow
             watchdog.look_after(deadlines)
 
 
@@ -139,7 +142,9 @@ def send(deadlines: ThreadDeadlines, pending: PendingInterrupt, frame: FrameType
             break
         if not is_sent:
             del deadlines.sent[id(entry)]
-    if not is_sent:
+    if is_sent:
+        pending.sent_from[frame.f_code, instruction] = native.monotonic()
+    else:
         deadlines.in_flight = None
     watchdog.busy = None
     frames.clear()  # it holds the frame of this function, which would form a cycle

@@ -248,6 +248,16 @@ def _reason_on_the_way(stack: Stack) -> str | None:
     return None
 
 
+def is_dropped(frame: FrameType | None) -> bool:
+    """Return whether *frame* is in a finalizer of the guarded body that no code has called: Python drops exceptions."""
+    while frame is not None and not is_ours(frame):
+        caller = frame.f_back
+        if frame.f_code.co_name == "__del__" and caller is not None:
+            return not callee_at(caller.f_code, caller.f_lasti)[0].endswith("__del__")
+        frame = caller
+    return False
+
+
 def is_of_call(stack: Stack, entry: object) -> bool:
     """Return whether the call that started the deadline *entry* is on *stack*: each greenlet has its own stack."""
     if type(entry) is BlockDeadline:

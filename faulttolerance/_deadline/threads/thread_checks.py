@@ -40,6 +40,8 @@ from .watchdog import watchdog
 
 _PATIENCE_WITH_CALLS = 0.04
 """Seconds in which a call off the main thread may end by its own time-out; less than a lateness that is reported."""
+_SEND_AGAIN_THERE = 3.0
+"""Seconds until an exception is sent again to a place from where one has got into a finalizer."""
 _SOON = 0.0005
 """Seconds until the next look at a thread whose ``on_deadline`` functions run first."""
 
@@ -156,6 +158,8 @@ def _send_if_safe(
         blind=by_signal and main_thread.lacks_activity,
         depth=layers,
     )
+    if why is None and now - pending.sent_from.get((frame.f_code, frame.f_lasti), -inf) < _SEND_AGAIN_THERE:
+        why = "an interruption that was sent there was lost in a finalizer"
     pending.record_reason(why)
     if not by_signal:
         is_patient = now - (pending.seen_at or now) < _PATIENCE_WITH_CALLS
