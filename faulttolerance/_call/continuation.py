@@ -85,7 +85,7 @@ class CallRecord:
     """The exception that stands for the last result that ``retry_when`` did not accept."""
     replaced_failure: BaseException | None = None
     """The failure for which the fallback was called."""
-    is_counted: bool | None
+    is_counted: bool
     is_untraced = False
     """Whether no span records the call, as far as known."""
     _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # consecutive attempts with the same class of failure
@@ -372,7 +372,7 @@ def count_failed_call(
         call.replaced_failure = None
     if call is None:
         call = CallRecord()
-        call.attempts, call.is_counted = 1, None
+        call.attempts, call.is_counted = 1, False
     policies.end_call(call, False)
 
 
