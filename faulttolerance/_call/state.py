@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from operator import is_
 from typing import Any
 
@@ -19,6 +20,7 @@ from .order import ORDER, STRATEGY_FACTORIES, Strategies
 from .row import Policies
 
 _NO_STRATEGIES = Strategies()
+_shared_kinds = lru_cache(tuple)  # most guards have policies of the same kinds
 _UNKNOWN = Condition("unknown, because reading it failed", is_impaired=True)
 
 
@@ -214,7 +216,7 @@ class StateDraft:
 
     def _renew_meter(self, queues: bool) -> None:
         # The meter must not refer to the state, which would then live as long as its counts.
-        meter = Meter(self.strategies.to_read(), tuple(map(type, self._stateful)), queues)
+        meter = Meter(self.strategies.to_read(), _shared_kinds(tuple(map(type, self._stateful))), queues)
         if meter != self._meter:
             self._meter = meter
 
