@@ -303,6 +303,35 @@ def _wait_for(condition: threading.Condition, seconds: float | None) -> None:
         condition.wait(seconds)
 
 
+class WrappedLock:
+    """A lock as the profiler of an agent puts it in place of every lock."""
+
+    def __init__(self) -> None:
+        self.__wrapped__ = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)
+
+    def __enter__(self) -> bool:
+        return self.__wrapped__.__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        self.__wrapped__.__exit__(*raised)
+
+
+def test_waiting_with_a_lock_that_a_profiler_has_wrapped_ends_at_the_deadline_on_every_thread(
+    interruptible: Where,
+) -> None:
+    """A condition whose lock is wrapped is waited for as one with a lock of the interpreter."""
+    condition = threading.Condition(WrappedLock())  # type: ignore[arg-type]
+
+    with pytest.raises(TimeoutException) as caught:
+        interruptible(timeout(20)(lambda: _wait_for(condition, PATIENCE)))
+
+    assert isinstance(caught.value.__cause__, Interrupted)
+    assert not condition._waiters  # type: ignore[attr-defined]
+
+
 def test_interrupted_wait_takes_no_wake_up_that_was_meant_for_another(interruptible: Where) -> None:
     """A thread that is interrupted while it waits for a full queue leaves the free place to the next one."""
     items: queue.Queue[str] = queue.Queue(1)

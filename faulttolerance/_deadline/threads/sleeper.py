@@ -20,7 +20,7 @@ from ..._platform.atomic import once, variables_of
 from .instructions import calls_of
 
 _CONDITION_WAIT = threading.Condition.wait.__code__
-_LOCKS = (_thread.LockType, type(threading.RLock()))
+_LOCKS = (_thread.LockType, _thread.RLock)
 
 
 class Sleeper:
@@ -30,7 +30,8 @@ class Sleeper:
         variables = variables_of(frame)
         condition = variables.get("self")
         self._waiter: Any = variables.get("waiter")
-        self._lock: Any = getattr(condition, "_lock", None)
+        lock = getattr(condition, "_lock", None)
+        self._lock: Any = getattr(lock, "__wrapped__", lock)  # the profiler of an agent wraps locks
         self._queue: Any = getattr(condition, "_waiters", None)
         self.is_timed = variables.get("timeout") is not None
         """Whether the thread also wakes up by itself."""
