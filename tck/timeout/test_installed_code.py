@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from faulttolerance import TimeoutException, configure, timeout, uninterruptible
+from faulttolerance._deadline.threads import application
 
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]
 
@@ -67,6 +70,11 @@ def call(function):
     function()
 '''
 
+GUARDED = """
+import faulttolerance
+guarded_work = faulttolerance.timeout(50)(lambda: work(20))
+"""
+
 
 @pytest.fixture(params=["main thread", "another thread"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
@@ -78,18 +86,25 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
         yield lambda function: pool.submit(function).result(30)
 
 
-@pytest.fixture(params=["site-packages", "vendored", "recorded"])
+@pytest.fixture(params=["site-packages", "vendored", "recorded", "zipped", "frozen"])
 def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Yield a package as an installer leaves it, in a directory of any name."""
+    """Yield a package as an installer leaves it, in a directory of any name, in an archive or beside all modules."""
     directory = tmp_path / request.param
     name = f"acme_pool_{abs(hash(tmp_path))}"
     (directory / name).mkdir(parents=True)
     (directory / name / "__init__.py").write_text(POOL)
     metadata = directory / f"{name}-1.0.dist-info"
-    metadata.mkdir()
+    if request.param != "frozen":
+        metadata.mkdir()
     if request.param == "recorded":
         (metadata / "RECORD").write_text(f"{name}/__init__.py,,\n{metadata.name}/RECORD,,\n")
-    (directory / f"its_{name}.py").write_text(POOL)
+    (directory / f"its_{name}.py").write_text(POOL + GUARDED)
+    if request.param == "zipped":
+        directory = Path(shutil.make_archive(str(directory), "zip", directory))
+    if request.param == "frozen":
+        monkeypatch.setattr(application, "_STANDARD_LIBRARY", f"{directory}{os.sep}")
+        for module in sys.stdlib_module_names & sys.modules.keys():
+            monkeypatch.setattr(sys.modules[module], "__file__", str(directory / f"{module}.pyc"), raising=False)
     monkeypatch.syspath_prepend(str(directory))
     yield importlib.import_module(name)
     del sys.modules[name]
@@ -159,6 +174,25 @@ def test_installed_code_that_computes_is_interrupted_where_the_application_allow
         began = time.monotonic()
         with pytest.raises(TimeoutException):
             use()
+        ends.append(time.monotonic() - began)
+
+    run(call)
+
+    assert ends[0] < 15
+
+
+@pytest.mark.parametrize("installed", ["zipped", "frozen"], indirect=True)
+def test_a_module_that_guards_is_interrupted_in_an_archive_and_beside_the_standard_library(
+    run: Run, installed: ModuleType
+) -> None:
+    """As zipapp and PyInstaller pack an application with all that it needs."""
+    module = importlib.import_module(f"its_{installed.__name__}")
+    ends: list[float] = []
+
+    def call() -> None:
+        began = time.monotonic()
+        with pytest.raises(TimeoutException):
+            module.guarded_work()
         ends.append(time.monotonic() - began)
 
     run(call)

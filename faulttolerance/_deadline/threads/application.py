@@ -56,11 +56,10 @@ def is_application(frame: FrameType) -> bool:
 
 
 def is_standard(frame: FrameType) -> bool:
-    """Return whether *frame* runs code of the standard library."""
-    file = frame.f_globals.get("__file__")
-    if not isinstance(file, str):
-        return module_of(frame).partition(".")[0] in sys.stdlib_module_names
-    return file.startswith(_STANDARD_LIBRARY) and not file.removeprefix(_STANDARD_LIBRARY).startswith(_INSTALLED)
+    """Return whether *frame* runs code of the standard library, beside which a frozen program has all its modules."""
+    file = frame.f_globals.get("__file__", _STANDARD_LIBRARY)
+    name = module_of(frame).partition(".")[0]
+    return name in sys.stdlib_module_names and str(file).startswith(_STANDARD_LIBRARY)
 
 
 def is_exempt(frame: FrameType) -> bool:
@@ -79,7 +78,7 @@ def _is_among(name: str, modules: set[str]) -> bool:
 @lru_cache(4096)
 def _lies_among_installed(file: str, name: str) -> bool:
     """Return whether the module *name* is of a distribution, by its place or by the record that an installer left."""
-    if any(f"{os.sep}{directory}{os.sep}" in file for directory in _INSTALLED):
+    if file.startswith(_STANDARD_LIBRARY) or any(f"{os.sep}{directory}{os.sep}" in file for directory in _INSTALLED):
         return True
     depth = name.count(".") + (os.path.basename(file).partition(".")[0] == "__init__")
     directory = os.path.dirname(file)
@@ -91,9 +90,14 @@ def _lies_among_installed(file: str, name: str) -> bool:
 
 @lru_cache(256)
 def _installed_in(directory: str) -> frozenset[str] | None:
-    """Return the names of the modules that distributions put into *directory*; ``None`` if one has no record."""
+    """Return the names of the modules that distributions put into *directory*.
+
+    ``None`` if one has no record, or the directory lies in an archive.
+    """
     try:
         folders = [entry for entry in os.listdir(directory) if entry.endswith(".dist-info")]
+    except NotADirectoryError:
+        return None
     except OSError:
         return frozenset()
     names: set[str] = set()
