@@ -265,3 +265,22 @@ def test_an_attribute_that_binds_itself_otherwise_is_refused_by_name() -> None:
         find = unguarded(Own(_find, on_class=True))
 
     assert attempts(Exempting.find) == 1
+
+
+def test_guards_in_a_class_that_no_class_statement_created_are_covered() -> None:
+    """Nor does one run for a class that Cython or mypyc compiled: no body of it tells the guards their class."""
+
+    @timeout(500)
+    def send(self: object) -> None:
+        Failing.fail()
+
+    @timeout(500)
+    def find(cls: type) -> None:
+        Failing.fail()
+
+    client = retry(max_retries=1, jitter=0)(type("Client", (), {"send": send, "find": classmethod(find)}))
+    heir = type("Heir", (client,), {})
+
+    assert [attempts(call) for call in (client().send, heir().send, client.find, heir.find)] == [2, 2, 2, 2]
+    names = {one.name.removeprefix(f"{__name__}.") for one in guards() if one.method in (send, find)}
+    assert names == {"Client.send", "Heir.send", "Client.find", "Heir.find"}

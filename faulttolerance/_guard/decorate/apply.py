@@ -235,8 +235,10 @@ def guard_methods(cls: type) -> None:
             declaration.owner = cls
             declaration.name = name
             setattr(cls, name, _as_same_kind(method, _make_guard(declaration)))
-        elif base is cls:
-            declaration.follow_copy(cls)
+        else:
+            faults += assign_owner(base, name, attribute)  # no class statement did: it may be compiled
+            if base is cls:
+                declaration.follow_copy(cls)
         faults += definition.class_level_faults(declaration, cls, policies, interceptors)
     raise_faults(faults)
 
