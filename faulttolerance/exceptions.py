@@ -63,6 +63,10 @@ class TimeoutException(FaultToleranceException, TimeoutError):
     _words = "timed out"
 
 
+# By its name, that of RuntimeError would be found, which refuses to create an OSError.
+TimeoutException.__new__ = TimeoutError.__new__  # type: ignore[method-assign]
+
+
 class RefusedException(FaultToleranceException):
     """A policy refused a call, which therefore never started: the base class of the refusals."""
 

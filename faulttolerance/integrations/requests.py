@@ -66,6 +66,9 @@ class RefusedRequest(RefusedException, requests.RequestException):
     response = None
 
 
+RefusedRequest.__new__ = requests.RequestException.__new__  # type: ignore[method-assign]
+
+
 class CircuitOpen(RefusedRequest, CircuitBreakerOpenException):
     """A refusal: the circuit of the origin is open."""
 

@@ -639,6 +639,14 @@ def test_exceptions_pickle_and_copy(error: Exception) -> None:
             assert getattr(other, name, None) == getattr(error, name, None)
 
 
+@pytest.mark.parametrize("error", EXCEPTIONS, ids=lambda error: type(error).__name__)
+def test_an_exception_is_created_empty_where_another_process_restores_it(error: Exception) -> None:
+    """P5: tblib does so, by which Dask and Django's parallel tests send exceptions."""
+    other = type(error).__new__(type(error))
+    other.args = error.args
+    assert str(other) == str(error)
+
+
 def test_an_exception_of_the_library_keeps_its_arguments_whatever_else_it_is() -> None:
     """P5: as an ``OSError`` it has no number, and an exception of a client that it is, too, runs no code for it."""
     late = TimeoutException("late", 2.5)

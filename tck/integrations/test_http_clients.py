@@ -753,6 +753,7 @@ def test_exceptions_of_the_clients_pickle(module: Any) -> None:
 
         assert isinstance(error, base)
         assert (type(copy), copy.args, str(copy)) == (kind, args, str(base(*args)))
+        assert type(kind.__new__(kind)) is kind
 
 
 @pytest.mark.parametrize(
