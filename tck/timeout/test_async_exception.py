@@ -5,16 +5,19 @@ from __future__ import annotations
 import _thread
 import ctypes
 import errno
+import socket
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
 
 import pytest
 
+from faulttolerance import TimeoutException, retry, timeout
 from faulttolerance._deadline.threads import async_exception
 from faulttolerance._deadline.threads.async_exception import Interrupted, find_sender, send
-from faulttolerance._deadline.threads.chain import ThreadDeadlines, this_thread
+from faulttolerance._deadline.threads.chain import ThreadDeadlines, deadlines_of_threads, this_thread
 from faulttolerance._deadline.threads.pending_interrupt import PendingInterrupt
 from faulttolerance._platform.atomic import frames_of_threads
 
@@ -85,3 +88,64 @@ def test_a_shortage_of_files_at_the_first_deadline_is_no_end_of_interruptions(mo
         was_found = find_sender()
 
     assert (was_found, find_sender()) == (False, True)
+
+
+class TimeLimitExceeded(BaseException):
+    """The exception of another library, whose thread watches the limits of the workers."""
+
+
+def send_by_other(thread: int) -> None:
+    """Send the exception as dramatiq, RQ and Temporal do."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_long(thread), ctypes.py_object(TimeLimitExceeded))
+
+
+def test_a_deadline_does_not_replace_an_exception_that_other_code_has_sent() -> None:
+    """R2: the worker that waited for a socket is ended by its own time limit, and no retry goes on without one."""
+    ours, theirs = socket.socketpair()
+    attempts: list[int] = []
+
+    @retry(retry_on=TimeoutException)
+    @timeout("100ms")
+    def read() -> None:
+        attempts.append(threading.get_ident())
+        ours.recv(1)
+
+    def exceed() -> None:
+        while not attempts:
+            time.sleep(0.001)
+        time.sleep(0.02)
+        send_by_other(attempts[0])
+        time.sleep(0.3)
+        theirs.send(b"late")
+
+    find_sender()
+    with ours, theirs, ThreadPoolExecutor(2) as pool:
+        call, other = pool.submit(read), pool.submit(exceed)
+        with pytest.raises(TimeLimitExceeded):
+            call.result(10)
+        other.result(10)
+
+    assert len(attempts) == 1
+
+
+def test_an_exception_that_other_code_sends_ends_a_delay_at_once() -> None:
+    """R2: a worker that shuts down need not wait until a retry is due."""
+    attempts: list[int] = []
+
+    @retry(delay="20s", jitter=0, retry_on=OSError)
+    @timeout("10s")
+    def read() -> None:
+        attempts.append(threading.get_ident())
+        raise OSError
+
+    find_sender()
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(read)
+        while not any(one.gate for one in deadlines_of_threads()):
+            time.sleep(0.001)
+        began = time.monotonic()
+        send_by_other(attempts[0])
+        with pytest.raises(TimeLimitExceeded):
+            call.result(30)
+
+    assert time.monotonic() - began < 10

@@ -21,7 +21,8 @@ GUARDS: list[dict[str, Any]] = [{}, {"timeout": Timeout(60_000)}, {"timeout": Ti
 
 def fail_meanwhile() -> None:
     """Fail in C code, during which an interruption came; Python code raises it at its next call."""
-    come = partial(pythonapi.PyThreadState_SetAsyncExc, c_ulong(threading.get_ident()), py_object(Interrupted))
+    send = pythonapi["PyThreadState_SetAsyncExc"]  # the attribute calls a function of the library
+    come = partial(send, c_ulong(threading.get_ident()), py_object(Interrupted))
     list(map(operator.call, [come, list[str]().pop]))  # type: ignore[list-item]
 
 

@@ -8,12 +8,12 @@ from math import inf
 from types import FrameType
 from typing import Any
 
-from ..._platform.atomic import once, uncollected_once
+from ..._platform.atomic import frames_of_threads, once, uncollected_once
 from ..._platform.unpatched import get_ident, native
 from ..._strategy.verdict import never_match
-from .chain import Entry, ThreadDeadlines, is_open, prune, this_thread
+from .chain import Entry, ThreadDeadlines, deadlines_of_threads, is_open, prune, this_thread
 from .pending_interrupt import PendingInterrupt
-from .safe_point import is_dropped
+from .safe_point import is_dropped, position
 from .sleeper import Sleeper
 from .watchdog import watchdog
 
@@ -93,9 +93,24 @@ def find_sender() -> bool:
         return False
     sender.argtypes = [ctypes.c_ulong, ctypes.py_object]
     sender.restype = ctypes.c_int
+    ctypes.pythonapi.PyThreadState_SetAsyncExc.errcheck = _note_sending
     _interrupted = ctypes.py_object(Interrupted)
     _sender = sender
     return True
+
+
+def _note_sending(result: Any, _: object, arguments: tuple[Any, ...]) -> Any:
+    """Note that other code has sent an exception to a thread: another one, sent before it is raised, would replace it.
+
+    ``ctypes`` calls this after each call of the attribute that libraries share, and returns what this returns.
+    """
+    ident = getattr(arguments[0], "value", arguments[0])
+    for deadlines in deadlines_of_threads():
+        if deadlines.ident == ident and (frame := frames_of_threads().get(ident)) is not None:
+            deadlines.sent_by_other = deadlines.innermost, position(frame)
+            if (gate := deadlines.gate) is not None:
+                gate()  # the exception ends a sleep in the library, too
+    return result
 
 
 _NO_SLEEPER: tuple[Iterable[Any], ...] = ((True,), (), (), ())
@@ -114,7 +129,9 @@ def send(deadlines: ThreadDeadlines, pending: PendingInterrupt, frame: FrameType
     prune(deadlines)
     # Created beforehand: after the look, threads are never switched between the steps.
     look = uncollected_once(sys._current_frames)
-    sending = once(_sender, ident, _interrupted)
+    # An exception that other code has sent, and that the thread has not noticed yet, interrupts in place of this one.
+    is_other = deadlines.sent_by_other == (deadlines.innermost, pending.at)
+    sending = iter((1,)) if is_other else once(_sender, ident, _interrupted)
     takes, leaves, wakes, gives = _NO_SLEEPER if sleeper is None else sleeper.steps()
     frames: dict[int, FrameType] = {}
     is_sent = False
@@ -144,7 +161,7 @@ def send(deadlines: ThreadDeadlines, pending: PendingInterrupt, frame: FrameType
             del deadlines.sent[id(entry)]
     if is_sent:
         pending.sent_from[frame.f_code, instruction] = native.monotonic()
-    else:
+    if is_other or not is_sent:
         deadlines.in_flight = None
     watchdog.busy = None
     frames.clear()  # it holds the frame of this function, which would form a cycle

@@ -84,6 +84,8 @@ class ThreadDeadlines:
         """The deadline for which an interruption is on its way; cleared on receipt and on withdrawal."""
         self.sent: dict[int, Entry] = {}
         """The deadlines whose interruption was sent, by identity: each interrupts once."""
+        self.sent_by_other: tuple[Entry, tuple[int, int]] | None = None
+        """The innermost entry and the position of the thread when other code last sent an exception to it."""
         self.cancelled: Entry = None
         """The last deadline for which the loop inside its call was cancelled."""
         self.requested: dict[int, tuple[Entry, float]] = {}
