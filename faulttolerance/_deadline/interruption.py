@@ -17,6 +17,7 @@ from sys import modules
 from typing import TYPE_CHECKING
 
 from .._log import WARNING, log
+from .._platform.fork import is_torn
 from .._platform.unpatched import allows_watching
 from .._strategy.verdict import deadline_outcome
 from .clock import clock, raise_if_expired
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from .attempt_record import AttemptRecord
 
 NOT_WANTED = "interrupt=False"
+
+_TORN = "C code forked its process beside threads, without Python's hooks; in uWSGI set py-call-uwsgi-fork-hooks"
 
 _LATE = 0.05
 """The lateness in seconds from which on a note reports the place of the call; Python code is usually faster."""
@@ -149,8 +152,9 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
     if not allows_watching:
         return "it ran in an isolated sub-interpreter"
     if not (watchdog.forks or watchdog.start()):
-        _warn_of_missing_thread()
-        return "no thread could be started to interrupt it"
+        why = _TORN if is_torn() else "no thread could be started to interrupt it"
+        _warn_of_missing_thread(why)
+        return why
     pending = deadlines.pending_interrupt
     if pending is not None and pending.entry is entry and pending.why is not None:
         if pending.why == OTHER_GREENLETS:
@@ -170,9 +174,9 @@ def _warn_of_greenlets() -> None:
 
 
 @cache
-def _warn_of_missing_thread() -> None:
-    """Log once that deadlines do not interrupt calls, because the thread that does it could not be started."""
-    log(WARNING, "deadlines interrupt no call of a thread: no further thread could be started to watch them")
+def _warn_of_missing_thread(why: str) -> None:
+    """Log once that deadlines do not interrupt calls, because no thread can do it."""
+    log(WARNING, "deadlines interrupt no call of a thread: %s", why)
 
 
 def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:

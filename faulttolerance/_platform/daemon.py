@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from .atomic import once
-from .fork import stop_at_end_of_subinterpreter
+from .fork import is_torn, stop_at_end_of_subinterpreter
 from .unpatched import allows_watching, get_ident, get_native_id, native
 
 
@@ -48,6 +48,8 @@ class Daemon:
 
     def start(self) -> bool:
         """Start the thread unless it runs, and wait until it does; return false if no thread is possible."""
+        if is_torn():
+            return False
         if self.is_running:
             return True
         if not allows_watching:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
 import sys
@@ -15,6 +16,8 @@ _LOOK_SECONDS = 0.001
 _LOOKS = 5_000
 
 _before: list[Callable[[], object]] = []
+_whole = {os.getpid()}
+"""The processes whose threads all exist, as far as is known."""
 
 
 def at_fork(
@@ -34,6 +37,21 @@ def at_fork(
     if hasattr(os, "register_at_fork"):  # not on Windows
         hooks = {"before": before, "after_in_parent": parent, "after_in_child": child}
         os.register_at_fork(**{when: hook for when, hook in hooks.items() if hook is not None})
+
+
+def is_torn() -> bool:
+    """Return whether C code has forked this process beside threads, and has not called Python's hooks, as uWSGI does.
+
+    The frames of threads that are gone then lie in memory of other threads: whoever reads them ends the process.
+    """
+    if os.getpid() not in _whole:
+        if _thread._count():
+            return True
+        _whole.add(os.getpid())
+    return False
+
+
+at_fork(child=lambda: _whole.add(os.getpid()))
 
 
 @cache

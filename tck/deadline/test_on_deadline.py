@@ -829,7 +829,7 @@ def test_a_late_end_where_no_thread_could_be_started_says_so(
     for _ in range(2):
         failure = on_thread(lambda: timeout(10)(time.sleep)(0.03))
         assert failure.__notes__[0].endswith("; it was not interrupted: no thread could be started to interrupt it")
-    assert [record.levelno for record in caplog.records if "no further thread" in record.getMessage()] == [30]
+    assert [record.levelno for record in caplog.records if "no thread could be started" in record.getMessage()] == [30]
 
 
 def test_a_late_end_during_a_fork_does_not_say_that_no_thread_could_be_started(

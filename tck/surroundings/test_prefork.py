@@ -80,6 +80,39 @@ thread.join()
         assert lines == ["TimeoutException in time"] * 3 + ["0"]
 
 
+@pytest.mark.parametrize("used", ["", "compute(0)"])
+def test_calls_in_a_process_that_c_code_forked_beside_threads_end_late_and_say_why(used: str) -> None:
+    """uWSGI forks so by default: the frames of the lost threads are garbage, and a look at them ended the process."""
+    lines = run(
+        PREAMBLE
+        + f"""
+import ctypes, queue
+
+for _ in range(3):
+    threading.Thread(target=queue.Queue().get, daemon=True).start()
+{used}
+child = ctypes.PyDLL(None).fork()
+if not child:
+    for _ in range(4):  # they are given the stacks of the lost threads
+        thread = threading.Thread(target=list, args=(range(100_000),))
+        thread.start()
+        thread.join()
+    try:
+        compute(0.3)
+    except TimeoutException as late:
+        print(late.__notes__[0].partition("; ")[2], flush=True)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+        "-W",
+        "ignore",
+        after=LIBRARY,
+    )
+
+    why = "C code forked its process beside threads, without Python's hooks; in uWSGI set py-call-uwsgi-fork-hooks"
+    assert lines == [f"it was not interrupted: {why}", "0"]
+
+
 @pytest.mark.parametrize("first", ["patched", "declared", "used"])
 def test_workers_that_greenlets_fork_serve_guarded_calls(first: str) -> None:
     """A pool of Celery does so: each worker makes its own calls, and the parent continues its own."""
