@@ -102,7 +102,7 @@ class _DeadlineUntilResponse:
         self._refuse = refuse
         self._exits: list[Callable[..., object]] = []
         """Leaves the block, once; it is removed for that, because an exception's traceback would keep it alive."""
-        self._task: Any = asyncio.current_task()
+        self._task: Any = None
         self._context = copy_context()
         self._cancel_scope = CancelScope()
         self.refusal: asyncio.Task[None] | None = None
@@ -117,6 +117,7 @@ class _DeadlineUntilResponse:
         # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
         self._exits.append(block.__exit__)
         await block.__aenter__()  # a deadline of the task, which may have no frame but those of the library
+        self._task = asyncio.current_task()
         try:
             with self._cancel_scope, on_deadline(self._expire):
                 await app(scope, receive, self._answer)

@@ -120,6 +120,30 @@ trio.run(main)
     ]
 
 
+def test_a_request_with_a_deadline_is_refused_in_a_server_of_trio() -> None:
+    """Hypercorn has such workers; a request without a deadline passes unchanged."""
+    needs("starlette")
+    lines = run(
+        PREAMBLE
+        + """
+from faulttolerance.integrations.starlette import DeadlineMiddleware
+
+async def app(*request):
+    return "answered"
+
+async def serve(headers):
+    await DeadlineMiddleware(app)({"type": "http", "headers": headers}, None, None)
+
+for headers in ([], [(b"x-request-timeout-ms", b"500")]):
+    print(trio.run(outcome_in(lambda: serve(headers))))
+"""
+    )
+
+    assert lines[0] == "None"
+    assert lines[1].startswith("FaultToleranceException: ")
+    assert lines[1].endswith(" needs asyncio, and was called in a task of trio")
+
+
 def test_policies_that_never_wait_work() -> None:
     """Circuit breaker, rate limit and fallback decide at once."""
     lines = run(
