@@ -8,6 +8,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -211,6 +212,37 @@ def test_blocks_of_generators_end_in_any_order(clock: Clock) -> None:
     with pytest.raises(TimeoutException):
         next(second)
     assert remaining() is None
+
+
+def test_a_block_that_a_pool_enters_for_a_generator_interrupts_no_other_job(clock: Clock) -> None:
+    """By rule G2: FastAPI enters and leaves a dependency that yields by jobs for threads that serve other requests."""
+
+    @contextmanager
+    def limited() -> Iterator[None]:
+        with deadline(400):
+            yield
+
+    @contextmanager
+    def dependency() -> Iterator[None]:
+        with limited():
+            yield
+
+    def work(*jobs: Callable[[], object]) -> list[object]:
+        return [job() for job in jobs]
+
+    for manager in (limited(), dependency()):
+        assert work(manager.__enter__, remaining, partial(sleep, 5), remaining) == [None] * 4
+        with pytest.raises(TimeoutException):
+            manager.__exit__(None, None, None)
+
+    for manager in (limited(), dependency()):
+        with ExitStack() as stack:
+            stack.enter_context(manager)
+            assert remaining() == pytest.approx(0.4)
+    manager = limited()
+    manager.__enter__()
+    assert remaining() == pytest.approx(0.4)
+    manager.__exit__(None, None, None)
 
 
 def test_context_managers_enter_blocks_for_others(clock: Clock) -> None:

@@ -41,11 +41,25 @@ def end_block(deadlines: ThreadDeadlines, entry: Entry) -> None:
 def holder_of_block(frame: FrameType) -> FrameType:
     """Return the frame whose block is entered in *frame*, past the frames of context managers that enter it for others.
 
-    The last frame of the stack enters its blocks itself.
+    The last frame of the stack enters its blocks itself. So does the generator of a context manager that no block
+    enters: its ``__enter__`` is a job, as of a pool of threads, which goes on to the next one.
     """
+    generator, inner = None, frame
     while (is_ours(frame) or _opens_for_another(frame)) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
+        if frame.f_code.co_flags & RESUMABLE:
+            generator = frame
+        inner, frame = frame, frame.f_back
+    return frame if generator is None or inner.f_code.co_name != "__enter__" or _enters(frame) else generator
+
+
+def _enters(frame: FrameType) -> bool:
+    """Return whether *frame* is at the beginning of a ``with`` block, or calls an ``__enter__`` by this name."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    # Up to 3.13 the first is at the place itself, from 3.14 on the second before its call.
+    names = {"BEFORE_WITH", "LOAD_SPECIAL"}
+    return "__enter__" in frame.f_code.co_names or not names.isdisjoint(
+        (dis.opname[code[at]], dis.opname[code[at - 2]])
+    )
 
 
 def _opens_for_another(frame: FrameType) -> bool:
