@@ -6,6 +6,7 @@ import importlib
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ Run: TypeAlias = Callable[[Callable[[], Any]], Any]
 POOL = '''
 """A pool that takes a connection in one function and remembers it in another, under names of its own."""
 
+import threading
 import time
 
 
@@ -59,6 +61,28 @@ class Connection:
     def close(self):
         work(self.pool.seconds)
         self.pool.free.append(self.taken)
+
+
+class Place:
+    """A place in a queue, to which a connection is handed over unless its thread has left it."""
+
+    def __init__(self):
+        self.condition = threading.Condition()
+        self.given = self.error = None
+
+    def wait(self):
+        with self.condition:
+            try:
+                self.condition.wait(20)
+            except Exception as error:
+                self.error = error
+        return self.given
+
+    def hand_over(self, connection):
+        with self.condition:
+            if self.error is None:
+                self.given = connection
+                self.condition.notify()
 
 
 def wait():
@@ -157,6 +181,24 @@ def test_installed_code_that_waits_in_a_blocking_call_is_interrupted(run: Run, i
     """A call that blocks may fail anyway, and its callers had to think of that."""
     with pytest.raises(TimeoutException):
         run(timeout(50)(installed.wait))
+
+
+def test_installed_code_that_waits_is_not_interrupted_where_it_handles_only_an_exception(
+    run: Run, installed: ModuleType
+) -> None:
+    """A pool such as that of psycopg would hand a connection to the thread that has left its queue."""
+    place, taken = installed.Place(), []
+    soon = threading.Timer(0.1, place.hand_over, ["one"])
+
+    def call() -> None:
+        soon.start()
+        with pytest.raises(TimeoutException):
+            timeout(20)(lambda: taken.append(place.wait()))()
+
+    run(call)
+    soon.join()
+
+    assert taken == ["one"]
 
 
 def test_installed_code_that_computes_is_interrupted_where_the_application_allows_it(

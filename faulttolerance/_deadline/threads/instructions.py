@@ -216,6 +216,14 @@ class _Instructions:
     def _handler(self, offset: int) -> int | None:
         return next((target for start, end, target in self.handlers if start <= offset < end), None)
 
+    def caught(self, number: int) -> str:
+        """Return the name of the class that the innermost handler around this instruction catches first, if any."""
+        target = self._handler(self.steps[number].offset)
+        if target is None:
+            return ""
+        _, load, check = self.steps[self.at(target) :][:3]
+        return str(load.argval) if check.opname == "CHECK_EXC_MATCH" else ""
+
     @cached_property
     def handling(self) -> frozenset[int]:
         """The indexes of the instructions of ``except`` and ``finally`` blocks, and others, that follow a failure."""
@@ -335,6 +343,9 @@ jumps_out = _at_offset(_Instructions.jumps_out, before_start=False)
 """Returns whether an exception that is raised at an offset skips a handler that is meant for it."""
 handles_failure = _at_offset(_Instructions.handles_failure, before_start=False)
 """Returns whether the instruction at an offset belongs to the handling of an exception, or the cleanup after it."""
+
+caught_at = _at_offset(_Instructions.caught, "")
+"""Returns the name of the class that the innermost handler around an offset catches first, if any."""
 
 
 @lru_cache(256)

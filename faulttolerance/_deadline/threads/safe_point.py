@@ -34,6 +34,7 @@ from .instructions import (
     ahead,
     blocks_at,
     callee_at,
+    caught_at,
     handles_failure,
     is_checked,
     jumps_out,
@@ -109,6 +110,9 @@ def reason_unsafe(
         waits = asleep or blocked
         if not (waits and frame.f_lasti in sleeping_calls()) or _starts_thread(stack):
             return f"it was in {_name_of(frame)}"
+        waiter = next((step for step in frames_of_call(stack, depth) if not is_standard(step)), frame)
+        if _catches_errors_only(waiter):
+            return f"it waited in {_name_of(waiter)}, which would only notice an Exception"
     elif blocked:
         if frame.f_code.co_name in RESTORING:
             return f"it was in {_name_of(frame)}"
@@ -130,6 +134,16 @@ def reason_unsafe(
         if _releases(step, is_patient=late_by < _PATIENCE):
             return f"it was releasing something in {_name_of(step)}"
     return _reason_on_the_way(stack)
+
+
+def _catches_errors_only(frame: FrameType) -> bool:
+    """Return whether *frame* runs installed code that handles a failed wait, and would not handle an interruption.
+
+    A pool, for one, would then hand a connection to the thread that has left its queue.
+    """
+    name = caught_at(frame.f_code, frame.f_lasti)
+    caught = frame.f_globals.get(name, frame.f_builtins.get(name))
+    return caught is Exception and not is_application(frame)
 
 
 def _releases(frame: FrameType, *, is_patient: bool) -> bool:
