@@ -214,9 +214,30 @@ def test_thread_that_waits_for_others_is_interrupted_at_once_but_not_amidst_help
 
     assert acquire() is None
 
-    by_with(Rites(lambda: seen.append(acquire())))
+    for use in (by_with, by_generator):
+        use(Rites(lambda: seen.append(acquire())))
     assert seen
     assert all(one is not None and one.startswith(BUSY) for one in seen)
+
+
+def test_a_generator_of_installed_code_that_waits_is_interrupted_as_its_functions_are() -> None:
+    """Such as ``engine.begin()`` of SQLAlchemy, while its pool has no connection, or ``client.stream()`` of httpx."""
+    seen: list[str | None] = []
+    standard: dict[str, Any] = {
+        "__name__": "threading",
+        "look": lambda: seen.append(reason_unsafe(stack_of(sys._getframe(1)), 0.0, exact=True, blocked=True)),
+    }
+    exec("def wait():\n    look()\n", standard)
+    pool = {"__name__": "pool", "__file__": "/site-packages/pool.py", "wait": standard["wait"]}
+    exec("def connection():\n    wait()\n    yield\n    wait()\n", pool)
+
+    with contextlib.contextmanager(pool["connection"])():
+        pass
+
+    entering, leaving = seen
+    assert entering is None
+    assert leaving is not None
+    assert leaving.startswith(BUSY)
 
 
 class Pool:

@@ -195,15 +195,15 @@ def _acquire_release_on_the_way(stack: Stack, depth: Depth, waits: bool) -> Fram
     While the thread *waits*, code that is made for waiting has acquired nothing yet.
     """
     callee: FrameType | None = None
+    passes = True
     for step in frames_of_call(stack, depth):
-        code = step.f_code
-        if not (is_ours(step) or (waits and _is_made_for_waiting(step))):
-            if code.co_name in ACQUIRE_RELEASE:
-                return step
-            # The exit of a block of this library may be interrupted where it calls the application.
-            is_waiting = callee is None or is_ours(callee) or (waits and _is_made_for_waiting(callee))
-            if not is_waiting and acquire_release_at(code, step.f_lasti):
-                return step
+        code, callee_passes = step.f_code, passes
+        passes = is_ours(step) or (waits and _is_made_for_waiting(step, callee))
+        # The exit of a block of this library may be interrupted where it calls the application.
+        if not passes and (
+            code.co_name in ACQUIRE_RELEASE or (not callee_passes and acquire_release_at(code, step.f_lasti))
+        ):
+            return step
         callee = step
     return None
 
@@ -237,8 +237,11 @@ def _starts_thread(stack: Stack) -> bool:
     return any(step.f_code is _THREAD_START for step in callers)
 
 
-def _is_made_for_waiting(frame: FrameType) -> bool:
-    return is_standard(frame) and module_of(frame) != "contextlib"
+def _is_made_for_waiting(frame: FrameType, callee: FrameType | None) -> bool:
+    """Return whether *frame* runs code of the standard library, or enters a generator of installed code there."""
+    if not is_standard(frame) or module_of(frame) != "contextlib":
+        return is_standard(frame)
+    return frame.f_code.co_name == "__enter__" and callee is not None and not is_application(callee)
 
 
 def _reason_on_the_way(stack: Stack) -> str | None:
