@@ -343,7 +343,6 @@ jumps_out = _at_offset(_Instructions.jumps_out, before_start=False)
 """Returns whether an exception that is raised at an offset skips a handler that is meant for it."""
 handles_failure = _at_offset(_Instructions.handles_failure, before_start=False)
 """Returns whether the instruction at an offset belongs to the handling of an exception, or the cleanup after it."""
-
 caught_at = _at_offset(_Instructions.caught, "")
 """Returns the name of the class that the innermost handler around an offset catches first, if any."""
 
