@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-
     from ._event import Event
     from .testing import RecordedCall, VirtualClock
 
@@ -36,28 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_ResetAroundEveryTest(), "faulttolerance-reset")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
-    """Register a loop factory that follows ``ft_clock`` with pytest-asyncio, unless another plugin sets one."""
-    hook = getattr(metafunc.config.hook, "pytest_asyncio_loop_factories", None)
-    if hook is None or "ft_clock" not in metafunc.fixturenames or hook.get_hookimpls():
-        return (yield)
-    # While it is registered, pytest-asyncio requests a factory for every test; so it is registered for this test only.
-    factories = _LoopFactories()
-    metafunc.config.pluginmanager.register(factories)
-    try:
-        return (yield)
-    finally:
-        metafunc.config.pluginmanager.unregister(factories)
-
-
-class _LoopFactories:
-    def pytest_asyncio_loop_factories(self) -> dict[str, Callable[[], AbstractEventLoop]]:
-        from .testing.active_clock import loop_factory
-
-        return {"virtual": loop_factory}
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Set a loop factory that follows ``ft_clock`` for anyio, unless the ``anyio_backend`` fixture sets one."""
@@ -71,15 +47,23 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
-    """Do the same for a fixture that is a coroutine: the first of them makes the loop of the test."""
+    """Do the same for a coroutine fixture, if the first one makes the loop, and for the runner of pytest-asyncio.
+
+    The runner is that of one test: other tests share those of wider scopes. The hook ``pytest_asyncio_loop_factories``
+    is not used, because pytest-asyncio then makes all runners and coroutine fixtures again, for this test and the next.
+    """
     run: Callable[..., Any] = fixturedef.func
-    # anyio has replaced the functions of those that it runs by generators; its own fixtures are none.
-    is_run_by_anyio = getattr(run, "__module__", "") == "anyio.pytest_plugin" and isgeneratorfunction(run)
-    if "ft_clock" not in request.fixturenames or not is_run_by_anyio:
+    if "ft_clock" not in request.fixturenames:
+        return (yield)
+    if fixturedef.argname == "_function_scoped_runner" and "_asyncio_loop_factory" in fixturedef.argnames:
+        name = "_asyncio_loop_factory"
+    elif getattr(run, "__module__", "") == "anyio.pytest_plugin" and isgeneratorfunction(run):
+        name = "anyio_backend"  # anyio has replaced the functions of those that it runs by generators
+    else:
         return (yield)
 
-    def run_with_loop_factory(anyio_backend: object, **arguments: Any) -> Iterator[Any]:
-        yield from run(anyio_backend=_with_loop_factory(anyio_backend), **arguments)
+    def run_with_loop_factory(**arguments: Any) -> Iterator[Any]:
+        yield from run(**{**arguments, name: _with_loop_factory(arguments[name])})
 
     definition: Any = fixturedef
     definition.func = run_with_loop_factory
@@ -89,14 +73,16 @@ def pytest_fixture_setup(
         definition.func = run
 
 
-def _with_loop_factory(backend: object) -> object:
-    """Return the ``anyio_backend`` *backend* with a loop factory that follows the clock, unless it sets one."""
-    name, options = (backend, {}) if isinstance(backend, str) else cast("tuple[str, dict[str, Any]]", backend)
-    if name != "asyncio":
-        return backend
+def _with_loop_factory(chosen: object) -> object:
+    """Return an ``anyio_backend`` or loop factory that follows the clock, or *chosen* if it names a loop factory."""
+    if chosen is not None and not isinstance(chosen, (str, tuple)):
+        return chosen
     from .testing.active_clock import loop_factory
 
-    return name, {"loop_factory": loop_factory, **options}
+    if chosen is None:
+        return loop_factory
+    name, options = (chosen, {}) if isinstance(chosen, str) else cast("tuple[str, dict[str, Any]]", chosen)
+    return (name, {"loop_factory": loop_factory, **options}) if name == "asyncio" else chosen
 
 
 class _ResetAroundEveryTest:

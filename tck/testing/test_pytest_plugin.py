@@ -371,6 +371,47 @@ def test_a_loop_that_was_made_before_the_clock_is_refused_at_once(run: Run) -> N
     done.stdout.fnmatch_lines(["*VirtualTimeStalled*pytest_asyncio_loop_factories*"])
 
 
+SHARED_LOOP = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=module")
+
+
+@pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
+def test_a_test_with_the_clock_leaves_the_loops_and_fixtures_that_others_share(run: Run) -> None:
+    """Neither a pool of connections nor its loop is made once more, before or after it."""
+    done = run(
+        """
+        made = []
+
+        @pytest.fixture(scope="module")
+        async def pool():
+            made.append(1)
+            pool = asyncio.create_task(asyncio.sleep(1e9))
+            yield pool
+            pool.cancel()
+
+        @pytest.mark.asyncio(loop_scope="module")
+        async def test_before(pool):
+            await asyncio.wait([pool], timeout=0)
+
+        async def test_with_the_clock(ft_clock):
+            with pytest.raises(Outage):
+                await charge_async()
+
+        @pytest.mark.asyncio(loop_scope="module")
+        async def test_on_the_shared_loop(ft_clock, pool):
+            await asyncio.wait([pool], timeout=0)
+
+        @pytest.mark.asyncio(loop_scope="module")
+        async def test_after(pool):
+            await asyncio.wait([pool], timeout=0)
+            assert made == [1]
+        """,
+        *SHARED_LOOP,
+        plugins=("pytest_asyncio.plugin",),
+    )
+
+    done.assert_outcomes(passed=4)
+
+
 @pytest.mark.outside
 @pytest.mark.skipif(not is_installed("pytest-xdist", 3, 0), reason="pytest-xdist is not installed")
 def test_processes_of_xdist_have_a_clock_each(run: Run) -> None:
