@@ -11,16 +11,16 @@ from .._deadline.clock import clock as shared_clock
 from .._execution.loop_thread import loop_thread
 from .._platform.fork import at_fork
 from .virtual_clock import Seed, VirtualClock
+from .virtual_loop import VirtualLoop
 
 _claim = threading.Lock()
 """Held while a virtual clock is in use."""
-_active: VirtualClock | None = None
 
 
 at_fork(
-    before=lambda: None if _active is None else _active._stop_time_thread(),
-    parent=lambda: None if _active is None else _active._restart_in_parent(),
-    child=lambda: None if _active is None else _active._reset_in_child(),
+    before=lambda: None if VirtualClock.in_use is None else VirtualClock.in_use._stop_time_thread(),
+    parent=lambda: None if VirtualClock.in_use is None else VirtualClock.in_use._restart_in_parent(),
+    child=lambda: None if VirtualClock.in_use is None else VirtualClock.in_use._reset_in_child(),
 )
 
 
@@ -44,16 +44,17 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
     ...     clock.monotonic() - began
     60.0
     """
-    global _active
     with exclusive_clock():
-        clock = _active = VirtualClock(seed)
+        clock = VirtualClock.in_use = VirtualClock(seed)
         try:
+            for loop in [*VirtualLoop.running]:
+                loop.follow(clock)
             shared_clock.use(clock)  # raises where warnings are errors, and the loop here does not follow the clock
             loop_thread.stop_if_idle()
             loop_thread.loop_factory = clock.loop_factory
             yield clock
         finally:
-            _active = None
+            VirtualClock.in_use = None
             loop_thread.loop_factory = None
             loop_thread.stop_if_idle()
             shared_clock.use_system()
@@ -72,11 +73,9 @@ def exclusive_clock() -> Iterator[None]:
 
 
 def loop_factory() -> asyncio.AbstractEventLoop:
-    """Return a new event loop that follows the active virtual clock, or an ordinary one outside ``virtual_time()``.
+    """Return a new event loop that follows each virtual clock while it is active, and runs in real time otherwise.
 
     For test frameworks that create the loops themselves: ``{"virtual": loop_factory}`` from pytest-asyncio's hook
     ``pytest_asyncio_loop_factories``, ``("asyncio", {"loop_factory": loop_factory})`` from anyio's ``anyio_backend``.
     """
-    if _active is not None:
-        return _active.loop_factory()
-    return asyncio.new_event_loop()
+    return VirtualLoop(VirtualClock.in_use)

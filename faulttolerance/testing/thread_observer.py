@@ -36,6 +36,9 @@ _GUARD_PACKAGES = tuple(
 _NOT_GUARDS = (daemon.__name__, watchdog.__name__, future.__name__, loop_thread.__name__)
 """Modules of the library that are no guard: threads that only wait for guarded calls, or serve them, run them."""
 
+_LOOPS = f"{__package__}.virtual_loop"
+"""The module whose frames show that a thread runs a loop that follows the clock, or a function in its executor."""
+
 _WAITS = (threading.__name__, queue.__name__, "concurrent")
 """Modules where a thread stands that waits for another thread; the caller of these modules is the one that waits."""
 _STANDARD_LIBRARY = os.path.dirname(threading.Condition.wait.__code__.co_filename) + os.sep
@@ -110,7 +113,7 @@ class _Trace:
         for frame in stack_of(innermost):
             module = module_of(frame)
             is_ours = module.startswith(_GUARD_PACKAGES)
-            if is_ours and module not in _NOT_GUARDS:
+            if (is_ours and module not in _NOT_GUARDS) or module == _LOOPS:
                 self.is_guarded = True
             if not caller:
                 if frame.f_code in _FUTURE_WAITS:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from inspect import CO_COROUTINE
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from .._deadline.clock import clock as shared_clock, next_deadline, raise_if_expired
@@ -44,10 +44,9 @@ _JOIN_SECONDS = 1.0
 _FOREIGN_LOOP = (
     "virtual_time() is active, and this event loop does not follow it: delays would take real time here, and deadlines"
     " of coroutines would not pass. Run the coroutine by clock.run(...), or let"
-    " faulttolerance.testing.active_clock.loop_factory create the loop, while the clock is active: in pytest-asyncio by"
-    " the hook pytest_asyncio_loop_factories, in anyio by the fixture anyio_backend, in a TestClient by backend_options"
-    ". With the fixture ft_clock the first two do so automatically, unless a fixture that is a coroutine, or a loop of"
-    " a wider scope, comes before it"
+    " faulttolerance.testing.active_clock.loop_factory create the loop: in pytest-asyncio by the hook"
+    " pytest_asyncio_loop_factories, in anyio by the fixture anyio_backend, in a TestClient by backend_options."
+    " With the fixture ft_clock the first two do so automatically, except for loops of a wider scope than the test"
 )
 
 
@@ -73,6 +72,9 @@ class VirtualClock:
     the pool or of this clock have to sleep in the library for that, other threads may wait for anything. Events that
     are due at one moment happen one after the other, in the order of their requests, each when all wait again.
     """
+
+    in_use: ClassVar[VirtualClock | None] = None
+    """The clock of the ``virtual_time()`` block that is active."""
 
     def __init__(self, seed: Seed = 0) -> None:
         self._random = random.Random(seed)
@@ -120,7 +122,7 @@ class VirtualClock:
             self.wake(sleeper)
             sleeper.wake()
 
-        end = self._now + _in_ticks(seconds)
+        end = self._now + in_ticks(seconds)
         outer = deadlines.gate  # of the sleep in which a signal's handler sleeps
         deadlines.gate = go_on
         try:
@@ -161,7 +163,7 @@ class VirtualClock:
         target = Waiter()
         with self._changed:
             self._raise_if_ended()
-            target.when, target.order = self._now + _in_ticks(seconds), math.inf
+            target.when, target.order = self._now + in_ticks(seconds), math.inf
             self._waiting[target] = None
             self._stall_detector = StallDetector(self._real_time)
             self._wake_time_thread()
@@ -227,9 +229,9 @@ class VirtualClock:
         return self._now if self._ended_at is None else self._now + self._real_time() - self._ended_at
 
     def wait_for_input(self, waiter: Waiter, seconds: float) -> bool:
-        """Register the wait of a loop; return whether *seconds* are over already, else it waits until it is woken."""
+        """Register the wait of a loop; return whether *seconds* or the block are over, else it waits until woken."""
         with self._changed:
-            return self._wait(waiter, self._now + seconds)
+            return self.has_ended or self._wait(waiter, self._now + seconds)
 
     def wake(self, waiter: Waiter) -> None:
         """Record that a thread goes on although its time has not come."""
@@ -430,5 +432,6 @@ def _in_order(due: Waiter | _Timer) -> tuple[float, float]:
     return due.when, due.order
 
 
-def _in_ticks(seconds: float) -> float:
+def in_ticks(seconds: float) -> float:
+    """Return *seconds*, or 0 if negative, rounded up to the next step of virtual time."""
     return math.ceil(seconds * _TICKS) / _TICKS if 0.0 < seconds < _TICKS else max(0.0, seconds)

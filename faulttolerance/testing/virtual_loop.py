@@ -7,40 +7,62 @@ import math
 import selectors
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from .._deadline.clock import next_deadline
 from .._deadline.threads.inner_loop import end_loop
-from .virtual_clock import VirtualClock
+from .._platform.unpatched import native
+from .virtual_clock import VirtualClock, in_ticks
 from .waiter import Waiter
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop that takes part in a virtual clock from each ``run_...`` until it returns.
+    """A loop that follows the virtual clock in use, from each ``run_...`` until it returns; else it runs in real time.
 
-    Functions in its executors hold time as well. Once the ``virtual_time()`` block is over, it goes on in real time.
+    Its time never goes back. Functions in its executors hold virtual time as well.
     """
 
     _clock_resolution = property(lambda loop: math.ulp(loop.time()), lambda loop, _: None)
     """The loop runs timers that are due before its time plus this: a nanosecond is nothing beside months of seconds."""
+    running: ClassVar[dict[VirtualLoop, None]] = {}
+    """The loops that run, in any thread."""
 
-    def __init__(self, clock: VirtualClock) -> None:
-        self.virtual_clock = clock
+    def __init__(self, clock: VirtualClock | None) -> None:
+        self._followed = clock, 0.0
+        """The clock that it follows, or followed last, and the seconds by which its time is ahead of that clock."""
         self._waits: _LoopWait | None = None
         self._executor_calls: dict[_ExecutorCall, None] = {}
         """The functions that threads of executors are calling for this loop."""
-        super().__init__(_Selector(self, clock))
+        super().__init__(_Selector(self))
+
+    @property
+    def virtual_clock(self) -> VirtualClock | None:
+        """The clock that it follows, or followed last."""
+        return self._followed[0]
 
     def time(self) -> float:
         """Return the seconds on the virtual clock."""
-        return self.virtual_clock._loop_time()
+        clock, ahead = self._followed
+        return native.monotonic() if clock is None else ahead + clock._loop_time()
+
+    def follow(self, clock: VirtualClock | None) -> None:
+        """Continue on *clock*, if any, from the present time of the loop; it may be waiting in real time."""
+        if clock is not None and clock is not self.virtual_clock:
+            self._followed = clock, in_ticks(self.time() - clock._loop_time())
+            with suppress(RuntimeError):  # it was closed meanwhile
+                super().call_soon_threadsafe(lambda: None)
 
     def run_forever(self) -> None:
         """Run until ``stop`` is called; the thread holds time whenever it does not wait for events."""
-        with self.virtual_clock.working():
+        self.running[self] = None
+        try:
+            self.follow(VirtualClock.in_use)
             super().run_forever()
+        finally:
+            del self.running[self]
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -48,20 +70,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Schedule a callback, from any thread; time does not move any more before it has run."""
         waits = self._waits
         if waits is not None:
-            self.virtual_clock.wake(waits)
+            waits.clock.wake(waits)
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         """Run a function in an executor; threads hold time from when they could begin with it until it is over."""
-        if executor is not None and not isinstance(executor, ThreadPoolExecutor):
+        clock = self.virtual_clock
+        if clock is None or (executor is not None and not isinstance(executor, ThreadPoolExecutor)):
             return super().run_in_executor(executor, func, *args)
-        executor_call = _ExecutorCall(self.virtual_clock, self._executor_calls, func)
+        executor_call = _ExecutorCall(clock, self._executor_calls, func)
         future = super().run_in_executor(executor, executor_call, *args)
         executor_call.executor = executor or getattr(self, "_default_executor", None)
-        self.virtual_clock.send(executor_call, executor_call.can_begin)
-        future.add_done_callback(lambda _: self.virtual_clock.begin(executor_call))  # it may have been cancelled before
+        clock.send(executor_call, executor_call.can_begin)
+        future.add_done_callback(lambda _: clock.begin(executor_call))  # it may have been cancelled before
         return future
 
 
@@ -81,13 +104,12 @@ class _ExecutorCall:
         return self not in started and at_work < getattr(self.executor, "_max_workers", math.inf)
 
     def __call__(self, *args: Any) -> Any:
-        with self._clock.working():
-            self._started[self] = None
-            self._clock.begin(self)
-            try:
-                return self._function(*args)
-            finally:
-                del self._started[self]
+        self._started[self] = None
+        self._clock.begin(self)
+        try:
+            return self._function(*args)
+        finally:
+            del self._started[self]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Become the function alone for another interpreter, that of an ``InterpreterPoolExecutor``: time waits."""
@@ -97,39 +119,41 @@ class _ExecutorCall:
 class _Selector(selectors.DefaultSelector):
     """A selector that waits for input as any other, but for time on the virtual clock."""
 
-    def __init__(self, loop: VirtualLoop, clock: VirtualClock) -> None:
+    def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
-        self._clock = clock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return the ready descriptors; none once the time is over, or at a deadline of the calling thread."""
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
-        if self._clock.has_ended:
+        clock = self._loop.virtual_clock
+        if clock is None or clock.has_ended:
             return super().select(timeout)
-        seconds, now, deadline = math.inf if timeout is None else timeout, self._clock._loop_time(), next_deadline()
+        seconds, now, deadline = math.inf if timeout is None else timeout, clock._loop_time(), next_deadline()
         if deadline <= now and end_loop(now):
             return super().select(0)
         if deadline > now:
             seconds = min(seconds, deadline - now)
-        wait = self._loop._waits = _LoopWait(self._loop, self)
+        wait = self._loop._waits = _LoopWait(self._loop, self, clock)
         try:
-            if not self._clock.wait_for_input(wait, seconds):
+            if not clock.wait_for_input(wait, seconds):
                 ready = super().select()
         finally:
             self._loop._waits = None
-            self._clock.wake(wait)
-        wait.conclude()
+            clock.wake(wait)
+        if not clock.has_ended:
+            wait.conclude()
         return ready
 
 
 class _LoopWait(Waiter):
     """A loop that waits for input or for its next timer, and sleeps in its selector."""
 
-    def __init__(self, loop: VirtualLoop, selector: selectors.BaseSelector) -> None:
+    def __init__(self, loop: VirtualLoop, selector: selectors.BaseSelector, clock: VirtualClock) -> None:
         super().__init__()
+        self.clock = clock
         self._loop = loop
         self._selector = selector
 

@@ -349,25 +349,73 @@ def test_pytest_asyncio_makes_loops_that_follow_the_clock_by_itself(run: Run) ->
     done.assert_outcomes(passed=5)
 
 
-@pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
-def test_a_loop_that_was_made_before_the_clock_is_refused_at_once(run: Run) -> None:
-    """It would wait in real time for an event that is due in an hour of the clock."""
-    done = run(
-        """
-        import pytest_asyncio
-
-        @pytest_asyncio.fixture
+LOOP_BEFORE_THE_CLOCK = """
+        @pytest.fixture
         async def service():
-            return asyncio.get_running_loop()
+            await asyncio.sleep(0)
+            yield charge_async
+            await asyncio.sleep(0)
 
         async def test_coroutine(service, ft_clock):
-            await charge_async()
-        """,
-        *PYTEST_ASYNCIO,
-        plugins=("pytest_asyncio.plugin",),
-    )
+            began = ft_clock.monotonic()
+            with pytest.raises(Outage):
+                await service()
+            await asyncio.sleep(20)
+            assert ft_clock.monotonic() - began == 80
+"""
 
-    done.assert_outcomes(failed=1)
+
+@pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
+def test_a_loop_of_pytest_asyncio_follows_the_clock_although_a_fixture_made_it_earlier(run: Run) -> None:
+    """The order in which a test requests its fixtures makes no difference."""
+    done = run(LOOP_BEFORE_THE_CLOCK, *PYTEST_ASYNCIO, plugins=("pytest_asyncio.plugin",))
+
+    done.assert_outcomes(passed=1)
+
+
+@pytest.mark.skipif(not is_installed("anyio", 4, 0), reason="anyio is not installed")
+def test_a_loop_of_anyio_follows_the_clock_although_a_fixture_made_it_earlier(run: Run) -> None:
+    """The order in which a test requests its fixtures makes no difference."""
+    mark = "        pytestmark = pytest.mark.anyio\n"
+    done = run(mark + LOOP_BEFORE_THE_CLOCK, *("-k", "asyncio"), plugins=("anyio.pytest_plugin",))
+
+    done.assert_outcomes(passed=1)
+
+
+LOOP_OF_A_MODULE = """
+        pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+        async def test_without_the_clock():
+            await asyncio.sleep(0)
+
+        @pytest.mark.parametrize("again", [1, 2])
+        async def test_coroutine(ft_clock, again):
+            with pytest.raises(Outage):
+                await charge_async()
+"""
+
+
+@pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
+def test_a_loop_of_a_module_follows_the_clock_of_each_test(run: Run, pytester: pytest.Pytester) -> None:
+    """It lives on between the tests, in real time."""
+    pytester.makeconftest("""
+        from faulttolerance.testing.active_clock import loop_factory
+
+        def pytest_asyncio_loop_factories(config, item):
+            return {"virtual": loop_factory}
+    """)
+
+    done = run(LOOP_OF_A_MODULE, *PYTEST_ASYNCIO, plugins=("pytest_asyncio.plugin",))
+
+    done.assert_outcomes(passed=3)
+
+
+@pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
+def test_an_ordinary_loop_is_refused_at_once_under_the_clock(run: Run) -> None:
+    """It would wait in real time for an event that is due in an hour of the clock."""
+    done = run(LOOP_OF_A_MODULE, *PYTEST_ASYNCIO, plugins=("pytest_asyncio.plugin",))
+
+    done.assert_outcomes(passed=1, failed=2)
     done.stdout.fnmatch_lines(["*VirtualTimeStalled*pytest_asyncio_loop_factories*"])
 
 

@@ -926,19 +926,75 @@ def test_a_guarded_function_is_let_pass_on_a_loop_of_real_time(clock: VirtualClo
     assert result == "fine"
 
 
-def test_a_framework_gets_loops_that_suit_the_moment() -> None:
-    """``loop_factory`` makes a loop of the active clock, or else an ordinary one."""
-    outside = loop_factory()
-    with virtual_time() as clock:
-        inside = loop_factory()
-        is_virtual = inside.time() == clock.monotonic()
-        inside.close()
-    is_real = abs(outside.time() - time.monotonic()) < PATIENCE
-    outside.close()
+def test_a_loop_follows_each_clock_that_begins_while_it_runs() -> None:
+    """Between the blocks it runs in real time, its time never goes back, and its timers keep their moments."""
 
-    assert is_virtual
-    assert is_real
-    assert type(outside) is not type(inside)
+    @retry(max_retries=1, delay=3_600_000, max_duration=0, jitter=0)
+    async def fails() -> None:
+        raise Outage
+
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        times = [loop.time()]
+        late, later = loop.create_future(), loop.create_future()
+        loop.call_later(7200, late.set_result, None)
+        loop.call_later(7300, later.set_result, None)
+        for _ in range(2):
+            with virtual_time() as clock:
+                began = clock.monotonic()
+                with pytest.raises(Outage):
+                    await fails()
+                assert clock.monotonic() - began == 3600
+            times.append(loop.time())
+            await asyncio.sleep(0.01)
+            times.append(loop.time())
+        await late
+        assert not later.done()
+        return times
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        times = runner.run(main())
+
+    assert times == sorted(times)
+    assert 7200 <= times[-1] - times[0] < 7200 + PATIENCE
+
+
+def test_a_loop_in_another_thread_takes_part_in_each_clock_and_survives_them() -> None:
+    """That is the loop of a test client that many tests share; it may have timers when a block ends."""
+    ticks = []
+
+    @timeout(3_600_000)
+    async def slow() -> None:
+        await asyncio.sleep(7200)
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(1800)
+            ticks.append(1)
+
+    async def serve() -> None:
+        ticker, stop = asyncio.create_task(tick()), asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()
+        ticker.cancel()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(serve())
+
+    started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = concurrent.futures.Future()
+    thread = threading.Thread(target=run)
+    thread.start()
+    loop, stop = started.result(PATIENCE)
+    for _ in range(2):
+        with virtual_time(), pytest.raises(TimeoutException):
+            asyncio.run_coroutine_threadsafe(slow(), loop).result(PATIENCE)
+    answer = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "alive"), loop).result(PATIENCE)
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(PATIENCE)
+
+    assert len(ticks) in {3, 4}
+    assert answer == "alive"
 
 
 # Beginning and ending
