@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -88,14 +88,16 @@ class Telemetry:
             self._registry = self._provider = "auto"
             self._tracing = None
             self._is_due = True
-            self._reset_exporters()
+            for exporter in self._every_exporter():
+                exporter.reset()
         sinks.set(None)
 
     def reset_after_fork(self) -> None:
-        """Reset the exporters to 0 in the child of a fork."""
+        """Tell the exporters that the counts start at 0 in the child of a fork."""
         self._lock = RLock()
         self._making = RLock()
-        self._reset_exporters()
+        for exporter in self._every_exporter():
+            exporter.reset_after_fork()
 
     def default_sinks(self) -> tuple[Sink, ...]:
         """Return the log, and the trace unless tracing was switched off."""
@@ -110,10 +112,8 @@ class Telemetry:
     def _tracing_mode(self) -> str:
         return tracing_mode() if self._tracing is None else self._tracing
 
-    def _reset_exporters(self) -> None:
-        for exporter in (*self._exporters.values(), self._through_proxy, self._multiprocess):
-            if exporter is not None:
-                exporter.reset_after_fork()
+    def _every_exporter(self) -> Iterator[Exporter | MultiprocessExporter]:
+        return filter(None, (*self._exporters.values(), self._through_proxy, self._multiprocess))
 
     def _connect(self, arrived: str = "") -> None:
         missing = []

@@ -101,8 +101,10 @@ class MultiprocessExporter:
             now = value.get()
             value.set(max(now, self._before.setdefault(key, now) + total))  # a fall would count as a restart
 
-    def reset_after_fork(self) -> None:
+    def reset(self) -> None:
         """Reset the written counts, in the child of a fork, or after the counts were reset."""
         self._lock = RLock()
         self._before = {}
         self._last = Reading({}, {})
+
+    reset_after_fork = reset

@@ -34,6 +34,8 @@ class Exporter:
         self._values: dict[str, list[tuple[str, Series, float]]] | None = None
         self._served: set[str] = set()
         self._recorded: dict[tuple[str, str], Durations] = {}
+        self._inherited: dict[tuple[str, Series], float] = {}
+        """What the parents of this process had observed of its counters."""
         meter = provider.get_meter("faulttolerance")
         self._needs_view = False
         """Whether the API accepts no advice on boundaries, and no warning was logged yet."""
@@ -46,9 +48,21 @@ class Exporter:
                 create = meter.create_observable_up_down_counter if is_gauge else meter.create_observable_counter
                 create(metric.name, [partial(self._observe, metric.name)], metric.unit, metric.description)
 
+    def reset(self) -> None:
+        """Reset what was observed and recorded, after the counts were reset."""
+        self._values, self._recorded, self._inherited = None, {}, {}
+
     def reset_after_fork(self) -> None:
-        """Reset the recorded counts, in the child of a fork, or after the counts were reset."""
-        self._recorded = {}
+        """Go on from the counts that the parent observed: a reader of differences would get a fall as a negative one.
+
+        The SDK's own counts go on in the child of a fork, too, among them our histograms.
+        """
+        seen, inherited = self._values or {}, self._inherited
+        for metric in every_metric():
+            for method, series, value in seen.get(metric.name, ()) if metric.kind == "counter" else ():
+                inherited[method, series] = inherited.get((method, series), 0) + value
+        self.reset()
+        self._inherited = inherited
 
     def _histogram(self, meter: Meter, metric: Metric) -> Any:
         try:
@@ -61,9 +75,11 @@ class Exporter:
 
     def _observe(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
         values = self._values_for(name) if self.is_on else ()
+        inherited = self._inherited
+        totals = [(method, series, value + inherited.get((method, series), 0)) for method, series, value in values]
         return [
-            Observation(value if value < _TOO_LARGE else float(value), labels(method, series))
-            for method, series, value in values
+            Observation(total if total < _TOO_LARGE else float(total), labels(method, series))
+            for method, series, total in totals
         ]
 
     def _values_for(self, name: str) -> list[tuple[str, Series, float]]:

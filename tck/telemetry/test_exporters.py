@@ -513,6 +513,36 @@ def test_private_reader_with_delta_temporality_gets_differences() -> None:
     assert (second["ft.invocations.total"], second["ft.bulkhead.runningduration"]) == (1, 1)
 
 
+@pytest.mark.outside
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
+def test_reader_of_differences_gets_the_calls_of_a_forked_child() -> None:
+    """A count that began at 0 again would be negative for it; the child of a child goes on likewise."""
+    program = (
+        OPENTELEMETRY
+        + GUARDED
+        + """
+import os, sys
+from opentelemetry.sdk.metrics import ObservableCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality
+reader = InMemoryMetricReader({ObservableCounter: AggregationTemporality.DELTA})
+set_meter_provider(MeterProvider([reader]))
+def tell():
+    data = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
+    print(*[point.value for metric in data if metric.name in ("ft.invocations.total", "ft.config.info")
+            for point in metric.data.data_points], flush=True)
+for calls in (3, 1, 2):
+    for _ in range(calls): charge()
+    tell()
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+        break
+"""
+    )
+
+    assert output_of(program, "-W", "error").splitlines() == ["3 0 1", "1 0 1", "2 0 1"]
+
+
 def test_of_the_levels_of_guards_of_one_name_the_highest_is_shown() -> None:
     """Three that hedge after 0.1, 0.2 and 0.3 s do not hedge after 0.6 s; a probability is never more than 1."""
     registry = CollectorRegistry()
