@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -51,6 +51,8 @@ def validated(
 
 
 def _parsed(kind: Kind, value: Any) -> Any:
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        value = tuple(value)  # libraries of configuration have list types of their own
     if kind.name in _PARSERS:
         value = _PARSERS[kind.name](value)
     if not kind.accepts(value):
@@ -72,8 +74,8 @@ def _stripped(value: Any) -> Any:
 
 def _exceptions(value: Any) -> Any:
     if isinstance(value, str):
-        value = [name.strip() for name in _BETWEEN_MEMBERS.split(value)] if value.strip() else []
-    if isinstance(value, (list, tuple, set, frozenset)):
+        value = tuple(name.strip() for name in _BETWEEN_MEMBERS.split(value)) if value.strip() else ()
+    if isinstance(value, (tuple, set, frozenset)):
         return tuple(_set_member(member) if isinstance(member, str) else member for member in value)
     return value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections import UserList
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -377,6 +378,16 @@ def test_python_values_are_taken_as_they_are() -> None:
 def test_a_list_in_a_file_names_exception_classes(tmp_path: Path) -> None:
     """TOML, YAML and JSON have lists of their own."""
     settings = from_file(tmp_path / "f.toml", ["[Retry]", 'retryOn = ["OSError", "ValueError"]'])
+
+    effective, faults = resolve(settings, Retry())
+
+    assert faults == []
+    assert effective.policy == Retry(retry_on=(OSError, ValueError))
+
+
+def test_a_sequence_of_a_library_of_configuration_names_exception_classes() -> None:
+    """It needs not be a list of Python."""
+    settings = settings_of(sources=[lambda: {"Retry": {"retryOn": UserList(["OSError", "ValueError"])}}])
 
     effective, faults = resolve(settings, Retry())
 
