@@ -34,7 +34,7 @@ def is_multiprocess() -> bool:
 class MultiprocessExporter:
     """A writer of counts to the files of this process, on top of their previous values.
 
-    A folder may be missing, or full, for a moment. That is logged, and the next write includes everything.
+    A folder may be missing for a moment. That is logged, and the next write includes everything.
     """
 
     def __init__(self) -> None:
