@@ -16,7 +16,7 @@ from math import inf
 from sys import modules
 from typing import TYPE_CHECKING
 
-from .._log import WARNING, log
+from .._log import DEBUG, WARNING, log
 from .._platform.fork import is_torn
 from .._platform.unpatched import allows_watching
 from .._strategy.verdict import deadline_outcome
@@ -39,6 +39,9 @@ _TORN = "C code forked its process beside threads, without Python's hooks; in uW
 
 _LATE = 0.05
 """The lateness in seconds from which on a note reports the place of the call; Python code is usually faster."""
+
+_warned: set[str] = set()
+"""The places that the log named at WARNING: a slow server makes every call there late, and the remedy is the same."""
 
 
 def watch_deadline(deadlines: ThreadDeadlines, when: float) -> None:
@@ -130,7 +133,9 @@ def _note_location(
         if was_interrupted and pending.why is not None:
             outcome.__notes__[0] += f"; it was not interrupted earlier: {pending.why}"
         outcome.__notes__[0] += f"; at its deadline it ran {pending.location}; pass remaining() there as a time-out"
-        log(WARNING, "%s: %s", outcome, outcome.__notes__[0])
+        level = DEBUG if pending.location in _warned else WARNING
+        _warned.add(pending.location)
+        log(level, "%s: %s", outcome, outcome.__notes__[0])
 
 
 def _is_own(deadlines: ThreadDeadlines, entry: Entry, error: BaseException | None) -> bool:

@@ -805,11 +805,26 @@ def test_a_late_end_in_the_standard_library_names_module_and_function(caplog: py
     assert len([record for record in caplog.records if "socket.recv_into" in record.getMessage()]) == 1
 
 
+def test_late_ends_at_one_place_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """S2: while a server is slow, every call ends late there; the others are logged at DEBUG."""
+    caplog.set_level(logging.DEBUG, "faulttolerance")
+
+    def rest() -> None:
+        time.sleep(0.2)
+
+    failures = [on_thread(lambda: timeout(30)(rest)()) for _ in range(3)]
+
+    assert all("at its deadline it ran" in failure.__notes__[0] for failure in failures)
+    levels = [record.levelno for record in caplog.records if "at its deadline it ran" in record.getMessage()]
+    assert levels == [logging.WARNING, logging.DEBUG, logging.DEBUG]
+
+
 @pytest.mark.parametrize("function", [time.sleep, partial(time.sleep)], ids=["function", "partial"])
 def test_a_late_end_of_a_function_in_c_names_the_line_that_called_its_guard(
     function: Callable[[float], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     """S2: such a function has no frame of its own."""
+    interruption._told.clear()
     failure = on_thread(lambda: Guard(timeout(30), name="resting").call(function, 0.4))  # a busy machine looks late
 
     (note,) = failure.__notes__
