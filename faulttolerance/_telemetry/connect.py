@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-from weakref import WeakKeyDictionary
 
 from .._config.resolution import OFF, SPANS, tracing_mode
 from .._event import Sink, sinks
@@ -53,7 +52,7 @@ class Telemetry:
         self._ticker: Ticker | None = None
         self._exporter: Exporter | None = None
         # Instruments cannot be removed: a new connection reuses the earlier instruments.
-        self._exporters: WeakKeyDictionary[Any, Exporter] = WeakKeyDictionary()
+        self._exporters: list[Exporter] = []
         self._through_proxy: Exporter | None = None
 
     def connect_if_due(self) -> None:
@@ -113,7 +112,7 @@ class Telemetry:
         return tracing_mode() if self._tracing is None else self._tracing
 
     def _every_exporter(self) -> Iterator[Exporter | MultiprocessExporter]:
-        return filter(None, (*self._exporters.values(), self._through_proxy, self._multiprocess))
+        return filter(None, (*self._exporters, self._through_proxy, self._multiprocess))
 
     def _connect(self, arrived: str = "") -> None:
         missing = []
@@ -188,7 +187,7 @@ class Telemetry:
         is_proxy = has_just_arrived or type(provider).__name__.startswith("_Proxy")
         # Instruments on the proxy became instruments of the provider that was set later.
         known = self._through_proxy if provider is application else None
-        known = known or self._exporters.get(provider)
+        known = known or next((one for one in self._exporters if one.provider() is provider), None)
         if known is not None:
             known.is_on = True
             self._exporter = known
@@ -204,7 +203,8 @@ class Telemetry:
                     if is_proxy:
                         self._through_proxy = self._exporter
                     else:
-                        self._exporters[provider] = self._exporter
+                        living = [one for one in self._exporters if one.provider() is not None]
+                        self._exporters = [*living, self._exporter]
 
         if is_proxy:
             make()

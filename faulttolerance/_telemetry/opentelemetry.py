@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
+from weakref import ref
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
@@ -29,6 +30,7 @@ class Exporter:
     """The instruments on one meter provider: created once, they exist as long as the provider does."""
 
     def __init__(self, provider: MeterProvider) -> None:
+        self.provider = ref(provider)
         self.is_on = True
         """Whether the counts are exported; an instrument can be created only once and never be removed."""
         self._values: dict[str, list[tuple[str, Series, float]]] | None = None
@@ -37,6 +39,8 @@ class Exporter:
         self._inherited: dict[tuple[str, Series], float] = {}
         """What the parents of this process had observed of its counters."""
         meter = provider.get_meter("faulttolerance")
+        self._kept: list[object] = [meter]
+        """The meter and its instruments: a provider that moves them to another later may know them only weakly."""
         self._needs_view = False
         """Whether the API accepts no advice on boundaries, and no warning was logged yet."""
         self._histograms: dict[str, Any] = {}
@@ -46,7 +50,8 @@ class Exporter:
             else:
                 is_gauge = metric.kind == "gauge"
                 create = meter.create_observable_up_down_counter if is_gauge else meter.create_observable_counter
-                create(metric.name, [partial(self._observe, metric.name)], metric.unit, metric.description)
+                observe = partial(self._observe, metric.name)
+                self._kept.append(create(metric.name, [observe], metric.unit, metric.description))
 
     def reset(self) -> None:
         """Reset what was observed and recorded, after the counts were reset."""

@@ -7,13 +7,16 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
 pytest.importorskip("opentelemetry.sdk")
 pytest.importorskip("prometheus_client")
 
+from opentelemetry.metrics import NoOpMeter, NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
@@ -240,6 +243,55 @@ def test_guarded_function_may_be_called_first_by_a_callback_of_opentelemetry() -
     collecting.join(20)
 
     assert not collecting.is_alive()
+
+
+def test_a_provider_without_a_hash_is_a_provider() -> None:
+    """A dataclass has none; chosen again, it has the same instruments."""
+
+    @dataclass
+    class Provider:
+        provider: MeterProvider
+
+        def get_meter(self, name: str) -> Any:
+            return self.provider.get_meter(name)
+
+    @retry
+    def charge() -> None: ...
+
+    meter = OpenTelemetryMeter()
+    meter.watch(charge)
+    provider: Any = Provider(meter.provider)
+    for chosen in (provider, None, provider):
+        configure(meter_provider=chosen)
+        charge()
+
+    assert meter.value("ft.retry.calls.total", retried="false", retryResult="valueReturned") == 3
+
+
+def test_instruments_that_their_provider_knows_weakly_stay() -> None:
+    """Such a provider moves them to another, as the application's settings change."""
+    made: WeakSet[Any] = WeakSet()
+
+    class Meter(NoOpMeter):
+        def create_observable_counter(self, *args: Any, **kwargs: Any) -> Any:
+            made.add(instrument := super().create_observable_counter(*args, **kwargs))
+            return instrument
+
+    class Provider(NoOpMeterProvider):
+        def get_meter(self, name: str, *args: Any, **kwargs: Any) -> Any:
+            made.add(meter := Meter(name))
+            return meter
+
+    @retry
+    def charge() -> None: ...
+
+    configure(meter_provider=(provider := Provider()), prometheus_registry=None)
+    charge()
+    gc.collect()
+
+    assert [type(one) for one in made].count(Meter) == 1
+    assert len(made) > 1
+    del provider
 
 
 # Every series
