@@ -21,8 +21,9 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -1283,18 +1284,43 @@ def test_functions_that_compiled_code_calls_are_interrupted() -> None:
     assert found == [None, None, None]
 
 
-def test_code_that_runs_because_of_a_name_is_interrupted() -> None:
-    """The name of a lazy import of 3.15 runs a module, and one in code for ``exec`` may run any code."""
+@pytest.mark.skipif(sys.version_info < (3, 15), reason="lazy imports are new in Python 3.15")
+def test_code_that_runs_because_of_a_name_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a lazy import of 3.15 runs a module."""
+    found: list[str | None] = []
+    (tmp_path / "imported_lazily.py").write_text("import observer\nobserver.look()\n")
+    monkeypatch.syspath_prepend(tmp_path)  # type: ignore[no-untyped-call]
+    monkeypatch.setitem(sys.modules, "observer", cast("ModuleType", SimpleNamespace(look=lambda: look(found))))
+
+    exec("lazy import imported_lazily\ndef use():\n    imported_lazily\nuse()", {})
+
+    assert found == [None]
+
+
+def test_a_debugger_that_waits_at_a_line_is_left_in_peace() -> None:
+    """An exception would switch off its trace function, whatever the line begins with."""
     found: list[str | None] = []
 
-    class Names(dict[str, object]):
-        def __missing__(self, name: str) -> object:
+    def stop_at_lines(frame: FrameType, event: str, argument: object) -> object:
+        if event == "line":
             look(found)
-            return name
+        return stop_at_lines if frame.f_code is traced.__code__ else None
 
-    exec("def use():\n    name\nuse()\nname", {"__builtins__": Names()})
+    def traced(local: int) -> object:
+        threading  # noqa: B018
+        sys.byteorder  # noqa: B018
+        local  # noqa: B018
+        return 1
 
-    assert found == [None, None]
+    tracer = sys.gettrace()
+    sys.settrace(stop_at_lines)  # type: ignore[arg-type]
+    try:
+        traced(1)
+    finally:
+        sys.settrace(tracer)
+
+    assert len(found) == 4
+    assert None not in found
 
 
 def standing(function: Callable[..., Iterator[object]], *args: Any) -> FrameType:

@@ -260,7 +260,8 @@ def _reason_on_the_way(stack: Stack) -> str | None:
             if examines_threads(step):
                 return OURS  # the signal's handler examines the stack that it interrupted
             guarded = True
-        elif not guarded and not may_call(code, step.f_lasti):
+        # From 3.15 on a name may run the module of a lazy import.
+        elif not (guarded or may_call(code, step.f_lasti) or stack[number - 1].f_code.co_name == "_find_and_load"):
             return f"it was in code that the interpreter called in the middle of {_name_of(step)}"
     return None
 
