@@ -21,6 +21,7 @@ from faulttolerance import (
     bulkhead,
     circuit_breaker,
     circuit_breakers,
+    configure,
     explain,
     fallback,
     guards,
@@ -59,6 +60,30 @@ def through(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # L1: one state per concrete class and method
+
+
+def test_a_call_with_any_other_object_in_place_of_self_is_one_of_the_class_of_the_method() -> None:
+    """L1: libraries for GraphQL call a method of a schema with its parent object, which is ``None`` at the root."""
+
+    class Query:
+        @retry(max_retries=2, delay=0, jitter=0)
+        @circuit_breaker(request_volume_threshold=3)
+        def item(self, calls: list[int]) -> None:
+            calls.append(1)
+            raise OSError
+
+    def executions(parent: Any) -> int:
+        calls: list[int] = []
+        with pytest.raises((OSError, CircuitBreakerOpenException)):
+            Query.item(parent, calls)
+        return len(calls)
+
+    assert executions(None) == 3
+    assert [executions(parent) for parent in ({}, Query())] == [0, 0]
+    (name,) = [guard.name for guard in guards() if guard.name.endswith("Query.item") and guard.conditions]
+    circuit_breakers.reset(name)
+    configure(properties={f"{name.removesuffix('.item')}/item/Retry/maxRetries": 1})
+    assert executions(None) == 2
 
 
 @pytest.mark.parametrize("kind", [staticmethod, classmethod])

@@ -19,7 +19,7 @@ from ..._policy import CircuitBreaker, Policy
 from ..._signature.naming import class_name
 from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
-from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home, subclasses_of
+from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home, is_attribute, subclasses_of
 from ..declare.registry import name_conflicts
 from .assembly import interpreter_ends, method_call, unguarded_call, unguarded_call_while_hidden
 from .effective import EffectivePolicies, effective_policies, is_first, plain_function
@@ -257,7 +257,11 @@ class MethodResolver(Resolver, entered_call="call", entered_home="home"):
         """Return the call path for the arguments of a method, whose first argument is its object or class."""
         if not args:
             return unguarded_call(self.declaration.template)  # reports that self is missing
-        return self.for_class(args[0] if self.declaration.binding == CLASS else type(args[0]))
+        cls: type = args[0] if self.declaration.binding == CLASS else type(args[0])
+        owner = self.declaration.owner
+        if owner is not None and owner not in cls.__mro__ and not is_attribute(self.declaration, cls):
+            cls = owner  # as libraries for GraphQL call resolvers: with any object, or ``None``, in place of ``self``
+        return self._path_of(cls) or self.for_class(cls)
 
     def for_class(self, cls: type | None) -> GuardedCall:
         """Return the call path for the concrete class *cls*."""
