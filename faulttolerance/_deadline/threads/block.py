@@ -56,10 +56,8 @@ def _enters(frame: FrameType) -> bool:
     """Return whether *frame* is at the beginning of a ``with`` block, or calls an ``__enter__`` by this name."""
     code, at = frame.f_code.co_code, frame.f_lasti
     # Up to 3.13 the first is at the place itself, from 3.14 on the second before its call.
-    names = {"BEFORE_WITH", "LOAD_SPECIAL"}
-    return "__enter__" in frame.f_code.co_names or not names.isdisjoint(
-        (dis.opname[code[at]], dis.opname[code[at - 2]])
-    )
+    opens = {dis.opname[code[at]], dis.opname[code[at - 2]]} & {"BEFORE_WITH", "LOAD_SPECIAL"}
+    return bool(opens) or "__enter__" in frame.f_code.co_names
 
 
 def _opens_for_another(frame: FrameType) -> bool:
