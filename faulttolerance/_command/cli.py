@@ -307,7 +307,8 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
     """Import a module and, if *recursive*, its submodules; yield the problems. A failure does not stop the others."""
     try:
         module = importlib.import_module(name)
-        inside = list(pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}.")) if recursive else []
+        places = list(getattr(module, "__path__", ())) if recursive else []
+        inside = list(pkgutil.iter_modules(places, f"{name}."))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001
@@ -319,6 +320,9 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
                 return
         yield f"{name} cannot be imported ({error_text(error)})"
         return
+    for folder in sorted({file.parent for place in places for file in Path(place).glob("*/*.py")}):
+        if not (folder / "__init__.py").exists():  # it may hold scripts, which an import would run
+            _warn(f"{name}.{folder.name} is left out: {folder} has no __init__.py")
     for submodule in inside:
         if not submodule.name.endswith(".__main__"):
             yield from _problems(submodule.name, recursive)

@@ -157,6 +157,17 @@ def test_recursive_imports_the_modules_of_a_package(run: Run) -> None:
     assert (before, "shop.billing" in sys.modules) == (False, True)
 
 
+def test_recursive_names_a_folder_that_is_no_package(run: Run, tmp_path: Path) -> None:
+    """Python imports its modules, and nothing has checked them."""
+    (tmp_path / "shop" / "api").mkdir()
+    (tmp_path / "shop" / "api" / "orders.py").write_text("1 / 0")
+    (tmp_path / "shop" / "pages").mkdir()
+
+    done = run("check", "shop", "--recursive")
+
+    assert about_the_shop(done) == [f"shop.api is left out: {tmp_path / 'shop' / 'api'} has no __init__.py"]
+
+
 def test_a_wrong_switch_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A switch is wrong even where no guard has such a key."""
     monkeypatch.setenv("MP_FAULT_TOLERANCE_METRICS_ENABLED", "maybe")
