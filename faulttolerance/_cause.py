@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import final
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, final
 
 from ._record import Record
 from ._shown import class_name_for_code, shown
 from .exceptions import definition_error
+
+Links: TypeAlias = Sequence[tuple[BaseException, BaseException | None]]
+"""The exceptions of a chain, each with its context."""
 
 
 @final
@@ -68,3 +71,14 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
             if each is not None and id(each) not in seen:
                 seen.add(id(each))
                 found.append(each)
+
+
+def links_of(failure: BaseException, handled: BaseException | None) -> Links:
+    """Return the part of *failure*'s chain that a call created, without the exception that its caller *handled*."""
+    links: list[tuple[BaseException, BaseException | None]] = []
+    link: BaseException | None = failure
+    while link is not None and all(link is not seen for seen, _ in links):
+        context = link.__context__ if link.__context__ is not handled else None
+        links.append((link, context))
+        link = context
+    return links

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from math import inf
+from sys import exception
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .._deadline.clock import clock
@@ -12,6 +13,7 @@ from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, colle
 from .._execution.caller_thread import Arguments, Callback
 from .._execution.environment import StoppedIteration
 from .._log import WARNING, log
+from .._platform.event_loop import replaces_cancellation
 from .._strategy.back_off import Delays
 from .._strategy.retry import NOT_CALLED, Answer, AwaitedDelay, Retry, Stop
 from .._strategy.verdict import matches
@@ -240,6 +242,8 @@ def next_delay(
     if stop is None:
         if has_left:
             stop = Stop.LEFT
+        elif policies.asynchronous and replaces_cancellation(failure, exception()):
+            stop = Stop.NOT_RETRYABLE
         elif vetoes and (veto_reason := veto_reason_for(policies.name, failure)):
             call.veto_reason, stop = veto_reason, Stop.VETOED
         elif policies.budget is not None and not _is_paid(policies, call):

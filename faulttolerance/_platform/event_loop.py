@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from .._cause import links_of
 from ..exceptions import FaultToleranceException
 
 if TYPE_CHECKING:
@@ -57,6 +58,21 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
             "in Twisted inside of Deferred.fromFuture()"
         )
     return loop
+
+
+def replaces_cancellation(failure: BaseException, handled: BaseException | None) -> bool:
+    """Return whether the running task is cancelled, and *failure* came of that, as of a clean-up that failed.
+
+    A ``TimeoutError`` did not: some libraries cancel the task for a time-out, and never withdraw that request. Neither
+    did a failure of a call that the clean-up itself makes, where its caller *handled* the cancellation.
+    """
+    loop = loop_here()
+    task = None if loop is None else sys.modules["asyncio"].current_task(loop)
+    if task is None or not task.cancelling():
+        return False
+    cancelled = sys.modules["asyncio"].CancelledError
+    causes = (link for link, _ in links_of(failure, handled) if isinstance(link, (cancelled, TimeoutError)))
+    return isinstance(next(causes, None), cancelled)
 
 
 def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = None) -> T:

@@ -307,6 +307,78 @@ async def _cancelled(task: asyncio.Future[Any]) -> bool:
     return task.cancelled()
 
 
+@pytest.mark.parametrize("policies", [[], [timeout("1m")]], ids=["retry", "retry and timeout"])
+def test_a_cancelled_call_whose_clean_up_fails_is_not_retried(policies: list[Any], clock: Clock, held: Held) -> None:
+    """R0: as without a guard, the failure comes out; the caller who cancelled gets no second attempt."""
+    attempts = []
+
+    async def save() -> None:
+        attempts.append(None)
+        try:
+            await asyncio.sleep(10)
+        finally:
+            raise ConnectionError("the rollback failed")
+
+    guarded: Any = retry(max_retries=3, delay=0, jitter=0)(save)
+    for policy in policies:
+        guarded = policy(guarded)
+
+    async def main() -> None:
+        call = asyncio.ensure_future(guarded())
+        await asyncio.sleep(1)
+        call.cancel()
+        with pytest.raises(ConnectionError, match="rollback"):
+            await call
+
+    clock.run(main())
+
+    assert len(attempts) == 1
+    assert held() == []
+
+
+async def _expire() -> None:
+    """Fail as libraries do that cancel the task for their own time-out, and never withdraw that request."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    try:
+        await asyncio.sleep(1)
+    except asyncio.CancelledError:
+        raise TimeoutError from None
+
+
+async def _refuse() -> None:
+    raise ConnectionError
+
+
+@pytest.mark.parametrize("fail", [_expire, _refuse])
+def test_a_call_that_a_clean_up_makes_is_retried(fail: Callable[[], Any], clock: Clock) -> None:
+    """R0: only the call that was cancelled is over, and not those that its caller makes because of that."""
+    attempts = []
+
+    @retry(max_retries=3, delay=1, jitter=0, retry_on=(ConnectionError, TimeoutError))
+    async def release() -> None:
+        attempts.append(None)
+        if len(attempts) < 3:
+            await fail()
+
+    async def service() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            await release()
+
+    async def main() -> None:
+        call = asyncio.ensure_future(service())
+        await asyncio.sleep(1)
+        call.cancel()
+        assert await _cancelled(call)
+
+    clock.run(main())
+
+    assert len(attempts) == 3
+
+
 def test_call_that_is_ended_in_a_delay(invoke: Invoke, clock: Clock, give_up: GiveUp, held: Held) -> None:
     """R0: no further attempt follows."""
     if invoke.convention == "blocking":

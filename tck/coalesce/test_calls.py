@@ -292,6 +292,33 @@ def test_a_leader_that_is_cancelled_hands_over() -> None:
     assert roles(Shop.load_async)["leader"] >= 2
 
 
+def test_a_leader_whose_clean_up_fails_at_its_cancellation_hands_over() -> None:
+    """Rule CO2: what the cancellation of one caller broke is no failure of the others."""
+    leaders: list[int] = []
+
+    @coalesce
+    async def load() -> str:
+        leaders.append(len(leaders))
+        try:
+            await asyncio.sleep(1)
+        except asyncio.CancelledError:
+            raise ConnectionError("the connection could not be given back") from None
+        return "loaded"
+
+    async def main() -> list[Any]:
+        tasks = [asyncio.ensure_future(load()) for _ in range(3)]
+        await asyncio.sleep(0.5)
+        tasks[0].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with virtual_time() as clock:
+        failed, *results = clock.run(main())
+
+    assert isinstance(failed, ConnectionError)
+    assert results == ["loaded", "loaded"]
+    assert leaders == [0, 1]
+
+
 def test_an_interrupted_leader_hands_over_to_the_next_thread() -> None:
     """Rule CO2: a leader whose enclosing deadline passes keeps its failure to itself."""
     shop = Shop()

@@ -9,16 +9,17 @@ from sys import exception
 from typing import TYPE_CHECKING, Any
 
 from ..._call.specialize import specializable, specialized
+from ..._cause import Links, links_of
 from ..._deadline.clock import Alarm, clock
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import series_of_facts
 from ..._metrics.counters import FOLD, Counters
-from ..._platform.event_loop import loop_here
+from ..._platform.event_loop import loop_here, replaces_cancellation
 from ..._platform.greenlets import hub_here
 from ..._platform.unpatched import get_ident
 from ..._signature.call_key import refuse_unhashable
-from .strategy import Flight, Flights, Links, Outcome, Seat
+from .strategy import Flight, Flights, Outcome, Seat
 
 if TYPE_CHECKING:
     ASYNC = False  # a flag of ``specialized``
@@ -99,7 +100,8 @@ def coalescing(layer: Coalescing, call: GuardedCall, environment: Any) -> Any:
                 outcome = result, None, None, ()
                 return result
             except Exception as failure:
-                outcome = None, failure, failure.__traceback__, _links(failure, handled)
+                if not (ASYNC and replaces_cancellation(failure, handled)):
+                    outcome = None, failure, failure.__traceback__, links_of(failure, handled)
                 raise
         finally:
             try:
@@ -129,17 +131,6 @@ def _is_led_here(flight: Flight, seat: Seat) -> bool:
     idents = {seat.ident} if loop_here() is None else {seat.ident, 0}
     seats = *list(flight.followers), flight.leader  # in this order: a follower becomes the leader before it leaves
     return hub_here() is None and any(one is not None and one.ident in idents for one in seats)
-
-
-def _links(failure: Exception, handled: BaseException | None) -> Links:
-    """Return the part of *failure*'s chain that the call created, without the exception that its caller *handled*."""
-    links: list[tuple[BaseException, BaseException | None]] = []
-    link: BaseException | None = failure
-    while link is not None and all(link is not seen for seen, _ in links):
-        context = link.__context__ if link.__context__ is not handled else None
-        links.append((link, context))
-        link = context
-    return links
 
 
 def _restore(links: Links) -> None:

@@ -34,11 +34,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import ClassVar, Final, TypeAlias
 
+from ..._cause import Links
 from ..._strategy.condition import Condition
 from ..._strategy.waking import wake_all
 
-Links: TypeAlias = Sequence[tuple[BaseException, BaseException | None]]
-"""The exceptions of a chain, each with its context."""
 Outcome: TypeAlias = tuple[object, BaseException | None, TracebackType | None, Links]
 """A result, or the failure in its place, with its traceback and its chain as the call itself created them."""
 
