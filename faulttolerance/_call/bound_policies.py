@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from sys import exception
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from .._execution.caller_thread import Arguments, Callback, is_kept_by_module, i
 from .._execution.environment import Attempt, Environment, StoppedIteration
 from .._metrics.catalogue import Interned, Series, call_series, series_of_facts
 from .._metrics.counters import FOLD, Counters
-from .._platform.event_loop import refuse_trio
+from .._platform.event_loop import refuse_trio, replaces_cancellation
 from .._signature.kind import generator_faults, is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.gate import NOT_ADMITTED, Gate, OnRefusal
@@ -265,6 +266,8 @@ class BoundPolicies(_Defaults):
                 verdict = FAILURE if record.fails else SUCCESS
             elif (record.refused_by and not gate.judges_refusals) or remaining() == 0.0:
                 verdict = NEUTRAL  # also if an enclosing deadline has passed, for any outcome of the body
+            elif self.asynchronous and replaces_cancellation(failure, exception()):
+                verdict = NEUTRAL
             else:
                 verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)
             if (
