@@ -166,6 +166,7 @@ class ThreadCall:
             if self.overdue is not None and self._claim_for_deadline(suspension):
                 error = _cancelled_error()()
                 continue
+            error = None  # as above
             if not suspension.begin(may_run):
                 return
             self.is_shared = False

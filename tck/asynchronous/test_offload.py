@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Guard, asynchronous, bulkhead, coalesce, deadline, fallback, hedge, timeout
+from faulttolerance import Guard, asynchronous, bulkhead, coalesce, deadline, fallback, hedge, retry, timeout
 from faulttolerance._deadline.attempt_record import AttemptRecord
 from faulttolerance._deadline.clock import clock
 from faulttolerance._deadline.interruption import remaining, sleep
@@ -1274,6 +1274,25 @@ def test_nothing_is_left_of_a_call_that_has_ended(uncollected: None) -> None:
     assert isinstance(failure, ValueError)
     Call(fail, fallback=lambda _: None)(value).result(PATIENCE)
     del value, failure
+
+    wait_until(lambda: gone() is None)
+
+
+def test_nothing_is_left_of_a_call_that_has_waited_for_its_retry(uncollected: None) -> None:
+    """The failure of the first attempt goes with the call, without the garbage collector."""
+
+    class Value:
+        pass
+
+    @asynchronous
+    @retry(max_retries=1, delay="1ms")
+    def fail(value: Value) -> Any:
+        raise ValueError
+
+    value = Value()
+    gone = weakref.ref(value)
+    assert isinstance(fail(value).exception(PATIENCE), ValueError)
+    del value
 
     wait_until(lambda: gone() is None)
 
