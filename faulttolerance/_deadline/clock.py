@@ -9,7 +9,7 @@ from math import inf
 from .._platform.greenlets import GreenletTimer, lock_here
 from .._platform.unpatched import native, threads_are_real, wall_time
 from ..typing import Clock, Timer
-from .threads.async_exception import interruption_for, withdraw
+from .threads.async_exception import find_sender, interruption_for, withdraw
 from .threads.callbacks import call_due_and_wait
 from .threads.chain import deadlines_here, due, unmasked
 from .threads.watchdog import watchdog
@@ -62,6 +62,8 @@ def next_deadline() -> float:
 def _sleep(seconds: float, alarm: Alarm | None = None) -> None:
     deadlines = deadlines_here()
     end = native.monotonic() + seconds
+    if not deadlines.is_main:
+        find_sender()  # from now on, an exception that other code sends ends the sleep, too
     gate = lock_here()
     gate.acquire()
 

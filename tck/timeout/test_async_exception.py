@@ -128,17 +128,19 @@ def test_a_deadline_does_not_replace_an_exception_that_other_code_has_sent() -> 
     assert len(attempts) == 1
 
 
-def test_an_exception_that_other_code_sends_ends_a_delay_at_once() -> None:
-    """R2: a worker that shuts down need not wait until a retry is due."""
+def test_an_exception_that_other_code_sends_ends_a_delay_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R2: a worker that shuts down need not wait until a retry is due, also where no call had a deadline yet."""
     attempts: list[int] = []
 
     @retry(delay="20s", jitter=0, retry_on=OSError)
-    @timeout("10s")
     def read() -> None:
         attempts.append(threading.get_ident())
         raise OSError
 
     find_sender()
+    monkeypatch.setattr(async_exception, "_sender", None)
+    monkeypatch.setattr(async_exception, "_seek_at", -inf)
+    del ctypes.pythonapi.PyThreadState_SetAsyncExc.errcheck
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(read)
         while not any(one.gate for one in deadlines_of_threads()):
