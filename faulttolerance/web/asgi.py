@@ -98,6 +98,8 @@ def _request(scope: MutableMapping[str, Any]) -> Request:
     path, prefix = scope["path"], scope.get("root_path", "").rstrip("/")
     if prefix and (path == prefix or path.startswith(f"{prefix}/")):
         path = path.removeprefix(prefix)  # old servers and frameworks omit the prefix from the path
+    if path != "/" and not (scope.get("raw_path") or b"/").lower().endswith((b"/", b"%2f")):
+        path = path.removesuffix("/")  # Litestar adds it to a path that it mounts
     client, server = scope.get("client"), scope.get("server")
     return Request(
         scope["method"],

@@ -644,6 +644,17 @@ def test_a_prefix_that_was_taken_away_already_is_not_taken_away_again() -> None:
     assert (path("/ops", "/ops"), path("/ops", "/ops/")) == ("", "/")
 
 
+def test_a_slash_at_the_end_that_the_caller_did_not_send_is_removed() -> None:
+    """Litestar adds one to each path that it mounts; the name of a guard may end in one, too."""
+    from faulttolerance.web.asgi import _request
+
+    def path(path: str, sent: bytes) -> str:
+        return _request({"method": "GET", "path": path, "raw_path": sent, "headers": []}).path
+
+    assert [path("/ready/", b"/ops/ready"), path("/", b"/ops")] == ["/ready", "/"]
+    assert path("/guards/http://a/", b"/ops/guards/http:%2F%2Fa%2F") == "/guards/http://a/"
+
+
 def test_headers_that_come_twice_are_taken_together() -> None:
     """Servers of WSGI join them; a request with two origins is not allowed."""
     from faulttolerance.web.asgi import _request
