@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from flask import Flask, Response, request
-
 from .. import RefusedException, TimeoutException
 from ..typing import Duration
 from ._inbound import deadline_block, late_failure, longest_in_seconds, time_left
@@ -16,6 +14,7 @@ from ._refusals import answer_to, guard_failure_in
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from flask import Flask, Response
 
 __all__ = ["DeadlineMiddleware", "install"]
 
@@ -95,6 +94,8 @@ class DeadlineMiddleware:
 
 
 def _answer(failure: Exception) -> Response:
+    from flask import Response, request  # here, because the middleware needs no Flask
+
     answer = answer_to(failure, request.headers.get("Accept", ""))
     assert answer is not None
     return Response(answer.body, answer.status, answer.headers)

@@ -22,6 +22,7 @@ from faulttolerance import (
     sleep,
 )
 from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit
+from kit.program import output_of
 from kit.serving import Backend, wsgi
 
 httpx = pytest.importorskip("httpx")
@@ -274,3 +275,16 @@ def test_a_complete_response_is_sent_although_it_is_late() -> None:
 def test_a_cap_that_is_no_duration_is_refused() -> None:
     with pytest.raises(FaultToleranceDefinitionException, match=r"install\(longest\) is -1; allowed: a duration >= 0"):
         install(flask.Flask(__name__), longest=-1)
+
+
+def test_the_middleware_needs_no_flask() -> None:
+    """It serves Bottle, Falcon and Pyramid, too, where Flask is not installed."""
+    program = """
+        import sys
+        sys.modules["flask"] = None
+        from faulttolerance.integrations.flask import DeadlineMiddleware
+        app = DeadlineMiddleware(lambda environ, start_response: [b"answered"], longest="5s")
+        print(app({}, print))
+        """
+
+    assert output_of(program) == "[b'answered']"
