@@ -46,7 +46,7 @@ def install(app: Starlette, *, longest: Duration | None = None) -> None:
 
 
 class DeadlineMiddleware:
-    """Middleware that limits each request to its caller's time, by ``deadline``; plain ASGI, also without Starlette.
+    """Middleware that limits each request to its caller's time, by ``deadline``; plain ASGI, for other frameworks, too.
 
     The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` state how long. A request that has no response by then is
     cancelled, and answered by 504. The deadline ends where the response begins: it cuts neither a stream nor work that
