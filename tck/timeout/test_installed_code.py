@@ -85,6 +85,29 @@ class Place:
                 self.condition.notify()
 
 
+class Client:
+    """A client that closes its connection, with the rest of an answer on the way, where it cannot read all of it."""
+
+    def __init__(self):
+        self.is_open = True
+        self.unread = 2
+
+    def ask(self):
+        try:
+            for _ in range(2):
+                try:
+                    time.sleep(0.1)
+                    self.unread -= 1
+                except KeyError:
+                    raise ValueError from None
+        except Exception:
+            self.close()
+            raise
+
+    def close(self):
+        self.is_open = False
+
+
 def wait():
     while True:
         time.sleep(0.001)
@@ -199,6 +222,21 @@ def test_installed_code_that_waits_is_not_interrupted_where_it_handles_only_an_e
     soon.join()
 
     assert taken == ["one"]
+
+
+def test_installed_code_that_closes_a_connection_only_after_an_exception_is_not_interrupted(
+    run: Run, installed: ModuleType
+) -> None:
+    """The next request on the connection would read the answer to this one, as with pymemcache and httplib2."""
+    client = installed.Client()
+
+    def call() -> None:
+        with pytest.raises(TimeoutException):
+            timeout(20)(lambda: client.ask())()
+
+    run(call)
+
+    assert client.unread == 0
 
 
 def test_installed_code_that_computes_is_interrupted_where_the_application_allows_it(

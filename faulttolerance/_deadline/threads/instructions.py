@@ -216,20 +216,32 @@ class _Instructions:
     def _handler(self, offset: int) -> int | None:
         return next((target for start, end, target in self.handlers if start <= offset < end), None)
 
-    def caught(self, number: int) -> str:
-        """Return the name of the class that the innermost handler around this instruction catches first, if any."""
+    def caught(self, number: int) -> frozenset[object]:
+        """Return the names that the handlers around this instruction load, up to one that handles all exceptions."""
+        names: set[object] = set()
         target = self._handler(self.steps[number].offset)
-        if target is None:
-            return ""
-        _, load, check = self.steps[self.at(target) :][:3]
-        return str(load.argval) if check.opname == "CHECK_EXC_MATCH" else ""
+        while target is not None:
+            first = self.at(target)
+            kinds = [step.opname for step in self.steps[first : first + 9]]
+            if "CHECK_EXC_MATCH" in kinds:
+                handler = (self.steps[place] for place in self.reached([first], self._ends_handling))
+                loaded = {_last_name(step) for step in handler if step.opname.startswith(_LOADS)}
+                if "BaseException" in loaded:
+                    break
+                names |= loaded
+            elif kinds[0] == "PUSH_EXC_INFO" and kinds[1] != "WITH_EXCEPT_START":
+                break
+            target = self._handler(target)
+        return frozenset(names)
 
     @cached_property
     def handling(self) -> frozenset[int]:
         """The indexes of the instructions of ``except`` and ``finally`` blocks, and others, that follow a failure."""
         starts = [number for number, step in enumerate(self.steps) if step.opname == "PUSH_EXC_INFO"]
-        ends = ("POP_EXCEPT", "RAISE", "RERAISE", "RETURN")
-        return frozenset(self.reached(starts, lambda number: self.steps[number].opname.startswith(ends)))
+        return frozenset(self.reached(starts, self._ends_handling))
+
+    def _ends_handling(self, number: int) -> bool:
+        return self.steps[number].opname.startswith(("POP_EXCEPT", "RAISE", "RERAISE", "RETURN"))
 
     def handles_failure(self, number: int) -> bool:
         """Return whether this instruction belongs to the handling of an exception, or the cleanup after it."""
@@ -343,8 +355,10 @@ jumps_out = _at_offset(_Instructions.jumps_out, before_start=False)
 """Returns whether an exception that is raised at an offset skips a handler that is meant for it."""
 handles_failure = _at_offset(_Instructions.handles_failure, before_start=False)
 """Returns whether the instruction at an offset belongs to the handling of an exception, or the cleanup after it."""
-caught_at = _at_offset(_Instructions.caught, "")
-"""Returns the name of the class that the innermost handler around an offset catches first, if any."""
+caught_at = _at_offset(_Instructions.caught, frozenset())
+"""Returns the names that the handlers around an offset load, as those of the exceptions that they catch.
+
+A handler of all exceptions, and those outside of it, do not count."""
 
 
 @lru_cache(256)

@@ -110,9 +110,6 @@ def reason_unsafe(
         waits = asleep or blocked
         if not (waits and frame.f_lasti in sleeping_calls()) or _starts_thread(stack):
             return f"it was in {_name_of(frame)}"
-        waiter = next((step for step in frames_of_call(stack, depth) if not is_standard(step)), frame)
-        if _catches_errors_only(waiter):
-            return f"it waited in {_name_of(waiter)}, which would only notice an Exception"
     elif blocked:
         if frame.f_code.co_name in RESTORING:
             return f"it was in {_name_of(frame)}"
@@ -128,22 +125,29 @@ def reason_unsafe(
         step = _acquire_release_on_the_way(stack, depth, waits)
         if step is not None:
             return f"it was acquiring or releasing something in {_name_of(step)}"
+    waiter = next((step for step in frames_of_call(stack, depth) if not is_standard(step)), frame)
     for step in frames_of_call(stack, depth):
         if is_exempt(step):
             return f"it was in {_name_of(step)}, or in code that this called"
         if _releases(step, is_patient=late_by < _PATIENCE):
             return f"it was releasing something in {_name_of(step)}"
+        if _handles_errors_only(step, waiter, sleeps=is_in_condition_wait(frame)):
+            return f"it was in {_name_of(step)}, which only handles an Exception"
     return _reason_on_the_way(stack)
 
 
-def _catches_errors_only(frame: FrameType) -> bool:
-    """Return whether *frame* runs installed code that handles a failed wait, and would not handle an interruption.
+def _handles_errors_only(frame: FrameType, waiter: FrameType, *, sleeps: bool) -> bool:
+    """Return whether *frame* runs installed code that handles an ``Exception`` in *waiter*, and no interruption.
 
-    A pool, for one, would then hand a connection to the thread that has left its queue.
+    A pool would hand a connection to the thread that has left its queue, in which it *sleeps*; a client would keep a
+    connection with half an answer, instead of closing it. Code that uses a client of another package only tidies up.
     """
-    name = caught_at(frame.f_code, frame.f_lasti)
-    caught = frame.f_globals.get(name, frame.f_builtins.get(name))
-    return caught is Exception and not is_application(frame)
+    names = caught_at(frame.f_code, frame.f_lasti)
+    uses_client = module_of(frame).partition(".")[0] != module_of(waiter).partition(".")[0]
+    if not (sleeps and frame is waiter) and (uses_client or _RELEASING.isdisjoint(names)):
+        return False
+    catches = any(frame.f_globals.get(name, frame.f_builtins.get(name)) is Exception for name in names)
+    return catches and not is_application(frame)
 
 
 def _releases(frame: FrameType, *, is_patient: bool) -> bool:
