@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -530,3 +531,23 @@ def test_a_function_that_is_not_guarded_cannot_be_recorded() -> None:
     """It is refused before the block begins."""
     with refused("testing.recorded", "not guarded"):
         recorded(answer)
+
+
+def test_the_message_names_the_guarded_function_below_other_decorators() -> None:
+    """They may do anything with it, so a test says that it means the function below."""
+
+    def decorate(function: Callable[[], str]) -> Callable[[], str]:
+        return functools.wraps(function)(lambda: function())
+
+    @decorate
+    @functools.cache
+    @retry
+    def fetch() -> str:
+        return "fresh"
+
+    with refused("testing.recorded", "not guarded", "its __wrapped__.__wrapped__"):
+        recorded(fetch)
+    with recorded(fetch.__wrapped__.__wrapped__) as calls:  # type: ignore[attr-defined]
+        fetch()
+
+    assert len(calls) == 1
