@@ -64,11 +64,12 @@ def replaces_cancellation(failure: BaseException, handled: BaseException | None)
     """Return whether the running task is cancelled, and *failure* came of that, as of a clean-up that failed.
 
     A ``TimeoutError`` did not: some libraries cancel the task for a time-out, and never withdraw that request. Neither
-    did a failure of a call that the clean-up itself makes, where its caller *handled* the cancellation.
+    did a failure of a call that the clean-up itself makes, where its caller *handled* the cancellation. At the end of a
+    block that is the failure, and hides what its caller handled.
     """
     loop = loop_here()
     task = None if loop is None else sys.modules["asyncio"].current_task(loop)
-    if task is None or not task.cancelling():
+    if task is None or not task.cancelling() or failure is handled:
         return False
     cancelled = sys.modules["asyncio"].CancelledError
     causes = (link for link, _ in links_of(failure, handled) if isinstance(link, (cancelled, TimeoutError)))

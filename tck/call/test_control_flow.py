@@ -352,12 +352,12 @@ async def _refuse() -> None:
     raise ConnectionError
 
 
+@pytest.mark.parametrize("is_block", [False, True])
 @pytest.mark.parametrize("fail", [_expire, _refuse])
-def test_a_call_that_a_clean_up_makes_is_retried(fail: Callable[[], Any], clock: Clock) -> None:
+def test_a_call_that_a_clean_up_makes_is_retried(fail: Callable[[], Any], is_block: bool, clock: Clock) -> None:
     """R0: only the call that was cancelled is over, and not those that its caller makes because of that."""
-    attempts = []
+    guard, attempts = Guard(retry(max_retries=3, delay=0, jitter=0, retry_on=(ConnectionError, TimeoutError))), []
 
-    @retry(max_retries=3, delay=1, jitter=0, retry_on=(ConnectionError, TimeoutError))
     async def release() -> None:
         attempts.append(None)
         if len(attempts) < 3:
@@ -367,7 +367,12 @@ def test_a_call_that_a_clean_up_makes_is_retried(fail: Callable[[], Any], clock:
         try:
             await asyncio.sleep(10)
         finally:
-            await release()
+            if is_block:
+                async for attempt in guard.attempts():
+                    async with attempt:
+                        await release()
+            else:
+                await guard.call_async(release)
 
     async def main() -> None:
         call = asyncio.ensure_future(service())
