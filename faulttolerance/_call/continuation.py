@@ -315,6 +315,8 @@ def next_fallback(
 ) -> tuple[str, Callback] | None:
     """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
+    if applies and policies.asynchronous and replaces_cancellation(failure, exception()):
+        return None
     fallback = next(fallbacks, None) if applies else None
     if fallback is not None:
         if sinks.wanted[FallbackApplied](call) and _accepts(fallback[1], args, kwargs, failure):

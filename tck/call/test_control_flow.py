@@ -307,7 +307,14 @@ async def _cancelled(task: asyncio.Future[Any]) -> bool:
     return task.cancelled()
 
 
-@pytest.mark.parametrize("policies", [[], [timeout("1m"), circuit_breaker(request_volume_threshold=1)]])
+@pytest.mark.parametrize(
+    "policies",
+    [
+        [],
+        [timeout("1m"), circuit_breaker(request_volume_threshold=1)],
+        [fallback(lambda context: "replaced")],
+    ],
+)
 def test_a_cancelled_call_whose_clean_up_fails_is_not_retried(policies: list[Any], clock: Clock, held: Held) -> None:
     """R0: as without a guard, the failure comes out; it is no evidence about the callee, and opens no circuit."""
     attempts = []
