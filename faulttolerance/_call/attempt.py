@@ -37,6 +37,7 @@ from .._execution.caller_thread import Arguments, Callback, GuardedCall, pause
 from .._execution.environment import Environment, KeepContext, StoppedIteration
 from .._execution.turn import take_turn, take_turn_async
 from .._metrics.counters import FOLD
+from .._platform.event_loop import refuse_trio
 from .._platform.unpatched import get_ident
 from .._strategy.gate import NOT_ADMITTED
 from .._strategy.verdict import SUCCESS
@@ -185,7 +186,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
 
     async def call(args: Arguments, kwargs: Mapping[str, Any], progress: CallRecord | None = None) -> Any:
         if ASYNC and WAITS and not (DETACHED or DEADLINE) and "trio" in modules:
-            policies.refuse_trio()
+            refuse_trio(policies.name)
         began = clock.monotonic() if CLOCKED else 0.0  # names of held resources: bound before any is acquired
         if RATE_LIMIT:
             requested, admitted_by = began, BY_NONE

@@ -17,7 +17,7 @@ from .._execution.caller_thread import Arguments, Callback, is_kept_by_module, i
 from .._execution.environment import Attempt, Environment, StoppedIteration
 from .._metrics.catalogue import Interned, Series, call_series, series_of_facts
 from .._metrics.counters import FOLD, Counters
-from .._platform.event_loop import refuse_trio, replaces_cancellation
+from .._platform.event_loop import replaces_cancellation
 from .._signature.kind import generator_faults, is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.gate import NOT_ADMITTED, Gate, OnRefusal
@@ -284,15 +284,6 @@ class BoundPolicies(_Defaults):
             gate.settle(gate.state, record.permit, NEUTRAL, clock.monotonic())
         if gate.transitions:
             self.deliver(gate)
-
-    def refuse_trio(self) -> None:
-        """Reject a task of trio if an asynchronous call may wait without a deadline; a deadline itself rejects it.
-
-        Raises:
-            FaultToleranceException: If the running task belongs to trio.
-        """
-        if self.bulkhead is not None or self.takes_turns or self.retry is not None:
-            refuse_trio(self.name)
 
     def release_permit(self, permit: object) -> None:
         """Release everything that *permit* holds, after control flow ended its attempt before it was settled."""
