@@ -321,8 +321,8 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
         yield f"{name} cannot be imported ({error_text(error)})"
         return
     for folder in sorted({file.parent for place in places for file in Path(place).glob("*/*.py")}):
-        if not (folder / "__init__.py").exists():  # it may hold scripts, which an import would run
-            _warn(f"{name}.{folder.name} is left out: {folder} has no __init__.py")
+        if f"{name}.{folder.name}" not in {one.name for one in inside}:  # may hold scripts, which an import would run
+            _warn(f"{name}.{folder.name} is left out: {folder} is no regular package")
     for submodule in inside:
         if not submodule.name.endswith(".__main__"):
             yield from _problems(submodule.name, recursive)

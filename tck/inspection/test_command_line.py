@@ -165,7 +165,7 @@ def test_recursive_names_a_folder_that_is_no_package(run: Run, tmp_path: Path) -
 
     done = run("check", "shop", "--recursive")
 
-    assert about_the_shop(done) == [f"shop.api is left out: {tmp_path / 'shop' / 'api'} has no __init__.py"]
+    assert about_the_shop(done) == [f"shop.api is left out: {tmp_path / 'shop' / 'api'} is no regular package"]
 
 
 def test_a_wrong_switch_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
