@@ -292,6 +292,15 @@ def test_guards_that_one_line_makes_share_their_counts() -> None:
     assert len(counted) == 1
 
 
+def test_a_guard_of_a_compiled_module_is_named_after_the_line_that_imports_it() -> None:
+    """A module that Cython or mypyc compiled runs without a frame: the next frame is that of the import system."""
+    names = {"__name__": "importlib._bootstrap", "Guard": Guard, "retry": retry}
+
+    exec("guard = Guard(retry())", names)
+
+    assert f"name='{__name__}:" in repr(names["guard"])
+
+
 def test_dir_of_a_guard_has_only_its_interface() -> None:
     """`dir` and an editor's completion offer only names that may be relied upon."""
     guard = Guard(retry=Retry(), name="bare")

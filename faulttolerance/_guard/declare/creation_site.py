@@ -17,10 +17,10 @@ from ..._signature.naming import import_name
 
 
 def application_frames() -> Iterator[FrameType]:
-    """Yield the frames of the application on the stack, innermost first."""
+    """Yield the frames of the application on the stack, innermost first; a compiled module has none of its own."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if module_of(frame).partition(".")[0] != "faulttolerance":
+        if module_of(frame).partition(".")[0] not in ("faulttolerance", "importlib"):
             yield frame
         frame = frame.f_back
 
