@@ -27,7 +27,7 @@ from weakref import ref
 from .._deadline.attempt_record import AttemptRecord
 from .._deadline.clock import clock
 from .._deadline.interruption import NOT_WANTED, settle, watch_deadline
-from .._deadline.task import NO_DEADLINE
+from .._deadline.task import NO_DEADLINE, NO_TASK
 from .._deadline.threads.async_exception import Interrupted
 from .._deadline.threads.block import NO_BLOCK, block_deadline, end_block
 from .._deadline.threads.chain import deadlines_here, this_thread
@@ -270,6 +270,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 and progress is None
                 and (ASYNC or type(result) is policies.checked_result_type or policies.is_final_result(result))
             ):
+                if DEADLINE and ASYNC:
+                    deadline.task = NO_TASK  # the task refers to the deadline by its context
                 if GATE and not gate_state.is_clean:
                     policies.gate.settle(
                         gate_state, permit, SUCCESS, ended if DEADLINE or BULKHEAD else clock.monotonic()

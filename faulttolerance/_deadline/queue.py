@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from contextvars import Context
 from functools import partial
 from itertools import islice
 
@@ -18,7 +19,7 @@ from .._platform.unpatched import get_ident
 from .._strategy.verdict import deadline_outcome
 from .attempt_record import AttemptRecord
 from .clock import clock
-from .task import CANCELLED, DEFERRED, EXPIRED, RUNNING, TaskDeadline, current
+from .task import CANCELLED, DEFERRED, EXPIRED, NO_TASK, RUNNING, TaskDeadline, current
 
 _QUEUES = "__faulttolerance_deadlines__"  # ``begin_deadline`` reads the attribute without this constant
 
@@ -74,7 +75,8 @@ class DeadlineQueue:
     def arm(self, when: float) -> None:
         """Schedule the next check of the queue at *when*; no other check is scheduled."""
         seconds = max(0.0, when - clock.monotonic())
-        self.timer = self.loop.call_later(seconds, to_its_end(self._tick), None)
+        # Without the context of the running task, which each timer would pass to the next.
+        self.timer = Context().run(self.loop.call_later, seconds, to_its_end(self._tick), None)
 
     def disarm(self) -> None:
         """Cancel the check that is scheduled, if any."""
@@ -135,8 +137,8 @@ def begin_deadline(
         FaultToleranceException: No task of asyncio runs, and *what* needs one.
     """
     latest = _get_current()
-    task, queue, ident = latest.task, latest.queue, get_ident()
-    if queue.ident != ident or current_task(queue.loop) is not task:
+    queue, ident = latest.queue, get_ident()
+    if queue.ident != ident or (task := current_task(queue.loop)) is None:
         loop = _get_loop()
         if loop is None or "trio" in _modules or (task := current_task(loop)) is None:
             loop = running_loop(what)
@@ -184,6 +186,7 @@ def conclude(
                 return error  # also cancelled from outside, and that cancellation must not be lost
         elif is_cancelled:
             deadline.state = EXPIRED  # the detached call that the task awaits ended at this deadline
+    deadline.task = NO_TASK  # the task refers to the deadline by its context
     return conclude_at(record, deadline, error, ended, message)
 
 

@@ -68,8 +68,9 @@ class uninterruptible:  # noqa: N801
         is_due = False
         for deadline in block.held:
             deadline.release(block)
+            task = deadline.task  # before the check: the end of the deadline removes it
             if deadline.state == DEFERRED and not deadline.is_held and deadline.effective is deadline:
-                is_due = _deliver(deadline, now=error is None) or is_due
+                is_due = _deliver(deadline, task, now=error is None) or is_due
         if block in self._blocks:
             self._blocks.remove(block)
         return is_due
@@ -110,9 +111,9 @@ def _take_off(deadlines: ThreadDeadlines, mask: Entry) -> None:
         top = top[1]
 
 
-def _deliver(deadline: TaskDeadline, now: bool) -> bool:
-    """Interrupt for *deadline*, which was held back; return whether the running task must raise *now* for it."""
-    asyncio, task = sys.modules["asyncio"], deadline.task
+def _deliver(deadline: TaskDeadline, task: Any, now: bool) -> bool:
+    """Interrupt *task* for *deadline*, which was held back; return whether the running task must raise *now* for it."""
+    asyncio = sys.modules["asyncio"]
     try:
         is_mine = task is NO_TASK or asyncio.current_task() is task
     except RuntimeError:  # no loop runs on this thread

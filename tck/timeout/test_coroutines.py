@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from faulttolerance import (
     bulkhead,
     circuit_breaker,
     deadline,
+    on_deadline,
     remaining,
     retry,
     timeout,
@@ -48,6 +50,68 @@ def test_calls_of_one_length_are_watched_by_one_timer() -> None:
         return len(queues), sum(len(queue.pending) for queue in queues.values())
 
     assert asyncio.run(main()) == (1, 0)
+
+
+class Value:
+    """An object whose end can be seen."""
+
+
+VARIABLE: contextvars.ContextVar[Value | None] = contextvars.ContextVar("variable", default=None)
+
+
+@timeout(60_000)
+async def answers() -> None: ...
+
+
+@timeout(60_000)
+async def fails() -> None:
+    raise ConnectionError
+
+
+@deadline(60_000)
+async def answers_in_all() -> None: ...
+
+
+@pytest.mark.parametrize("guarded", [answers, fails, answers_in_all])
+def test_a_task_is_gone_when_it_ends_with_the_variables_of_its_context(uncollected: None, guarded: Any) -> None:
+    """A request under a time-out leaves nothing behind: no cycle, and no timer that keeps its context."""
+
+    async def request() -> weakref.ref[Value]:
+        value = Value()
+        VARIABLE.set(value)
+        with contextlib.suppress(ConnectionError):
+            await guarded()
+        return weakref.ref(value)
+
+    async def main() -> list[Value | None]:
+        gone = [await asyncio.create_task(request()) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        return [value() for value in gone]
+
+    assert asyncio.run(main()) == [None, None]
+
+
+def test_a_function_of_on_deadline_does_not_see_the_variables_of_another_request() -> None:
+    """A record of the log that it writes is not filed under the other request."""
+    seen: list[Value | None] = []
+
+    @timeout(50)
+    async def hangs() -> None:
+        with on_deadline(lambda: seen.append(VARIABLE.get())):
+            await asyncio.sleep(10)
+
+    async def request(value: Value) -> None:
+        VARIABLE.set(value)
+        with contextlib.suppress(TimeoutException):
+            await hangs()
+
+    async def main() -> None:
+        await asyncio.gather(*(request(Value()) for _ in range(2)))
+
+    with virtual_time() as time:
+        time.run(main())
+
+    assert seen == [None, None]
 
 
 def test_lengths_that_do_not_come_again_are_forgotten() -> None:
