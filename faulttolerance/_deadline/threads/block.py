@@ -46,7 +46,7 @@ def holder_of_block(frame: FrameType) -> FrameType:
     """
     generator, inner = None, frame
     while (is_ours(frame) or _opens_for_another(frame)) and frame.f_back is not None:
-        if frame.f_code.co_flags & RESUMABLE:
+        if frame.f_code.co_flags & RESUMABLE and not is_ours(frame):
             generator = frame
         inner, frame = frame, frame.f_back
     return frame if generator is None or inner.f_code.co_name != "__enter__" or _enters(frame) else generator
