@@ -101,10 +101,10 @@ class Client:
                 except KeyError:
                     raise ValueError from None
         except Exception:
-            self.close()
+            self.close_socket()
             raise
 
-    def close(self):
+    def close_socket(self):
         self.is_open = False
 
 

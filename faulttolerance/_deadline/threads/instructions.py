@@ -216,9 +216,9 @@ class _Instructions:
     def _handler(self, offset: int) -> int | None:
         return next((target for start, end, target in self.handlers if start <= offset < end), None)
 
-    def caught(self, number: int) -> frozenset[object]:
+    def caught(self, number: int) -> frozenset[str]:
         """Return the names that the handlers around this instruction load, up to one that handles all exceptions."""
-        names: set[object] = set()
+        names: set[str] = set()
         target = self._handler(self.steps[number].offset)
         while target is not None:
             first = self.at(target)
@@ -355,7 +355,7 @@ jumps_out = _at_offset(_Instructions.jumps_out, before_start=False)
 """Returns whether an exception that is raised at an offset skips a handler that is meant for it."""
 handles_failure = _at_offset(_Instructions.handles_failure, before_start=False)
 """Returns whether the instruction at an offset belongs to the handling of an exception, or the cleanup after it."""
-caught_at = _at_offset(_Instructions.caught, frozenset())
+caught_at = _at_offset(_Instructions.caught, frozenset[str]())
 """Returns the names that the handlers around an offset load, as those of the exceptions that they catch.
 
 A handler of all exceptions, and those outside of it, do not count."""

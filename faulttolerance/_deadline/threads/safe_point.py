@@ -55,6 +55,8 @@ RESTORING = frozenset({"__exit__", "_acquire_restore", "release"})
 """Functions that may wait themselves, but must run in everything that follows an exception."""
 _RELEASING = frozenset({"__aexit__", "__exit__", "aclose", "close", "putconn", "release"})
 """Functions of installed code that release something; their callers no longer refer to it."""
+_CLOSING = ("aclose", "close", "destroy", "disconnect", "putconn", "release")
+"""The beginnings of the names with which code closes what has failed."""
 _PATIENCE = 1.0
 """Seconds for which a call that acquires or releases something holds back an interruption."""
 _LONG_PATIENCE = 3.0
@@ -144,7 +146,7 @@ def _handles_errors_only(frame: FrameType, waiter: FrameType, *, sleeps: bool) -
     """
     names = caught_at(frame.f_code, frame.f_lasti)
     uses_client = module_of(frame).partition(".")[0] != module_of(waiter).partition(".")[0]
-    if not (sleeps and frame is waiter) and (uses_client or _RELEASING.isdisjoint(names)):
+    if not (sleeps and frame is waiter) and (uses_client or not any(name.startswith(_CLOSING) for name in names)):
         return False
     catches = any(frame.f_globals.get(name, frame.f_builtins.get(name)) is Exception for name in names)
     return catches and not is_application(frame)
