@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pytest
 
@@ -238,3 +238,72 @@ def test_lazy_objects_in_a_class_are_left_alone() -> None:
 
     assert (port.send(), port.receive()) == ("sent", "received")
     assert "ExponentialBackoff (declared on " in explain(Client, "receive")
+
+
+class Failing:
+    """A class of another library, whose methods fail at first."""
+
+    calls = 0
+
+    @staticmethod
+    def load(path: str = "") -> str:
+        Failing.calls += 1
+        if Failing.calls == 1:
+            raise OSError
+        return path
+
+    class Inner:
+        @staticmethod
+        def load(path: str = "") -> str:
+            return Failing.load(path)
+
+
+def _local_load() -> Any:
+    class Local:
+        @staticmethod
+        def load(path: str = "") -> str:
+            return Failing.load(path)
+
+    return Local.load
+
+
+@pytest.mark.parametrize("load", [Failing.load, Failing.Inner.load, _local_load()])
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), (("a",), {}), ((), {"path": "a"})])
+def test_a_static_method_guarded_outside_its_class_is_a_function(load: Any, args: Any, kwargs: Any) -> None:
+    """Its first argument, which it may not have, is no object of the class."""
+    Failing.calls = 0
+    guarded = retry(max_retries=1, jitter=0)(load)
+
+    guarded(*args, **kwargs)
+
+    assert [one.name for one in guards() if one.method is guarded] == [f"{__name__}.{load.__qualname__}"]
+
+
+class Price(NamedTuple):
+    """A class whose metaclass creates another one in its place, which no hook in the class body hears of."""
+
+    amount: int = 0
+
+    @staticmethod
+    @retry(max_retries=1, jitter=0)
+    def newest() -> str:
+        return Failing.load("newest")
+
+    @classmethod
+    @retry(max_retries=1, jitter=0)
+    def of(cls) -> str:
+        return Failing.load(cls.__name__)
+
+    @retry(max_retries=1, jitter=0)
+    def shown(self) -> str:
+        return Failing.load(f"{self.amount}")
+
+
+def test_methods_of_every_kind_of_a_named_tuple_are_guarded_under_its_name() -> None:
+    """Static methods are, too, and class methods do not belong to ``type``."""
+    for call, result in ((Price.newest, "newest"), (Price.of, "Price"), (Price(3).shown, "3")):
+        Failing.calls = 0
+        assert call() == result
+
+    names = {one.name for one in guards() if one.name.startswith(f"{__name__}.Price.")}
+    assert names == {f"{__name__}.Price.{name}" for name in ("newest", "of", "shown")}

@@ -154,7 +154,7 @@ def binding_by_name(function: Any) -> str:
 
     A wrapper of a bound method has the name of the method, too, and is called without the instance.
     """
-    scope = own_attribute(function, "__qualname__", "").rpartition(".")[0]
+    scope, _, name = own_attribute(function, "__qualname__", "").rpartition(".")
     # No class is named <locals>, nor <genexpr> or <listcomp>, in which lambdas are created.
     is_class = bool(scope) and not scope.rpartition(".")[2].startswith("<")
     if not is_class or not isinstance(function, FunctionType):
@@ -162,7 +162,12 @@ def binding_by_name(function: Any) -> str:
     wrapped = own_attribute(function, "__wrapped__")
     while isinstance(wrapped, FunctionType):
         wrapped = own_attribute(wrapped, "__wrapped__")
-    return FUNCTION if isinstance(wrapped, MethodType) else INSTANCE
+    outermost, *inner = scope.split(".")
+    owner = function.__globals__.get(outermost)
+    for each in inner:
+        owner = vars(owner).get(each) if isinstance(owner, type) else None
+    is_static = isinstance(owner, type) and isinstance(vars(owner).get(name), staticmethod)
+    return FUNCTION if is_static or isinstance(wrapped, MethodType) else INSTANCE
 
 
 def unbound(candidate: object) -> Any:
@@ -286,6 +291,17 @@ def holds(attribute: object, declaration: Declaration) -> bool:
 def is_attribute(declaration: Declaration, cls: type) -> bool:
     """Return whether *cls* or one of its bases has the guard itself, under its name."""
     return any(holds(vars(base).get(declaration.name), declaration) for base in cls.__mro__)
+
+
+def class_of_call(declaration: Declaration, args: tuple[Any, ...]) -> type | None:
+    """Return the class that uses a guard, which no class body knows, for *args*; ``None`` for a static method."""
+    scope = own_attribute(declaration.template, "__qualname__", "").rpartition(".")[0]
+    for cls in (type(args[0]), args[0]) if args else ():
+        if issubclass(type(cls), type) and (  # a lazy object is not evaluated
+            is_attribute(declaration, cls) or any(base.__qualname__ == scope for base in cls.__mro__)
+        ):
+            return cls
+    return None
 
 
 def descriptors_of(cls: type) -> list[tuple[str, Any]]:
