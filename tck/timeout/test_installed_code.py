@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import socket
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from faulttolerance import TimeoutException, configure, timeout, uninterruptible
-from faulttolerance._deadline.threads import application
+from faulttolerance._deadline.threads import application, thread_checks
 
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]
 
@@ -115,6 +116,18 @@ def wait():
 
 def call(function):
     function()
+
+
+class Stream:
+    def __init__(self, sock):
+        self.sock, self.received = sock, b""
+
+    def read(self):
+        self.received += self.sock.recv(1)
+
+    def read_on(self):
+        while True:
+            self.read()
 '''
 
 GUARDED = """
@@ -237,6 +250,39 @@ def test_installed_code_that_closes_a_connection_only_after_an_exception_is_not_
     run(call)
 
     assert client.unread == 0
+
+
+def test_what_installed_code_receives_after_a_deadline_is_not_lost(installed: ModuleType) -> None:
+    """On such a thread the wait goes on anyway; a client whose stream is out of step may wait for ever to close it."""
+    ours, theirs = socket.socketpair()
+    stream = installed.Stream(ours)
+
+    with ours, theirs, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(timeout(50)(stream.read))
+        time.sleep(0.3)
+        theirs.send(b"x")
+        with pytest.raises(TimeoutException, match="timed out"):
+            call.result(10)
+
+    assert stream.received == b"x"
+
+
+def test_installed_code_that_receives_without_end_is_interrupted(
+    installed: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call of ``recv`` ends; the deadline holds for all of them."""
+    monkeypatch.setattr(thread_checks, "_PATIENCE_WITH_DATA", 0.1)
+    ours, theirs = socket.socketpair()
+    stream = installed.Stream(ours)
+
+    with ours, theirs, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(timeout(50)(stream.read_on))
+        while not call.done():
+            theirs.send(b"x")
+            time.sleep(0.01)
+
+        with pytest.raises(TimeoutException):
+            call.result(0)
 
 
 def test_installed_code_that_computes_is_interrupted_where_the_application_allows_it(

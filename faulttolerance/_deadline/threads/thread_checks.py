@@ -13,7 +13,7 @@ from ..._platform.fork import at_fork
 from ..._platform.frames import module_of
 from ..._platform.unpatched import native
 from .activity import cpu_of
-from .application import is_application
+from .application import is_application, is_standard
 from .async_exception import find_sender, send
 from .callbacks import are_running, call_due
 from .chain import (
@@ -40,6 +40,8 @@ from .watchdog import watchdog
 
 _PATIENCE_WITH_CALLS = 0.04
 """Seconds in which a call off the main thread may end by its own time-out; less than a lateness that is reported."""
+_PATIENCE_WITH_DATA = 3.0
+"""Seconds after a deadline in which installed code does not lose what it receives; a call that began then may last."""
 _SEND_AGAIN_THERE = 3.0
 """Seconds until an exception is sent again to a place from where one has got into a finalizer."""
 _SOON = 0.0005
@@ -160,6 +162,8 @@ def _send_if_safe(
     )
     if why is None and now - pending.sent_from.get((frame.f_code, frame.f_lasti), -inf) < _SEND_AGAIN_THERE:
         why = "an interruption that was sent there was lost in a finalizer"
+    if why is None and not by_signal and _awaits_data(frame) and late_by - (now - pending.since) < _PATIENCE_WITH_DATA:
+        why = f"it was receiving in {_function_in(frame)}"
     pending.record_reason(why)
     if not by_signal:
         is_patient = now - (pending.seen_at or now) < _PATIENCE_WITH_CALLS
@@ -195,6 +199,12 @@ def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -
         if name.rpartition(".")[2] != "sleep":  # ``sleep`` never fails
             return True
     return cleans_up(stack, layers)
+
+
+def _awaits_data(frame: FrameType) -> bool:
+    """Return whether installed code receives from a socket; what comes would be lost, and the stream out of step."""
+    name, _ = callee_at(frame.f_code, frame.f_lasti)
+    return name.rpartition(".")[2].startswith("recv") and not (is_application(frame) or is_standard(frame))
 
 
 def _needs_exception(pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth) -> bool:
