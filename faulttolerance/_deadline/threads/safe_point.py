@@ -2,9 +2,9 @@
 
 In the application's own code these are places where the code holds nothing: the jump back of a loop, the start of a
 function, and the place after a call whose result is dropped. In all other code the exception ends a call that blocks,
-and nothing else: such a call may raise anyway, and the author of the code had to consider that. Installed code that
-releases something is never interrupted. Where the application itself acquires or releases something, an exception waits
-only for a while, since a thread may stand there for ever.
+and nothing else: such a call may raise anyway, and the author of the code had to consider that; not if it is a client
+that handles only an ``Exception``. Installed code that releases something is never interrupted. Where the application
+itself acquires or releases something, an exception waits only for a while, since a thread may stand there for ever.
 """
 
 from __future__ import annotations
