@@ -252,7 +252,7 @@ def test_installed_code_that_closes_a_connection_only_after_an_exception_is_not_
     assert client.unread == 0
 
 
-def test_what_installed_code_receives_after_a_deadline_is_not_lost(installed: ModuleType) -> None:
+def test_data_that_installed_code_receives_after_a_deadline_is_not_lost(installed: ModuleType) -> None:
     """On such a thread the wait goes on anyway; a client whose stream is out of step may wait for ever to close it."""
     ours, theirs = socket.socketpair()
     stream = installed.Stream(ours)

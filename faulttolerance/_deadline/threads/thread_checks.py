@@ -160,10 +160,7 @@ def _send_if_safe(
         blind=by_signal and main_thread.lacks_activity,
         depth=layers,
     )
-    if why is None and now - pending.sent_from.get((frame.f_code, frame.f_lasti), -inf) < _SEND_AGAIN_THERE:
-        why = "an interruption that was sent there was lost in a finalizer"
-    if why is None and not by_signal and _awaits_data(frame) and late_by - (now - pending.since) < _PATIENCE_WITH_DATA:
-        why = f"it was receiving in {_function_in(frame)}"
+    why = why or _reason_to_wait(pending, frame, late_by - (now - pending.since), now, by_signal)
     pending.record_reason(why)
     if not by_signal:
         is_patient = now - (pending.seen_at or now) < _PATIENCE_WITH_CALLS
@@ -201,10 +198,16 @@ def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -
     return cleans_up(stack, layers)
 
 
-def _awaits_data(frame: FrameType) -> bool:
-    """Return whether installed code receives from a socket; what comes would be lost, and the stream out of step."""
-    name, _ = callee_at(frame.f_code, frame.f_lasti)
-    return name.rpartition(".")[2].startswith("recv") and not (is_application(frame) or is_standard(frame))
+def _reason_to_wait(
+    pending: PendingInterrupt, frame: FrameType, late_since: float, now: float, by_signal: bool
+) -> str | None:
+    """Return why not to interrupt a thread at a safe point, to which it came *late_since* after its deadline."""
+    if now - pending.sent_from.get((frame.f_code, frame.f_lasti), -inf) < _SEND_AGAIN_THERE:
+        return "an interruption that was sent there was lost in a finalizer"
+    receives = not by_signal and callee_at(frame.f_code, frame.f_lasti)[0].rpartition(".")[2].startswith("recv")
+    if receives and late_since < _PATIENCE_WITH_DATA and not (is_application(frame) or is_standard(frame)):
+        return f"it was receiving in {_function_in(frame)}"  # the data would be lost, and the stream out of step
+    return None
 
 
 def _needs_exception(pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth) -> bool:
