@@ -345,6 +345,25 @@ def test_a_module_of_the_application_beside_recorded_distributions_is_interrupte
     assert ends[0] < 15
 
 
+def test_installed_code_that_imports_a_guarding_compiled_module_is_interrupted_no_earlier(
+    run: Run, installed: ModuleType
+) -> None:
+    """A server imports the application; what Cython compiled has no frame, and those above are the import system's."""
+    names = {"__name__": "importlib._bootstrap", "timeout": timeout}
+    installed.call(eval("lambda: timeout(50)(lambda: None)", names))
+    ends: list[float] = []
+
+    def call() -> None:
+        began = time.monotonic()
+        with pytest.raises(TimeoutException):
+            timeout(50)(lambda: installed.work(0.3))()
+        ends.append(time.monotonic() - began)
+
+    run(call)
+
+    assert ends[0] >= 0.3
+
+
 def test_the_application_is_interrupted_where_installed_code_calls_it(run: Run, installed: ModuleType) -> None:
     """A framework, a driver of tests or a scheduler stands below nearly all that an application does."""
 

@@ -16,20 +16,19 @@ from ..._platform.frames import module_of
 from ..._signature.naming import import_name
 
 
-def application_frames() -> Iterator[FrameType]:
+def application_frames(*, skipped: tuple[str, ...] = ("faulttolerance", "importlib")) -> Iterator[FrameType]:
     """Yield the frames of the application on the stack, innermost first; a compiled module has none of its own."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if module_of(frame).partition(".")[0] not in ("faulttolerance", "importlib"):
+        if module_of(frame).partition(".")[0] not in skipped:
             yield frame
         frame = frame.f_back
 
 
 def declaring_frame() -> FrameType | None:
     """Return the innermost frame of the application, which declares a guard; its package is part of the application."""
-    frame = next(application_frames(), None)
-    include_package_of(frame)
-    return frame
+    include_package_of(next(application_frames(skipped=("faulttolerance",)), None))  # of no importer of a compiled module
+    return next(application_frames(), None)
 
 
 class CreationSite(NamedTuple):
