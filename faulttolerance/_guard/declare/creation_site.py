@@ -27,7 +27,8 @@ def application_frames(*, skipped: tuple[str, ...] = ("faulttolerance", "importl
 
 def declaring_frame() -> FrameType | None:
     """Return the innermost frame of the application, which declares a guard; its package is part of the application."""
-    include_package_of(next(application_frames(skipped=("faulttolerance",)), None))  # of no importer of a compiled module
+    # The package that imports a compiled module, such as a server, is none of the application.
+    include_package_of(next(application_frames(skipped=("faulttolerance",)), None))
     return next(application_frames(), None)
 
 
