@@ -270,17 +270,29 @@ def test_an_attribute_that_binds_itself_otherwise_is_refused_by_name() -> None:
 def test_guards_in_a_class_that_no_class_statement_created_are_covered() -> None:
     """Nor does one run for a class that Cython or mypyc compiled: no body of it tells the guards their class."""
 
-    @timeout(500)
-    def send(self: object) -> None:
-        Failing.fail()
+    def compiled(name: str) -> Any:
+        def method(_: object) -> None:
+            Failing.fail()
 
-    @timeout(500)
-    def find(cls: type) -> None:
-        Failing.fail()
+        method.__qualname__ = f"Client.{name}"
+        return timeout(500)(method)
 
+    send, find = compiled("send"), compiled("find")
     client = retry(max_retries=1, jitter=0)(type("Client", (), {"send": send, "find": classmethod(find)}))
     heir = type("Heir", (client,), {})
 
     assert [attempts(call) for call in (client().send, heir().send, client.find, heir.find)] == [2, 2, 2, 2]
     names = {one.name.removeprefix(f"{__name__}.") for one in guards() if one.method in (send, find)}
     assert names == {"Client.send", "Heir.send", "Client.find", "Heir.find"}
+
+
+def test_a_guarded_function_that_is_also_an_attribute_of_a_class_stays_a_function() -> None:
+    """It is no method without a class; as a method it would expect an object, and not be guarded without one."""
+
+    @retry(max_retries=1, jitter=0)
+    def ping(_: object = None) -> None:
+        Failing.fail()
+
+    timeout(500)(type("Client", (), {"ping": ping}))
+
+    assert attempts(ping) == 2

@@ -236,7 +236,8 @@ def guard_methods(cls: type) -> None:
             declaration.name = name
             setattr(cls, name, _as_same_kind(method, _make_guard(declaration)))
         else:
-            faults += assign_owner(base, name, attribute)  # no class statement did: it may be compiled
+            if declaration.where == f"{class_name(base)}.{name}":  # no class statement did it: it may be compiled
+                faults += assign_owner(base, name, attribute)
             if base is cls:
                 declaration.follow_copy(cls)
         faults += definition.class_level_faults(declaration, cls, policies, interceptors)
