@@ -62,12 +62,10 @@ class Exporter:
 
         The SDK's own counts go on in the child of a fork, too, among them our histograms.
         """
-        seen, inherited = self._values or {}, self._inherited
-        for metric in every_metric():
-            for method, series, value in seen.get(metric.name, ()) if metric.kind == "counter" else ():
-                inherited[method, series] = inherited.get((method, series), 0) + value
-        self.reset()
-        self._inherited = inherited
+        for name in [metric.name for metric in every_metric() if metric.kind == "counter"]:
+            for method, series, value in (self._values or {}).get(name, ()):
+                self._inherited[method, series] = self._inherited.get((method, series), 0) + value
+        self._values, self._recorded = None, {}
 
     def _histogram(self, meter: Meter, metric: Metric) -> Any:
         try:
@@ -80,8 +78,8 @@ class Exporter:
 
     def _observe(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
         values = self._values_for(name) if self.is_on else ()
-        inherited = self._inherited
-        totals = [(method, series, value + inherited.get((method, series), 0)) for method, series, value in values]
+        before = self._inherited
+        totals = ((method, series, value + before.get((method, series), 0)) for method, series, value in values)
         return [
             Observation(total if total < _TOO_LARGE else float(total), labels(method, series))
             for method, series, total in totals
