@@ -63,17 +63,17 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
 def replaces_cancellation(failure: BaseException, handled: BaseException | None) -> bool:
     """Return whether the running task is cancelled, and *failure* came of that, as of a clean-up that failed.
 
-    A ``TimeoutError`` did not: some libraries cancel the task for a time-out, and never withdraw that request. Neither
-    did a failure of a call that the clean-up itself makes, where its caller *handled* the cancellation. At the end of a
-    block that is the failure, and hides what its caller handled.
+    A time-out or a failed task group did not: some libraries, and up to Python 3.12 a ``TaskGroup``, cancel the task
+    for it, and never withdraw that request. Neither did a failure of a call that the clean-up itself makes, where its
+    caller *handled* the cancellation. At the end of a block that is the failure, and hides what its caller handled.
     """
     loop = loop_here()
     task = None if loop is None else sys.modules["asyncio"].current_task(loop)
     if task is None or not task.cancelling() or failure is handled:
         return False
     cancelled = sys.modules["asyncio"].CancelledError
-    causes = (link for link, _ in links_of(failure, handled) if isinstance(link, (cancelled, TimeoutError)))
-    return isinstance(next(causes, None), cancelled)
+    causes = (cancelled, TimeoutError, BaseExceptionGroup)
+    return isinstance(next((link for link, _ in links_of(failure, handled) if isinstance(link, causes)), None), cancelled)
 
 
 def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = None) -> T:

@@ -392,6 +392,31 @@ def test_a_call_that_a_clean_up_makes_is_retried(fail: Callable[[], Any], is_blo
     assert len(attempts) == 3
 
 
+def test_a_failed_task_group_is_retried(clock: Clock) -> None:
+    """Up to Python 3.12 one that fails at its end leaves its task cancelled; one that fails before hides that it was."""
+    attempts = []
+
+    async def fail() -> None:
+        await asyncio.sleep(1)
+        raise ConnectionError
+
+    @retry(max_retries=3, delay=0, jitter=0)
+    async def load(seconds: float) -> None:
+        attempts.append(seconds)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            await asyncio.sleep(seconds)
+
+    async def main() -> None:
+        for seconds in (0, 10):
+            with pytest.raises(ExceptionGroup):
+                await load(seconds)
+
+    clock.run(main())
+
+    assert attempts == [0] * 4 + [10] * 4
+
+
 def test_call_that_is_ended_in_a_delay(invoke: Invoke, clock: Clock, give_up: GiveUp, held: Held) -> None:
     """R0: no further attempt follows."""
     if invoke.convention == "blocking":
