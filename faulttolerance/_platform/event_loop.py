@@ -73,7 +73,8 @@ def replaces_cancellation(failure: BaseException, handled: BaseException | None)
         return False
     cancelled = sys.modules["asyncio"].CancelledError
     causes = (cancelled, TimeoutError, BaseExceptionGroup)
-    return isinstance(next((link for link, _ in links_of(failure, handled) if isinstance(link, causes)), None), cancelled)
+    links = (link for link, _ in links_of(failure, handled) if isinstance(link, causes))
+    return isinstance(next(links, None), cancelled)
 
 
 def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = None) -> T:

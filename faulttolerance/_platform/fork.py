@@ -6,6 +6,7 @@ import _thread
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -42,10 +43,13 @@ def at_fork(
 def is_torn() -> bool:
     """Return whether C code has forked this process beside threads, and has not called Python's hooks, as uWSGI does.
 
-    The frames of threads that are gone then lie in memory of other threads: whoever reads them ends the process.
+    The frames of threads that are gone then lie in memory of other threads: whoever reads them ends the process. Linux
+    tells which threads the process has started itself; elsewhere any thread may be gone.
     """
     if os.getpid() not in _whole:
-        if _thread._count():
+        threads = [*threading._active.values()]  # type: ignore[attr-defined]  # a thread that is gone may hold its lock
+        started = [each.native_id for each in threads if not isinstance(each, threading._DummyThread)]
+        if _thread._count() > sum(os.path.exists(f"/proc/self/task/{each}") for each in started):
             return True
         _whole.add(os.getpid())
     return False

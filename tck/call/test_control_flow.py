@@ -393,7 +393,7 @@ def test_a_call_that_a_clean_up_makes_is_retried(fail: Callable[[], Any], is_blo
 
 
 def test_a_failed_task_group_is_retried(clock: Clock) -> None:
-    """Up to Python 3.12 one that fails at its end leaves its task cancelled; one that fails before hides that it was."""
+    """Up to Python 3.12 one that fails at its end leaves its task cancelled; one that fails before hides that."""
     attempts = []
 
     async def fail() -> None:

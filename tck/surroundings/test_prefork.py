@@ -113,6 +113,26 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert lines == [f"it was not interrupted: {why}", "0"]
 
 
+def test_calls_in_a_process_that_c_code_forked_without_threads_end_in_time() -> None:
+    """Threads that such a process has started itself, as in a hook of uWSGI, are not taken for lost ones."""
+    lines = run(
+        PREAMBLE
+        + """
+import ctypes, queue
+
+child = ctypes.PyDLL(None).fork()
+if not child:
+    threading.Thread(target=queue.Queue().get, daemon=True).start()
+    print(outcome(compute), flush=True)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+        after=LIBRARY,
+    )
+
+    assert lines == ["TimeoutException in time", "0"]
+
+
 @pytest.mark.parametrize("first", ["patched", "declared", "used"])
 def test_workers_that_greenlets_fork_serve_guarded_calls(first: str) -> None:
     """A pool of Celery does so: each worker makes its own calls, and the parent continues its own."""
