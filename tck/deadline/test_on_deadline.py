@@ -824,7 +824,7 @@ def test_a_late_end_of_a_function_in_c_names_the_line_that_called_its_guard(
     function: Callable[[float], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     """S2: such a function has no frame of its own."""
-    interruption._told.clear()
+    interruption._warned.clear()
     failure = on_thread(lambda: Guard(timeout(30), name="resting").call(function, 0.4))  # a busy machine looks late
 
     (note,) = failure.__notes__
