@@ -294,14 +294,23 @@ def is_attribute(declaration: Declaration, cls: type) -> bool:
 
 
 def class_of_call(declaration: Declaration, args: tuple[Any, ...]) -> type | None:
-    """Return the class that uses a guard, which no class body knows, for *args*; ``None`` for a static method."""
+    """Return the class that uses the guard of a method for *args*, whose first is its object or class.
+
+    Libraries for GraphQL call a resolver with any object, or ``None``, in place of ``self``: its owner uses it then.
+    A guard without an owner, which no class body knows, is a static method then: ``None``.
+    """
+    owner = declaration.owner
+    if owner is None and declaration.binding == CLASS:
+        return args[0]  # type: ignore[no-any-return]
     scope = own_attribute(declaration.template, "__qualname__", "").rpartition(".")[0]
     for cls in (type(args[0]), args[0]) if args else ():
         if issubclass(type(cls), type) and (  # a lazy object is not evaluated
-            is_attribute(declaration, cls) or any(base.__qualname__ == scope for base in cls.__mro__)
+            owner in cls.__mro__
+            or is_attribute(declaration, cls)
+            or (owner is None and any(base.__qualname__ == scope for base in cls.__mro__))
         ):
             return cls
-    return None
+    return owner
 
 
 def descriptors_of(cls: type) -> list[tuple[str, Any]]:

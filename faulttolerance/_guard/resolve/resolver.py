@@ -19,16 +19,7 @@ from ..._policy import CircuitBreaker, Policy
 from ..._signature.naming import class_name
 from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
-from ..declare.declaration import (
-    CLASS,
-    FUNCTION,
-    INSTANCE,
-    Declaration,
-    class_level_at_home,
-    class_of_call,
-    is_attribute,
-    subclasses_of,
-)
+from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home, class_of_call, subclasses_of
 from ..declare.registry import name_conflicts
 from .assembly import interpreter_ends, method_call, unguarded_call, unguarded_call_while_hidden
 from .effective import EffectivePolicies, effective_policies, is_first, plain_function
@@ -264,14 +255,10 @@ class MethodResolver(Resolver, entered_call="call", entered_home="home"):
 
     def for_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> GuardedCall:
         """Return the call path for the arguments of a method, whose first argument is its object or class."""
-        if self.declaration.owner is None and self.declaration.binding == INSTANCE:
-            return self.for_class(class_of_call(self.declaration, args))
-        if not args:
-            return unguarded_call(self.declaration.template)  # reports that self is missing
-        cls: type = args[0] if self.declaration.binding == CLASS else type(args[0])
-        owner = self.declaration.owner
-        if owner is not None and owner not in cls.__mro__ and not is_attribute(self.declaration, cls):
-            cls = owner  # as libraries for GraphQL call resolvers: with any object, or ``None``, in place of ``self``
+        declaration = self.declaration
+        if not args and (declaration.owner is not None or declaration.binding == CLASS):
+            return unguarded_call(declaration.template)  # reports that self is missing
+        cls = class_of_call(declaration, args)
         return self._path_of(cls) or self.for_class(cls)
 
     def for_class(self, cls: type | None) -> GuardedCall:
