@@ -12,7 +12,6 @@ from .._guard.declare.registry import resolvers
 from .._guard.decorate.guard import Guard, finder_of
 from .._policy import Policy
 from .._shown import did_you_mean, shown
-from .._signature.kind import own_attribute
 from .._signature.naming import class_name
 from ..exceptions import definition_error
 
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
     from .._guard.resolve.effective import EffectivePolicies
 
 
-_TARGETS = "a guarded function or method, a class that has some, or a Guard"
+_TARGETS = (
+    "a guarded function or method (below decorators of others: its __wrapped__), a class that has some, or a Guard"
+)
 
 
 class Target(NamedTuple):
@@ -116,18 +117,7 @@ def target_of(where: str, candidate: Any) -> Target:
         if found:
             home = None if owner is None else owner if isinstance(owner, type) else type(owner)
             return Target(getattr(candidate, "__qualname__", repr(candidate)), tuple(found), home)
-    allowed = f"{_TARGETS}{_hint(candidate)}"
-    raise definition_error(where, f"got {shown(candidate)}, which is not guarded", candidate, allowed)
-
-
-def _hint(candidate: Any) -> str:
-    """Return the path to a guarded function below the decorators of others, which may do anything with it."""
-    path = ""
-    while (candidate := own_attribute(candidate, "__wrapped__")) is not None:
-        path += ".__wrapped__"
-        if next(_guards_of(candidate), None) is not None:
-            return f"; below its other decorators there is one: its {path[1:]}"
-    return ""
+    raise definition_error(where, f"got {shown(candidate)}, which is not guarded", candidate, _TARGETS)
 
 
 def _guards_of(function: Any) -> Iterator[AnyResolver]:

@@ -533,7 +533,7 @@ def test_a_function_that_is_not_guarded_cannot_be_recorded() -> None:
         recorded(answer)
 
 
-def test_the_message_names_the_guarded_function_below_other_decorators() -> None:
+def test_the_message_says_how_to_name_a_guarded_function_below_other_decorators() -> None:
     """They may do anything with it, so a test says that it means the function below."""
 
     def decorate(function: Callable[[], str]) -> Callable[[], str]:
@@ -545,7 +545,7 @@ def test_the_message_names_the_guarded_function_below_other_decorators() -> None
     def fetch() -> str:
         return "fresh"
 
-    with refused("testing.recorded", "not guarded", "its __wrapped__.__wrapped__"):
+    with refused("testing.recorded", "not guarded", "its __wrapped__"):
         recorded(fetch)
     with recorded(fetch.__wrapped__.__wrapped__) as calls:  # type: ignore[attr-defined]
         fetch()
