@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 from .._deadline.clock import next_deadline
 from .._deadline.threads.inner_loop import end_loop
-from .._platform.unpatched import native
 from .virtual_clock import VirtualClock, in_ticks
 from .waiter import Waiter
 
@@ -46,7 +45,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the seconds on the virtual clock."""
         clock, ahead = self._followed
-        return native.monotonic() if clock is None else ahead + clock._loop_time()
+        return super().time() if clock is None else ahead + clock._loop_time()
 
     def follow(self, clock: VirtualClock | None) -> None:
         """Continue on *clock*, if any, from the present time of the loop; it may be waiting in real time."""
