@@ -11,13 +11,12 @@ from typing import Any, TypeAlias
 from .._deadline.attempt_record import AttemptRecord
 from .._deadline.clock import clock
 from .._deadline.interruption import remaining
-from .._deadline.task import NO_DEADLINE
+from .._deadline.task import NO_DEADLINE, replaces_cancellation
 from .._event import Recovered, Rejected, TimedOut, sinks
 from .._execution.caller_thread import Arguments, Callback, is_kept_by_module, is_pending, warn_of_pending_result
 from .._execution.environment import Attempt, Environment, StoppedIteration
 from .._metrics.catalogue import Interned, Series, call_series, series_of_facts
 from .._metrics.counters import FOLD, Counters
-from .._platform.event_loop import replaces_cancellation
 from .._signature.kind import generator_faults, is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.gate import NOT_ADMITTED, Gate, OnRefusal

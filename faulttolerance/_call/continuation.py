@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .._deadline.clock import clock
 from .._deadline.interruption import remaining
+from .._deadline.task import replaces_cancellation
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._execution.caller_thread import Arguments, Callback
 from .._execution.environment import StoppedIteration
 from .._log import WARNING, log
-from .._platform.event_loop import replaces_cancellation
 from .._strategy.back_off import Delays
 from .._strategy.retry import NOT_CALLED, Answer, AwaitedDelay, Retry, Stop
 from .._strategy.verdict import matches

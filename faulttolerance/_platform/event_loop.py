@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from .._cause import links_of
 from ..exceptions import FaultToleranceException
 
 if TYPE_CHECKING:
@@ -58,23 +57,6 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
             "in Twisted inside of Deferred.fromFuture()"
         )
     return loop
-
-
-def replaces_cancellation(failure: BaseException, handled: BaseException | None) -> bool:
-    """Return whether the running task is cancelled, and *failure* came of that, as of a clean-up that failed.
-
-    A time-out or a failed task group did not: some libraries, and up to Python 3.12 a ``TaskGroup``, cancel the task
-    for it, and never withdraw that request. Neither did a failure of a call that the clean-up itself makes, where its
-    caller *handled* the cancellation. At the end of a block that is the failure, and hides what its caller handled.
-    """
-    loop = loop_here()
-    task = None if loop is None else sys.modules["asyncio"].current_task(loop)
-    if task is None or not task.cancelling() or failure is handled:
-        return False
-    cancelled = sys.modules["asyncio"].CancelledError
-    causes = (cancelled, TimeoutError, BaseExceptionGroup)
-    links = (link for link, _ in links_of(failure, handled) if isinstance(link, causes))
-    return isinstance(next(links, None), cancelled)
 
 
 def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = None) -> T:

@@ -356,7 +356,10 @@ async def _expire() -> None:
 
 
 async def _refuse() -> None:
-    raise ConnectionError
+    try:
+        raise OSError
+    except OSError:
+        raise ConnectionError from None
 
 
 @pytest.mark.parametrize("is_block", [False, True])

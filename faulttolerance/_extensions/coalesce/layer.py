@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ..._call.specialize import specializable, specialized
 from ..._cause import Links, links_of
 from ..._deadline.clock import Alarm, clock
+from ..._deadline.task import replaces_cancellation
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import series_of_facts
 from ..._metrics.counters import FOLD, Counters
-from ..._platform.event_loop import loop_here, replaces_cancellation
+from ..._platform.event_loop import loop_here
 from ..._platform.greenlets import hub_here
 from ..._platform.unpatched import get_ident
 from ..._signature.call_key import refuse_unhashable
