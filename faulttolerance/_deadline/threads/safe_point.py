@@ -144,12 +144,12 @@ def _handles_errors_only(frame: FrameType, waiter: FrameType, *, sleeps: bool) -
     A pool would hand a connection to the thread that has left its queue, in which it *sleeps*; a client would keep a
     connection with half an answer, instead of closing it. Code that uses a client of another package only tidies up.
     """
-    names = caught_at(frame.f_code, frame.f_lasti)
-    uses_client = module_of(frame).partition(".")[0] != module_of(waiter).partition(".")[0]
-    if not (sleeps and frame is waiter) and (uses_client or not any(name.startswith(_CLOSING) for name in names)):
+    if "Exception" not in frame.f_code.co_names or is_application(frame):
         return False
-    catches = any(frame.f_globals.get(name, frame.f_builtins.get(name)) is Exception for name in names)
-    return catches and not is_application(frame)
+    names = caught_at(frame.f_code, frame.f_lasti)
+    is_client = module_of(frame).partition(".")[0] == module_of(waiter).partition(".")[0]
+    closes = is_client and any(name.startswith(_CLOSING) for name in names)
+    return "Exception" in names and (closes or (sleeps and frame is waiter))
 
 
 def _releases(frame: FrameType, *, is_patient: bool) -> bool:

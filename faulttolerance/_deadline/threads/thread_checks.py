@@ -150,7 +150,7 @@ def _send_if_safe(
     is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
     # A thread that woke up by itself may only wait for the interpreter, and would be hit at the end of its wait.
     may_be_awake = not (by_signal or IS_EXACT) and sleeper is not None and sleeper.is_timed
-    why = reason_unsafe(
+    why = _reason_to_wait(pending, frame, late_by - (now - pending.since), now, by_signal) or reason_unsafe(
         stack,
         late_by,
         exact=by_signal or IS_EXACT,
@@ -160,7 +160,6 @@ def _send_if_safe(
         blind=by_signal and main_thread.lacks_activity,
         depth=layers,
     )
-    why = why or _reason_to_wait(pending, frame, late_by - (now - pending.since), now, by_signal)
     pending.record_reason(why)
     if not by_signal:
         is_patient = now - (pending.seen_at or now) < _PATIENCE_WITH_CALLS
@@ -201,7 +200,10 @@ def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -
 def _reason_to_wait(
     pending: PendingInterrupt, frame: FrameType, late_since: float, now: float, by_signal: bool
 ) -> str | None:
-    """Return why not to interrupt a thread at a safe point, to which it came *late_since* after its deadline."""
+    """Return why not to interrupt a thread that came to its place *late_since* after its deadline, even if it is safe.
+
+    It costs less than a look at all frames, which would be repeated while the thread receives.
+    """
     if now - pending.sent_from.get((frame.f_code, frame.f_lasti), -inf) < _SEND_AGAIN_THERE:
         return "an interruption that was sent there was lost in a finalizer"
     receives = not by_signal and callee_at(frame.f_code, frame.f_lasti)[0].rpartition(".")[2].startswith("recv")
