@@ -188,10 +188,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
         if ASYNC and WAITS and not (DETACHED or DEADLINE) and "trio" in modules:
             refuse_trio(policies.name)
         began = clock.monotonic() if CLOCKED else 0.0  # names of held resources: bound before any is acquired
-        if RATE_LIMIT:
+        if RATE_LIMIT or BULKHEAD:
             requested, admitted_by = began, BY_NONE
-        elif BULKHEAD:
-            admitted_by = BY_NONE
         if GATE or BULKHEAD:  # a permit refers to nothing: a bulkhead would keep the task, and its loop
             permit: object = new_permit() if BULKHEAD else None
         if DEADLINE:
@@ -288,6 +286,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             failure: BaseException | None = None
         except BaseException as error:  # noqa: BLE001  # its meaning is decided below
             failure, result = error, None  # and no more: an error in this place would lose the resources of the attempt
+        held = permit if GATE or BULKHEAD else None
         try:
             if BULKHEAD and permit in bulkhead.held:
                 del bulkhead.held[permit]
@@ -313,20 +312,19 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
                 record.requested, record.began = requested if RATE_LIMIT else began, began
                 record.admitted_by = admitted_by if RATE_LIMIT or BULKHEAD else BY_NONE
-                record.permit = permit if GATE or BULKHEAD else None
-                record.gate_state = gate_state if GATE else NOT_ADMITTED
+                record.permit, record.gate_state = held, gate_state if GATE else NOT_ADMITTED
                 record.deadline = deadline if DEADLINE and ASYNC else NO_DEADLINE
                 record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)
                 if JUDGED and policies.fail_when is not None:
                     evaluated = policies.release_and_evaluate(record, failure, result)
                     failure = await evaluated if ASYNC else evaluated
-                failure, permit = policies.end_attempt(record, failure, progress), None  # no resource is held any more
+                failure, held = policies.end_attempt(record, failure, progress), None  # no resource is held any more
             if progress.attempts > 1:
                 return failure, result
             continued = policies.continue_call(policies, failure, result, progress, args, kwargs)
             return await continued if ASYNC or BLOCK else continued
         except BaseException as error:
-            count_failed_call(policies, error, progress, args, kwargs, permit if GATE or BULKHEAD else None)
+            count_failed_call(policies, error, progress, args, kwargs, held)
             raise
         finally:
             del failure  # its traceback holds this frame
