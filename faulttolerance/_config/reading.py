@@ -62,6 +62,8 @@ def _file(name: str, absolute: str) -> Source:
     path = Path(absolute)
     _refuse_what_is_no_file(path, name)
     words, suffix = f"file {name}", (path.suffix or path.name).lower()
+    if path.name.startswith(".env.") and suffix not in PARSERS:
+        suffix = ".env"  # its stage follows, as in ``.env.production``
     if suffix not in (".env", *PARSERS):
         allowed = ".properties, .toml, .yaml, .yml, .json or .env"
         raise definition_error(name, "has an unknown format", name, allowed)

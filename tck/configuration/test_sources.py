@@ -244,6 +244,19 @@ def test_variables_in_dotenv_follow_the_rules_of_the_environment() -> None:
     assert max_retries(settings_of(files=[write(".env", "RETRY_MAXRETRIES=5")]))[0] == 3
 
 
+@pytest.mark.parametrize("name", [".env.local", ".env.production"])
+def test_a_dotenv_file_may_have_its_stage_behind_its_name(name: str) -> None:
+    """Services have such a file for each stage."""
+    file = write(name, "FAULTTOLERANCE_RETRY_MAXRETRIES=5")
+
+    assert max_retries(settings_of(files=[file])) == (5, f"file {name} line 1")
+
+
+def test_a_known_ending_behind_dotenv_is_the_format() -> None:
+    """A TOML file remains one."""
+    assert max_retries(settings_of(files=[write(".env.toml", "Retry.maxRetries = 5")]))[0] == 5
+
+
 def test_keys_in_files_are_exact() -> None:
     """Only variables are spelled in other ways."""
     assert max_retries(settings_of(files=[write("f.toml", "RETRY_MAXRETRIES = 5", "Retry_maxRetries = 6")]))[0] == 3
