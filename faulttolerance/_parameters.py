@@ -24,6 +24,10 @@ def signature_of(function: Any) -> Signature | None:
     import inspect
 
     with suppress(Exception):
+        shown = inspect.unwrap(function, stop=lambda call: hasattr(call, "__signature__"))
+        if not shown.__code__.co_flags & inspect.CO_OPTIMIZED:
+            return None  # no function has such code: mypyc invents it, without the parameters
+    with suppress(Exception):
         if LAZY_IMPORT is None or not _names_lazy_import(_unevaluated(function)):
             return inspect.signature(function)
     if sys.version_info >= (3, 14):

@@ -96,6 +96,25 @@ def test_call_raises_nothing_but_wrong_arguments(clock: Clock, kind: str) -> Non
     assert outcomes == [Failed, Failed, CircuitBreakerOpenException]
 
 
+def test_a_function_whose_compiler_hides_its_parameters_takes_its_arguments() -> None:
+    """The code of a coroutine function that mypyc compiled shows no parameters: the function alone checks them."""
+
+    class Compiled:
+        __name__ = __qualname__ = "send"
+        __code__ = (lambda: None).__code__.replace(co_flags=inspect.CO_COROUTINE)
+        __defaults__ = __kwdefaults__ = __annotations__ = None
+
+        async def __call__(self, letter: str) -> str:
+            return f"{letter} sent"
+
+    send: Any = asynchronous(Compiled())
+
+    async def main() -> str:
+        return str(await send("a letter"))
+
+    assert asyncio.run(main()) == "a letter sent"
+
+
 # R7a: @asynchronous async def
 
 
