@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Nearly all decorated functions are plain, and their code shows the kind; only the rest needs ``inspect``.
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 """``inspect.CO_GENERATOR`` and its neighbours."""
-INSTEAD_OF_GENERATORS = "a function that returns: guard the body of the loop instead, a stream cannot be run again"
+INSTEAD_OF_GENERATORS = "a function that returns, or a coroutine that awaits; guard the body of the loop over a stream"
 
 
 def own_attribute(call: Any, name: str, default: Any = None) -> Any:
