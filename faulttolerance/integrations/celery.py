@@ -18,6 +18,7 @@ from celery.signals import celeryd_init  # type: ignore[import-untyped]
 from celery.utils.time import get_exponential_backoff_interval  # type: ignore[import-untyped]
 
 from .. import RefusedException, deadline, veto_retries
+from ..exceptions import definition_error
 from ._refusals import LONGEST_WAIT
 
 __all__ = ["GuardedTask"]
@@ -51,6 +52,13 @@ class GuardedTask(Task):  # type: ignore[misc]
     deadline_at_soft_time_limit: bool = True
     """Whether the soft time limit is a deadline; not for a task that handles ``SoftTimeLimitExceeded`` itself."""
     dont_autoretry_for = (RefusedException,)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Check the class of a task: the first refusal, perhaps months later, would be the failure of the task."""
+        super().__init_subclass__(**options)
+        delay = cls.refused_delay
+        if not (isinstance(delay, property) or (isinstance(delay, (int, float)) and delay >= 0)):
+            raise definition_error(f"{cls.__name__}.refused_delay", f"is {delay!r}", delay, "seconds >= 0")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task."""

@@ -21,7 +21,13 @@ celery = pytest.importorskip("celery")
 
 from celery.exceptions import Ignore, SoftTimeLimitExceeded  # noqa: E402
 
-from faulttolerance import BulkheadException, CircuitBreakerOpenException, Guard, RateLimitException  # noqa: E402
+from faulttolerance import (  # noqa: E402
+    BulkheadException,
+    CircuitBreakerOpenException,
+    FaultToleranceDefinitionException,
+    Guard,
+    RateLimitException,
+)
 from faulttolerance.integrations.celery import GuardedTask  # noqa: E402
 from faulttolerance.policies import Bulkhead, CircuitBreaker, Retry  # noqa: E402
 from kit.redis_server import RedisServer, free_port, redis_server  # noqa: E402
@@ -245,6 +251,15 @@ def test_a_refusal_decides_the_time_of_the_next_delivery(
 
     assert min(countdowns) == least
     assert all(countdown <= least + 2 ** (number % 5) for number, countdown in enumerate(countdowns))
+
+
+@pytest.mark.parametrize("delay", ["5s", timedelta(seconds=5), -1])
+def test_a_refused_delay_that_is_no_number_of_seconds_is_refused_where_it_is_declared(delay: Any, app: Any) -> None:
+    """Otherwise the task fails at its first refusal, instead of being delivered again."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"^order\.refused_delay is .*; allowed: seconds >= 0$"):
+
+        @app.task(refused_delay=delay, lazy=False)
+        def order() -> None: ...
 
 
 def test_a_refusal_for_thousands_of_years_is_a_delivery_in_the_calendar(
