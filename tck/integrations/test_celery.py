@@ -178,10 +178,10 @@ def test_a_refused_task_is_delivered_again_when_the_service_is_back(
 
 @pytest.mark.outside
 def test_the_soft_time_limit_is_a_deadline(workers: dict[str, Any]) -> None:
-    """The deadline is a little earlier, and holds in a pool of threads, where Celery has no such limit."""
+    """It is a little earlier, has the task's name, and holds in a pool of threads, where Celery has no such limit."""
     endless = [worker.send_task("tasks.endless") for worker in workers.values()]
     for one in endless:
-        with pytest.raises(Exception, match=r"deadline of 1\.5 s passed"):
+        with pytest.raises(Exception, match=r"tasks\.endless: deadline of 1\.5 s passed"):
             one.get(timeout=PATIENCE)
     for worker in workers.values():
         assert 0 < run(worker, "left") <= 1.5
