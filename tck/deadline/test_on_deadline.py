@@ -810,13 +810,13 @@ def test_late_ends_at_one_place_are_one_warning(caplog: pytest.LogCaptureFixture
     caplog.set_level(logging.DEBUG, "faulttolerance")
 
     def rest() -> None:
-        time.sleep(0.2)
+        time.sleep(0.4)  # a busy machine looks late
 
-    failures = [on_thread(lambda: timeout(30)(rest)()) for _ in range(3)]
+    failures = [on_thread(lambda: timeout(30)(rest)()) for _ in range(2)]
 
     assert all("at its deadline it ran" in failure.__notes__[0] for failure in failures)
     levels = [record.levelno for record in caplog.records if "at its deadline it ran" in record.getMessage()]
-    assert levels == [logging.WARNING, logging.DEBUG, logging.DEBUG]
+    assert levels == [logging.WARNING, logging.DEBUG]
 
 
 @pytest.mark.parametrize("function", [time.sleep, partial(time.sleep)], ids=["function", "partial"])
