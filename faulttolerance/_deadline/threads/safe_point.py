@@ -53,10 +53,8 @@ IS_EXACT = sys.version_info < (3, 13)
 
 RESTORING = frozenset({"__exit__", "_acquire_restore", "release"})
 """Functions that may wait themselves, but must run in everything that follows an exception."""
-_RELEASING = frozenset({"__aexit__", "__exit__", "aclose", "close", "putconn", "release"})
-"""Functions of installed code that release something; their callers no longer refer to it."""
-_CLOSING = ("aclose", "close", "destroy", "disconnect", "putconn", "release")
-"""The beginnings of the names with which code closes what has failed."""
+_RELEASING = ("__aexit__", "__exit__", "aclose", "close", "destroy", "disconnect", "putconn", "release")
+"""The beginnings of the names of functions that release something; their callers no longer refer to it."""
 _PATIENCE = 1.0
 """Seconds for which a call that acquires or releases something holds back an interruption."""
 _LONG_PATIENCE = 3.0
@@ -148,7 +146,7 @@ def _handles_errors_only(frame: FrameType, waiter: FrameType, *, sleeps: bool) -
         return False
     names = caught_at(frame.f_code, frame.f_lasti)
     is_client = module_of(frame).partition(".")[0] == module_of(waiter).partition(".")[0]
-    closes = is_client and any(name.startswith(_CLOSING) for name in names)
+    closes = is_client and any(name.startswith(_RELEASING) for name in names)
     return "Exception" in names and (closes or (sleeps and frame is waiter))
 
 
@@ -158,7 +156,7 @@ def _releases(frame: FrameType, *, is_patient: bool) -> bool:
     The standard library does not count: its releasing code may wait for others for ever, as a pool of threads does.
     """
     code = frame.f_code
-    if not (code.co_name in _RELEASING or (is_patient and handles_failure(code, frame.f_lasti))):
+    if not (code.co_name.startswith(_RELEASING) or (is_patient and handles_failure(code, frame.f_lasti))):
         return False
     return not (is_ours(frame) or is_standard(frame) or is_application(frame))
 
