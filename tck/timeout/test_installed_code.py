@@ -267,6 +267,24 @@ def test_data_that_installed_code_receives_after_a_deadline_is_not_lost(installe
     assert stream.received == b"x"
 
 
+def test_a_look_at_a_thread_that_receives_in_installed_code_examines_no_frames(
+    installed: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred threads that wait for a server that hangs are looked at all the while."""
+    examined: list[Any] = []
+    monkeypatch.setattr(thread_checks, "reason_unsafe", lambda stack, *_, **__: examined.append(stack))
+    ours, theirs = socket.socketpair()
+
+    with ours, theirs, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(timeout(50)(installed.Stream(ours).read))
+        time.sleep(0.3)
+        theirs.send(b"x")
+        with pytest.raises(TimeoutException):
+            call.result(10)
+
+    assert len(examined) < 3
+
+
 def test_installed_code_that_receives_without_end_is_interrupted(
     installed: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
