@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -56,7 +56,7 @@ class GuardedTask(Task):  # type: ignore[misc]
     def __init_subclass__(cls, **options: Any) -> None:
         """Check the class of a task: the first refusal, perhaps months later, would be the failure of the task."""
         super().__init_subclass__(**options)
-        delay = cls.refused_delay
+        delay: object = cls.refused_delay
         if not (isinstance(delay, property) or (isinstance(delay, (int, float)) and delay >= 0)):
             raise definition_error(f"{cls.__name__}.refused_delay", f"is {delay!r}", delay, "seconds >= 0")
 
@@ -74,7 +74,7 @@ class GuardedTask(Task):  # type: ignore[misc]
             wait = self.refused_delay if refusal.retry_after is None else min(refusal.retry_after, LONGEST_WAIT)
             raise self.retry(exc=refusal, countdown=wait + later) from refusal
 
-    def _deadline(self) -> AbstractContextManager[object]:
+    def _deadline(self) -> Any:
         _, limit = self.request.timelimit or (None, None)
         limit = limit or self.soft_time_limit or self.app.conf.task_soft_time_limit
         if not limit or not self.deadline_at_soft_time_limit or self.request.is_eager:
