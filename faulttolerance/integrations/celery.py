@@ -57,7 +57,7 @@ class GuardedTask(Task):  # type: ignore[misc]
         """Check the class of a task: the first refusal, perhaps months later, would be the failure of the task."""
         super().__init_subclass__(**options)
         delay: object = cls.refused_delay
-        if not (isinstance(delay, property) or (isinstance(delay, (int, float)) and delay >= 0)):
+        if not (hasattr(delay, "__get__") or (isinstance(delay, (int, float)) and delay >= 0)):
             raise definition_error(f"{cls.__name__}.refused_delay", f"is {delay!r}", delay, "seconds >= 0")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,13 @@ def test_a_refused_delay_that_is_no_number_of_seconds_is_refused_where_it_is_dec
 
         @app.task(refused_delay=delay, lazy=False)
         def order() -> None: ...
+
+
+def test_a_refused_delay_may_be_computed() -> None:
+    class Task(GuardedTask):
+        refused_delay = cached_property(lambda self: 2.0)
+
+    assert Task().refused_delay == 2.0
 
 
 def test_a_refusal_for_thousands_of_years_is_a_delivery_in_the_calendar(
