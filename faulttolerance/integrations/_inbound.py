@@ -8,7 +8,8 @@ from datetime import timedelta
 from math import floor, log10
 from typing import Any, Final
 
-from .. import FaultToleranceDefinitionException, TimeoutException, deadline, remaining
+from .. import FaultToleranceDefinitionException, TimeoutException, remaining
+from .._extensions.deadline.decorator import WholeCall
 from ..policies import Deadline
 from ..typing import Duration
 
@@ -69,7 +70,7 @@ def _seconds(digits: str, unit: float | None) -> float | None:
     return int(digits) * unit
 
 
-def deadline_block(left: float | None) -> Any:
+def deadline_block(left: float | None, name: str = "this request") -> Any:
     """Return a block for the answer to a request, with a deadline in *left* seconds; ``None``: any time.
 
     For ``with``, and in coroutines for ``async with``, where a frame of the library opens a block for its caller.
@@ -79,7 +80,7 @@ def deadline_block(left: float | None) -> Any:
     """
     if left == 0.0:
         raise TimeoutException("no time is left for this request")
-    return nullcontext() if left is None else deadline(timedelta(seconds=left))
+    return nullcontext() if left is None else WholeCall(Deadline, {"value": timedelta(seconds=left)}, name)
 
 
 def late_failure(failure: Exception) -> TimeoutException | None:

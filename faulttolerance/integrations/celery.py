@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from datetime import timedelta
 from typing import Any
 
 from celery import Task  # type: ignore[import-untyped]
@@ -17,8 +16,9 @@ from celery.exceptions import SoftTimeLimitExceeded, TaskPredicate  # type: igno
 from celery.signals import celeryd_init  # type: ignore[import-untyped]
 from celery.utils.time import get_exponential_backoff_interval  # type: ignore[import-untyped]
 
-from .. import RefusedException, deadline, veto_retries
+from .. import RefusedException, veto_retries
 from ..exceptions import definition_error
+from ._inbound import deadline_block
 from ._refusals import LONGEST_WAIT
 
 __all__ = ["GuardedTask"]
@@ -79,9 +79,7 @@ class GuardedTask(Task):  # type: ignore[misc]
         limit = limit or self.soft_time_limit or self.app.conf.task_soft_time_limit
         if not limit or not self.deadline_at_soft_time_limit or self.request.is_eager:
             return nullcontext()
-        block: Any = deadline(timedelta(seconds=limit - min(1.0, limit * _EARLIER)))
-        block._name = self.name  # instead of a line of Celery
-        return block
+        return deadline_block(limit - min(1.0, limit * _EARLIER), self.name)
 
 
 @celeryd_init.connect  # type: ignore[untyped-decorator]

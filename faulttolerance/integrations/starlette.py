@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
-from datetime import timedelta
 from typing import Any
 
 from anyio import CancelScope
@@ -18,9 +17,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .. import RefusedException, TimeoutException, deadline, on_deadline
+from .. import RefusedException, TimeoutException, on_deadline
 from ..typing import Duration
-from ._inbound import longest_in_seconds, time_left
+from ._inbound import deadline_block, longest_in_seconds, time_left
 from ._refusals import answer_to
 
 __all__ = ["DeadlineMiddleware", "install"]
@@ -113,7 +112,7 @@ class _DeadlineUntilResponse:
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, left: float) -> None:
         """Run *app*; raise ``TimeoutException``, or start ``refusal``, where there is no response in *left* seconds."""
-        block = deadline(timedelta(seconds=left))
+        block = deadline_block(left)
         # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
         self._exits.append(block.__exit__)
         await block.__aenter__()  # a deadline of the task, which may have no frame but those of the library

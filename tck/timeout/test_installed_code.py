@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ import pytest
 
 from faulttolerance import TimeoutException, configure, timeout, uninterruptible
 from faulttolerance._deadline.threads import application, thread_checks
+from faulttolerance.integrations.flask import DeadlineMiddleware
 
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]
 
@@ -368,18 +370,33 @@ def test_installed_code_that_imports_a_guarding_compiled_module_is_interrupted_n
 ) -> None:
     """A server imports the application; what Cython compiled has no frame, and those above are the import system's."""
     names = {"__name__": "importlib._bootstrap", "timeout": timeout}
+
     installed.call(eval("lambda: timeout(50)(lambda: None)", names))
+
+    assert time_in(run, lambda: installed.work(0.3)) >= 0.3
+
+
+def test_installed_code_that_calls_a_middleware_is_interrupted_no_earlier(run: Run, installed: ModuleType) -> None:
+    """The deadline of a request is that of the library, and declared by no package."""
+    middleware = DeadlineMiddleware(lambda environ, start_response: [b""], longest="5s")
+
+    installed.call(partial(middleware, {}, print))
+
+    assert time_in(run, lambda: installed.work(0.3)) >= 0.3
+
+
+def time_in(run: Run, body: Callable[[], object]) -> float:
+    """Return the seconds for which *body* runs under a time-out of 50 ms."""
     ends: list[float] = []
 
     def call() -> None:
         began = time.monotonic()
         with pytest.raises(TimeoutException):
-            timeout(50)(lambda: installed.work(0.3))()
+            timeout(50)(body)()
         ends.append(time.monotonic() - began)
 
     run(call)
-
-    assert ends[0] >= 0.3
+    return ends[0]
 
 
 def test_the_application_is_interrupted_where_installed_code_calls_it(run: Run, installed: ModuleType) -> None:

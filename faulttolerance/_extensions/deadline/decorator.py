@@ -59,11 +59,13 @@ class WholeCall(Decorator):
 
     __slots__ = ("_entered", "_name")
 
-    def __init__(self, kind: type[Policy], values: Mapping[str, Any]) -> None:
+    def __init__(self, kind: type[Policy], values: Mapping[str, Any], name: str = "") -> None:
         super().__init__(kind, values)
-        frame = next(application_frames(), None)
-        self._name = "a block" if frame is None else f"{module_of(frame) or 'a block'}:{frame.f_lineno}"
-        raise_faults(self._faults(self._name))  # now: it may guard only blocks, which start much later
+        self._name = name
+        if not name:  # else a framework calls the library, and is no part of the application
+            frame = next(application_frames(), None)
+            self._name = "a block" if frame is None else f"{module_of(frame) or 'a block'}:{frame.f_lineno}"
+            raise_faults(self._faults(self._name))  # now: it may guard only blocks, which start much later
         self._entered: dict[object, list[PlainBlock]] = {}
         """The blocks that have not ended yet, by the frame that entered them, and by task, greenlet or thread."""
 
