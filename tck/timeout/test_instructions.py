@@ -55,6 +55,24 @@ def test_code_that_follows_a_failure_is_told_from_other_code() -> None:
     ]
 
 
+def test_a_finally_begins_before_an_interruption() -> None:
+    """R2a: an exception where its first call begins would skip all of it."""
+    seen: list[frozenset[str]] = []
+
+    def look() -> None:
+        caller = sys._getframe(1)
+        seen.append(ahead(caller.f_code, caller.f_lasti))
+
+    try:
+        look()
+        look()
+    finally:
+        look()
+        look()
+
+    assert seen[:3] == [set(), {RELEASES}, set()]
+
+
 def test_a_block_that_a_failure_ends_is_left_as_one() -> None:
     """By rule S3: seen by the code that has the block, and by the generator behind the context manager."""
     seen: list[bool] = []

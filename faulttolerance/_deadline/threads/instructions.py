@@ -219,20 +219,28 @@ class _Instructions:
     def caught(self, number: int) -> frozenset[str]:
         """Return the names that the handlers around this instruction load, up to one that handles all exceptions."""
         names: set[str] = set()
+        for target in self._handlers(number):
+            handler = (self.steps[place] for place in self.reached([self.at(target)], self._ends_handling))
+            loaded = {_last_name(step) for step in handler if step.opname.startswith(_LOADS)}
+            if "BaseException" in loaded or self._is_finally(target):
+                break
+            names |= loaded
+        return frozenset(names)
+
+    def finally_of(self, number: int) -> set[int]:
+        """Return the offsets of the ``finally`` blocks that follow the blocks around this instruction."""
+        return set(filter(self._is_finally, self._handlers(number)))
+
+    def _handlers(self, number: int) -> Iterator[int]:
         target = self._handler(self.steps[number].offset)
         while target is not None:
-            first = self.at(target)
-            kinds = [step.opname for step in self.steps[first : first + 9]]
-            if "CHECK_EXC_MATCH" in kinds:
-                handler = (self.steps[place] for place in self.reached([first], self._ends_handling))
-                loaded = {_last_name(step) for step in handler if step.opname.startswith(_LOADS)}
-                if "BaseException" in loaded:
-                    break
-                names |= loaded
-            elif kinds[0] == "PUSH_EXC_INFO" and kinds[1] != "WITH_EXCEPT_START":
-                break
+            yield target
             target = self._handler(target)
-        return frozenset(names)
+
+    def _is_finally(self, target: int) -> bool:
+        first = self.at(target)
+        kinds = [step.opname for step in self.steps[first : first + 9]]
+        return kinds[0] == "PUSH_EXC_INFO" and kinds[1] != "WITH_EXCEPT_START" and "CHECK_EXC_MATCH" not in kinds
 
     @cached_property
     def handling(self) -> frozenset[int]:
@@ -367,7 +375,14 @@ def ahead(code: CodeType, offset: int) -> frozenset[str]:
     if offset < 0:
         return frozenset({RELEASES})
     instructions = _instructions(code)
-    outcome = cache(instructions.outcome)
+    blocks = instructions.finally_of(instructions.at(offset))
+
+    @cache
+    def outcome(number: int) -> str | None:
+        effect = instructions.outcome(number)
+        # The start of a ``finally`` releases something, whatever it calls.
+        return RELEASES if effect in ("", USES) and not blocks <= instructions.finally_of(number) else effect
+
     ways = instructions.reached(
         instructions.successors(instructions.at(offset)), lambda number: outcome(number) is not None
     )
