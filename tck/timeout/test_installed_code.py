@@ -254,19 +254,23 @@ def test_installed_code_that_closes_a_connection_only_after_an_exception_is_not_
     assert client.unread == 0
 
 
-def test_data_that_installed_code_receives_after_a_deadline_is_not_lost(installed: ModuleType) -> None:
+def test_data_that_installed_code_receives_after_a_deadline_is_not_lost(
+    installed: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On such a thread the wait goes on anyway; a client whose stream is out of step may wait for ever to close it."""
+    monkeypatch.setattr(thread_checks, "_PATIENCE_WITH_DATA", 0.25)
     ours, theirs = socket.socketpair()
     stream = installed.Stream(ours)
 
     with ours, theirs, ThreadPoolExecutor(1) as pool:
-        call = pool.submit(timeout(50)(stream.read))
-        time.sleep(0.3)
-        theirs.send(b"x")
+        call = pool.submit(timeout(50)(lambda: [stream.read() for _ in range(2)]))
+        for pause in (0.5, 0.1):
+            time.sleep(pause)
+            theirs.send(b"x")
         with pytest.raises(TimeoutException, match="timed out"):
             call.result(10)
 
-    assert stream.received == b"x"
+    assert stream.received == b"xx"
 
 
 def test_a_look_at_a_thread_that_receives_in_installed_code_examines_no_frames(

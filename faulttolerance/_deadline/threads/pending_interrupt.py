@@ -51,6 +51,8 @@ class PendingInterrupt:
         """Whether the thread has mostly run since the last look, which saw it at the same position."""
         self.has_moved = False
         """Whether the thread was elsewhere at the previous look, or has returned to the same place."""
+        self.went_on_at = inf
+        """The moment at which the thread had gone on for the first time."""
         self.why: str | None = None
         """The last reason why the thread was not interrupted, or an earlier reason that reveals more."""
         self.location: str | None = None
@@ -78,6 +80,8 @@ class PendingInterrupt:
             self.looks += 1
             self._wait = min(self._wait * 1.5, _LOOK_SELDOM)
         else:
+            if not self.is_first:
+                self.went_on_at = min(self.went_on_at, now)
             self.at, self.cpu, self.since = at, cpu, now
             self.looks = 1
             self._wait = _LOOK_AGAIN

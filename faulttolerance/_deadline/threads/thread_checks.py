@@ -40,8 +40,8 @@ from .watchdog import watchdog
 
 _PATIENCE_WITH_CALLS = 0.04
 """Seconds in which a call off the main thread may end by its own time-out; less than a lateness that is reported."""
-_PATIENCE_WITH_DATA = 3.0
-"""Seconds after a deadline in which installed code does not lose what it receives; a call that began then may last."""
+_PATIENCE_WITH_DATA = 1.0
+"""Seconds in which installed code that goes on after a deadline does not lose what it receives."""
 _SEND_AGAIN_THERE = 3.0
 """Seconds until an exception is sent again to a place from where one has got into a finalizer."""
 _SOON = 0.0005
@@ -150,7 +150,7 @@ def _send_if_safe(
     is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
     # A thread that woke up by itself may only wait for the interpreter, and would be hit at the end of its wait.
     may_be_awake = not (by_signal or IS_EXACT) and sleeper is not None and sleeper.is_timed
-    why = _reason_to_wait(pending, frame, late_by - (now - pending.since), now, by_signal) or reason_unsafe(
+    why = _reason_to_wait(pending, frame, now, by_signal) or reason_unsafe(
         stack,
         late_by,
         exact=by_signal or IS_EXACT,
@@ -197,17 +197,16 @@ def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -
     return cleans_up(stack, layers)
 
 
-def _reason_to_wait(
-    pending: PendingInterrupt, frame: FrameType, late_since: float, now: float, by_signal: bool
-) -> str | None:
-    """Return why not to interrupt a thread that came to its place *late_since* after its deadline, even if it is safe.
+def _reason_to_wait(pending: PendingInterrupt, frame: FrameType, now: float, by_signal: bool) -> str | None:
+    """Return why not to interrupt a thread, even if its place is safe.
 
     It costs less than a look at all frames, which would be repeated while the thread receives.
     """
     if now - pending.sent_from.get((frame.f_code, frame.f_lasti), -inf) < _SEND_AGAIN_THERE:
         return "an interruption that was sent there was lost in a finalizer"
     receives = not by_signal and callee_at(frame.f_code, frame.f_lasti)[0].rpartition(".")[2].startswith("recv")
-    if receives and late_since < _PATIENCE_WITH_DATA and not (is_application(frame) or is_standard(frame)):
+    is_patient = now - pending.went_on_at < _PATIENCE_WITH_DATA
+    if receives and is_patient and not (is_application(frame) or is_standard(frame)):
         return f"it was receiving in {_function_in(frame)}"  # the data would be lost, and the stream out of step
     return None
 
