@@ -76,15 +76,16 @@ def test_each_attempt_gets_the_remaining_time_of_the_call(address: tuple[str, in
     assert second < 0.25 < first
 
 
-def test_a_client_that_ends_by_itself_cleans_up_in_peace(address: tuple[str, int]) -> None:
-    """By rule S3: an interruption after the client's own time-out would be lost."""
+@pytest.mark.parametrize("later", [0, 0.1])
+def test_a_client_that_ends_by_itself_cleans_up_in_peace(address: tuple[str, int], later: float) -> None:
+    """By rule S3: an interruption after the client's own time-out, which may count from *later* on, would be lost."""
     guard = Guard(timeout=Timeout("100ms"))
     cleaned: list[int] = []
 
     def body() -> None:
         connection = socket.create_connection(address)
         try:
-            connection.settimeout(remaining())
+            connection.settimeout((remaining() or 0) + later)
             connection.recv(1)
         finally:
             for step in range(100):

@@ -40,6 +40,8 @@ from .watchdog import watchdog
 
 _PATIENCE_WITH_CALLS = 0.04
 """Seconds in which a call off the main thread may end by its own time-out; less than a lateness that is reported."""
+_PATIENCE_WITH_ONE_CALL = 0.25
+"""As ``_PATIENCE_WITH_CALLS``, for the call of the deadline's moment: its time-out may count from its own start."""
 _PATIENCE_WITH_DATA = 1.0
 """Seconds in which installed code that goes on after a deadline does not lose what it receives."""
 _SEND_AGAIN_THERE = 3.0
@@ -162,7 +164,8 @@ def _send_if_safe(
     )
     pending.record_reason(why)
     if not by_signal:
-        is_patient = now - (pending.seen_at or now) < _PATIENCE_WITH_CALLS
+        seen_at = pending.seen_at or now
+        is_patient = now < min(seen_at + _PATIENCE_WITH_ONE_CALL, pending.went_on_at + _PATIENCE_WITH_CALLS)
         if is_patient and sleeper is None and _may_end_by_itself(pending, stack, layers):
             return False
         return why is None and send(deadlines, pending, frame, sleeper)
