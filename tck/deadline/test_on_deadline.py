@@ -833,6 +833,16 @@ def test_a_late_end_of_a_function_in_c_names_the_line_that_called_its_guard(
     assert len([record for record in caplog.records if "resting: timed out" in record.getMessage()]) == 1
 
 
+def test_a_late_end_names_its_body_though_that_began_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S2: not the code that called the guard, in which a busy machine may let the deadline pass."""
+    threading.Timer(0.1, watchdog.wake).start()
+    monkeypatch.setattr(watchdog, "wake", partial(time.sleep, 0.2))  # before the body
+
+    failure = on_thread(lambda: Guard(timeout(30)).call(time.sleep, 0.4))
+
+    assert "; at its deadline it ran in code that is not Python, from test_on_deadline.py:" in failure.__notes__[0]
+
+
 def test_a_late_end_where_no_thread_could_be_started_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
+from itertools import takewhile
 from math import inf
 from types import FrameType
 
@@ -33,7 +34,7 @@ from .inner_loop import find_loop
 from .instructions import ACQUIRE_RELEASE, callee_at, may_call
 from .main_thread import main_thread
 from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
-from .roles import calls_guarded_function, is_ours
+from .roles import calls_guarded_function, has_deadline, is_ours, is_timed_attempt
 from .safe_point import IS_EXACT, Stack, cleans_up, frames_of_call, is_of_call, position, reason_unsafe
 from .sleeper import sleeper_in
 from .watchdog import watchdog
@@ -126,8 +127,8 @@ def _interrupt(
         pending.why = OTHER_GREENLETS
         return False
     layers = depth(deadlines, entry)
-    if pending.seen_at is None:
-        pending.location, pending.seen_at = _locate_body(stack, layers), native.monotonic()
+    pending.seen_at = pending.seen_at or native.monotonic()
+    pending.location = pending.location or _locate_body(stack, layers)
     loop = find_loop(stack, layers)
     if loop is not None:
         if not pending.has_cancelled_loop:
@@ -233,7 +234,8 @@ def _locate_body(stack: Stack, layers: Depth) -> str | None:
     Returns:
         The place of the body whose extent on *stack* is *layers*; ``None`` if the body has not begun, or has ended.
     """
-    body = [step for step in frames_of_call(stack, layers) if not is_ours(step)]
+    steps = takewhile(lambda step: has_deadline(step) or not is_timed_attempt(step), frames_of_call(stack, layers))
+    body = [step for step in steps if not is_ours(step)]
     if body:
         what, application = _function_in(body[0]), next((step for step in body if is_application(step)), body[0])
     else:
