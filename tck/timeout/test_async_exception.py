@@ -115,7 +115,7 @@ def test_a_deadline_does_not_replace_an_exception_that_other_code_has_sent() -> 
             time.sleep(0.001)
         time.sleep(0.02)
         send_by_other(attempts[0])
-        time.sleep(0.3)
+        time.sleep(0.6)
         theirs.send(b"late")
 
     find_sender()
@@ -126,6 +126,38 @@ def test_a_deadline_does_not_replace_an_exception_that_other_code_has_sent() -> 
         other.result(10)
 
     assert len(attempts) == 1
+
+
+def test_an_exception_that_other_code_has_withdrawn_replaces_no_interruption() -> None:
+    """R2: the body goes on as if the exception had never been sent, and has a time-out."""
+    ours, theirs = socket.socketpair()
+    started: list[int] = []
+
+    def receive() -> None:
+        ours.recv(1)
+
+    @timeout("100ms")
+    def read() -> None:
+        started.append(threading.get_ident())
+        receive()
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            pass
+
+    find_sender()
+    with ours, theirs, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(read)
+        while not started:
+            time.sleep(0.001)
+        time.sleep(0.02)
+        send_by_other(started[0])
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_long(started[0]), None)
+        time.sleep(0.6)  # by then the interruption is sent
+        theirs.send(b"late")
+        with pytest.raises(TimeoutException) as caught:
+            call.result(10)
+
+    assert isinstance(caught.value.__cause__, Interrupted)
 
 
 def test_an_exception_that_other_code_sends_ends_a_delay_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

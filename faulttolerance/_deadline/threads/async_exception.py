@@ -107,7 +107,8 @@ def _note_sending(result: Any, _: object, arguments: tuple[Any, ...]) -> Any:
     ident = getattr(arguments[0], "value", arguments[0])
     for deadlines in deadlines_of_threads():
         if deadlines.ident == ident and (frame := frames_of_threads().get(ident)) is not None:
-            deadlines.sent_by_other = deadlines.innermost, position(frame)
+            is_withdrawn = arguments[1] is None
+            deadlines.sent_by_other = None if is_withdrawn else (deadlines.innermost, position(frame))
             if (gate := deadlines.gate) is not None:
                 gate()  # the exception ends a sleep in the library, too
     return result
