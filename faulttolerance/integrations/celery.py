@@ -79,7 +79,7 @@ class GuardedTask(Task):  # type: ignore[misc]
         limit = limit or self.soft_time_limit or self.app.conf.task_soft_time_limit
         if not limit or not self.deadline_at_soft_time_limit or self.request.is_eager:
             return nullcontext()
-        return deadline_block(limit - min(1.0, limit * _EARLIER), self.name)
+        return deadline_block(limit - min(1.0, limit * _EARLIER), self.name or "")
 
 
 @celeryd_init.connect  # type: ignore[untyped-decorator]
