@@ -66,6 +66,9 @@ class Connection:
         self.pool.free.append(self.taken)
 
 
+FAILURES = Exception
+
+
 class Place:
     """A place in a queue, to which a connection is handed over unless its thread has left it."""
 
@@ -77,7 +80,7 @@ class Place:
         with self.condition:
             try:
                 self.condition.wait(20)
-            except Exception as error:
+            except FAILURES as error:
                 self.error = error
         return self.given
 

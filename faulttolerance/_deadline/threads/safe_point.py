@@ -142,12 +142,15 @@ def _handles_errors_only(frame: FrameType, waiter: FrameType, *, sleeps: bool) -
     A pool would hand a connection to the thread that has left its queue, in which it *sleeps*; a client would keep a
     connection with half an answer, instead of closing it. Code that uses a client of another package only tidies up.
     """
-    if "Exception" not in frame.f_code.co_names or is_application(frame):
+    code = frame.f_code
+    # A package may have a name of its own for it, as psycopg_pool has.
+    named = [name for name in code.co_names if frame.f_globals.get(name, frame.f_builtins.get(name)) is Exception]
+    if not named or is_application(frame):
         return False
-    names = caught_at(frame.f_code, frame.f_lasti)
+    names = caught_at(code, frame.f_lasti)
     is_client = module_of(frame).partition(".")[0] == module_of(waiter).partition(".")[0]
     closes = is_client and any(name.startswith(_RELEASING) for name in names)
-    return "Exception" in names and (closes or (sleeps and frame is waiter))
+    return not names.isdisjoint(named) and (closes or (sleeps and frame is waiter))
 
 
 def _releases(frame: FrameType, *, is_patient: bool) -> bool:
