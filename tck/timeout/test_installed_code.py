@@ -317,21 +317,8 @@ def test_installed_code_that_computes_is_interrupted_where_the_application_allow
 ) -> None:
     """``configure(interruptible_modules=...)``: it takes nothing."""
     configure(interruptible_modules=[installed.__name__])
-    ends: list[float] = []
 
-    @timeout(50)
-    def use() -> None:
-        installed.work(20)
-
-    def call() -> None:
-        began = time.monotonic()
-        with pytest.raises(TimeoutException):
-            use()
-        ends.append(time.monotonic() - began)
-
-    run(call)
-
-    assert ends[0] < 15
+    assert time_in(run, lambda: installed.work(20)) < 15
 
 
 @pytest.mark.parametrize("installed", ["zipped", "frozen"], indirect=True)
@@ -340,17 +327,8 @@ def test_a_module_that_guards_is_interrupted_in_an_archive_and_beside_the_standa
 ) -> None:
     """As zipapp and PyInstaller pack an application with all that it needs."""
     module = importlib.import_module(f"its_{installed.__name__}")
-    ends: list[float] = []
 
-    def call() -> None:
-        began = time.monotonic()
-        with pytest.raises(TimeoutException):
-            module.guarded_work()
-        ends.append(time.monotonic() - began)
-
-    run(call)
-
-    assert ends[0] < 15
+    assert time_of(run, module.guarded_work) < 15
 
 
 @pytest.mark.parametrize("installed", ["recorded"], indirect=True)
@@ -359,17 +337,8 @@ def test_a_module_of_the_application_beside_recorded_distributions_is_interrupte
 ) -> None:
     """``pip install --target .`` puts distributions into the folder of the application."""
     module = importlib.import_module(f"its_{installed.__name__}")
-    ends: list[float] = []
 
-    def call() -> None:
-        began = time.monotonic()
-        with pytest.raises(TimeoutException):
-            timeout(50)(lambda: module.work(20))()
-        ends.append(time.monotonic() - began)
-
-    run(call)
-
-    assert ends[0] < 15
+    assert time_in(run, lambda: module.work(20)) < 15
 
 
 def test_installed_code_that_imports_a_guarding_compiled_module_is_interrupted_no_earlier(
@@ -394,12 +363,17 @@ def test_installed_code_that_calls_a_middleware_is_interrupted_no_earlier(run: R
 
 def time_in(run: Run, body: Callable[[], object]) -> float:
     """Return the seconds for which *body* runs under a time-out of 50 ms."""
+    return time_of(run, timeout(50)(body))
+
+
+def time_of(run: Run, guarded: Callable[[], object]) -> float:
+    """Return the seconds until *guarded* ends by its time-out."""
     ends: list[float] = []
 
     def call() -> None:
         began = time.monotonic()
         with pytest.raises(TimeoutException):
-            timeout(50)(body)()
+            guarded()
         ends.append(time.monotonic() - began)
 
     run(call)
