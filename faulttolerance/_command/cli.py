@@ -320,8 +320,9 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
                 return
         yield f"{name} cannot be imported ({error_text(error)})"
         return
+    packages = {submodule.name for submodule in inside}
     for folder in sorted({file.parent for place in places for file in Path(place).glob("*/*.py")}):
-        if f"{name}.{folder.name}" not in {one.name for one in inside}:  # may hold scripts, which an import would run
+        if f"{name}.{folder.name}" not in packages:  # may hold scripts, which an import would run
             _warn(f"{name}.{folder.name} is left out: {folder} is no regular package")
     for submodule in inside:
         if not submodule.name.endswith(".__main__"):
