@@ -21,10 +21,6 @@ STATUSES = frozenset({429, 502, 503, 504})
 """Statuses of failing responses: too many requests, and no response from behind the server that responds."""
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Methods with the same effect when they are sent twice (RFC 9110, 9.2.2)."""
-MAX_BODY_BYTES = 64 * 1024
-"""Bytes of the body of a failing response that are read, so that its connection is free while the guard waits."""
-MAX_BODY_SECONDS = 1.0
-"""The seconds for which the bytes are read at most, and for which one read may wait."""
 _KEY = "Idempotency-Key"
 """The header by which a server processes each request once, whatever its method."""
 

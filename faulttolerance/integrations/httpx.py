@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import httpcore
@@ -24,7 +24,7 @@ from .. import (
     TimeoutException,
 )
 from ..exceptions import ThrottleException
-from ._http import MAX_BODY_BYTES, MAX_BODY_SECONDS, METHODS, STATUSES, GuardedClient, current_record, origin_of
+from ._http import METHODS, STATUSES, GuardedClient, current_record, origin_of
 from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ T = TypeVar("T", bound=httpx.BaseTransport | httpx.AsyncBaseTransport)
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
 """Failures of requests that never left."""
+_MAX_BODY_BYTES = 64 * 1024
+"""Bytes of the body of a failing response that are read, so that its connection is free while the guard waits."""
+_MAX_BODY_SECONDS = 1.0
+"""The seconds after which no further part is read."""
 
 
 class RequestTimeout(TimeoutException, httpx.TimeoutException):
@@ -76,29 +80,21 @@ class Throttled(RefusedRequest, ThrottleException):
 class _Timeouts(dict[str, float | None]):
     """The time-outs of a request: each step of the client gets at most the time that is left when it begins."""
 
-    is_failing = False
-    """Whether the body of a failing response is read."""
-
     def get(self, step: str, default: Any = None) -> Any:
-        left = time_limit(super().get(step, default))
-        return min(left or MAX_BODY_SECONDS, MAX_BODY_SECONDS) if self.is_failing and step == "read" else left
+        return time_limit(super().get(step, default))
 
 
 class _PartlyReadBody(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a failing response: its beginning is read until it is whole, too long or too slow."""
 
-    def __init__(self, request: httpx.Request, stream: Any, parts: Any) -> None:
-        timeouts = request.extensions.get("timeout")
-        self._timeouts = timeouts if isinstance(timeouts, _Timeouts) else _Timeouts()
-        self._until = monotonic() + MAX_BODY_SECONDS
-        self._left = MAX_BODY_BYTES
+    def __init__(self, stream: Any, parts: Any) -> None:
+        self._until = monotonic() + _MAX_BODY_SECONDS
+        self._left = _MAX_BODY_BYTES
         self._stream = stream
         self.rest = parts
         """Yields the parts that were not read."""
         self.parts: list[bytes] = []
         """The parts that were read."""
-        self._broken: httpx.ReadTimeout | None = None
-        """The reason why no more can be read, where the server was silent for too long."""
 
     def is_enough_with(self, part: bytes) -> bool:
         """Store *part*, and return whether no further part is to be read."""
@@ -106,31 +102,12 @@ class _PartlyReadBody(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._left -= len(part)
         return self._left <= 0 or monotonic() >= self._until
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Bound how long the client waits for a part in this block."""
-        self._timeouts.is_failing = True
-        try:
-            yield
-        except httpx.ReadTimeout as error:
-            if monotonic() < self._until:
-                raise  # a time-out of the client or of the guard, as usual
-            self._broken = error
-        finally:
-            self._timeouts.is_failing = False
-
-    def _replayed(self) -> Iterator[bytes]:
-        """Yield the parts that were read; raise the reason why no more can be read."""
-        yield from self.parts
-        if self._broken is not None:
-            raise self._broken
-
     def __iter__(self) -> Iterator[bytes]:
-        yield from self._replayed()
+        yield from self.parts
         yield from self.rest
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for part in self._replayed():
+        for part in self.parts:
             yield part
         async for part in self.rest:
             yield part
@@ -142,30 +119,24 @@ class _PartlyReadBody(httpx.SyncByteStream, httpx.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _read_start(request: httpx.Request, stream: httpx.SyncByteStream) -> httpx.SyncByteStream:
+def _read_start(stream: httpx.SyncByteStream) -> httpx.SyncByteStream:
     """Return the body of a failing response, read as far as it comes soon; a whole body frees its connection."""
-    body = _PartlyReadBody(request, stream, iter(stream))
-    with body.reading():
-        for part in body.rest:
-            if body.is_enough_with(part):
-                break
-        else:
-            stream.close()
-            return httpx.ByteStream(b"".join(body.parts))
-    return body
+    body = _PartlyReadBody(stream, iter(stream))
+    for part in body.rest:
+        if body.is_enough_with(part):
+            return body
+    stream.close()
+    return httpx.ByteStream(b"".join(body.parts))
 
 
-async def _read_start_async(request: httpx.Request, stream: httpx.AsyncByteStream) -> httpx.AsyncByteStream:
+async def _read_start_async(stream: httpx.AsyncByteStream) -> httpx.AsyncByteStream:
     """Return the same in coroutines."""
-    body = _PartlyReadBody(request, stream, aiter(stream))
-    with body.reading():
-        async for part in body.rest:
-            if body.is_enough_with(part):
-                break
-        else:
-            await _close_shielded(stream)
-            return httpx.ByteStream(b"".join(body.parts))
-    return body
+    body = _PartlyReadBody(stream, aiter(stream))
+    async for part in body.rest:
+        if body.is_enough_with(part):
+            return body
+    await _close_shielded(stream)
+    return httpx.ByteStream(b"".join(body.parts))
 
 
 class _Guarded(GuardedClient, Generic[T]):
@@ -271,7 +242,7 @@ class GuardedTransport(_Guarded[httpx.BaseTransport], httpx.BaseTransport):
                 record.end()
                 return response
             if record.obstacle is None:  # its connection is free while the guard waits
-                response.stream = _read_start(request, response.stream)  # type: ignore[arg-type]
+                response.stream = _read_start(response.stream)  # type: ignore[arg-type]
             raise _failing(request, response)
         except BaseException as failure:
             record.end(failure, is_sent=not isinstance(failure, _NOT_SENT))
@@ -343,7 +314,7 @@ class AsyncGuardedTransport(_Guarded[httpx.AsyncBaseTransport], httpx.AsyncBaseT
                 record.end()
                 return response
             if record.obstacle is None:  # as above
-                response.stream = await _read_start_async(request, response.stream)  # type: ignore[arg-type]
+                response.stream = await _read_start_async(response.stream)  # type: ignore[arg-type]
             raise _failing(request, response)
         except BaseException as failure:
             record.end(failure, is_sent=not isinstance(failure, _NOT_SENT))

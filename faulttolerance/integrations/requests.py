@@ -10,11 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
 from functools import cache
-from io import BufferedReader, BytesIO, RawIOBase
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -22,7 +19,7 @@ import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.exceptions import ChunkedEncodingError, SSLError
 from requests.utils import rewind_body
-from urllib3.exceptions import ConnectTimeoutError, EmptyPoolError, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, EmptyPoolError, NewConnectionError
 from urllib3.util import Timeout
 
 from .. import (
@@ -35,8 +32,8 @@ from .. import (
     uninterruptible,
 )
 from ..exceptions import ThrottleException
-from ._http import MAX_BODY_BYTES, MAX_BODY_SECONDS, METHODS, STATUSES, GuardedClient, current_record, origin_of
-from ._time import monotonic, time_limit
+from ._http import METHODS, STATUSES, GuardedClient, current_record, origin_of
+from ._time import time_limit
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -163,8 +160,8 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
             if response.status_code not in self._statuses:
                 record.end()
                 return response
-            if record.obstacle is None:
-                _read_start(response)  # its connection is free while the guard waits
+            if record.obstacle is None and not record.options["stream"]:
+                response.content  # noqa: B018  # read it: its connection is free while the guard waits
             words = f"{response.status_code} {response.reason} for {request.method} {request.url}"
             raise requests.HTTPError(words, request=request, response=response)
         except BaseException as failure:
@@ -222,98 +219,6 @@ def _limit_waiting(adapter: Any) -> None:
 
     one: Any = adapter
     one.get_connection_with_tls_context = pool_in_time
-
-
-class _Replayed(RawIOBase):
-    """The body of a failing response as a file: its beginning, which was read, and the rest as the server sends it.
-
-    Args:
-        start: The beginning.
-        rest: The file that has the rest.
-        broken: The reason why nothing follows the beginning, if any.
-    """
-
-    def __init__(self, start: bytes, rest: Any, broken: Exception | None) -> None:
-        super().__init__()
-        self._start, self._rest, self._broken = BytesIO(start), rest, broken
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        part = self._start.read(len(buffer))
-        if not part and self._broken is not None:
-            raise self._broken
-        part = part or self._rest.read1(len(buffer))
-        buffer[: len(part)] = part
-        if not part:
-            self.close()  # for urllib3, a file ends when it is closed
-        return len(part)
-
-    def readall(self) -> bytes:
-        if self._broken is not None:
-            raise self._broken
-        whole: bytes = self._start.read() + self._rest.read()  # which fails if the body breaks off
-        self.close()
-        return whole
-
-    def close(self) -> None:
-        self._rest.close()
-        super().close()
-
-
-def _read_start(response: requests.Response) -> None:
-    """Read the body of a failing response until it is whole, which frees its connection, or too long or too slow."""
-    raw: Any = response.raw
-    rest = getattr(raw, "_fp", None)
-    if not hasattr(rest, "read1"):  # of another adapter
-        response.content  # noqa: B018  # read it
-        return
-    read = getattr(raw, "read1", raw.read)  # urllib3 before 2.1 has no ``read1``
-
-    def stream(size: int, decode_content: bool) -> Iterator[bytes]:
-        while part := read(size, decode_content=False):
-            yield part
-
-    reader = requests.Response()  # raises exceptions of requests
-    reader.raw = SimpleNamespace(stream=stream)
-    start, broken, until = b"", None, monotonic() + MAX_BODY_SECONDS
-    try:
-        with _waiting(raw, MAX_BODY_SECONDS):
-            for part in reader.iter_content(MAX_BODY_BYTES):
-                start += part
-                if len(start) >= MAX_BODY_BYTES or monotonic() >= until:
-                    break
-            else:
-                rest = BytesIO()
-    except requests.ConnectionError as error:
-        (broken,) = error.args
-        if not isinstance(broken, ReadTimeoutError) or monotonic() < until:
-            raise  # it broke off, or by a time-out of the client or of the guard, as usual
-    raw._fp, raw._fp_bytes_read = BufferedReader(_Replayed(start, rest, broken)), 0
-    if raw.length_remaining is not None:
-        raw.length_remaining += len(start)
-
-
-@contextmanager
-def _waiting(raw: Any, seconds: float) -> Iterator[None]:
-    """Limit the wait of each read of *raw* to *seconds* in this block, if its socket is found."""
-    if (sock := _socket_of(raw)) is None:
-        yield
-        return
-    usual = sock.gettimeout()
-    sock.settimeout(seconds if usual is None else min(usual, seconds))
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # it was closed
-            sock.settimeout(usual)
-
-
-def _socket_of(raw: Any) -> Any:
-    """Return the socket from which *raw* reads; ``None`` where it is not in its usual place."""
-    file = getattr(getattr(raw, "_fp", None), "fp", None)
-    return getattr(getattr(file, "raw", None), "_sock", None)
 
 
 def _is_text(request: Any) -> bool:
