@@ -6,8 +6,8 @@ that class. Its counts, permits and promises stay where they were, and go on: ca
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from .. import _policy as policies
@@ -102,59 +102,22 @@ EXHAUSTED: Final[Mapping[type[Policy], type]] = {
 """The class of each policy's strategy while it is used up."""
 
 
-_layers: dict[int, list[_Layer]] = {}  # guarded by _lock: of each object, by its id, the lowest first
-_lock = threading.RLock()  # a handler of a signal may enter a block of its own
-
-
-class _Layer:
-    """A change of an object, and the value before it: threads may end their changes in any order.
-
-    The end of a change that is not on top leaves the object as it is, and passes the value before it to the change
-    above.
-    """
-
-    def __init__(self, strategy: object, found: Any) -> None:
-        self._strategy = strategy  # kept: another object could have its id
-        self._found = found
-        _layers.setdefault(id(strategy), []).append(self)
-
-    def end_locked(self) -> Any:
-        """Return the value that was there before; ``None`` where it does not come back yet."""
-        layers = _layers[id(self._strategy)]
-        index = layers.index(self)
-        del layers[index]
-        if index < len(layers):
-            layers[index]._found = self._found
-            return None
-        if not layers:
-            del _layers[id(self._strategy)]
-        return self._found
-
-
 def change_class(strategy: Any, kind: type) -> Callable[[], None]:
     """Change the class of *strategy* to *kind*; return a function that ends this."""
-    with _lock:
-        layer = _Layer(strategy, type(strategy))
-        strategy.__class__ = kind
-
-    def end() -> None:
-        with _lock:
-            found = layer.end_locked()
-            if found is not None:
-                strategy.__class__ = found
-
+    end = partial(setattr, strategy, "__class__", type(strategy))
+    strategy.__class__ = kind
     return end
 
 
 def exhaust_strategy(strategy: Any) -> Callable[[], object]:
     """Change *strategy* so that it refuses every call; return a function that ends this."""
     kind = type(strategy)
-    end_layer = change_class(
+    end_change = change_class(
         strategy, next((used_up for used_up in EXHAUSTED.values() if kind in used_up.__bases__), kind)
     )
 
     def end() -> None:
-        end_layer()
+        end_change()
         if isinstance(strategy, Bulkhead):
             strategy.admit_waiters()  # permits may have come back meanwhile
         elif isinstance(strategy, RateLimit):
@@ -172,8 +135,7 @@ def force_breaker(breaker: CircuitBreaker, state: StateName) -> Callable[[], obj
     The state that was there is put aside with its window: calls that it admitted count in it when it is back.
     """
     with breaker.lock:
-        with _lock:
-            layer = _Layer(breaker, {name: getattr(breaker, name) for name in (*_KEPT, "values")})
+        found = {name: getattr(breaker, name) for name in (*_KEPT, "values")}
         moment = clock.monotonic()
         if state != HALF_OPEN:
             breaker.force(moment, state)
@@ -186,10 +148,7 @@ def force_breaker(breaker: CircuitBreaker, state: StateName) -> Callable[[], obj
 
     def end() -> None:
         with breaker.lock:
-            with _lock:
-                found = layer.end_locked()
-            if found is not None:
-                _restore_locked(breaker, found, clock.monotonic())
+            _restore_locked(breaker, found, clock.monotonic())
         deliver_transitions(breaker)
 
     return end

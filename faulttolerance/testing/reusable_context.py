@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from threading import get_ident
-from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from .._shown import shown
@@ -29,21 +26,16 @@ class ReusableContext(Generic[T]):
     def __init__(self, name: str, make: Callable[[], AbstractContextManager[T]]) -> None:
         self._name = name
         self._make = make
-        self._entered: list[tuple[FrameType, int, AbstractContextManager[T]]] = []
-        """The contexts that were not left yet, each with the frame and the thread that entered it."""
+        self._entered: list[AbstractContextManager[T]] = []
 
     def __enter__(self) -> T:
         entered = self._make()
         value = entered.__enter__()
-        self._entered.append((sys._getframe(1), get_ident(), entered))
+        self._entered.append(entered)
         return value
 
     def __exit__(self, *failure: object) -> None:
-        # Other threads and tasks may have entered others since; an ``ExitStack`` enters and leaves in different frames.
-        frame, ident = sys._getframe(1), get_ident()
-        latest = max(self._entered[::-1], key=lambda one: (one[0] is frame, one[1] == ident))
-        self._entered.remove(latest)
-        latest[2].__exit__(*failure)  # type: ignore[arg-type]  # the three arguments of a block's exit
+        self._entered.pop().__exit__(*failure)  # type: ignore[arg-type]  # the three arguments of a block's exit
 
     def __call__(self, function: F) -> F:
         """Decorate a test or a fixture, also a coroutine function or generator function."""

@@ -343,28 +343,6 @@ def test_calls_that_run_and_wait_go_on_when_the_block_ends() -> None:
     assert asyncio.run(main()) == [1, 2]
 
 
-def test_blocks_of_several_threads_end_in_any_order() -> None:
-    """Each block undoes its own change; the last one restores the state before the first."""
-    Forced().query()
-    Forced().fetch("known")
-    before = circuit_breakers.snapshot(NAME)
-    for target, enter in (
-        (Forced.query, lambda: force(Forced.query, "open")),
-        (Forced.fetch, lambda: exhaust(Forced.fetch, "Bulkhead")),
-    ):
-        first, second, third = enter(), enter(), enter()
-        for block in (first, second, third):
-            block.__enter__()
-        second.__exit__(None, None, None)
-        first.__exit__(None, None, None)
-        call = Forced().query if target is Forced.query else lambda: Forced().fetch("known")
-        assert outcome(call) in (CircuitBreakerOpenException, BulkheadException)
-        third.__exit__(None, None, None)
-
-    assert circuit_breakers.snapshot(NAME) == before
-    assert [Forced().fetch(key) for key in ("known", "new")] == ["known", "new"]
-
-
 @pytest.mark.parametrize("fails", [False, True], ids=["goes well", "fails"])
 def test_a_circuit_of_a_fleet_is_half_open_in_this_process_only(fails: bool) -> None:
     """Its probes need no place in the fleet, and neither they nor calls under way open it for the others."""

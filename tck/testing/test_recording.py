@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import pytest
@@ -464,57 +463,6 @@ def test_events_are_captured_beside_the_sinks() -> None:
 @fallback(lambda *_: 0)
 def fall_back() -> int:
     raise Outage
-
-
-@contextmanager
-def stacked(context: AbstractContextManager[T]) -> Iterator[T]:
-    """Enter *context* by a stack, which leaves it in another frame."""
-    with ExitStack() as stack:
-        yield stack.enter_context(context)
-
-
-@pytest.mark.parametrize("within", [lambda shared: shared, stacked], ids=["block", "stack"])
-def test_a_thread_that_leaves_a_shared_context_leaves_its_own_block(within: Callable[[Any], Any]) -> None:
-    """The block of another thread, which entered it later, goes on."""
-    shared = captured_events()
-    has_entered, may_end = threading.Event(), threading.Event()
-
-    def other() -> int:
-        with within(shared) as events:
-            has_entered.set()
-            may_end.wait(10)
-            fall_back()
-        return len(events)
-
-    with ThreadPoolExecutor() as pool:
-        with within(shared):
-            found = pool.submit(other)
-            has_entered.wait(10)
-        may_end.set()
-
-        assert found.result() == 1
-
-
-def test_a_task_that_leaves_a_shared_context_leaves_its_own_block() -> None:
-    """The block of another task of the same thread, which entered it later, goes on."""
-    shared = captured_events()
-
-    async def first(is_over: asyncio.Event) -> None:
-        with shared:
-            await asyncio.sleep(0)  # the other one enters
-        is_over.set()
-
-    async def other(is_over: asyncio.Event) -> int:
-        with shared as events:
-            await is_over.wait()
-            fall_back()
-        return len(events)
-
-    async def main() -> int:
-        is_over = asyncio.Event()
-        return (await asyncio.gather(first(is_over), other(is_over)))[1]
-
-    assert asyncio.run(main()) == 1
 
 
 def test_events_of_other_threads_are_captured() -> None:
