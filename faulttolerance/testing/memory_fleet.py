@@ -10,7 +10,6 @@ from .._deadline.clock import clock
 from .._extensions.fleet.protocol import Request, Response
 from .._extensions.fleet.server.memory import MemoryServer
 from .._extensions.fleet.server.options import check_options
-from .._platform.fork import at_fork
 from .._policy.kind import duration
 from .._policy.unit import ChronoUnit, seconds
 from ..exceptions import definition_error
@@ -44,7 +43,6 @@ class MemoryFleet:
         self._server = MemoryServer()
         self._lost = ""
         self._sessions: WeakSet[MemorySession] = WeakSet()
-        _fleets.add(self)
 
     def __repr__(self) -> str:
         return f"MemoryFleet({self.namespace!r})"
@@ -117,17 +115,6 @@ class MemorySession:
     def close(self) -> None:
         """Stop notifications of further changes."""
         self._changed = None
-
-
-_fleets: WeakSet[MemoryFleet] = WeakSet()
-
-
-def _renew_locks() -> None:
-    for fleet in [*_fleets]:
-        fleet._server.renew_lock()
-
-
-at_fork(child=_renew_locks)
 
 
 def _now() -> int:

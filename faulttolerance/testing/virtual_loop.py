@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
-from functools import partial
 from typing import Any, ClassVar
 
 from .._deadline.clock import next_deadline
@@ -109,10 +108,6 @@ class _ExecutorCall:
             return self._function(*args)
         finally:
             del self._started[self]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Become the function alone for another interpreter, that of an ``InterpreterPoolExecutor``: time waits."""
-        return partial, (self._function,)
 
 
 class _Selector(selectors.DefaultSelector):

@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 import logging
 import os
-import sys
 import threading
 import time
 import warnings
@@ -802,19 +801,6 @@ def test_a_loop_waits_for_threads_that_work_for_it(clock: VirtualClock, elapsed:
     async def main() -> float:
         async with asyncio.timeout(5):
             return await asyncio.to_thread(compute)
-
-    assert clock.run(main()) == 0.0
-
-
-@pytest.mark.skipif(sys.version_info < (3, 14), reason="there is no InterpreterPoolExecutor")
-def test_a_loop_waits_for_an_interpreter_that_works_for_it(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
-    """The function of an ``InterpreterPoolExecutor`` runs where nothing of the clock is known."""
-
-    async def main() -> float:
-        async with asyncio.timeout(5):
-            with concurrent.futures.InterpreterPoolExecutor(1) as executor:  # type: ignore[attr-defined,unused-ignore]
-                await asyncio.get_running_loop().run_in_executor(executor, time.sleep, 0.1)
-        return elapsed()
 
     assert clock.run(main()) == 0.0
 

@@ -38,10 +38,6 @@ class MemoryServer:
             self._windows.clear()
             self._processes.clear()
 
-    def renew_lock(self) -> None:
-        """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""
-        self._lock = threading.RLock()
-
     def _respond_locked(self, request: Request, now: int) -> Response:
         if isinstance(request, TurnRequest):
             place = (request.kind, request.key)
