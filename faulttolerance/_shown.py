@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-_CONTAINERS = (list, tuple, set, frozenset, dict)
-
 
 def escaped(text: str) -> str:
     """Replace line breaks, control characters, surrogates and marks of the writing direction by escapes."""
@@ -23,9 +21,7 @@ def brief(text: str) -> str:
 def shown(value: object) -> str:
     """Format *value* as code, shortened; never raise an error, whatever the value is."""
     try:
-        if isinstance(value, (str, bytes)) and len(value) > 400:
-            return f"{repr(value[:100])[:100]}...{repr(value[-20:])[-20:]}"
-        return brief(_nested(value) if type(value) in _CONTAINERS else repr(value))
+        return brief(repr(value))
     except Exception as error:  # noqa: BLE001  # a message about a wrong value must not fail
         return f"a {type(value).__qualname__} (its repr fails with {type(error).__name__})"
 
@@ -76,14 +72,3 @@ def ends_the_caller(error: BaseException) -> bool:
     A script ends its program by ``SystemExit``, which must not end ours.
     """
     return not isinstance(error, (Exception, SystemExit))
-
-
-def _nested(value: object) -> str:
-    """Format a container to a limited depth: aliases of YAML are short to write, but may be endless to read."""
-    from reprlib import Repr
-
-    short = Repr()
-    short.maxlevel = 3
-    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = 8
-    short.maxstring = short.maxlong = short.maxother = 100
-    return short.repr(value)

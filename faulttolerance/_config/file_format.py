@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from .source import LONGEST_KEY, MOST_ENTRIES, flat
+from .source import flat
 
 Lines: TypeAlias = dict[str, int]
 
@@ -69,17 +69,17 @@ def _yaml(text: str) -> tuple[Any, Lines]:
 def _yaml_lines(text: str) -> Lines:
     """Return the line of each key. JSON is YAML too; without PyYAML, or if it fails to parse, there are no lines."""
     lines: Lines = {}
+
+    def add(node: Any, above: str = "") -> None:
+        for key, value in node.value if node.id == "mapping" else ():
+            name = f"{above}{getattr(key, 'value', '')}"
+            lines[name] = key.start_mark.line + 1
+            add(value, f"{name}/")
+
     try:
         import yaml
 
-        waiting = [("", yaml.compose(io.StringIO(text), Loader=yaml.SafeLoader))]
-        while waiting and len(lines) < MOST_ENTRIES:
-            path, node = waiting.pop()
-            if isinstance(node, yaml.MappingNode) and len(path) < LONGEST_KEY:
-                for key, value in node.value:
-                    name = f"{path}{getattr(key, 'value', '')}"
-                    lines[name] = key.start_mark.line + 1
-                    waiting.append((f"{name}/", value))
+        add(yaml.compose(io.StringIO(text), Loader=yaml.SafeLoader))
     except Exception:  # noqa: BLE001 - lines are a courtesy
         return {}
     return lines

@@ -3,7 +3,7 @@
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
@@ -116,7 +116,7 @@ class Settings:
         for properties in filter(None, (*inputs.properties, *inputs.blocks[::-1])):
             # Keys of a block have the ordinal of those that they replace.
             ordinal = sources_read[0].ordinal if sources_read else 500
-            sources_read.insert(0, _properties_source(properties, ordinal))
+            sources_read.insert(0, source_of(PROPERTIES, ordinal, entries_of(PROPERTIES, properties)))
         if in_environment := environment():
             sources_read.append(in_environment)
         named = files_of_environment(self._places)
@@ -185,14 +185,6 @@ class Settings:
         for override in state.overrides:
             values = [override(subject, effective) for effective in values]
         return values, [fault for _, faults in pairs for fault in faults]
-
-
-def _properties_source(properties: Mapping[str, Any], ordinal: int) -> Source:
-    try:
-        entries = list(entries_of(PROPERTIES, properties))
-    except ValueError as error:
-        raise definition_error(PROPERTIES, f"cannot be read: {error}") from error
-    return source_of(PROPERTIES, ordinal, entries)
 
 
 def _faults_of_undeclared(snapshot: Snapshot) -> list[Fault]:

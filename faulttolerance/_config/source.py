@@ -12,11 +12,6 @@ from .key import ORDINAL, PREFIX
 
 T = TypeVar("T")
 
-MOST_ENTRIES = 100_000
-"""The maximum number of entries of a source."""
-LONGEST_KEY = 1_000
-"""The maximum number of characters of a nested key."""
-
 
 class Entry(NamedTuple):
     """One key in one source; *place* describes where, in the words of messages."""
@@ -70,25 +65,13 @@ def place(name: str, line: int | None) -> str:
     return name if line is None else f"{name} line {line}"
 
 
-def flat(data: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield nested keys joined by slashes, with their values.
-
-    Raises:
-        ValueError: If there are too many keys: aliases of YAML may repeat a mapping in itself, or in many places.
-    """
-    waiting: list[tuple[str, Any]] = [("", data)]
-    count = 0
-    while waiting:
-        path, value = waiting.pop()
-        if not isinstance(value, Mapping):
-            yield path, value
-            continue
-        count += len(value)
-        if count > MOST_ENTRIES or len(path) > LONGEST_KEY:
-            limits = f"more than {MOST_ENTRIES} entries, or keys of more than {LONGEST_KEY} characters"
-            raise ValueError(f"it contains {limits}")
-        above = "" if value is data else f"{path}/"
-        waiting += [(f"{above}{key}", nested) for key, nested in list(value.items())[::-1]]
+def flat(data: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested keys joined by slashes, behind *above*, with their values."""
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{above}{key}/")
+        else:
+            yield f"{above}{key}", value
 
 
 def flag(value: object) -> bool:

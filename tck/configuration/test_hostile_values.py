@@ -39,14 +39,6 @@ class Unspeakable:
         raise RuntimeError
 
 
-def bomb() -> list[Any]:
-    """Return a list that is short to make and endless to read, as a few lines of YAML aliases are."""
-    found: list[Any] = ["x"]
-    for _ in range(40):
-        found = [found] * 10
-    return found
-
-
 def looped() -> list[Any]:
     found: list[Any] = []
     found.append(found)
@@ -57,7 +49,6 @@ WRONG: dict[str, Any] = {
     "a list": [1, 2],
     "a set": {1, 2},
     "lists in a list": [[OSError]],
-    "a bomb": bomb(),
     "a loop": looped(),
     "what has no repr": Unspeakable(),
     "long text": "x" * 100_000,
@@ -166,10 +157,6 @@ def test_a_variable_that_is_no_text_is_refused_in_words(value: str, monkeypatch:
 
 
 ENDLESS = [
-    "flat properties",
-    "properties of themselves",
-    "deep properties",
-    "aliases",
     "a loop",
     "deep json",
     "deep yaml",
@@ -180,7 +167,7 @@ ENDLESS = [
 @pytest.mark.parametrize("what", ENDLESS)
 @pytest.mark.timeout(30)
 def test_a_value_without_end_is_refused(what: str) -> None:
-    """A file of a few lines may stand for more entries than there is memory."""
+    """A file may nest without end."""
     with pytest.raises(FaultToleranceDefinitionException) as refused:
         configure(**endless(what))
 
@@ -189,21 +176,7 @@ def test_a_value_without_end_is_refused(what: str) -> None:
 
 
 def endless(what: str) -> dict[str, Any]:
-    properties: dict[str, Any] = {}
     match what:
-        case "flat properties":
-            return {"properties": dict.fromkeys(map(str, range(100_001)))}
-        case "properties of themselves":
-            properties["again"] = properties
-            return {"properties": properties}
-        case "deep properties":
-            for _ in range(50_000):
-                properties = {"deeper": properties}
-            return {"properties": properties}
-        case "aliases":
-            lines = ["a0: &a0 {Retry/delay: 1}"]
-            lines += [f"a{one}: &a{one} {{x: *a{one - 1}, y: *a{one - 1}}}" for one in range(1, 26)]
-            text, name = "\n".join(lines), "f.yaml"
         case "a loop":
             text, name = "a: &a {b: *a}", "f.yaml"
         case "deep json":
