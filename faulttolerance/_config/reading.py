@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import stat
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -60,7 +58,6 @@ def _foreign(source: Any) -> Source:
 
 def _file(name: str, absolute: str) -> Source:
     path = Path(absolute)
-    _refuse_what_is_no_file(path, name)
     words, suffix = f"file {name}", (path.suffix or path.name).lower()
     if path.name.startswith(".env.") and suffix not in PARSERS:
         suffix = ".env"  # its stage follows, as in ``.env.production``
@@ -80,19 +77,6 @@ def _file(name: str, absolute: str) -> Source:
         data, table = _ours(path, name, data)
         lines = {key.removeprefix(table): line for key, line in lines.items() if key.startswith(table)}
     return source_of(words, 100, entries_of(words, data, lines), is_shared=suffix == ".properties")
-
-
-def _refuse_what_is_no_file(path: Path, name: str) -> None:
-    """Raise an error if *path* is no regular file: opening a named pipe would block until there is a writer."""
-    try:
-        mode = os.stat(path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        problem = "does not exist"
-    else:
-        if stat.S_ISREG(mode):
-            return
-        problem = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
-    raise definition_error(name, problem, name, "an existing file")
 
 
 def _dotenv(name: str, text: str) -> Source:

@@ -198,16 +198,13 @@ def refusal(name: str) -> str:
     return str(refused.value).partition(" (named by")[0]
 
 
-def test_a_path_that_is_no_file_is_called_by_its_name() -> None:
-    """A pipe is not opened: there may never be a writer."""
+def test_a_path_that_is_no_file_cannot_be_read() -> None:
+    """The message has the error of the system."""
     os.mkdir("folder.toml")
     os.symlink("loop.toml", "loop.toml")
-    if hasattr(os, "mkfifo"):
-        os.mkfifo("pipe.toml")
-        assert refusal("pipe.toml") == "pipe.toml is not a regular file; allowed: an existing file"
 
-    assert refusal("folder.toml") == "folder.toml is a directory; allowed: an existing file"
-    assert refusal("gone/f.toml") == "gone/f.toml does not exist; allowed: an existing file"
+    assert refusal("folder.toml").startswith("folder.toml cannot be read (")
+    assert refusal("gone/f.toml").startswith("gone/f.toml cannot be read (FileNotFoundError: ")
     assert refusal("loop.toml").startswith("loop.toml cannot be read (OSError: ")
     assert refusal("nul\x00.toml").startswith("nul\\x00.toml cannot be read (ValueError: ")
 
