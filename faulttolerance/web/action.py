@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -21,11 +19,8 @@ ACTIONS: Final[Mapping[str, Callable[[str], None]]] = {
 }
 """The actions that an administrator can apply to the circuit of a guard, by the last part of the path."""
 
-COOKIE: Final = "faulttolerance_csrf"
 PROGRAM_HEADER: Final = "x-requested-by"
 """The header by which a request states that a program sent it: no page of another origin can make a browser send it."""
-
-_NONCE = re.compile(r"[0-9a-f]{32}")
 
 
 def process_name() -> str:
@@ -33,31 +28,20 @@ def process_name() -> str:
     return reading.name_of(reading.process())
 
 
-def nonce_of(request: Request) -> str:
-    """Return the nonce in the browser's cookie; empty if there is no cookie or its value is not a nonce."""
-    kept = request.cookies.get(COOKIE, "")
-    return kept if _NONCE.fullmatch(kept) else ""
-
-
-def token(secret: bytes, nonce: str) -> str:
-    """Return the token of a form: only this process can create it, and only for the browser that keeps *nonce*."""
-    return hmac.digest(secret, f"{process_name()} {nonce}".encode(), "sha256").hex()
-
-
-def rejection(request: Request, secret: bytes) -> tuple[int, str] | None:
+def rejection(request: Request) -> tuple[int, str] | None:
     """Return the reason to reject *request* before ``authorize`` is called, as a status and words; ``None`` if none."""
-    if not _is_same_origin(request.headers):
+    headers = request.headers
+    if not _is_same_origin(headers):
         return 403, "a page of another origin sent this"
-    if PROGRAM_HEADER in request.headers:
+    if PROGRAM_HEADER in headers:
         return None
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+    media = headers.get("content-type", "").partition(";")[0].strip().lower()
+    # Every browser names the origin of a form.
+    if media != "application/x-www-form-urlencoded" or not {"origin", "sec-fetch-site"} & headers.keys():
         return 403, f"this has neither a form of this page, nor the header {PROGRAM_HEADER.title()} of a program"
     sent = {name: values[-1] for name, values in parse_qs(request.body.decode("ascii", "replace")).items()}
     if sent.get("process", "") != process_name():
         return 409, "another process of the service created the form, and each process has its own circuits"
-    right = token(secret, nonce_of(request))
-    if not hmac.compare_digest(right.encode(), sent.get("token", "").encode()):
-        return 403, "this process did not create the form for this browser; load the page again"
     return None
 
 

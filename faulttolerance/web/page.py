@@ -57,15 +57,15 @@ def message_page(frame: Frame, status: int, words: str) -> str:
     return _page(frame, title, (_back(frame), words_alone), is_live=False)
 
 
-def guard_page(frame: Frame, values: JsonObject, token: str | None) -> str:
-    """Return the page of one guard, with the actions on its circuit if there is a *token* for their forms."""
+def guard_page(frame: Frame, values: JsonObject, *, may_act: bool) -> str:
+    """Return the page of one guard, with forms for the actions on its circuit if the page *may act*."""
     module, name = _split(values["name"])
     title = e("h1", e("small", module) if module else None, name, class_="name")
     alike = f"{values['alike']} guards have this name; this is the newest." if values["alike"] > 1 else None
     content = (
         _back(frame),
         e("header", title, _chips(values), e("p", alike) if alike else None),
-        e("div", _now(values), _circuit(values), _actions(frame, values, token), class_="cards"),
+        e("div", _now(values), _circuit(values), _actions(frame, values) if may_act else None, class_="cards"),
         _configuration(values),
         _counts(values),
     )
@@ -262,15 +262,12 @@ def _circuit(values: JsonObject) -> Markup | None:
     return _card("Circuit", facts)
 
 
-def _actions(frame: Frame, values: JsonObject, token: str | None) -> Markup | None:
-    if token is None:
-        return None
+def _actions(frame: Frame, values: JsonObject) -> Markup:
     way = _link_to(frame, values)
     forms = [
         e(
             "form",
             e("input", type="hidden", name="process", value=name_of(values["process"])),
-            e("input", type="hidden", name="token", value=token),
             e("button", title, type="submit", id=act, aria_describedby=f"{act}-does"),
             e("span", effect, id=f"{act}-does"),
             method="post",

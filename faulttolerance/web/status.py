@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Generator, Iterable
 from functools import cache, partial
 from importlib.resources import files
@@ -81,7 +80,6 @@ class StatusPage:
         self._admit = admit
         self._authorize = authorize
         self._title = title
-        self._secret = secrets.token_bytes(32)
 
     def answer(self, request: Request) -> Steps:
         """Yield each question, receive its decision, and return the response to *request*."""
@@ -104,7 +102,7 @@ class StatusPage:
         return answer._replace(body=b"") if request.method == "HEAD" else answer
 
     def _act(self, authorize: Hook, request: Request) -> Steps:
-        if wrong := action.rejection(request, self._secret):
+        if wrong := action.rejection(request):
             raise EarlyResponse(*wrong)
         identity, error = yield partial(authorize, request)
         if error is not None:
@@ -172,15 +170,8 @@ class StatusPage:
     def _guard(self, values: reading.JsonObject, request: Request, output: OutputFormat) -> Response:
         if output == "json":
             return as_json(200, values)
-        frame = self._frame(request)
-        if self._authorize is None or "CircuitBreaker" not in values["policies"]:
-            return as_html(200, page.guard_page(frame, values, None))
-        nonce = action.nonce_of(request) or secrets.token_hex(16)
-        token = action.token(self._secret, nonce)
-        # Without a path the cookie belongs to the pages beside this page, under any prefix of a proxy.
-        secure = "; Secure" if request.scheme == "https" else ""
-        cookie = f"{action.COOKIE}={nonce}; HttpOnly; SameSite=Strict{secure}"
-        return as_html(200, page.guard_page(frame, values, token), ("set-cookie", cookie))
+        may_act = self._authorize is not None and "CircuitBreaker" in values["policies"]
+        return as_html(200, page.guard_page(self._frame(request), values, may_act=may_act))
 
     def message(self, request: Request, status: int, words: str, *headers: tuple[str, str]) -> Response:
         """Return a response of words alone."""

@@ -13,7 +13,7 @@ import pytest
 
 from faulttolerance import FaultToleranceDefinitionException, Guard, circuit_breakers
 from faulttolerance.policies import Bulkhead, CircuitBreaker
-from faulttolerance.web import Request, asgi_app, reading, wsgi_app
+from faulttolerance.web import Request, asgi_app, wsgi_app
 from kit.web import Answer, Ask, ask_asgi, ask_wsgi, asked
 
 HTML = "text/html,*/*;q=0.8"
@@ -33,29 +33,25 @@ def payments() -> Iterator[Guard]:
 
 
 class Page:
-    """An application, its hook, and a browser that keeps cookies."""
+    """An application, its hook, and a browser."""
 
     def __init__(self, make: Callable[..., Any], ask: Ask) -> None:
         self._ask = ask
         self.asked: list[Request] = []
         self.says: Callable[[], object] = lambda: "alice"
         self.app = make(authorize=self._authorize)
-        self.cookie = ""
 
     def _authorize(self, request: Request) -> object:
         self.asked.append(request)
         return self.says()
 
     def ask(self, method: str, target: str, headers: Mapping[str, str] = {}, body: bytes = b"", **more: Any) -> Answer:
-        kept = {"cookie": self.cookie} if self.cookie else {}
-        answer = self._ask(self.app, method, target, {**kept, **headers}, body, **more)
-        self.cookie = answer.headers.get("set-cookie", self.cookie).partition(";")[0]
-        return answer
+        return self._ask(self.app, method, target, headers, body, **more)
 
     def form(self, target: str = PATH) -> dict[str, str]:
         """Return the fields of the forms of a page."""
         text = self.ask("GET", target, {"accept": HTML}).text
-        return {name: re.findall(f'name="{name}" value="([^"]*)"', text)[0] for name in ("process", "token")}
+        return {name: re.findall(f'name="{name}" value="([^"]*)"', text)[0] for name in ("process",)}
 
     def click(self, action: str = "force-open", fields: dict[str, str] | None = None, **headers: str) -> Answer:
         sent = self.form() if fields is None else fields
@@ -161,9 +157,6 @@ def test_control_flow_passes_through(page: Page) -> None:
         ({"origin": "http://[::1"}, "another origin"),
         ({"content_type": "text/plain"}, "neither a form"),
         ({"content_type": "multipart/form-data"}, "neither a form"),
-        ({"cookie": ""}, "this process did not create the form"),
-        ({"cookie": "faulttolerance_csrf=00000000000000000000000000000000"}, "this process did not create the form"),
-        ({"cookie": "faulttolerance_csrf=guess"}, "this process did not create the form"),
     ],
 )
 def test_a_request_that_another_page_makes_a_browser_send_does_nothing(
@@ -183,15 +176,11 @@ def test_the_header_of_a_program_does_not_help_another_origin(page: Page) -> Non
     assert (page.asked, state()) == ([], "closed")
 
 
-@pytest.mark.parametrize("token", ["", "0" * 64, "\u00e9", "x" * 5000])
-def test_a_token_that_is_not_ours_does_nothing(page: Page, token: str) -> None:
-    """The token of another browser or another application does nothing either."""
-    fields = page.form() | {"token": token}
-    other = Page(wsgi_app, ask_wsgi)
-    other.cookie = page.cookie
+def test_a_form_without_an_origin_does_nothing(page: Page) -> None:
+    """Every browser names the origin of a form; a program has a header of its own."""
+    sent = {name: value for name, value in OWN.items() if name not in ("origin", "sec-fetch-site")}
 
-    assert page.click(fields=fields).status == 403
-    assert page.click(fields=other.form()).status == 403
+    assert page.ask("POST", f"{PATH}/force-open", sent, urlencode(page.form()).encode()).status == 403
     assert page.click(fields={}).status == 409
     assert (page.asked, state()) == ([], "closed")
 
@@ -205,29 +194,6 @@ def test_a_form_that_another_worker_showed_says_so(page: Page) -> None:
     assert (answer.status, state()) == (409, "closed")
     assert "another process of the service created the form" in answer.text
     assert page.click(fields=fields).status == 303
-
-
-def test_a_token_is_good_in_its_process_alone(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that are forked with the application loaded share its secret, and not its tokens."""
-    fields = page.form()
-    other = reading.process() | {"pid": 4711}
-    monkeypatch.setattr(reading, "process", lambda: other)
-
-    assert page.click(fields=fields).status == 409
-    assert page.click(fields=fields | {"process": reading.name_of(other)}).status == 403
-    assert page.asked == []
-
-
-def test_a_browser_keeps_one_cookie_for_all_its_tabs(page: Page) -> None:
-    """A token of an older tab stays good; no script can read the cookie, and no other site sends it."""
-    first = page.form()
-    cookie = page.ask("GET", PATH, {"accept": HTML}, scheme="https").headers["set-cookie"]
-
-    assert page.form() == first
-    assert cookie == f"{page.cookie}; HttpOnly; SameSite=Strict; Secure"
-    page.cookie = "faulttolerance_csrf=<script>"
-    assert page.form() != first
-    assert re.fullmatch("faulttolerance_csrf=[0-9a-f]{32}", page.cookie)
 
 
 def test_paths_to_act_take_posts_only(page: Page) -> None:
@@ -282,7 +248,7 @@ def test_a_length_that_is_none_is_refused(length: str, status: int) -> None:
     assert [told[:3] for told in found] == [str(status)]
 
 
-NAMES = ["accept", "content-type", "cookie", "host", "if-none-match", "origin", "sec-fetch-site", "x-requested-by"]
+NAMES = ["accept", "content-type", "host", "if-none-match", "origin", "sec-fetch-site", "x-requested-by"]
 """What the application reads."""
 
 
