@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import pkgutil
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import AbstractContextManager, redirect_stdout
 from enum import StrEnum
 from importlib.util import find_spec
 from itertools import groupby
@@ -264,30 +263,9 @@ def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
 # Helpers
 
 
-@contextmanager
-def _apart() -> Iterator[None]:
-    """Redirect to stderr the output of imported modules, of their subprocesses and of their C code."""
-    with redirect_stdout(sys.stderr), ExitStack() as stack:
-        with suppress(OSError):
-            kept = os.dup(1)
-            stack.callback(os.close, kept)
-            os.dup2(2, 1)
-            stack.callback(os.dup2, kept, 1)
-            stack.callback(_flush)
-        yield
-
-
-def end_output() -> None:
-    """Redirect to stderr what modules print when the process ends."""
-    with suppress(OSError):
-        _flush()
-        os.dup2(2, 1)
-        sys.stdout = sys.stderr
-
-
-def _flush() -> None:
-    if sys.__stdout__ is not None and not sys.__stdout__.closed:
-        sys.__stdout__.flush()
+def _apart() -> AbstractContextManager[object]:
+    """Redirect to stderr the output of imported modules."""
+    return redirect_stdout(sys.stderr)
 
 
 def _import(modules: Iterable[str], recursive: bool) -> None:
