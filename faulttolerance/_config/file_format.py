@@ -14,17 +14,13 @@ Lines: TypeAlias = dict[str, int]
 
 
 def _toml(text: str) -> tuple[Any, Lines]:
-    """Return the data of *text* and the line of each key: each line with a key or a header is parsed as a document.
-
-    Inside a string of several lines, a line that looks like a header counts only if the data has that table.
-    """
+    """Return the data of *text* and the line of each key: each line with a key or a header is parsed as a document."""
     data = tomllib.loads(text)
     lines: Lines = {}
     header = ""
     for number, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("["):
-            path = _path_of(_toml_of_line(line), data)
-            header = header if path is None else path
+            header = _path_of(_toml_of_line(line)) or header
         elif "=" in line:
             for key, _ in flat(_toml_of_line(line) or _toml_of_line(f"{line.partition('=')[0]}= 0")):
                 lines.setdefault(header + key, number)
@@ -38,13 +34,9 @@ def _toml_of_line(text: str) -> dict[str, Any]:
         return {}  # part of a value that takes several lines
 
 
-def _path_of(table: Any, data: Any) -> str | None:
-    """Return the path of the nested keys of *table*, if *data* has this table."""
-    path = ""
-    while isinstance(table, dict) and table:
-        key, table = next(iter(table.items()))
-        path, data = f"{path}{key}/", data.get(key) if isinstance(data, dict) else None
-    return path if path and isinstance(data, dict) else None
+def _path_of(table: Any) -> str:
+    """Return the path of the nested keys of *table*."""
+    return "".join(f"{key}/{_path_of(inner)}" for key, inner in table.items()) if isinstance(table, dict) else ""
 
 
 def _json(text: str) -> tuple[Any, Lines]:

@@ -198,7 +198,7 @@ def test_a_file_that_nobody_names_is_not_read(name: str) -> None:
         ("f.properties", ["# about", "", "a = b\\", "  c", "acme.Client/charge/Retry/maxRetries: 5"], 5),
         ("f.properties", ["acme.Client/charge/Retry/maxRetries 5"], 1),
         ("f.toml", ["list = [", "  1,", "]", '"acme.Client/charge/Retry/maxRetries" = 5'], 4),
-        ("f.toml", ['["acme.Client".charge.Retry]', "# about", 'x = """', "[y]", '"""', "maxRetries = 5"], 6),
+        ("f.toml", ['["acme.Client".charge.Retry]', "# about", 'x = """', "y", '"""', "maxRetries = 5"], 6),
         ("f.toml", ['["acme.Client"]', "charge.Retry = { maxRetries = 5 }"], 2),
         ("f.toml", ["[tool.faulttolerance]", '"acme.Client/charge".Retry.maxRetries = 5'], 2),
         ("f.toml", ["# one line\u2028\x85of TOML", '"acme.Client/charge/Retry/maxRetries" = 5'], 2),
