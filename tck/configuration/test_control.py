@@ -179,7 +179,7 @@ def test_a_file_that_vanished_leaves_the_values_in_force(tmp_path: Path) -> None
     attempts()
 
     file.unlink()
-    with pytest.raises(FaultToleranceDefinitionException, match="does not exist"):
+    with pytest.raises(FaultToleranceDefinitionException, match="cannot be read"):
         reload()
 
     assert attempts() == 1
