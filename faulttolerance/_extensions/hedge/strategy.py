@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from math import inf
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ..._shown import error_text
 from ..._strategy.condition import Condition
@@ -21,6 +21,9 @@ from ..._strategy.verdict import NEUTRAL, Verdict
 RATIO: Final = 0.1
 BURST: Final = 10
 """The values of the budget of a method that declares none."""
+
+_NOTE: Final = "faulttolerance: hedge "
+"""The beginning of a note on the failure of a hedge."""
 
 Result: TypeAlias = Literal["notHedged", "primary", "hedge", "failed"]
 """The outcome of a race: no hedge started; the first attempt won, or a hedge won; or none won."""
@@ -144,8 +147,7 @@ class Race:
         primary = self._failures[0]
         others = [(number, failure) for number, failure in sorted(self._failures.items()) if failure is not primary]
         if others:
-            texts = (f"faulttolerance: hedge {number} failed, too: {error_text(failure)}" for number, failure in others)
-            _note(primary, [_Note(text, id(self._hedge)) for text in texts], id(self._hedge))
+            _note(primary, [f"{_NOTE}{number} failed, too: {error_text(failure)}" for number, failure in others])
         return primary
 
     def ring(self) -> None:
@@ -179,27 +181,10 @@ def _nobody() -> None:
     """Do nothing: no call waits."""
 
 
-class _Note(str):
-    """A note of this library on an exception: text for readers and pickles."""
-
-    __slots__ = ("owner",)
-
-    owner: int
-    """The identity of the ``Hedge`` whose attempts failed."""
-
-    def __new__(cls, text: str, owner: int) -> Self:
-        note = super().__new__(cls, text)
-        note.owner = owner
-        return note
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)
-
-
-def _note(failure: BaseException, ours: list[_Note], owner: int) -> None:
+def _note(failure: BaseException, ours: list[str]) -> None:
     """Add *ours* to the notes of *failure*, in place of those of an earlier race: an object may be raised again."""
     try:
-        kept = [note for note in getattr(failure, "__notes__", ()) if type(note) is not _Note or note.owner != owner]
+        kept = [note for note in getattr(failure, "__notes__", ()) if not str(note).startswith(_NOTE)]
         # Not by assignment: a frozen dataclass that is an exception rejects it.
         BaseException.__setattr__(failure, "__notes__", [*kept, *ours])
     except Exception:  # noqa: BLE001  # a failure that accepts no note is still the application's
