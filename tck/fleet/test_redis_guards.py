@@ -160,24 +160,6 @@ def test_a_server_that_refuses_the_commands_of_calls_is_lost_once(
     assert news == ["FleetLost", "FleetRegained"]
 
 
-def test_a_key_of_another_type_costs_that_limit_alone(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
-    """By rule F5: its calls use the part of their process, and one ERROR names the limit, in every way of calling."""
-    news: list[object] = []
-    for name in ("served", "awaited"):
-        key = f"{{faulttolerance:shop}}:smooth:{__name__}.{name}"
-        redis.ask("DEL", key)
-        redis.ask("LPUSH", key, "something else")
-    set_event_sinks([news.append])
-    for _ in range(20):
-        assert served() == "served"
-        assert asyncio.run(awaited()) == "served"
-
-    assert fleet_link.current.health.is_up
-    assert news == []
-    assert caplog.text.count(f"the limit '{__name__}.served' is not shared") == 1
-    assert caplog.text.count(f"the limit '{__name__}.awaited' is not shared") == 1
-
-
 def test_a_password_is_in_no_text_about_the_fleet(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     """Neither the texts of a shared fleet nor those of a lost fleet show it."""
     redis.ask("CONFIG", "SET", "requirepass", "hunter2")

@@ -34,10 +34,7 @@ ABSENT = CircuitRecord(0, "closed")
 
 
 class TurnRequest(NamedTuple):
-    """A request for a turn under a rate limit. The answer: 0 if it is taken, else the time until there may be room.
-
-    The answer ``None`` means that this limit cannot be shared, although the fleet is well.
-    """
+    """A request for a turn under a rate limit. The answer: 0 if it is taken, else the time until there may be room."""
 
     key: str
     kind: WindowKind
@@ -103,7 +100,7 @@ class ProbeRequest(NamedTuple):
 
 
 Request: TypeAlias = TurnRequest | PollRequest | OpenRequest | ProbeRequest
-Response: TypeAlias = int | PollResponse | CircuitRecord | None
+Response: TypeAlias = int | PollResponse | CircuitRecord
 OnResponse: TypeAlias = Callable[[Any], object]
 """Receives the answer to a request, on any thread and without a lock; ``None`` means that the fleet is lost."""
 

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...._log import ERROR, log
 from ...._policy.unit import ChronoUnit, format_duration
 from ...._shown import error_text, install, shown
 from ....exceptions import Fault
@@ -70,7 +69,6 @@ class RedisFleet:
         self.patience: float = values["patience"]
         self._address: Address = address
         self._hosts = deque(address.hosts)  # the first is asked next, in each session
-        self._foreign: set[str] = set()
 
     def __repr__(self) -> str:
         durations = {"poll": (self.poll, 1.0), "patience": (self.patience, 0.05)}
@@ -148,9 +146,6 @@ class RedisSession:
                 elif isinstance(reply, MovedError) or str(reply).startswith("MOVED "):
                     again.append(place)
                     moved = str(reply)
-                elif isinstance(request := requests[place], TurnRequest) and "WRONGTYPE" in str(reply):
-                    self._report_foreign(request.key)
-                    responses[place] = None
                 else:
                     raise reply
             if not again:
@@ -159,13 +154,6 @@ class RedisSession:
             if moved:
                 self._redirect(moved)
         raise ConnectionError("the server redirects every request")
-
-    def _report_foreign(self, key: str) -> None:
-        """Log, once for each limit, that the server has a value of another type under its *key*."""
-        if key not in self._fleet._foreign:
-            self._fleet._foreign.add(key)
-            words = "the limit %r is not shared: its key in the fleet %r has another type; delete or rename that key"
-            log(ERROR, words, key, self._fleet.namespace)
 
     def _replies(self, requests: Sequence[Request], with_text: bool) -> list[Any]:
         """Send *requests*, *with_text* of their scripts; return the replies, including errors."""
