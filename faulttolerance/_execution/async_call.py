@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from .. import typing
 from .._platform.event_loop import keep, running_loop
-from .._platform.loop_callback import completer
 
 T = TypeVar("T")
 
@@ -38,8 +36,8 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
         task = self._begin()
         try:
             if not task.done():
-                here = running_loop("awaiting a call")
-                yield from task if task.get_loop() is here else _end_of(task, here)
+                running_loop("awaiting a call")
+                yield from task
             return task.result()  # its loop may be closed
         finally:
             del self, task  # the traceback of a failure keeps this frame, and the task keeps the failure
@@ -55,7 +53,7 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
         try:
             return (step for step in [None]).throw(*error)  # raises it
         except asyncio.CancelledError:
-            if self._task is not None and self._task.get_loop() is asyncio._get_running_loop():
+            if self._task is not None:
                 self._task.cancel()  # no effect unless the task that steps the call is cancelled before its first step
             raise
         finally:
@@ -95,17 +93,3 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
                 "the call has not started: nothing awaits it, and no loop ran when it was made"
             )
         return self._task
-
-
-def _end_of(task: asyncio.Task[Any], here: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-    """Return a future of the loop *here* that is done when *task* of another loop is; its cancellation cancels that."""
-    ended, loop = here.create_future(), task.get_loop()
-    loop.call_soon_threadsafe(task.add_done_callback, completer(ended))
-
-    def follow(_: object) -> None:
-        if ended.cancelled():
-            with suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(task.cancel)
-
-    ended.add_done_callback(follow)
-    return ended

@@ -266,31 +266,6 @@ def test_call_is_cancelled_with_a_task_that_has_not_begun_to_await_it(clock: Clo
     assert clock.run(main())
 
 
-def test_call_is_cancelled_with_a_task_that_awaits_it_on_another_loop() -> None:
-    """R7a: as with a task that awaits it on its own loop."""
-
-    @asynchronous
-    async def endless() -> None:
-        await asyncio.Event().wait()
-
-    async def begin(begun: concurrent.futures.Future[AsyncCall[None]]) -> bool:
-        call = endless()
-        begun.set_result(call)
-        await asyncio.wait([asyncio.ensure_future(call)], timeout=PATIENCE)
-        return call.cancelled()
-
-    async def give_up(call: AsyncCall[None]) -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(call, 0.01)
-
-    begun: concurrent.futures.Future[AsyncCall[None]] = concurrent.futures.Future()
-    with concurrent.futures.ThreadPoolExecutor() as executor:
-        was_cancelled = executor.submit(asyncio.run, begin(begun))
-        asyncio.run(give_up(begun.result(PATIENCE)))
-
-        assert was_cancelled.result(PATIENCE)
-
-
 def test_call_is_a_handle(clock: Clock) -> None:
     """R7a: ``cancel``, ``done``, ``result`` and ``cancelled`` tell its state."""
 
