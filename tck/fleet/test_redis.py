@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -202,28 +201,6 @@ def test_sessions_of_any_kind_of_caller_meet(session_of: Any) -> None:
 
     assert session_of().exchange([TURN]) == [0]
     assert asyncio.run(ask()) > 0
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_child_has_a_connection_of_its_own(session_of: Any) -> None:
-    """Its questions do not come between those of its parent (rule L5)."""
-    session = session_of()
-    session.exchange([READ])
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            answers = [session.exchange([TurnRequest("child", "fixed", 500, 60_000_000, 500)])[0] for _ in range(200)]
-            os.write(write, b"%d" % sum(answers))
-        finally:
-            os._exit(0)
-    answers = [session.exchange([READ]) for _ in range(200)]
-    os.waitpid(child, 0)
-
-    assert answers == [[NOTHING]] * 200
-    assert os.read(read, 100) == b"0"
-    os.close(read)
-    os.close(write)
 
 
 def test_many_processes_get_as_many_turns_as_the_limit(session_of: Any) -> None:

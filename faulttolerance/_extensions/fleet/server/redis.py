@@ -5,7 +5,6 @@ Only this file imports redis, and only when a fleet is created.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -91,7 +90,6 @@ class RedisSession:
         self._fleet = fleet
         self._address, self._hosts = fleet._address, fleet._hosts
         self._connection: Any = None
-        self._pid = os.getpid()
 
     def exchange(self, requests: Sequence[Request]) -> Sequence[Response]:
         """Send all requests at once, and return the answers.
@@ -100,8 +98,6 @@ class RedisSession:
             ConnectionError: If there is no answer, or an error of the server; the message contains no passwords.
         """
         try:
-            if self._pid != os.getpid():  # in a child, the connection belongs to the parent
-                self._pid, self._connection = os.getpid(), None
             return self._responses(requests)
         except BaseException as error:  # after any error, this connection is not used again
             self.close()
