@@ -81,8 +81,6 @@ def test_a_shortage_of_files_at_the_first_deadline_is_no_end_of_interruptions(mo
             raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(async_exception, "_sender", None)
-    monkeypatch.setattr(async_exception, "_seek_at", -inf)
-    monkeypatch.setattr(async_exception, "_SEEK_AGAIN", 0.0)
     with monkeypatch.context() as shortage:
         shortage.setitem(sys.modules, "ctypes", Short())  # type: ignore[arg-type]
         was_found = find_sender()
@@ -171,7 +169,6 @@ def test_an_exception_that_other_code_sends_ends_a_delay_at_once(monkeypatch: py
 
     find_sender()
     monkeypatch.setattr(async_exception, "_sender", None)
-    monkeypatch.setattr(async_exception, "_seek_at", -inf)
     del ctypes.pythonapi.PyThreadState_SetAsyncExc.errcheck
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(read)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from math import inf
 from types import FrameType
 from typing import Any
 
@@ -71,25 +70,20 @@ def withdraw(deadlines: ThreadDeadlines) -> None:
 
 _sender: Callable[[Any, Any], int] | None = None
 """``PyThreadState_SetAsyncExc``; ``None`` if it does not exist, and before its first use."""
-_SEEK_AGAIN = 1.0
-"""Seconds until the function is sought again."""
-_seek_at = -inf
-"""The moment from which on it is sought; again after a failure, which a shortage of file descriptors may cause."""
 _interrupted: Any = None
 
 
 def find_sender() -> bool:
     """Load the function that ``send`` needs, if it is available; return whether it is."""
     # Not at import: it takes about 10 ms, which are better spent while the first deadline runs.
-    global _sender, _interrupted, _seek_at
-    if _sender is not None or native.monotonic() < _seek_at or sys.implementation.name != "cpython":
-        return _sender is not None
-    _seek_at = native.monotonic() + _SEEK_AGAIN
+    global _sender, _interrupted
+    if _sender is not None:
+        return True
     try:
         import ctypes
 
         sender: Any = ctypes.pythonapi["PyThreadState_SetAsyncExc"]  # the attribute is shared with other libraries
-    except (ImportError, AttributeError, OSError):
+    except (ImportError, AttributeError, OSError):  # the next call tries again: file descriptors may have been short
         return False
     sender.argtypes = [ctypes.c_ulong, ctypes.py_object]
     sender.restype = ctypes.c_int
