@@ -99,7 +99,7 @@ class DeadlineQueue:
 
 
 def queues_of(loop: asyncio.AbstractEventLoop) -> dict[float, DeadlineQueue]:
-    """Return the queues of *loop* by the length of their deadlines; a new dict if the loop accepts no attributes."""
+    """Return the queues of *loop* by the length of their deadlines."""
     return kept_on(loop, _QUEUES, dict)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..exceptions import FaultToleranceException
@@ -59,31 +58,17 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
     return loop
 
 
-def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = None) -> T:
-    """Return the attribute *name* of *loop*, created if it is missing; it lives as long as the loop does.
-
-    Args:
-        loop: The event loop.
-        name: The name of the attribute.
-        make: Creates its first value.
-        elsewhere: The value if the loop accepts no attributes; ``None``: a new value.
-    """
+def kept_on(loop: Any, name: str, make: Callable[[], T]) -> T:
+    """Return the attribute *name* of *loop*, which *make* creates if it is missing; it lives as long as the loop."""
     value: T | None = getattr(loop, name, None)
     if value is None:
         value = make()
-        with suppress(AttributeError):
-            setattr(loop, name, value)
-            return value
-        return value if elsewhere is None else elsewhere
+        setattr(loop, name, value)
     return value
 
 
-_kept_elsewhere: set[asyncio.Future[Any]] = set()
-"""The tasks and futures of loops that accept no attributes."""
-
-
 def _kept(loop: asyncio.AbstractEventLoop) -> set[asyncio.Future[Any]]:
-    return kept_on(loop, "__faulttolerance_futures__", set, _kept_elsewhere)
+    return kept_on(loop, "__faulttolerance_futures__", set)
 
 
 def keep(task: asyncio.Task[T]) -> asyncio.Task[T]:
