@@ -76,39 +76,20 @@ def _call_before() -> None:
 
 
 class Section:
-    """A section that excludes forks, such as an import; any number of threads may be in it at the same time.
+    """A section for which a fork waits, such as an import; any number of threads may be in it at the same time.
 
-    A module that another thread is importing at the fork stays locked in the child for ever. So a fork waits until no
-    other thread is in the section, and a thread that arrives during a fork waits for its end. The waits are limited:
-    code of the application runs in the section, and may wait for the forking thread.
+    A module that another thread is importing at the fork stays locked in the child for ever. The wait is limited: code
+    of the application runs in the section, and may wait for the forking thread.
     """
 
     def __init__(self) -> None:
         self._inside: dict[int, int] = {}
         """The number of entries of each thread; written only by that thread."""
-        self._forking: int | None = None
-        """The thread that forks, or that checks whether it is alone."""
-        at_fork(self._hold, self._let_go, self._begin_anew)
+        at_fork(before=self._wait_until_alone, child=self._begin_anew)
 
     def __enter__(self) -> None:
-        ident, inside = get_ident(), self._inside
-        depth = inside.get(ident, 0)
-        inside[ident] = depth + 1
-        # The arriving and the forking thread both store, then read: at least one of them sees the other.
-        if not depth and self._forking is not None:
-            self._give_way(ident)
-
-    def _give_way(self, ident: int) -> None:
-        """Stay outside while another thread forks."""
-
-        def is_free() -> bool:
-            return self._forking in (None, ident)
-
-        patience = True
-        while patience and not is_free():
-            del self._inside[ident]
-            patience = wait(is_free)
-            self._inside[ident] = 1
+        ident = get_ident()
+        self._inside[ident] = self._inside.get(ident, 0) + 1
 
     def __exit__(self, *_: object) -> None:
         ident, inside = get_ident(), self._inside
@@ -122,28 +103,14 @@ class Section:
     def _left(self) -> None:
         """Run the work that is due when a thread has left completely."""
 
-    def _hold(self) -> None:
+    def _wait_until_alone(self) -> None:
         ident = get_ident()
-
-        def is_alone() -> bool:
-            self._forking = ident
-            if not self._inside.keys() - {ident}:
-                return True
-            self._forking = None  # a thread inside may wait for a thread that has yet to enter
-            return False
-
-        if not wait(is_alone):
-            self._forking = None
-
-    def _let_go(self) -> None:
-        if self._forking == get_ident():
-            self._forking = None
+        wait(lambda: not self._inside.keys() - {ident})
 
     def _begin_anew(self) -> None:
         ident = get_ident()
         for other in self._inside.keys() - {ident}:
             del self._inside[other]
-        self._forking = None
 
 
 def wait(is_over: Callable[[], bool], looks: int = _LOOKS) -> bool:
