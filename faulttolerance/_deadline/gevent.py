@@ -8,6 +8,7 @@ interruption. This module never imports gevent: a thread without a hub has no gr
 from __future__ import annotations
 
 import sys
+from functools import partial
 from itertools import takewhile
 from math import inf
 from typing import Any
@@ -54,11 +55,8 @@ class HubWatch:
         self._loop = hub.loop
         self._ident = get_ident()
         self._timer: Any = None
-        self._is_first = greenlet.parent is None
-        """Whether this is the first greenlet of its thread.
-
-        That greenlet does not end. It may wait for the hub to end, and the hub ends only when no timer is left."""
-        self._turns: Any = None
+        # The first greenlet of a thread does not end. It may wait for the hub to end, which no timer must prevent.
+        self._new_timer = partial(hub.loop.timer, ref=greenlet.parent is not None)
         self.next = inf
         """The moment at which the timer is due."""
         if hasattr(greenlet, "rawlink"):
@@ -71,11 +69,8 @@ class HubWatch:
         self.next = when
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self._loop.timer(max(0.0, when - native.monotonic()))
+        self._timer = self._new_timer(max(0.0, when - native.monotonic()))
         self._timer.start(self._look)
-        if self._is_first and self._turns is None:
-            self._turns = self._loop.prepare(ref=False, priority=getattr(self._loop, "MINPRI", None))
-            self._turns.start(self._stop_if_over)
 
     def look_soon(self) -> None:
         """Schedule an examination of the greenlet for the hub's next turn; called on any thread."""
@@ -88,15 +83,6 @@ class HubWatch:
         timer, self._timer, self.next = self._timer, None, inf
         if timer is not None and get_ident() == self._ident:  # on another thread, the timer runs out without effect
             timer.stop()
-
-    def _stop_if_over(self) -> None:
-        """Stop the timer if no call is under way; called at each turn of the hub."""
-        deadlines = self._deadlines()
-        if deadlines is None or deadlines.innermost is None:
-            turns, self._turns = self._turns, None
-            if turns is not None:
-                turns.stop()
-            self._stop(None)
 
     def _look(self) -> None:
         """Interrupt the greenlet if a deadline has passed; called by the hub."""
