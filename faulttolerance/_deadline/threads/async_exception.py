@@ -154,8 +154,6 @@ def send(deadlines: ThreadDeadlines, pending: PendingInterrupt, frame: FrameType
             break
         if not is_sent:
             del deadlines.sent[id(entry)]
-    if is_sent:
-        pending.sent_from[frame.f_code, instruction] = native.monotonic()
     if is_other or not is_sent:
         deadlines.in_flight = None
     watchdog.busy = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import inf
-from types import CodeType
 
 from ..._platform.unpatched import native
 from .chain import Entry
@@ -61,8 +60,6 @@ class PendingInterrupt:
         """The moment of the first look, which may be late on a busy machine."""
         self.has_cancelled_loop = False
         """Whether the loop that runs in the call was cancelled."""
-        self.sent_from: dict[tuple[CodeType, int], float] = {}
-        """The places of the thread when an exception was sent, with the moments; all but the last are lost."""
         self.signals = 0
         self.send_at = -inf
         """The moment at which the signal is repeated."""

@@ -45,8 +45,6 @@ _PATIENCE_WITH_ONE_CALL = 0.25
 """As ``_PATIENCE_WITH_CALLS``, for the call of the deadline's moment: its time-out may count from its own start."""
 _PATIENCE_WITH_DATA = 1.0
 """Seconds in which installed code that goes on after a deadline does not lose what it receives."""
-_SEND_AGAIN_THERE = 3.0
-"""Seconds until an exception is sent again to a place from where one has got into a finalizer."""
 _SOON = 0.0005
 """Seconds until the next look at a thread whose ``on_deadline`` functions run first."""
 
@@ -202,12 +200,10 @@ def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -
 
 
 def _reason_to_wait(pending: PendingInterrupt, frame: FrameType, now: float, by_signal: bool) -> str | None:
-    """Return why not to interrupt a thread, even if its place is safe.
+    """Return why not to interrupt a thread that receives, even if its place is safe.
 
     It costs less than a look at all frames, which would be repeated while the thread receives.
     """
-    if now - pending.sent_from.get((frame.f_code, frame.f_lasti), -inf) < _SEND_AGAIN_THERE:
-        return "an interruption that was sent there was lost in a finalizer"
     receives = not by_signal and callee_at(frame.f_code, frame.f_lasti)[0].rpartition(".")[2].startswith("recv")
     is_patient = now - pending.went_on_at < _PATIENCE_WITH_DATA
     if receives and is_patient and not (is_application(frame) or is_standard(frame)):
