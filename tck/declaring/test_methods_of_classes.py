@@ -296,3 +296,19 @@ def test_a_guarded_function_that_is_also_an_attribute_of_a_class_stays_a_functio
     timeout(500)(type("Client", (), {"ping": ping}))
 
     assert attempts(ping) == 2
+
+
+def test_a_guarded_function_that_becomes_a_method_is_guarded_when_it_is_called_as_a_function() -> None:
+    """A class body with guards makes methods of its attributes; its module calls the function as before."""
+
+    @retry(max_retries=1, jitter=0)
+    def ping(_: object = None) -> None:
+        Failing.fail()
+
+    class Client:
+        send = ping
+
+        @retry
+        def find(self) -> None: ...
+
+    assert (attempts(Client().send), attempts(ping)) == (2, 2)

@@ -300,7 +300,7 @@ def class_of_call(declaration: Declaration, args: tuple[Any, ...]) -> type | Non
     A guard without an owner, which no class body knows, is a static method then: ``None``.
     """
     owner = declaration.owner
-    if owner is None and declaration.binding == CLASS:
+    if owner is None and declaration.binding == CLASS and args:
         return args[0]  # type: ignore[no-any-return]
     scope = own_attribute(declaration.template, "__qualname__", "").rpartition(".")[0]
     for cls in (type(args[0]), args[0]) if args else ():

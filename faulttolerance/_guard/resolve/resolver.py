@@ -19,7 +19,7 @@ from ..._policy import CircuitBreaker, Policy
 from ..._signature.naming import class_name
 from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
-from ..declare.declaration import CLASS, FUNCTION, Declaration, class_level_at_home, class_of_call, subclasses_of
+from ..declare.declaration import FUNCTION, Declaration, class_level_at_home, class_of_call, subclasses_of
 from ..declare.registry import name_conflicts
 from .assembly import interpreter_ends, method_call, unguarded_call, unguarded_call_while_hidden
 from .effective import EffectivePolicies, effective_policies, is_first, plain_function
@@ -255,10 +255,7 @@ class MethodResolver(Resolver, entered_call="call", entered_home="home"):
 
     def for_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> GuardedCall:
         """Return the call path for the arguments of a method, whose first argument is its object or class."""
-        declaration = self.declaration
-        if not args and (declaration.owner is not None or declaration.binding == CLASS):
-            return unguarded_call(declaration.template)  # reports that self is missing
-        cls = class_of_call(declaration, args)
+        cls = class_of_call(self.declaration, args)
         return self._path_of(cls) or self.for_class(cls)
 
     def for_class(self, cls: type | None) -> GuardedCall:
