@@ -318,7 +318,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if JUDGED and policies.fail_when is not None:
                     evaluated = policies.release_and_evaluate(record, failure, result)
                     failure = await evaluated if ASYNC else evaluated
-                failure, held = policies.end_attempt(record, failure, progress), None  # no resource is held any more
+                failure, held = policies.end_attempt(record, failure, progress, args), None  # it holds nothing now
             if progress.attempts > 1:
                 return failure, result
             continued = policies.continue_call(policies, failure, result, progress, args, kwargs)
@@ -371,7 +371,7 @@ async def continue_call(
                 break
             if CONSULTS:
                 call.told = await policies.ask(await_delay, failure, policies.retry, call)
-            delay = next_delay(policies, call, failure, BLOCK and result is LOOP_LEFT)
+            delay = next_delay(policies, call, failure, args, BLOCK and result is LOOP_LEFT)
             if delay is None:
                 if REJECTS and failure is call.rejection and policies.retry.returns_rejected_result:
                     break

@@ -33,6 +33,7 @@ FindPath = Callable[[bool], GuardedCall]
 @coroutine
 def run_block(method: object, call: _BlockCall) -> Generator[int, BaseException | None, object]:
     """Stand for the guarded function: stop until the block has ended, and raise its exception."""
+    call.handled = sys.exception()
     error = yield _BLOCK_START
     try:
         if error is not None:
@@ -89,6 +90,8 @@ class _BlockCall:
         """Whether the blocks belong to a coroutine; ``None`` before the first block is entered."""
         self.attempt: Callable[[], Attempt | PlainBlock | None] = lambda: None
         """Returns the attempt whose block runs, by a weak reference, because it refers to this object."""
+        self.handled: BaseException | None = None
+        """The exception that the application handled when the latest block started."""
         self.asked: tuple[FrameType, int] | None = None
         """The frame and instruction at which a loop requested the latest attempt."""
         self._error: BaseException | None = None
@@ -145,7 +148,7 @@ class _BlockCall:
                         raise  # no code is left that could decide: garbage is closed in any order
                     step, given = call.throw, error  # the call decides
         finally:
-            self._error = self._trace = None
+            self._error = self._trace = self.handled = None
             call.close()
 
     def _is_own(self, failure: BaseException) -> bool:

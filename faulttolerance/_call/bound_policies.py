@@ -176,7 +176,7 @@ class BoundPolicies(_Defaults):
     # The end of an attempt
 
     def end_attempt(
-        self, record: AttemptRecord, failure: BaseException | None, call: CallRecord
+        self, record: AttemptRecord, failure: BaseException | None, call: CallRecord, args: Arguments
     ) -> BaseException | None:
         """Release what an attempt still holds, report its outcome to the gate, count it and send its events.
 
@@ -186,6 +186,7 @@ class BoundPolicies(_Defaults):
             record: The attempt.
             failure: The exception that it raised.
             call: The call to which it belongs.
+            args: The arguments of that call.
 
         Returns:
             The failure of the attempt, with regard to a passed deadline.
@@ -193,7 +194,7 @@ class BoundPolicies(_Defaults):
         if self.fail_when is None:
             failure = self.release(record, failure)
         if self.gate is not None:
-            self._report_to_gate(self.gate, record, failure)
+            self._report_to_gate(self.gate, record, failure, args)
         if self.counters is not None and self._counting:
             self._count_attempt(self.counters, record)
         if record.timed_out:
@@ -256,7 +257,13 @@ class BoundPolicies(_Defaults):
         assert self.environment is not None
         return await self.environment.call(function, failure, *args)
 
-    def _report_to_gate(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
+    def is_cancelled(self, failure: BaseException, args: Arguments) -> bool:
+        """Return whether the task of a call, or of a block, is cancelled, and *failure* came of that."""
+        return replaces_cancellation(failure, args[1].handled if self.is_block else exception())
+
+    def _report_to_gate(
+        self, gate: Gate, record: AttemptRecord, failure: BaseException | None, args: Arguments
+    ) -> None:
         """Report the outcome of an admitted attempt to *gate*."""
         gate_state = record.gate_state
         if gate_state is not NOT_ADMITTED:
@@ -265,7 +272,7 @@ class BoundPolicies(_Defaults):
                 verdict = FAILURE if record.fails else SUCCESS
             elif (record.refused_by and not gate.judges_refusals) or remaining() == 0.0:
                 verdict = NEUTRAL  # also if an enclosing deadline has passed, for any outcome of the body
-            elif self.asynchronous and replaces_cancellation(failure, exception()):
+            elif self.environment is not None and self.is_cancelled(failure, args):
                 verdict = NEUTRAL
             else:
                 verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)

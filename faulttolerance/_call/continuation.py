@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from math import inf
-from sys import exception
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .._deadline.clock import clock
 from .._deadline.interruption import remaining
-from .._deadline.task import replaces_cancellation
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._execution.caller_thread import Arguments, Callback
 from .._execution.environment import StoppedIteration
@@ -220,7 +218,7 @@ def await_delay(failure: BaseException, retry: Retry, call: CallRecord) -> Await
 
 
 def next_delay(
-    policies: BoundPolicies, call: CallRecord, failure: BaseException, has_left: bool = False
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, has_left: bool = False
 ) -> float | None:
     """Return the seconds until the next attempt, or ``None`` if *failure* is final.
 
@@ -242,7 +240,7 @@ def next_delay(
     if stop is None:
         if has_left:
             stop = Stop.LEFT
-        elif policies.asynchronous and replaces_cancellation(failure, exception()):
+        elif policies.environment is not None and policies.is_cancelled(failure, args):
             stop = Stop.NOT_RETRYABLE
         elif vetoes and (veto_reason := veto_reason_for(policies.name, failure)):
             call.veto_reason, stop = veto_reason, Stop.VETOED
@@ -315,7 +313,7 @@ def next_fallback(
 ) -> tuple[str, Callback] | None:
     """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
-    if applies and policies.asynchronous and replaces_cancellation(failure, exception()):
+    if applies and policies.environment is not None and policies.is_cancelled(failure, args):
         return None
     fallback = next(fallbacks, None) if applies else None
     if fallback is not None:

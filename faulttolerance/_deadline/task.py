@@ -187,9 +187,9 @@ def replaces_cancellation(failure: BaseException, handled: BaseException | None)
 
     A time-out or a failed task group did not: some libraries, and up to Python 3.12 a ``TaskGroup``, cancel the task
     for it, and never withdraw that request. Neither did a failure of a call that the clean-up itself makes, where its
-    caller *handled* the cancellation. At the end of a block that is the failure, and hides what its caller handled.
+    caller *handled* the cancellation.
     """
-    if failure is handled or failure.__context__ is handled or (loop := loop_here()) is None:
+    if failure.__context__ is handled or (loop := loop_here()) is None:
         return False
     asyncio = sys.modules["asyncio"]
     causes = (asyncio.CancelledError, TimeoutError, BaseExceptionGroup)

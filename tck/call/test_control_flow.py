@@ -344,6 +344,43 @@ def test_a_cancelled_call_whose_clean_up_fails_is_not_retried(policies: list[Any
     assert held() == []
 
 
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_cancelled_block_whose_clean_up_fails_is_not_retried(is_awaited: bool, clock: Clock, held: Held) -> None:
+    """R0: also where one statement `with` is around code that waits."""
+    guard = Guard(retry(max_retries=3, delay=0, jitter=0), circuit_breaker(request_volume_threshold=1))
+    attempts = []
+
+    async def save() -> None:
+        attempts.append(None)
+        try:
+            await asyncio.sleep(10)
+        finally:
+            raise ConnectionError("the rollback failed")
+
+    async def service() -> None:
+        if is_awaited:
+            async for awaited in guard.attempts():
+                async with awaited:
+                    await save()
+        else:
+            for attempt in guard.attempts():
+                with attempt:
+                    await save()
+
+    async def main() -> None:
+        for _ in range(2):
+            call = asyncio.ensure_future(service())
+            await asyncio.sleep(1)
+            call.cancel()
+            with pytest.raises(ConnectionError, match="rollback"):
+                await call
+
+    clock.run(main())
+
+    assert len(attempts) == 2
+    assert held() == []
+
+
 async def _expire() -> None:
     """Fail as libraries do that cancel the task for their own time-out, and never withdraw that request."""
     task = asyncio.current_task()

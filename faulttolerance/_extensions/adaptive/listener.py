@@ -11,6 +11,7 @@ from ..._call.continuation import CallRecord
 from ..._deadline.attempt_record import AttemptRecord
 from ..._deadline.clock import clock
 from ..._event import LimitChanged, sinks
+from ..._execution.caller_thread import Arguments
 from ..._execution.environment import Attempt
 from ..._execution.race import has_lost_as_first
 from ..._log import WARNING, log
@@ -91,10 +92,10 @@ class ListenedPolicies(BoundPolicies):
         return self._durations
 
     def end_attempt(
-        self, record: AttemptRecord, failure: BaseException | None, call: CallRecord
+        self, record: AttemptRecord, failure: BaseException | None, call: CallRecord, args: Arguments
     ) -> BaseException | None:
         """End the attempt and notify the listeners of it, unless we refused it or it never had a permit."""
-        failure = super().end_attempt(record, failure, call)
+        failure = super().end_attempt(record, failure, call, args)
         if not record.refused_by and (self.bulkhead is None or record.admitted_by >= BY_BULKHEAD):
             if failure is None:
                 end = SUCCEEDED
