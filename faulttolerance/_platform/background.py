@@ -72,8 +72,8 @@ class Ticker:
     def start(self) -> None:
         """Start the calls."""
         if not self._is_on:
-            self._is_on = True
             self._run()
+            self._is_on = True
             atexit.register(self._finish)
             self._finish_with_multiprocessing()
 

@@ -125,7 +125,7 @@ class Telemetry:
             if chosen == "auto" and arrived != module and not is_here(module):
                 missing.append(module)
             else:
-                _try(partial(connect, has_just_arrived=arrived == module))
+                self._is_due |= not _try(partial(connect, has_just_arrived=arrived == module))
         with self._lock:
             self._await_imports(missing)
 
@@ -220,12 +220,17 @@ class Telemetry:
             exporter.is_on = False
 
 
-def _try(connect: Callable[[], object]) -> None:
-    """Call *connect*, and log its failure: metrics are secondary, and must not make a guarded call fail."""
+def _try(connect: Callable[[], object]) -> bool:
+    """Call *connect*, log its failure, and return whether another call is useless, as one without a thread is not.
+
+    Metrics are secondary, and must not make a guarded call fail.
+    """
     try:
         connect()
     except Exception as error:  # noqa: BLE001  # registries and providers are the application's
         write(ERROR, "metrics are not exported", error=error)
+        return not isinstance(error, RuntimeError)
+    return True
 
 
 telemetry = Telemetry()

@@ -176,6 +176,26 @@ def test_an_error_of_an_exporter_does_not_keep_the_other_from_its_counts() -> No
     assert meter.value("ft.invocations.total", result="valueReturned", fallback="notDefined") == 1
 
 
+def test_metrics_that_no_thread_was_available_for_are_exported_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each first call tries again: a process that starts at the limit of its threads has metrics all the same."""
+
+    @retry
+    def refund() -> int:
+        return 2
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    meter = OpenTelemetryMeter()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert charge() == 1
+    assert refund() == 2
+
+    meter.watch(charge)
+    assert meter.value("ft.invocations.total", result="valueReturned", fallback="notDefined") == 1
+
+
 # The folder of several processes
 
 

@@ -206,6 +206,27 @@ def test_a_process_that_turned_prometheus_off_has_no_levels_until_it_is_on_again
         assert scraped(tmp_path)["ft_hedge_delay_seconds{}"] == shown
 
 
+def test_a_worker_that_no_thread_was_available_for_shows_its_counts_later(tmp_path: Path) -> None:
+    """The files are written twice a second from the next first call on, or the next change of the configuration."""
+    program = """
+import os, threading, time, prometheus_client
+from faulttolerance import reload, retry
+def refuse(thread):
+    raise RuntimeError("can't start new thread")
+start, threading.Thread.start = threading.Thread.start, refuse
+charge = retry(lambda: None)
+charge()
+threading.Thread.start = start
+reload()
+charge()
+time.sleep(2)
+os._exit(0)
+"""
+    end(start(tmp_path, program, 0))
+
+    assert scraped(tmp_path)["ft_invocations_total{notDefined,valueReturned}"] == 2
+
+
 APPLICATION = """
 import os
 from prometheus_client import CollectorRegistry, generate_latest
