@@ -174,13 +174,24 @@ def test_the_reason_of_a_cancellation_reaches_the_body() -> None:
     assert [args for args in seen if args] == [("why",)] * 6
 
 
+class Lazy:
+    """A descriptor of a library, such as the cached_property of Django."""
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self.function = function
+
+    def __get__(self, instance: object, owner: object) -> object:
+        return self.function(instance)
+
+
 @pytest.mark.parametrize(
     ("descriptor", "hint"),
     [
-        (property, "guard the getter below @property"),
+        (property, "guard the function below @property"),
         (functools.cached_property, "guard the function below @cached_property"),
         (lambda function: functools.partialmethod(function, 1), "guard the method that it calls"),
         (functools.singledispatchmethod, "guard the functions that it chooses from"),
+        (Lazy, "a Lazy cannot be guarded; allowed: a function, a method, a class; guard the function below @Lazy"),
     ],
 )
 def test_a_descriptor_that_cannot_be_guarded_is_refused_with_the_remedy(

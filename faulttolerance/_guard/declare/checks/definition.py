@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partialmethod, singledispatchmethod
+from functools import partialmethod, singledispatchmethod
 from typing import Any
 
 from ...._call.core import is_detached
@@ -34,12 +34,7 @@ _COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
 """The policies that have no effect alone, and the policies that they modify."""
 _NO_ROW = Row()
 """The row of a policy that only configuration declares."""
-_DESCRIPTORS = {
-    property: "a function, a method, a class; guard the getter below @property",
-    cached_property: "a function, a method, a class; guard the function below @cached_property",
-    partialmethod: "a function, a method, a class; guard the method that it calls",
-    singledispatchmethod: "a function, a method, a class; guard the functions that it chooses from",
-}
+_CALLED_BY = {partialmethod: "the method that it calls", singledispatchmethod: "the functions that it chooses from"}
 
 
 def definition_faults(declaration: Declaration) -> list[Fault]:
@@ -119,13 +114,15 @@ def class_level_faults(
 
 def descriptor_faults(target: object) -> list[Fault]:
     """Return the fault of a *target* that becomes another object when it is looked up."""
-    kind = next((kind for kind in _DESCRIPTORS if isinstance(target, kind)), None)
-    if kind is None:
+    if callable(target) or isinstance(target, classmethod) or not hasattr(type(target), "__get__"):
         return []
-    what = f"{'an' if kind.__name__[0] in 'aeiou' else 'a'} {kind.__name__}"
+    kind = type(target).__name__
+    what = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
     function = getattr(target, "fget", None) or getattr(target, "func", None)
     name = getattr(function, "__qualname__", "")
-    return [Fault(f"{what} ({name})" if name else what, "cannot be guarded", target, _DESCRIPTORS[kind])]
+    called = next((one for each, one in _CALLED_BY.items() if isinstance(target, each)), f"the function below @{kind}")
+    allowed = f"a function, a method, a class; guard {called}"
+    return [Fault(f"{what} ({name})" if name else what, "cannot be guarded", target, allowed)]
 
 
 def _asynchronous_faults(
