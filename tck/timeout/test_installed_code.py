@@ -96,7 +96,7 @@ class Client:
 
     def __init__(self):
         self.is_open = True
-        self.unread = 2
+        self.unread, self.tries = 2, 0
 
     def ask(self):
         try:
@@ -106,6 +106,8 @@ class Client:
                     self.unread -= 1
                 except KeyError:
                     raise ValueError from None
+                finally:
+                    self.tries += 1
         except Exception:
             self.close_socket()
             raise

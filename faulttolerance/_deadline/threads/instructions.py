@@ -14,7 +14,7 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property, lru_cache
-from itertools import islice
+from itertools import filterfalse, islice
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -217,12 +217,12 @@ class _Instructions:
         return next((target for start, end, target in self.handlers if start <= offset < end), None)
 
     def caught(self, number: int) -> frozenset[str]:
-        """Return the names that the handlers around this instruction load, up to one that handles all exceptions."""
+        """Return the names that the ``except`` blocks around this instruction load, up to one of ``BaseException``."""
         names: set[str] = set()
-        for target in self._handlers(number):
+        for target in filterfalse(self._is_finally, self._handlers(number)):
             handler = (self.steps[place] for place in self.reached([self.at(target)], self._ends_handling))
             loaded = {_last_name(step) for step in handler if step.opname.startswith(_LOADS)}
-            if "BaseException" in loaded or self._is_finally(target):
+            if "BaseException" in loaded:
                 break
             names |= loaded
         return frozenset(names)
@@ -364,9 +364,9 @@ jumps_out = _at_offset(_Instructions.jumps_out, before_start=False)
 handles_failure = _at_offset(_Instructions.handles_failure, before_start=False)
 """Returns whether the instruction at an offset belongs to the handling of an exception, or the cleanup after it."""
 caught_at = _at_offset(_Instructions.caught, frozenset[str]())
-"""Returns the names that the handlers around an offset load, as those of the exceptions that they catch.
+"""Returns the names that the ``except`` blocks around an offset load, as those of the exceptions that they catch.
 
-A handler of all exceptions, and those outside of it, do not count."""
+A handler of ``BaseException``, and those outside of it, do not count."""
 
 
 @lru_cache(256)
