@@ -27,6 +27,7 @@ SECRET = "hunter2"
         ("redis://cache", "plain", [("cache", 6379)], "redis://cache:6379"),
         ("redis://u:hunter2@cache:7000/3", "plain", [("cache", 7000)], "redis://cache:7000/3"),
         ("redis://cache?db=3&password=hunter2", "plain", [("cache", 6379)], "redis://cache:6379/3"),
+        ("redis://cache/1?db=3", "plain", [("cache", 6379)], "redis://cache:6379/3"),
         ("rediss://:hunter2@[::1]:7000", "plain", [("::1", 7000)], "rediss://[::1]:7000"),
         ("redis://[::1]", "plain", [("::1", 6379)], "redis://[::1]:6379"),
         ("unix://u:hunter2@/run/redis.sock?db=1", "unix", [("/run/redis.sock", 0)], "unix:///run/redis.sock"),

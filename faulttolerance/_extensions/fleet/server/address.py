@@ -82,7 +82,7 @@ def address_of_url(url: str) -> Address:
         service, _, path = path.lstrip("/").partition("/")
         if not service:
             raise ValueError("has no service name after its hosts")
-    if path.strip("/"):
+    if path.strip("/") and "db" not in settings:  # as redis-py reads it
         settings["db"] = _parse_database(path.strip("/"))
     if kind == "cluster" and settings.get("db"):
         raise ValueError("has a database number, but a cluster has only one database")
