@@ -97,10 +97,15 @@ def _key(value: Any) -> Any:
 
 def _handlers(value: Any) -> Any:
     """Return a callable for one name; of several names, identifiers that are no built-ins stay names of methods."""
-    if not isinstance(value, str) or "," not in value:
+    if isinstance(value, str) and "," in value:
+        value = tuple(map(str.strip, value.split(",")))
+    if not isinstance(value, tuple):
         return _callable(value)
-    names = [name.strip() for name in value.split(",")]
-    return tuple(name if name.isidentifier() and not hasattr(builtins, name) else _named(name) for name in names)
+    return tuple(one if not isinstance(one, str) or _is_of_method(one) else _named(one) for one in value)
+
+
+def _is_of_method(name: str) -> bool:
+    return name.isidentifier() and not hasattr(builtins, name)
 
 
 def _callable(value: Any) -> Any:

@@ -281,7 +281,7 @@ def test_a_guard_takes_several_handlers() -> None:
 
 
 def test_several_handlers_can_be_configured() -> None:
-    """Commas separate their names, and those of methods (rule FB1)."""
+    """Commas separate their names, and those of methods, or an array of a file has them (rule FB1)."""
 
     class Client(Service):
         @fallback("copy")
@@ -300,8 +300,9 @@ def test_several_handlers_can_be_configured() -> None:
             return "a copy"
 
     names = f"{__name__}.gives_up, copy"
-    with configured({f"{key(Other)}/service/Fallback/value": names}):
-        assert Other().service() == "a copy"
+    for given in (names, names.split(", ")):
+        with configured({f"{key(Other)}/service/Fallback/value": given}):
+            assert Other().service() == "a copy"
     assert Client().service() == "a copy"
 
 
