@@ -245,6 +245,30 @@ def test_a_block_that_a_pool_enters_for_a_generator_interrupts_no_other_job(cloc
     manager.__exit__(None, None, None)
 
 
+def test_a_block_that_a_pool_enters_for_an_object_interrupts_no_other_job(clock: Clock) -> None:
+    """By rule G2: the object is entered and left by jobs, as ``anyio.to_thread`` runs them one after another."""
+
+    class Unit:
+        def __init__(self) -> None:
+            self.block = deadline(400)
+
+        def __enter__(self) -> None:
+            self.block.__enter__()
+
+        def __exit__(self, *failure: Any) -> None:
+            self.block.__exit__(*failure)
+
+    def work(*jobs: Callable[[], object]) -> list[object]:
+        return [job() for job in jobs]
+
+    unit = Unit()
+    assert work(unit.__enter__, remaining, partial(sleep, 5), remaining) == [None] * 4
+    with pytest.raises(TimeoutException):
+        unit.__exit__(None, None, None)
+    with Unit():
+        assert remaining() == pytest.approx(0.4)
+
+
 def test_context_managers_enter_blocks_for_others(clock: Clock) -> None:
     """By rule G2: the block of ``with limited():`` is interrupted, in a thread and in a coroutine."""
 

@@ -38,18 +38,22 @@ def end_block(deadlines: ThreadDeadlines, entry: Entry) -> None:
         deadlines.innermost = effective_entry(deadlines.innermost)
 
 
-def holder_of_block(frame: FrameType) -> FrameType:
+def holder_of_block(frame: FrameType) -> FrameType | None:
     """Return the frame whose block is entered in *frame*, past the frames of context managers that enter it for others.
 
     The last frame of the stack enters its blocks itself. So does the generator of a context manager that no block
-    enters: its ``__enter__`` is a job, as of a pool of threads, which goes on to the next one.
+    enters: its ``__enter__`` is a job, as of a pool of threads, which goes on to the next one. An object that a job
+    enters has no such frame: its block interrupts nothing.
     """
-    generator, inner = None, frame
-    while (is_ours(frame) or _opens_for_another(frame)) and frame.f_back is not None:
-        if frame.f_code.co_flags & RESUMABLE and not is_ours(frame):
-            generator = frame
+    is_opened, generator, inner = False, None, frame
+    while frame.f_back is not None:
+        if not is_ours(frame):
+            if not _opens_for_another(frame):
+                break
+            is_opened = True
+            generator = frame if frame.f_code.co_flags & RESUMABLE else generator
         inner, frame = frame, frame.f_back
-    return frame if generator is None or inner.f_code.co_name != "__enter__" or _enters(frame) else generator
+    return frame if not is_opened or inner.f_code.co_name != "__enter__" or _enters(frame) else generator
 
 
 def _enters(frame: FrameType) -> bool:

@@ -107,7 +107,7 @@ class WholeCall(Decorator):
 
     def _enter(self, holder: FrameType, *, is_awaited: bool) -> Self:
         # A ``with`` block of a coroutine, too, belongs to its task.
-        of_task = is_awaited or bool(holder_of_block(holder).f_code.co_flags & _AWAITED)
+        of_task = is_awaited or bool((holder_of_block(holder) or holder).f_code.co_flags & _AWAITED)
         length = seconds(parameters(self._kind)["value"].kind.normalised(self._values["value"]), ChronoUnit.MILLIS)
         block = PlainBlock(lambda _: _path(self._name, length, of_task), self._forget, (holder, _course()))
         try:
