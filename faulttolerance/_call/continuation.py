@@ -325,24 +325,14 @@ def next_fallback(
 
 
 def in_context(error: BaseException, failure: BaseException) -> BaseException:
-    """Return *error*, of a fallback for *failure*, with that failure as its context if it has none."""
-    if error.__context__ is None and not _is_in_chain_of(error, failure):
+    """Return *error*, of a fallback for *failure*, with that failure as its context, unless it has one or caused it."""
+    chain = [failure]
+    for one in chain:
+        behind = (one.__cause__, one.__context__)
+        chain += [each for each in behind if each is not None and all(each is not known for known in chain)]
+    if error.__context__ is None and all(one is not error for one in chain):
         error.__context__ = failure
     return error
-
-
-def _is_in_chain_of(error: BaseException, failure: BaseException) -> bool:
-    """Return whether *failure* is *error*, or was caused by it."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [failure]
-    while waiting:
-        exception = waiting.pop()
-        if exception is error:
-            return True
-        if exception is not None and id(exception) not in seen:
-            seen.add(id(exception))
-            waiting += (exception.__cause__, exception.__context__)
-    return False
 
 
 def record_degradation(name: str, failure: BaseException, by: str) -> None:

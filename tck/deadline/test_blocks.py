@@ -255,8 +255,8 @@ def test_a_block_that_a_pool_enters_for_an_object_interrupts_no_other_job(clock:
         def __enter__(self) -> None:
             self.block.__enter__()
 
-        def __exit__(self, *failure: Any) -> None:
-            self.block.__exit__(*failure)
+        def __exit__(self, *_: object) -> None:
+            self.block.__exit__(None, None, None)
 
     def work(*jobs: Callable[[], object]) -> list[object]:
         return [job() for job in jobs]
