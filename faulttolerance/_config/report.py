@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from .._policy import parameters
-from .._shown import brief, escaped, nearest, shown
+from .._shown import brief, escaped, nearest
 from ..exceptions import Fault
+from .formatting import formatted
 from .key import (
     CONFIGURABLE,
     ENABLED,
@@ -62,7 +63,8 @@ class Change(NamedTuple):
     source: str
 
     def __str__(self) -> str:
-        return escaped(f"{self.where}: {shown(self.before)} -> {shown(self.after)} ({self.source})")
+        before, after = (brief(formatted(value)) or "none" for value in (self.before, self.after))
+        return escaped(f"{self.where}: {before} -> {after} ({self.source})")
 
 
 def keys(declared: Iterable[Declared], mentions: Callable[[str, str], bool] = lambda *_: True) -> dict[str, Key]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,19 @@ def test_changes_name_the_guard_the_parameter_both_values_and_the_source() -> No
     assert [str(one) for one in found] == [
         "acme.Client.charge @Retry(max_retries): 3 -> 5 (Retry/maxRetries in configure(properties=...))",
         "acme.Client.charge @Retry(delay): 5 -> 0 (default)",
-        "acme.Client.charge @Bulkhead(enabled): True -> False (Bulkhead/enabled in configure(properties=...))",
+        "acme.Client.charge @Bulkhead(enabled): true -> false (Bulkhead/enabled in configure(properties=...))",
     ]
     assert changes("acme.Client.charge", after, after) == []
+
+
+def test_changes_are_written_as_in_a_configuration_file() -> None:
+    """A log line of a reload says 400ms and a class's name, as ``explain`` does, and not the repr of Python."""
+    declared = [Declared(Retry(delay=timedelta(milliseconds=400), abort_on=KeyError), "method", "acme.Client", "charge")]
+    texts = {"Retry/delay": "2s", "Retry/abortOn": ""}
+    before, _ = settings_of().resolve(declared, "x")
+    after, _ = settings_of(properties=texts).resolve(declared, "x")
+
+    assert [str(one).partition(" (")[0] for one in changes("charge", before, after)] == [
+        "charge @Retry(delay): 400ms -> 2s",
+        "charge @Retry(abort_on): KeyError -> none",
+    ]

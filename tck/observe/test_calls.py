@@ -505,7 +505,7 @@ def test_a_reload_enforces_an_observed_policy(invoke: Invoke, monkeypatch: pytes
         changes = [str(change) for change in reload() if name in str(change)]
 
         place = f"CircuitBreaker/mode in environment variable {variable}"
-        assert changes == [f"{name} @CircuitBreaker(mode): 'observe' -> 'enforce' ({place})"]
+        assert changes == [f"{name} @CircuitBreaker(mode): observe -> enforce ({place})"]
         assert invoke.outcome(client.service).__name__ == "CircuitBreakerOpenException"
         assert seen(name, "CircuitBreaker") == 1
     finally:
