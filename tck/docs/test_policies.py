@@ -100,7 +100,7 @@ def key_rows(annotations: str) -> Iterator[str]:
 
 def metric_rows(prefix: str) -> Iterator[str]:
     """Return the metrics whose names begin like this, in one line."""
-    names = ", ".join(f"`{metric.name}`" for metric in every_metric() if metric.name.startswith(f"{prefix}."))
+    names = ", ".join(f"`{metric.name}`" for metric in every_metric() if f"{metric.name}.".startswith(f"{prefix}."))
     yield f"{names}: see [metrics](metrics.md#the-metrics)."
 
 
