@@ -96,6 +96,12 @@ def test_call_raises_nothing_but_wrong_arguments(clock: Clock, kind: str) -> Non
     assert outcomes == [Failed, Failed, CircuitBreakerOpenException]
 
 
+def test_an_error_about_wrong_arguments_names_the_function_as_a_plain_call_does() -> None:
+    """R7: a log that shows nothing but the error's text says which call was wrong."""
+    with pytest.raises(TypeError, match=r"^failed\(\) takes 0 positional arguments but 1 was given$"):
+        failed(1)  # type: ignore[call-arg]
+
+
 def test_a_function_whose_compiler_hides_its_parameters_takes_its_arguments() -> None:
     """The code of a coroutine function that mypyc compiled shows no parameters: the function alone checks them."""
 

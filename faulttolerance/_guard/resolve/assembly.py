@@ -22,7 +22,6 @@ from ..._execution.caller_thread import Callback, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import Schema, schema_of
 from ..._metrics.counters import Counters, Ledger
-from ..._parameters import signature_of
 from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, RecallingHandler, recalling_handler_in
 from ..._signature.kind import own_attribute
 from ..._strategy.gate import OnRefusal
@@ -438,10 +437,9 @@ def _set_names(driver: Any, declaration: Declaration | None) -> Any:
 
 def _with_arguments_checked(call: GuardedCall, function: Callable[..., Any]) -> GuardedCall:
     """Return *call* with a check of the arguments, the only error that an asynchronous call itself raises (rule R7)."""
-    signature = signature_of(function)
-    if signature is None:
-        return call
-    bind = signature.bind
+    from ..._signature.call_key import key_function  # it needs ``inspect``
+
+    bind = key_function((), function, takes_self=False)  # a key of no arguments: the interpreter binds them all
 
     def checked(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         bind(*args, **kwargs)
