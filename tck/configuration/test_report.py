@@ -182,7 +182,8 @@ def test_changes_name_the_guard_the_parameter_both_values_and_the_source() -> No
 
 def test_changes_are_written_as_in_a_configuration_file() -> None:
     """A log line of a reload says 400ms and a class's name, as ``explain`` does, and not the repr of Python."""
-    declared = [Declared(Retry(delay=timedelta(milliseconds=400), abort_on=KeyError), "method", "acme.Client", "charge")]
+    policy = Retry(delay=timedelta(milliseconds=400), abort_on=KeyError)
+    declared = [Declared(policy, "method", "acme.Client", "charge")]
     texts = {"Retry/delay": "2s", "Retry/abortOn": ""}
     before, _ = settings_of().resolve(declared, "x")
     after, _ = settings_of(properties=texts).resolve(declared, "x")
