@@ -32,7 +32,6 @@ _MISTAKES = (
 
 def recommended(
     attempt_timeout: Duration = "1s",
-    /,
     *given: Policy | Callable[..., Any],
     name: str = "",
     **policies: Unpack[GuardPolicies],
@@ -43,7 +42,7 @@ def recommended(
     name. One guard serves all functions that call the same service.
 
     - ``Timeout``: an attempt ends after *attempt_timeout*.
-    - ``Deadline``: a call, with all attempts and the delays between them, ends after three times *attempt_timeout*.
+    - ``Deadline``: a call, with all attempts and the delays between them, ends after three times the ``Timeout``.
     - ``Retry`` and ``ExponentialBackoff``: a failed attempt is repeated up to twice, after random delays of up to 100
       and 200 ms; mistakes of the caller, such as a ``TypeError``, and refusals are not repeated.
     - ``RetryBudget``: repeated attempts are at most a fifth of the successful calls, beside a burst of ten. So retries
@@ -69,7 +68,7 @@ def recommended(
     3
     """
     given = tuple(map(declared_by, given))
-    attempt = Timeout(attempt_timeout)
+    attempt = next((one for one in (*given, *policies.values()) if isinstance(one, Timeout)), Timeout(attempt_timeout))
     whole = 3_000 * seconds(attempt.value, attempt.unit)
     chosen: dict[str, Any] = {
         "timeout": attempt,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from faulttolerance import (
     bulkhead,
     guards,
     recommended,
+    remaining,
     retry,
     sleep,
+    timeout,
 )
 from faulttolerance.policies import Bulkhead, Retry, Timeout
 from faulttolerance.testing import VirtualClock, virtual_time
@@ -87,6 +90,21 @@ def test_an_attempt_ends_at_the_time_out_and_a_call_after_three_times_that(clock
         recommended("1s").call(hang)
 
     assert clock.monotonic() - began == pytest.approx(3.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: recommended(attempt_timeout="5s"),
+        lambda: recommended(timeout=Timeout("5s")),
+        lambda: recommended("1s", timeout("5s")),
+    ],
+    ids=["by name", "as a value", "as a decorator"],
+)
+def test_the_deadline_is_three_times_the_time_out_however_that_is_given(make: Callable[[], Guard]) -> None:
+    """A longer time-out that replaces the default is not cut by the deadline of the default."""
+    assert make().call(remaining) == pytest.approx(5.0, abs=0.5)
+    assert "deadline=Deadline(value=15000.0)" in repr(make())
 
 
 def test_each_policy_can_be_replaced_or_left_out() -> None:
