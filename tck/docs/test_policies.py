@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from faulttolerance import exceptions
+from faulttolerance._call.order import ROWS
 from faulttolerance._config.formatting import formatted
 from faulttolerance._config.key import ENABLED, Key
 from faulttolerance._metrics.catalogue import Metric, every_metric
 from faulttolerance._policy import Parameter, Policy, parameters
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+HOW_TO = REFERENCE.with_name("how-to")
 PAGES = sorted(
     REFERENCE / f"{name}.md"
     for name in (
@@ -160,6 +162,15 @@ def test_every_metric_is_on_its_page(metric: Metric) -> None:
     for tag, values in tags_of(metric):
         assert f"`{tag}`" in tags
         assert not values or values <= set(re.findall("`([^`]+)`", tags))
+
+
+def test_policies_that_no_block_can_have_are_on_the_page_about_blocks() -> None:
+    """A guard that refuses blocks surprises nobody who has read there."""
+    limits = (HOW_TO / "guard-a-block.md").read_text(encoding="utf-8").partition("## Limits")[2]
+    rejected = [kind.annotation for kind, row in ROWS.items() if row.block_fault or row.needs_arguments]
+
+    assert len(rejected) == 5
+    assert [name for name in rejected if f"`{re.sub('(?<=[a-z])(?=[A-Z])', '_', name).lower()}`" not in limits] == []
 
 
 def test_every_exception_is_on_its_page() -> None:
