@@ -104,7 +104,7 @@ def flags_of(policies: BoundPolicies) -> Flags:
     retry, detached = policies.retry, policies.detached
     deadline = policies.conclude is not None
     bulkhead = policies.bulkhead is not None and not detached
-    # An observed time-out: its calls are timed, but start no deadline.
+    # An observed time-out, or one without a limit: its calls are timed, but start no deadline.
     is_observed = policies.seconds > 0 and not deadline and not detached
     judged = policies.slow > 0 or policies.fail_when is not None or is_observed
     waits = bulkhead or policies.takes_turns or retry is not None

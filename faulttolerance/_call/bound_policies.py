@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from math import inf
 from sys import exception
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, TypeAlias
@@ -343,7 +344,7 @@ class BoundPolicies(_Defaults):
         """Return the attempt *record*, which *began* and runs detached from its call, for an environment to run."""
         record.began = began
         seconds = self.seconds
-        due = began + seconds if seconds else None
+        due = began + seconds if 0.0 < seconds < inf else None
         bulkhead, interrupt = self.bulkhead, self.interrupt
         return Attempt(
             record, function, args, kwargs, bulkhead, due, interrupt, awaits, self.message, seconds, self.left_behind

@@ -173,8 +173,9 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
 
 
 def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
-    bound: dict[str, Any] = {"seconds": seconds(policy.value, policy.unit), "interrupt": policy.interrupt}
-    if not bound["seconds"] or not binding.is_enforced(Timeout):
+    limit = seconds(policy.value, policy.unit)
+    bound: dict[str, Any] = {"seconds": limit or math.inf, "interrupt": policy.interrupt}
+    if not limit or not binding.is_enforced(Timeout):
         return bound
     if binding.detached:
         return {**bound, "left_behind": binding.strategies.get(Timeout)}

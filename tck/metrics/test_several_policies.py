@@ -19,6 +19,7 @@ from faulttolerance import (
     asynchronous,
     bulkhead,
     circuit_breaker,
+    deadline,
     fallback,
     guards,
     rate_limit,
@@ -250,6 +251,31 @@ def test_attempt_that_ends_late_is_measured_to_its_end(meter: PrometheusMeter, i
     assert invoke.outcome(Client().work) is TimeoutException
     expected = 0.1 if invoke.convention == "offloaded" else 1.0
     assert meter.durations("ft.timeout.executionDuration").sum == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("failure", [None, TestException()], ids=["returned", "raised"])
+def test_attempts_without_a_limit_are_counted_and_timed(
+    meter: PrometheusMeter, invoke: Invoke, clock: Clock, failure: Exception | None
+) -> None:
+    """Specification, X1: 0 switches a limit off, and not its metrics, however an attempt ends."""
+
+    class Client(Service):
+        @deadline(0)
+        @retry(max_retries=1, jitter=0)
+        @timeout(0)
+        @invoke.body
+        async def work(self) -> None:
+            clock.work(1.0)
+            if failure is not None:
+                raise failure
+
+    meter.watch(Client.work, Client)
+    attempts = 1 if failure is None else 2
+
+    assert invoke.outcome(Client().work) is (TestException if failure else None)
+    assert meter.value("ft.timeout.calls.total", timedOut="false") == attempts
+    assert meter.value("ft.deadline.calls.total", exceeded="false") == 1
+    assert meter.durations("ft.timeout.executionDuration").sum == pytest.approx(attempts)
 
 
 def test_counts_of_a_cancelled_call_are_there_before_its_result() -> None:

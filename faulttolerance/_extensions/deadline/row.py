@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ..._call.bound_policies import BoundPolicies, conclude_of
@@ -19,23 +20,21 @@ if TYPE_CHECKING:
 
 def _bind(policy: Deadline, binding: Binding) -> Mapping[str, Any]:
     limit = seconds(policy.value, ChronoUnit.MILLIS)
-    if not limit:
-        return {}
-    return {"seconds": limit, "conclude": conclude_of(binding.asynchronous) if binding.is_enforced(Deadline) else None}
+    ends = limit and binding.is_enforced(Deadline)
+    return {"seconds": limit or inf, "conclude": conclude_of(binding.asynchronous) if ends else None}
 
 
 def _layer(policy: Deadline, binding: Binding) -> Layer | None:
-    if not policy.value or not binding.is_enforced(Deadline):
+    if not binding.is_enforced(Deadline):
         return None
+    if not policy.value:
+        return lambda call, _: call  # its seconds must not be those of the attempts
     from .layer import under_deadline
 
     return partial(under_deadline, binding.name)
 
 
 def _listener(kinds: frozenset[type[Policy]], binding: Binding) -> Callable[..., BoundPolicies] | None:
-    policy = binding.policies.get(Deadline)
-    if not isinstance(policy, Deadline) or not policy.value:
-        return None
     from .layer import WholeCallPolicies
 
     return WholeCallPolicies
