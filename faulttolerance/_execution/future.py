@@ -30,7 +30,7 @@ class Future(concurrent.futures.Future[T]):
     if TYPE_CHECKING:  # attributes that a subclass must use, and that are missing in the stubs
         _done_callbacks: list[Callable[[concurrent.futures.Future[T]], Any]]
 
-        _exception: BaseException | None
+        _result: T
 
         def _invoke_callbacks(self) -> None: ...
 
@@ -75,18 +75,15 @@ class Future(concurrent.futures.Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Return the result or raise the failure, as soon as the call has ended; all counters are updated by then."""
+        error = None
         try:
-            return super().result(timeout)
-        except concurrent.futures.CancelledError:
-            self._await_end()
-            raise
-        except BaseException as error:
-            if error is not self._exception or self._trace is None:
-                raise
+            # The base class asks, before Python 3.13.4, whether the failure is true.
+            if (error := self.exception(timeout)) is None:
+                return self._result
             # The original traceback does not grow, however often and by however many futures the failure is raised.
-            raise error.with_traceback(self._trace)  # noqa: B904
+            raise error.with_traceback(self._trace or error.__traceback__)
         finally:
-            del self  # a failure's traceback keeps this frame
+            del self, error  # a failure's traceback keeps this frame
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the exception of the call, or ``None`` if it returned; waits as ``result`` does."""

@@ -341,6 +341,23 @@ def test_a_failure_that_was_awaited_goes_with_its_future(uncollected: None) -> N
     assert kept[0]() is None
 
 
+class Rejected(Exception):
+    """Is false, as a list of its reasons would be that has none."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("result_of", [Future.result, lambda future: asyncio.run(outcome(future))])
+def test_a_failure_that_is_false_is_raised(result_of: Callable[[Future[None]], object]) -> None:
+    """No call returns ``None`` because its exception has a length, and that is 0."""
+    future: Future[None] = Future()
+    future.fail(Rejected())
+
+    with pytest.raises(Rejected):
+        result_of(future)
+
+
 def test_a_loop_that_was_closed_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:
     """A future whose loop is gone completes in silence."""
     future: Future[int] = Future()
