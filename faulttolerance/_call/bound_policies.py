@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from .._deadline.attempt_record import AttemptRecord
 from .._deadline.clock import clock
-from .._deadline.interruption import remaining
-from .._deadline.task import NO_DEADLINE, replaces_cancellation
+from .._deadline.interruption import is_from_outside
+from .._deadline.task import NO_DEADLINE
 from .._event import Recovered, Rejected, TimedOut, sinks
 from .._execution.caller_thread import Arguments, Callback, is_kept_by_module, is_pending, warn_of_pending_result
 from .._execution.environment import Attempt, Environment, StoppedIteration
@@ -258,9 +258,10 @@ class BoundPolicies(_Defaults):
         assert self.environment is not None
         return await self.environment.call(function, failure, *args)
 
-    def is_cancelled(self, failure: BaseException, args: Arguments) -> bool:
-        """Return whether the task of a call, or of a block, is cancelled, and *failure* came of that."""
-        return replaces_cancellation(failure, args[1].handled if self.is_block else exception())
+    def is_from_outside(self, failure: BaseException, args: Arguments) -> bool:
+        """Return whether an enclosing deadline has passed, or *failure* came of the cancellation of the task."""
+        handled = args[1].handled if self.is_block else exception()
+        return is_from_outside(failure, handled, self.environment is not None)
 
     def _report_to_gate(
         self, gate: Gate, record: AttemptRecord, failure: BaseException | None, args: Arguments
@@ -271,9 +272,9 @@ class BoundPolicies(_Defaults):
             kind, now = "bad result" if failure is None else type(failure).__name__, clock.monotonic()
             if failure is None:
                 verdict = FAILURE if record.fails else SUCCESS
-            elif (record.refused_by and not gate.judges_refusals) or remaining() == 0.0:
-                verdict = NEUTRAL  # also if an enclosing deadline has passed, for any outcome of the body
-            elif self.environment is not None and self.is_cancelled(failure, args):
+            elif record.refused_by and not gate.judges_refusals:
+                verdict = NEUTRAL
+            elif self.is_from_outside(failure, args):
                 verdict = NEUTRAL
             else:
                 verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)

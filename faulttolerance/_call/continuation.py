@@ -240,7 +240,7 @@ def next_delay(
     if stop is None:
         if has_left:
             stop = Stop.LEFT
-        elif policies.environment is not None and policies.is_cancelled(failure, args):
+        elif policies.is_from_outside(failure, args):
             stop = Stop.NOT_RETRYABLE
         elif vetoes and (veto_reason := veto_reason_for(policies.name, failure)):
             call.veto_reason, stop = veto_reason, Stop.VETOED
@@ -313,9 +313,8 @@ def next_fallback(
 ) -> tuple[str, Callback] | None:
     """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
-    if applies and policies.environment is not None and policies.is_cancelled(failure, args):
-        return None
-    fallback = next(fallbacks, None) if applies else None
+    is_own = applies and not policies.is_from_outside(failure, args)
+    fallback = next(fallbacks, None) if is_own else None
     if fallback is not None:
         if sinks.wanted[FallbackApplied](call) and _accepts(fallback[1], args, kwargs, failure):
             sinks.send(FallbackApplied(policies.name, failure), call)

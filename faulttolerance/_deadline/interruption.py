@@ -23,9 +23,9 @@ from .._strategy.verdict import deadline_outcome
 from .clock import clock, raise_if_expired
 from .gevent import watch_in_hub
 from .parent import mark_missed
-from .task import current
+from .task import current, effective_deadline, replaces_cancellation
 from .threads.async_exception import Interrupted, withdraw
-from .threads.chain import BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread
+from .threads.chain import BindingMark, BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread, uncovered
 from .threads.main_thread import main_thread
 from .threads.pending_interrupt import OTHER_GREENLETS
 from .threads.watchdog import watchdog
@@ -229,6 +229,31 @@ def remaining() -> float | None:
             soonest = deadline.when
         deadline = deadline.previous
     return None if soonest == inf else max(0.0, soonest - clock.monotonic())
+
+
+def is_past(deadlines: ThreadDeadlines, *, is_binding: bool = False) -> bool:
+    """Return whether a deadline has passed that would interrupt code that starts now; *is_binding*: a ``deadline``."""
+    if deadlines.innermost is None and current.get().effective is None:
+        return False
+    now = clock.monotonic()
+    for entry in uncovered(deadlines):
+        binds = type(entry) is BindingMark or (type(entry) is BlockDeadline and entry.is_binding)
+        if entry[0] <= now and (binds or not is_binding):
+            return True
+    deadline = effective_deadline(current.get())
+    while deadline is not None:
+        if deadline.when <= now and not deadline.is_held and (deadline.is_binding or not is_binding):
+            return True
+        deadline = effective_deadline(deadline.previous)
+    return False
+
+
+def is_from_outside(failure: BaseException, handled: BaseException | None, asynchronous: bool) -> bool:
+    """Return whether an enclosing deadline has passed, or *failure* came of a cancellation of an *asynchronous* call.
+
+    Then no outcome is that of the call, as where its clean-up failed (rules R0, D3); see ``replaces_cancellation``.
+    """
+    return is_past(deadlines_here()) or (asynchronous and replaces_cancellation(failure, handled))
 
 
 def sleep(seconds: float) -> None:

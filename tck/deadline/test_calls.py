@@ -551,11 +551,12 @@ def test_the_order_is_one_table() -> None:
 # Blocks
 
 
-def test_a_block_is_outside_of_all(invoke: Invoke, clock: Clock) -> None:
-    """By rule OR2: no fallback inside replaces the failure of a block that ended."""
+@pytest.mark.parametrize("error", [None, ConnectionError("lost")], ids=["interrupted", "raised by the clean-up"])
+def test_a_block_is_outside_of_all(invoke: Invoke, clock: Clock, error: Exception | None) -> None:
+    """By rules R0, OR2: no fallback inside replaces the failure of a block that ended."""
     asked = []
     client, _ = client_of(invoke, clock, fallback(asked.append), retry(delay=0, retry_on=TimeoutException))
-    client.seconds = 5
+    client.seconds, client.when_ended = 5, error
 
     async def main() -> None:
         async with deadline(400):
@@ -572,6 +573,27 @@ def test_a_block_is_outside_of_all(invoke: Invoke, clock: Clock) -> None:
 
     assert not asked
     assert client.executions == 1
+
+
+def test_in_a_clean_up_without_time_left_a_guard_is_a_guard() -> None:
+    """By rules D2, R2b: an uninterruptible block calls guards, whose fallbacks answer and whose circuits judge."""
+    from faulttolerance.testing import virtual_time
+
+    @fallback(lambda context: "spare")
+    @circuit_breaker(request_volume_threshold=1)
+    def cleanup() -> str:
+        raise ConnectionError
+
+    answers = []
+    with virtual_time() as time, pytest.raises(TimeoutException):
+        with deadline(100):
+            time.advance(0.2)
+            with uninterruptible():
+                answers.append(cleanup())
+
+    assert answers == ["spare"]
+    [guard] = [one for one in guards() if one.method is cleanup]
+    assert circuit_breakers.state(guard.name) == "open"
 
 
 @pytest.mark.parametrize("value", [-1, "soon", None, True, float("nan"), [1]])

@@ -13,19 +13,9 @@ from typing import Any
 from ..._call.bound_policies import BY_NONE, BoundPolicies
 from ..._call.continuation import CallRecord
 from ..._deadline.attempt_record import AttemptRecord
-from ..._deadline.clock import clock
-from ..._deadline.interruption import remaining
-from ..._deadline.task import current, effective_deadline
-from ..._deadline.threads.chain import (
-    BindingMark,
-    BlockDeadline,
-    ThreadDeadlines,
-    binding_mark,
-    deadlines_here,
-    effective_entry,
-    this_thread,
-    uncovered,
-)
+from ..._deadline.interruption import is_past, remaining
+from ..._deadline.task import current
+from ..._deadline.threads.chain import binding_mark, deadlines_here, effective_entry, this_thread
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
 from ..._guard.resolve.resolver import renew_at_next_calls
@@ -107,29 +97,13 @@ def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> Guarded
 
     def asking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
-        if (deadlines.innermost is not None or current.get().effective is not None) and _is_late(deadlines):
-            return _refuse_awaited(name) if asynchronous else _refuse(name)
+        if deadlines.innermost is not None or current.get().effective is not None:
+            deadlines.innermost = effective_entry(deadlines.innermost)  # a block left on another thread stood there
+            if is_past(deadlines, is_binding=True):
+                return _refuse_awaited(name) if asynchronous else _refuse(name)
         return call(args, kwargs)
 
     return asking
-
-
-def _is_late(deadlines: ThreadDeadlines) -> bool:
-    """Return whether a ``deadline`` has passed that would interrupt code that starts now."""
-    deadlines.innermost = effective_entry(deadlines.innermost)  # a block that was left on another thread stood there
-    if deadlines.innermost is None and current.get().effective is None:
-        return False
-    now = clock.monotonic()
-    for entry in uncovered(deadlines):
-        is_binding = type(entry) is BindingMark or (type(entry) is BlockDeadline and entry.is_binding)
-        if is_binding and entry[0] <= now and not (type(entry) is BlockDeadline and entry.is_at_rest):
-            return True
-    deadline = effective_deadline(current.get())
-    while deadline is not None:
-        if deadline.is_binding and deadline.when <= now and not deadline.is_held:
-            return True
-        deadline = effective_deadline(deadline.previous)
-    return False
 
 
 async def _refuse_awaited(name: str) -> None:
