@@ -293,15 +293,17 @@ def test_no_guard_begins_a_call_in_a_call_without_time_left() -> None:
     assert not ran
 
 
-def test_an_uninterruptible_block_calls_guards_without_time_left() -> None:
-    """By rules D2, R2a: a guarded call could else clean up nothing."""
+@pytest.mark.parametrize("policy", [retry, deadline(1000)], ids=["retry", "deadline"])
+def test_an_uninterruptible_block_calls_guards_without_time_left(policy: Decorate) -> None:
+    """By rules D2, R2b: a guarded call could else clean up nothing; a deadline of its own is no reason to refuse."""
     from faulttolerance.testing import virtual_time
 
     ran = []
 
-    @retry
+    @policy
     def cleanup() -> None:
-        ran.append(1)
+        with deadline(1000):
+            ran.append(1)
 
     with virtual_time() as time, pytest.raises(TimeoutException):
         with deadline(100):

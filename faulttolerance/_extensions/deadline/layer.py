@@ -13,7 +13,7 @@ from typing import Any
 from ..._call.bound_policies import BY_NONE, BoundPolicies
 from ..._call.continuation import CallRecord
 from ..._deadline.attempt_record import AttemptRecord
-from ..._deadline.interruption import is_past, remaining
+from ..._deadline.interruption import is_past
 from ..._deadline.task import current
 from ..._deadline.threads.chain import binding_mark, deadlines_here, effective_entry, this_thread
 from ..._execution.caller_thread import Arguments, GuardedCall
@@ -120,5 +120,5 @@ def refuse_late(name: str) -> None:
     Raises:
         TimeoutException: If a deadline has passed that includes the call, or the block, with the name *name*.
     """
-    if remaining() == 0.0:
+    if is_past(deadlines_here()):
         _refuse(name)
