@@ -253,9 +253,10 @@ def test_attempt_that_ends_late_is_measured_to_its_end(meter: PrometheusMeter, i
     assert meter.durations("ft.timeout.executionDuration").sum == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
 @pytest.mark.parametrize("failure", [None, TestException()], ids=["returned", "raised"])
 def test_attempts_without_a_limit_are_counted_and_timed(
-    meter: PrometheusMeter, invoke: Invoke, clock: Clock, failure: Exception | None
+    meter: PrometheusMeter, invoke: Invoke, clock: Clock, failure: Exception | None, mode: str
 ) -> None:
     """Specification, X1: 0 switches a limit off, and not its metrics, however an attempt ends."""
 
@@ -269,10 +270,11 @@ def test_attempts_without_a_limit_are_counted_and_timed(
             if failure is not None:
                 raise failure
 
-    meter.watch(Client.work, Client)
     attempts = 1 if failure is None else 2
+    with configured({"Deadline/mode": mode, "Timeout/mode": mode}):
+        meter.watch(Client.work, Client)
+        assert invoke.outcome(Client().work) is (TestException if failure else None)
 
-    assert invoke.outcome(Client().work) is (TestException if failure else None)
     assert meter.value("ft.timeout.calls.total", timedOut="false") == attempts
     assert meter.value("ft.deadline.calls.total", exceeded="false") == 1
     assert meter.durations("ft.timeout.executionDuration").sum == pytest.approx(attempts)

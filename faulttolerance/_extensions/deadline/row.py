@@ -25,10 +25,10 @@ def _bind(policy: Deadline, binding: Binding) -> Mapping[str, Any]:
 
 
 def _layer(policy: Deadline, binding: Binding) -> Layer | None:
-    if not binding.is_enforced(Deadline):
-        return None
     if not policy.value:
         return lambda call, _: call  # its seconds must not be those of the attempts
+    if not binding.is_enforced(Deadline):
+        return None
     from .layer import under_deadline
 
     return partial(under_deadline, binding.name)
