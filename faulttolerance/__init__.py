@@ -53,6 +53,8 @@ from .policies import (
 )
 from .typing import ExecutionContext, FallbackHandler
 
+if sys.implementation.name != "cpython":
+    raise RuntimeError(f"faulttolerance needs CPython; this interpreter is {sys.implementation.name}")
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise RuntimeError(
         "faulttolerance needs the GIL, which this interpreter has disabled; set PYTHON_GIL=1 to enable it"

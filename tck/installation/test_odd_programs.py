@@ -219,3 +219,11 @@ def test_an_interpreter_without_the_gil_is_refused_at_import() -> None:
     assert done.returncode == 1
     assert "RuntimeError: faulttolerance needs the GIL" in done.stderr
     assert "PYTHON_GIL=1" in done.stderr
+
+
+def test_an_interpreter_other_than_cpython_is_refused_at_import() -> None:
+    """On PyPy the first ``async def`` would run without its policies, and steps that must be one would be several."""
+    done = python("import sys; sys.implementation.name = 'pypy'; import faulttolerance")
+
+    assert done.returncode == 1
+    assert "RuntimeError: faulttolerance needs CPython; this interpreter is pypy" in done.stderr
