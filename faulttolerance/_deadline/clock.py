@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from math import inf
 
@@ -14,7 +15,8 @@ from .threads.callbacks import call_due_and_wait
 from .threads.chain import deadlines_here, due, unmasked
 from .threads.watchdog import watchdog
 
-_LONGEST_WAIT = 86400.0
+_LONGEST_WAIT = 86400.0 if sys.platform != "win32" else 0.1
+"""Seconds until a sleep is continued: up to CPython 3.13, Ctrl-C does not end the wait for a lock on Windows."""
 _RealLock = type(native.allocate_lock())
 
 
