@@ -54,7 +54,9 @@ class _Native:
         self.start_joinable_thread: Any = None
         if sys.version_info >= (3, 13):
             self.start_joinable_thread = _original(_thread, "start_joinable_thread")
-        self.monotonic: Callable[[], float] = _from_clock("monotonic")
+        # Up to CPython 3.12, the other clock of Windows moves once in 16 ms: a quick call may seem to exceed a time-out.
+        is_fine = sys.platform != "win32" or sys.version_info >= (3, 13)
+        self.monotonic: Callable[[], float] = _from_clock("monotonic" if is_fine else "perf_counter")
         self.sleep: Callable[[float], None] = _from_clock("sleep")
         self.main_ident = threading.main_thread().ident
         """The ident of the main thread, as ``get_ident`` returns it."""

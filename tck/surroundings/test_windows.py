@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import time
+
 import pytest
 
+from faulttolerance._platform import unpatched
 from kit.program import python
 
 pytestmark = pytest.mark.outside
@@ -27,3 +31,12 @@ fails()
 def test_ctrl_c_ends_a_pause() -> None:
     """It ends ``time.sleep`` on the main thread, but up to CPython 3.13 no wait for a lock."""
     assert "KeyboardInterrupt" in python(PAUSING, seconds=30).stderr
+
+
+def test_a_time_out_may_be_shorter_than_a_tick_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to CPython 3.12 ``time.monotonic`` moves once in 16 ms there, and a call of 0.1 ms may seem to take as long."""
+    monkeypatch.setattr(sys, "platform", "win32")
+
+    native = unpatched._Native()
+
+    assert native.monotonic is (time.monotonic if sys.version_info >= (3, 13) else time.perf_counter)
