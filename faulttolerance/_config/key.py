@@ -73,10 +73,13 @@ class Key(Record):
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """The names in the environment (MicroProfile Config: exact, other characters as ``_``, then in upper case)."""
+        """The names in the environment (MicroProfile Config: exact, other characters as ``_``, then in upper case).
+
+        On Windows the exact names are in upper case, too.
+        """
         mapped = [_OTHER.sub("_", name) for name in self.names]
         upper = [(name if self.has_class else PREFIX + name).upper() for name in mapped]
-        return tuple(dict.fromkeys([*self.names, *mapped, *upper]))
+        return tuple(dict.fromkeys([*self.names, *mapped, *upper, *map(str.upper, self.names)]))
 
     @property
     def variable(self) -> str:

@@ -54,7 +54,7 @@ class _Native:
         self.start_joinable_thread: Any = None
         if sys.version_info >= (3, 13):
             self.start_joinable_thread = _original(_thread, "start_joinable_thread")
-        # Up to CPython 3.12, the other clock of Windows moves once in 16 ms: a quick call may seem to exceed a time-out.
+        # Up to CPython 3.12, the other clock of Windows moves once in 16 ms: a quick call may seem to exceed its limit.
         is_fine = sys.platform != "win32" or sys.version_info >= (3, 13)
         self.monotonic: Callable[[], float] = _from_clock("monotonic" if is_fine else "perf_counter")
         self.sleep: Callable[[float], None] = _from_clock("sleep")

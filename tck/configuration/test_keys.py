@@ -85,7 +85,10 @@ def test_enabled_keys_follow_the_method_whatever_the_level_of_the_declaration(le
 
 
 def test_variables_are_spelled_by_the_mapping_of_microprofile_config() -> None:
-    """Exact, other characters replaced, that in upper case; the Python spelling of the parameter likewise."""
+    """Exact, other characters replaced, that in upper case; last the exact name as Windows shows it.
+
+    The Python spelling of the parameter likewise.
+    """
     key = parameter_keys(Declared(Retry(), "method", "acme.My_Client", "charge"), "max_retries")[0]
 
     assert key.variables == (
@@ -95,6 +98,8 @@ def test_variables_are_spelled_by_the_mapping_of_microprofile_config() -> None:
         "acme_My_Client_charge_Retry_max_retries",
         "ACME_MY_CLIENT_CHARGE_RETRY_MAXRETRIES",
         "ACME_MY_CLIENT_CHARGE_RETRY_MAX_RETRIES",
+        "ACME.MY_CLIENT/CHARGE/RETRY/MAXRETRIES",
+        "ACME.MY_CLIENT/CHARGE/RETRY/MAX_RETRIES",
     )
 
 
@@ -102,7 +107,7 @@ def test_a_global_key_in_upper_case_needs_the_prefix() -> None:
     """``RETRY_DELAY`` is a common name of other things."""
     key = parameter_keys(Declared(Retry(), "class", "", ""), "delay")[0]
 
-    assert key.variables == ("Retry/delay", "Retry_delay", "FAULTTOLERANCE_RETRY_DELAY")
+    assert key.variables == ("Retry/delay", "Retry_delay", "FAULTTOLERANCE_RETRY_DELAY", "RETRY/DELAY")
     assert key.variable == "FAULTTOLERANCE_RETRY_DELAY"
 
 

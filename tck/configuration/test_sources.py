@@ -134,10 +134,12 @@ def test_a_wrong_ordinal_is_refused(value: str) -> None:
         "Retry_maxRetries",
         "FAULTTOLERANCE_RETRY_MAXRETRIES",
         "FAULTTOLERANCE_RETRY_MAX_RETRIES",
+        "ACME.CLIENT/CHARGE/RETRY/MAXRETRIES",
+        "RETRY/MAXRETRIES",
     ],
 )
 def test_a_variable_is_found_by_each_spelling(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MicroProfile Config: exact, with underscores, that in upper case."""
+    """MicroProfile Config: exact, with underscores, that in upper case; Windows shows the exact name in upper case."""
     monkeypatch.setenv(variable, "8")
 
     assert max_retries(settings_of()) == (8, f"environment variable {variable}")

@@ -34,7 +34,7 @@ def test_ctrl_c_ends_a_pause() -> None:
 
 
 def test_a_time_out_may_be_shorter_than_a_tick_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to CPython 3.12 ``time.monotonic`` moves once in 16 ms there, and a call of 0.1 ms may seem to take as long."""
+    """Up to CPython 3.12 ``time.monotonic`` moves once in 16 ms there: a call of 0.1 ms may seem to take as long."""
     monkeypatch.setattr(sys, "platform", "win32")
 
     native = unpatched._Native()
