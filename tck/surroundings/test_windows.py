@@ -1,4 +1,4 @@
-"""What is different on Windows, as far as another system can show it."""
+"""Windows, as far as another system can show what is different there."""
 
 from __future__ import annotations
 

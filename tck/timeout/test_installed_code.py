@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import select
 import shutil
 import socket
 import sys
@@ -13,13 +14,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
 
 from faulttolerance import TimeoutException, configure, timeout, uninterruptible
 from faulttolerance._deadline.threads import application, thread_checks
+from faulttolerance._deadline.threads.main_thread import main_thread
 from faulttolerance.integrations.flask import DeadlineMiddleware
 
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]
@@ -125,6 +127,10 @@ def call(function):
     function()
 
 
+def wait_as_on_macos(kqueue, events):
+    kqueue.control(events, [], [], 20)
+
+
 class Stream:
     def __init__(self, sock):
         self.sock, self.received = sock, b""
@@ -224,6 +230,19 @@ def test_installed_code_that_waits_in_a_blocking_call_is_interrupted(run: Run, i
     """A call that blocks may fail anyway, and its callers had to think of that."""
     with pytest.raises(TimeoutException):
         run(timeout(50)(installed.wait))
+
+
+def test_a_selector_of_macos_is_interrupted_though_the_system_does_not_say_that_it_waits(
+    installed: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``selectors.DefaultSelector`` waits there on the main thread: in ``kqueue.control``."""
+    monkeypatch.setattr(main_thread, "activity", lambda _: None)
+    monkeypatch.setattr(main_thread, "lacks_activity", True)
+    ours, theirs = socket.socketpair()
+    kqueue = SimpleNamespace(control=select.select)
+
+    with ours, theirs:
+        assert time_in(lambda function: function(), lambda: installed.wait_as_on_macos(kqueue, [ours])) < 15
 
 
 def test_installed_code_that_waits_is_not_interrupted_where_it_handles_only_an_exception(

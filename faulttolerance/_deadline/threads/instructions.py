@@ -41,6 +41,7 @@ _BLOCKING = frozenset(
     {
         "accept",
         "connect",
+        "control",  # of kqueue
         "do_handshake",
         "epoll_wait",
         "poll",
