@@ -11,7 +11,7 @@ def main() -> None:
     """Run the command line; without its extra, exit with the install command."""
     try:
         from ._command.cli import app
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         sys.exit(f"the command line needs {error.name}: {install('cli')}")
     if not sys.flags.safe_path and sys.path[:1] != [""]:
         sys.path.insert(0, "")  # as ``python -m`` does: the modules to inspect are mostly in this folder

@@ -69,7 +69,7 @@ def _file(name: str, absolute: str) -> Source:
         return _dotenv(words, text)
     try:
         data, lines = PARSERS[suffix](text)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise definition_error(name, f"cannot be read without {error.name}", None, install("files")) from error
     if not isinstance(data, dict):
         raise TypeError("it contains no mapping")

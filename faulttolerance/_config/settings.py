@@ -123,7 +123,7 @@ class Settings:
         if inputs.files or inputs.sources or named:
             try:
                 from .reading import read
-            except ImportError as error:
+            except ModuleNotFoundError as error:
                 raise definition_error("the configuration", f"needs {error.name}", None, INSTALL) from error
             sources_read += read(inputs, named)
         snapshot = Snapshot(sources_read, inputs, state.number)
@@ -220,7 +220,7 @@ def _faults_of_packages() -> list[Fault]:
     def load(package: str, where: str, problem: str, source: str = "") -> None:
         try:
             import_module(package)
-        except ImportError as error:
+        except ModuleNotFoundError as error:
             faults.append(Fault(where, f"{problem} {error.name}", None, INSTALL, source))
 
     if named := files_of_environment({}):

@@ -309,6 +309,19 @@ def test_files_ask_for_pydantic_settings(monkeypatch: pytest.MonkeyPatch) -> Non
         settings_of(files=["faulttolerance.toml"])
 
 
+@pytest.mark.outside
+@pytest.mark.parametrize("variables", [{}, {"FAULTTOLERANCE_CONFIG": "f.toml"}])
+def test_an_installed_package_that_cannot_be_imported_says_why(variables: dict[str, str], tmp_path: Path) -> None:
+    """To install it again would not help, as in an isolated sub-interpreter."""
+    (tmp_path / "f.toml").write_text("")
+    (tmp_path / "pydantic_settings.py").write_text("raise ImportError('it does not support sub-interpreters')")
+    program = "import sys; sys.path.insert(0, '.'); import faulttolerance as ft; ft.configure(files=['f.toml'])"
+
+    done = python(program, folder=tmp_path, environment={**ALONE, **variables})
+
+    assert done.stderr.splitlines()[-1] == "ImportError: it does not support sub-interpreters"
+
+
 def test_properties_that_only_switch_need_no_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service mesh switches policies off, and nothing is loaded for it."""
     monkeypatch.setitem(sys.modules, "pydantic", None)
