@@ -7,6 +7,7 @@ import os
 import select
 import shutil
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -235,14 +236,15 @@ def test_installed_code_that_waits_in_a_blocking_call_is_interrupted(run: Run, i
 def test_a_selector_of_macos_is_interrupted_though_the_system_does_not_say_that_it_waits(
     installed: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ``selectors.DefaultSelector`` waits there on the main thread: in ``kqueue.control``."""
+    """As ``selectors.DefaultSelector`` waits there on the main thread, in ``kqueue.control``, and a socket with TLS."""
     monkeypatch.setattr(main_thread, "activity", lambda _: None)
     monkeypatch.setattr(main_thread, "lacks_activity", True)
     ours, theirs = socket.socketpair()
     kqueue = SimpleNamespace(control=select.select)
 
     with ours, theirs:
-        assert time_in(lambda function: function(), lambda: installed.wait_as_on_macos(kqueue, [ours])) < 15
+        for wait in (partial(installed.wait_as_on_macos, kqueue, [ours]), installed.Stream(encrypted(ours)).read):
+            assert time_in(lambda function: function(), wait) < 15
 
 
 def test_installed_code_that_waits_is_not_interrupted_where_it_handles_only_an_exception(
@@ -278,13 +280,24 @@ def test_installed_code_that_closes_a_connection_only_after_an_exception_is_not_
     assert client.unread == 0
 
 
+def encrypted(sock: socket.socket) -> ssl.SSLSocket:
+    """Return a socket with TLS that receives from *sock* in place of a session: both are code without frames."""
+    wrapped = ssl.SSLSocket.__new__(ssl.SSLSocket)
+    wrapped._sslobj = SimpleNamespace(read=sock.recv)  # type: ignore[attr-defined]
+    return wrapped
+
+
+over_tls = pytest.mark.parametrize("over", [lambda sock: sock, encrypted], ids=["plain", "TLS"])
+
+
+@over_tls
 def test_data_that_installed_code_receives_after_a_deadline_is_not_lost(
-    installed: ModuleType, monkeypatch: pytest.MonkeyPatch
+    installed: ModuleType, over: Callable[[socket.socket], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On such a thread the wait goes on anyway; a client whose stream is out of step may wait for ever to close it."""
     monkeypatch.setattr(thread_checks, "_PATIENCE_WITH_DATA", 0.25)
     ours, theirs = socket.socketpair()
-    stream = installed.Stream(ours)
+    stream = installed.Stream(over(ours))
 
     with ours, theirs, ThreadPoolExecutor(1) as pool:
         call = pool.submit(timeout(50)(lambda: [stream.read() for _ in range(2)]))
@@ -315,13 +328,14 @@ def test_a_look_at_a_thread_that_receives_in_installed_code_examines_no_frames(
     assert len(examined) < 3
 
 
+@over_tls
 def test_installed_code_that_receives_without_end_is_interrupted(
-    installed: ModuleType, monkeypatch: pytest.MonkeyPatch
+    installed: ModuleType, over: Callable[[socket.socket], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call of ``recv`` ends; the deadline holds for all of them."""
     monkeypatch.setattr(thread_checks, "_PATIENCE_WITH_DATA", 0.1)
     ours, theirs = socket.socketpair()
-    stream = installed.Stream(ours)
+    stream = installed.Stream(over(ours))
 
     with ours, theirs, ThreadPoolExecutor(1) as pool:
         call = pool.submit(timeout(50)(stream.read_on))

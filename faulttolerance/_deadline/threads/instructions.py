@@ -60,6 +60,8 @@ _BLOCKING = frozenset(
     }
 )
 """Calls that wait for the network or the clock, and acquire nothing: sockets, selectors, sleeps."""
+_BLOCKING_IN_TLS = ("self._sslobj.read", "self._sslobj.write")
+"""As ``_BLOCKING``, for what the code of ``ssl.SSLSocket`` calls, as it spells it."""
 _MAX_INSTRUCTIONS_AHEAD = 200
 """The largest number of instructions that are examined."""
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
@@ -150,8 +152,8 @@ class _Instructions:
 
     def blocks(self, number: int) -> bool:
         """Return whether this instruction calls a function that blocks, judged by its name."""
-        name = self._callee(number) if self.steps[number].opname in _CALLS else None
-        return name in _BLOCKING
+        path, _ = self.path_of_callee(number)
+        return path in _BLOCKING_IN_TLS or path.rpartition(".")[2] in _BLOCKING
 
     def is_checked(self, number: int) -> bool:
         """Return whether Python checks for interruptions at this instruction, after its execution."""

@@ -151,7 +151,7 @@ def _send_if_safe(
     is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
     # A thread that woke up by itself may only wait for the interpreter, and would be hit at the end of its wait.
     may_be_awake = not (by_signal or IS_EXACT) and sleeper is not None and sleeper.is_timed
-    why = _reason_to_wait(pending, frame, now, by_signal) or reason_unsafe(
+    why = _reason_to_wait(pending, stack, now, by_signal) or reason_unsafe(
         stack,
         late_by,
         exact=by_signal or IS_EXACT,
@@ -199,15 +199,16 @@ def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -
     return cleans_up(stack, layers)
 
 
-def _reason_to_wait(pending: PendingInterrupt, frame: FrameType, now: float, by_signal: bool) -> str | None:
-    """Return why not to interrupt a thread that receives, even if its place is safe.
+def _reason_to_wait(pending: PendingInterrupt, stack: Stack, now: float, by_signal: bool) -> str | None:
+    """Return why not to interrupt a thread, even if its place is safe.
 
     It costs less than a look at all frames, which would be repeated while the thread receives.
     """
-    receives = not by_signal and callee_at(frame.f_code, frame.f_lasti)[0].rpartition(".")[2].startswith("recv")
+    receiver = next(step for step in stack if module_of(step) != "ssl")  # whose sockets receive in a call of theirs
+    receives = not by_signal and callee_at(receiver.f_code, receiver.f_lasti)[0].rpartition(".")[2].startswith("recv")
     is_patient = now - pending.went_on_at < _PATIENCE_WITH_DATA
-    if receives and is_patient and not (is_application(frame) or is_standard(frame)):
-        return f"it was receiving in {_function_in(frame)}"  # the data would be lost, and the stream out of step
+    if receives and is_patient and not (is_application(receiver) or is_standard(receiver)):
+        return f"it was receiving in {_function_in(receiver)}"  # the data would be lost, and the stream out of step
     return None
 
 
