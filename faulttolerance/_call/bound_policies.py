@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from .._deadline.attempt_record import AttemptRecord
 from .._deadline.clock import clock
-from .._deadline.interruption import is_from_outside
+from .._deadline.interruption import is_external
 from .._deadline.task import NO_DEADLINE
 from .._event import Recovered, Rejected, TimedOut, sinks
 from .._execution.caller_thread import Arguments, Callback, is_kept_by_module, is_pending, warn_of_pending_result
@@ -30,13 +30,16 @@ from ..exceptions import RefusedException, raise_faults
 from .continuation import LIMITS, NOT_RETRYABLE, RETURNED, CallRecord
 from .error_log import Hook
 
-__all__ = ["BY_BULKHEAD", "BY_GATE", "BY_NONE", "BY_RATE_LIMIT", "BoundPolicies", "conclude_of"]
+__all__ = ["BY_BULKHEAD", "BY_GATE", "BY_NONE", "BY_RATE_LIMIT", "NUMBER", "BoundPolicies", "conclude_of"]
 
 Exceptions = tuple[type[BaseException], ...]
 
 BY_NONE, BY_GATE, BY_RATE_LIMIT, BY_BULKHEAD = range(4)
 """The last policy that has admitted an attempt: none, the circuit breaker, the rate limit, the bulkhead."""
 
+
+NUMBER = "ft.attempt"
+"""The keyword with the number of an attempt after the first, for what is inside a layer; no parameter has this name."""
 
 _STREAMS = GeneratorType, AsyncGeneratorType
 
@@ -174,6 +177,14 @@ class BoundPolicies(_Defaults):
         self.attempt = lambda: (call := attempt()) and wrap(call)
         self.around_retry = lambda call: wrap(inner(call))
 
+    def number_retries(self) -> None:
+        """Pass the number of each attempt but the first among its keywords."""
+
+        def numbered(attempt: Any) -> Any:
+            return lambda args, kwargs, record: attempt(args, {**kwargs, NUMBER: record.attempts}, record)
+
+        self.wrap_retries(numbered)
+
     # The end of an attempt
 
     def end_attempt(
@@ -200,10 +211,10 @@ class BoundPolicies(_Defaults):
             self._count_attempt(self.counters, record)
         if record.timed_out:
             if sinks.wanted[TimedOut](call):
-                sinks.send(TimedOut(self.name, call.attempts, self.timeout_of(record)), call)
+                sinks.send(TimedOut(self.name, max(call.attempts, call.number), self.timeout_of(record)), call)
         elif record.refused_by and sinks.wanted[Rejected](call):
             assert failure is not None
-            sinks.send(Rejected(self.name, call.attempts, record.refused_by, failure), call)
+            sinks.send(Rejected(self.name, max(call.attempts, call.number), record.refused_by, failure), call)
         return failure
 
     def release(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
@@ -258,10 +269,10 @@ class BoundPolicies(_Defaults):
         assert self.environment is not None
         return await self.environment.call(function, failure, *args)
 
-    def is_from_outside(self, failure: BaseException, args: Arguments) -> bool:
+    def is_external(self, failure: BaseException, args: Arguments) -> bool:
         """Return whether an enclosing deadline has passed, or *failure* came of the cancellation of the task."""
         handled = args[1].handled if self.is_block else exception()
-        return is_from_outside(failure, handled, self.environment is not None)
+        return is_external(failure, handled, self.environment is not None)
 
     def _report_to_gate(
         self, gate: Gate, record: AttemptRecord, failure: BaseException | None, args: Arguments
@@ -274,7 +285,7 @@ class BoundPolicies(_Defaults):
                 verdict = FAILURE if record.fails else SUCCESS
             elif record.refused_by and not gate.judges_refusals:
                 verdict = NEUTRAL
-            elif self.is_from_outside(failure, args):
+            elif self.is_external(failure, args):
                 verdict = NEUTRAL
             else:
                 verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)

@@ -67,6 +67,8 @@ class CallRecord:
     """The answer of an awaited predicate about the last attempt."""
     attempts: int
     """The number of attempts started."""
+    number = 1
+    """The number of the attempt in which a layer makes this call; 1 without a layer."""
     delays: Delays | None = None
     """The delays of this call if they depend on earlier ones; created at the first failure."""
     told: AwaitedDelay | None = None
@@ -240,7 +242,7 @@ def next_delay(
     if stop is None:
         if has_left:
             stop = Stop.LEFT
-        elif policies.is_from_outside(failure, args):
+        elif policies.is_external(failure, args):
             stop = Stop.NOT_RETRYABLE
         elif vetoes and (veto_reason := veto_reason_for(policies.name, failure)):
             call.veto_reason, stop = veto_reason, Stop.VETOED
@@ -313,7 +315,7 @@ def next_fallback(
 ) -> tuple[str, Callback] | None:
     """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
-    is_own = applies and not policies.is_from_outside(failure, args)
+    is_own = applies and not policies.is_external(failure, args)
     fallback = next(fallbacks, None) if is_own else None
     if fallback is not None:
         if sinks.wanted[FallbackApplied](call) and _accepts(fallback[1], args, kwargs, failure):

@@ -184,8 +184,8 @@ class Row(Record):
     """Decorates a bulkhead; takes whether calls may queue."""
     around_attempt: Callable[[Callable[..., Any], AttemptBinding], Callable[..., Any]] | None = None
     """Wraps the function that each attempt calls; returns it unchanged if there is nothing to do."""
-    composed: Callable[[BoundPolicies], object] | None = None
-    """Called with policies after their attempt was composed."""
+    numbers_retries: Callable[[], bool] = bool
+    """Whether ``around_attempt`` takes the number of each attempt after the first, by the keyword ``NUMBER``."""
     listener: Callable[[frozenset[type[Policy]], Binding], Callable[..., BoundPolicies] | None] | None = None
     """Returns the class that binds policies of some kinds and listens to attempts; ``None`` for the usual class."""
     around_call: Callable[[GuardedCall, str, bool], GuardedCall] | None = None

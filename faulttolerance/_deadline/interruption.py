@@ -248,7 +248,7 @@ def is_past(deadlines: ThreadDeadlines, *, is_binding: bool = False) -> bool:
     return False
 
 
-def is_from_outside(failure: BaseException, handled: BaseException | None, asynchronous: bool) -> bool:
+def is_external(failure: BaseException, handled: BaseException | None, asynchronous: bool) -> bool:
     """Return whether an enclosing deadline has passed, or *failure* came of a cancellation of an *asynchronous* call.
 
     Then no outcome is that of the call, as where its clean-up failed (rules R0, D3); see ``replaces_cancellation``.

@@ -30,9 +30,26 @@ from faulttolerance import (
     timeout,
 )
 from faulttolerance._event import sinks
-from faulttolerance.instrumentation import FallbackApplied, GaveUp, RetryScheduled, get_event_sinks, set_event_sinks
+from faulttolerance.instrumentation import (
+    FallbackApplied,
+    GaveUp,
+    Rejected,
+    RetryScheduled,
+    TimedOut,
+    get_event_sinks,
+    set_event_sinks,
+)
 from faulttolerance.policies import Retry
-from faulttolerance.testing import RecordedCall, captured_events, disabled, no_wait, recorded, reset, virtual_time
+from faulttolerance.testing import (
+    RecordedCall,
+    captured_events,
+    configured,
+    disabled,
+    no_wait,
+    recorded,
+    reset,
+    virtual_time,
+)
 from kit.definition import refused
 
 T = TypeVar("T")
@@ -253,6 +270,32 @@ def test_a_hedge_stands_beside_its_attempt() -> None:
     ]
     assert calls[0].attempts[1].began - calls[0].attempts[0].began == 1.0
     assert calls[0].seconds == pytest.approx(2.0)
+
+
+def test_retries_have_their_numbers_where_a_policy_stands_between_retry_and_attempt() -> None:
+    """Events and records count the attempts of the call, also inside a hedge or an observed time-out."""
+
+    @retry(max_retries=2, jitter=0)
+    @hedge(delay=5_000)
+    @timeout(100)
+    async def fetch() -> None:
+        await asyncio.sleep(1)
+
+    @retry(max_retries=2, jitter=0)
+    @bulkhead(1)
+    @timeout(100)
+    def descend(levels: int) -> None:
+        if levels:
+            descend(levels - 1)
+
+    with virtual_time() as clock, captured_events() as events, recorded(fetch) as calls:
+        ended(lambda: clock.run(fetch()))
+    with configured({"Timeout/mode": "observe"}), virtual_time(), captured_events() as refusals:
+        ended(lambda: descend(1))
+
+    assert [event.attempt for event in events if isinstance(event, TimedOut)] == [1, 2, 3]
+    assert [(one.number, one.outcome) for one in calls[0].attempts] == [(n, "timed out") for n in (1, 2, 3)]
+    assert [event.attempt for event in refusals if isinstance(event, Rejected)][:3] == [1, 2, 3]
 
 
 def test_concurrent_calls_are_told_apart() -> None:

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ..._call.bound_policies import NUMBER
 from ..._deadline.threads.roles import CALLER, register
 from ..._deadline.uninterruptible import undisturbed
 from ..._event import error_type
 from ..._log import log_guard_error
 from ..._shown import escaped
 
-ATTEMPT = "ft.attempt"
-"""The keyword with the number of an attempt after the first, for ``spanned`` functions; no parameter has this name."""
 _FAILED = "some of its spans are missing, because tracing failed"
 
 
@@ -30,7 +29,7 @@ def spanned(function: Callable[..., Any], name: str, is_awaited: bool) -> Callab
 
     @register(CALLER)
     def call(*args: Any, **kwargs: Any) -> Any:
-        span = _Span(name, kwargs.pop(ATTEMPT, 1))
+        span = _Span(name, kwargs.pop(NUMBER, 1))
         try:
             with undisturbed():  # a deadline would leave the span started, and current
                 span.begin()
@@ -45,7 +44,7 @@ def spanned(function: Callable[..., Any], name: str, is_awaited: bool) -> Callab
 
     @register(CALLER)
     async def awaited(*args: Any, **kwargs: Any) -> Any:
-        span = _Span(name, kwargs.pop(ATTEMPT, 1))
+        span = _Span(name, kwargs.pop(NUMBER, 1))
         try:
             span.begin()
             return await function(*args, **kwargs)

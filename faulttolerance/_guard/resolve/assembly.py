@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..._call.attempt import attempt, compose, flags_of
 from ..._call.block import BlockingEnvironment, run_block, stop_between_attempts
-from ..._call.bound_policies import BoundPolicies
+from ..._call.bound_policies import NUMBER, BoundPolicies
 from ..._call.core import is_detached, may_queue
 from ..._call.error_log import ErrorLog, Hook
 from ..._call.order import ORDER, rows_for
@@ -244,6 +244,8 @@ class _Assembly(NamedTuple):
     def path(self, binding: Binding, end: int | None = None) -> GuardedCall:
         """Return the call path through the innermost *end* parts, by default through all parts, bound by *binding*."""
         function, layers = self.function, list[Layer]()
+        if any("retry" in part.fixed for part in self.parts[1:]):
+            function = _without_number(function)
         call: Any = None  # the innermost part has no layer
         for row in reversed(binding.rows):
             if row.around_attempt is not None:
@@ -266,9 +268,8 @@ class _Assembly(NamedTuple):
                 environment=self.environment,
                 awaits=self.awaits if call is None else self.environment is not None,
             )
-            for row in binding.rows:
-                if row.composed is not None:
-                    row.composed(policies)
+            if policies.retry is not None and (place or any(row.numbers_retries() for row in binding.rows)):
+                policies.number_retries()
             if policies.is_block:
                 stop_between_attempts(policies)
         return call  # type: ignore[no-any-return]
@@ -276,6 +277,14 @@ class _Assembly(NamedTuple):
     def _inner_path(self, binding: Binding, end: int, **changes: Any) -> GuardedCall:
         """Return the path inside a layer, through the innermost *end* parts, with *changes* of *binding*."""
         return self.path(binding._replace(**changes), end)
+
+
+def _without_number(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop(NUMBER, None)
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _policy_of(row: Row, binding: Binding) -> Policy | None:
