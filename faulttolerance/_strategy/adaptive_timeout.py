@@ -59,8 +59,6 @@ class AdaptiveTimeout:
         self._latencies.reset_after_fork(ident)
 
     def _adapt(self) -> None:
-        slow, ceiling = self.slowest, -1.0
-        while ceiling != self.ceiling:  # another thread or a signal handler may change the ceiling meanwhile
-            ceiling = self.ceiling
-            step = len(_SERIES) if slow is None else bisect_left(_SERIES, _TIMES * slow)
-            self.seconds = min(ceiling, _SERIES[step]) if step < len(_SERIES) else ceiling
+        slow, ceiling = self.slowest, self.ceiling
+        step = len(_SERIES) if slow is None else bisect_left(_SERIES, _TIMES * slow)
+        self.seconds = min(ceiling, _SERIES[step]) if step < len(_SERIES) else ceiling
