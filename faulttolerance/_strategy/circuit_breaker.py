@@ -416,11 +416,9 @@ class CircuitBreaker:
         return TimeWindow(size, seconds) if seconds else RollingWindow(size)
 
     def _resize_locked(self, state: Closed, now: float) -> None:
-        """Adapt the window to the values; the newest results stay."""
+        """Adapt the window to the values; the newest results stay, except in a window of another kind."""
         window, new = state.window, self._new_window()
         if type(window) is not type(new):
-            for failed in window.newest(new.size):
-                new.record(failed, now)
             state.window = new
         elif isinstance(window, TimeWindow):
             window.resize(new.size, new.expires, now)

@@ -27,8 +27,6 @@ from .condition import Condition
 WindowKind: TypeAlias = Literal["fixed", "rolling", "smooth"]
 
 _PER_SECOND = 1_000_000_000
-_MOST = 1_000_000
-"""The most calls that are carried over when a window becomes a rolling one, which keeps a moment for each."""
 PASSED = 0
 """In the place of the thread of a waiter: its call has passed, because the limit was only observed."""
 GRACE = _PER_SECOND
@@ -46,7 +44,6 @@ class _Window:
     - ``record(now, since)`` counts an admitted call that had room from *since* on; only after ``due`` with the same
       *now*.
     - ``used(now)`` returns the used part of the limit at the moment, in calls.
-    - ``prefill(used, now)`` begins with *used* calls counted, so that a change of the kind of window forgives none.
     """
 
     burst = 1
@@ -90,10 +87,6 @@ class _Fixed(_Window):
         self.due(now)
         return self.count
 
-    def prefill(self, used: int, now: int) -> None:
-        self._set_end(now + self.length)
-        self.count = used
-
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         self.due(now)
         assert self.end is not None
@@ -128,9 +121,6 @@ class _Rolling(_Window):
     def used(self, now: int) -> int:
         return sum(moment + self.length > now for moment in self.moments)
 
-    def prefill(self, used: int, now: int) -> None:
-        self.moments.extend([now] * min(used, _MOST))
-
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         super().resize(limit, length, burst, now)
         self.moments = deque(self.moments, maxlen=min(limit, sys.maxsize))
@@ -162,9 +152,6 @@ class _Smooth(_Window):
         if self.filled is None:
             return 0
         return max(0, -((now * self.limit - self.filled) // self.length))
-
-    def prefill(self, used: int, now: int) -> None:
-        self.filled = now * self.limit + min(used, self.burst) * self.length
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         if self.filled is not None:
@@ -381,7 +368,7 @@ class RateLimit:
             return is_spaced and not self.window.used(moment) and not self.waiting
 
     def reconfigure(self, values: LimitValues, now: float) -> None:
-        """Replace the values; admitted calls still count, and waiting calls go on."""
+        """Replace the values; waiting calls go on; admitted calls still count, except in a window of another kind."""
         with self.lock:
             moment = ticks(now)
             self.spacing = ticks(values.min_spacing)
@@ -390,10 +377,7 @@ class RateLimit:
                 renewed: _AnyWindow = copy.copy(self.window)
                 renewed.resize(*values.of_window(), moment)
             else:
-                used = min(self.window.used(moment), values.limit)
                 renewed = _KINDS[values.kind](*values.of_window())
-                if used:
-                    renewed.prefill(used, moment)
             self.kind = values.kind
             self.window = renewed  # last, and a new object: by that callers see that the values changed
             for waiter in [one for one in self.waiting if one.ident == PASSED]:

@@ -51,7 +51,7 @@ class RollingWindow:
 
     def resize(self, size: int) -> None:
         """Change the length; the newest results stay."""
-        self._results = bytearray(self.newest(size))
+        self._results = (self._results[self._next :] + self._results[: self._next])[-size:]
         self._next = len(self._results) % size
         self.size = size
         self.recount()
@@ -64,10 +64,6 @@ class RollingWindow:
     def held(self, now: float) -> tuple[int, int]:
         """Return the number of results, and of failures among them."""
         return len(self._results), self.failures
-
-    def newest(self, count: int) -> list[bool]:
-        """Return the last *count* results, or all that there are, oldest first."""
-        return list(map(bool, (self._results[self._next :] + self._results[: self._next])[-count:]))
 
 
 _GRAINS: Final = 1000
@@ -132,15 +128,3 @@ class TimeWindow:
             entries.popleft()
         self.recount()
         return self.results, self.failures
-
-    def newest(self, count: int) -> list[bool]:
-        """Return the last *count* results, or all, oldest first; of the results of one moment, failures come last."""
-        found: list[bool] = []
-        recorded, failed = self._recorded, self._failed
-        for _, recorded_before, failed_before in reversed(self._entries):
-            failures = failed - failed_before
-            found += [True] * failures + [False] * (recorded - recorded_before - failures)
-            recorded, failed = recorded_before, failed_before
-            if len(found) >= count:
-                break
-        return found[:count][::-1]

@@ -183,25 +183,14 @@ def test_a_higher_limit_holds_at_once(kind: WindowKind) -> None:
 
 @pytest.mark.parametrize("before", KINDS)
 @pytest.mark.parametrize("after", KINDS)
-def test_another_kind_of_window_forgives_nothing(before: WindowKind, after: WindowKind) -> None:
-    """A limit that is used up stays used up when the kind of window changes."""
+def test_a_window_of_another_kind_begins_empty(before: WindowKind, after: WindowKind) -> None:
+    """Rule C3: one of the same kind keeps its calls."""
     limit = make(limit=2, window=1.0, kind=before)
     passes(limit, 0.0, 3.0, 3.0)
 
     limit.reconfigure(LimitValues(2, 1.0, 0.0, after), now=3.0)
 
-    assert passes(limit, 3.25, 4.0) == "ny"
-
-
-@pytest.mark.parametrize("before", KINDS)
-def test_another_kind_of_window_remembers_only_calls_that_still_count(before: WindowKind) -> None:
-    """Calls whose window is over do not follow into the new one."""
-    limit = make(limit=2, window=1.0, kind=before)
-    passes(limit, 0.0, 3.0, 3.0)
-
-    limit.reconfigure(LimitValues(2, 1.0, 0.0, "fixed"), now=4.0)
-
-    assert passes(limit, 4.0, 4.0, 4.0) == "yyn"
+    assert passes(limit, 3.25, 4.0) == ("ny" if before == after else "yy")
 
 
 @pytest.mark.parametrize("kind", KINDS)
