@@ -54,7 +54,7 @@ class FleetCircuit(GateWrapper):
     """
 
     __slots__ = (
-        "__weakref__", "_deliver", "_is_joined", "_is_reset", "_lease", "_links", "_new_holder", "_older_version",
+        "__weakref__", "_deliver", "_is_joined", "_is_reset", "_lease", "_links", "_new_holder",
         "_pause_until", "_pending_until", "_probes", "_record", "_refused_at", "_written_state", "key",
     )  # fmt: skip
 
@@ -75,7 +75,6 @@ class FleetCircuit(GateWrapper):
         self._deliver = deliver
         # The breaker's lock guards all attributes below.
         self._record = ABSENT  # the last record that was followed
-        self._older_version = 0
         self._is_joined = self._is_reset = False
         self._written_state: CircuitState | None = None  # the stay in the open state that the fleet knows
         self._lease = _NO_LEASE
@@ -99,11 +98,6 @@ class FleetCircuit(GateWrapper):
             return None, _ignore
         known, is_back = self._record, not self._is_joined
         self._is_joined = True
-        # Answers may arrive out of order; a server that lost its data returns the lower version again and again.
-        if 0 < record.version < known.version and record.version != self._older_version and not is_back:
-            self._older_version = record.version
-            return None, _ignore
-        self._older_version = 0
         is_new = record.version != known.version
         if not record.version or (record.state == CLOSED and (not is_new or (is_back and not known.version))):
             self._record = record if record.version else known
