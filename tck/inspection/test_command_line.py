@@ -36,7 +36,7 @@ class Client:
 @bulkhead(5)
 def pay() -> None: ...
 
-payments = Guard(retry=__import__("faulttolerance").Retry(max_retries=2, retry_on=OSError), name="cli payments")
+payments = Guard(retry(max_retries=2, retry_on=OSError), name="cli payments")
 
 @payments
 def settle() -> None: ...
