@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -170,12 +171,8 @@ class Telemetry:
             connected, self._collector = self._collector, None
         if connected is not None:
             registry, collector = connected
-            try:
+            with suppress(KeyError):  # the application has emptied it, as test suites do
                 registry.unregister(collector)
-            except KeyError:
-                pass  # the application has emptied it, as test suites do
-            except Exception as error:  # noqa: BLE001  # likewise the application's
-                write(ERROR, "metrics are still exported to a registry, because unregistering them failed", error=error)
         if self._multiprocess is not None and self._ticker is not None and self._ticker.stop():
             self._multiprocess.write(levels=False)
 

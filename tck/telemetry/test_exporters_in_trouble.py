@@ -81,24 +81,6 @@ def test_counts_are_shown_in_an_emptied_registry_after_a_reset() -> None:
     assert f'method="{__name__}.charge",result="valueReturned"}} 1.0' in shown(registry)
 
 
-def test_a_registry_that_does_not_let_go_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """The reset reaches its end, whatever the registry raises."""
-
-    class Registry(CollectorRegistry):
-        def unregister(self, collector: Any) -> None:
-            raise OSError("not today")
-
-    configure(prometheus_registry=Registry())
-    charge()
-    reset()
-
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
-    registry = CollectorRegistry()
-    configure(prometheus_registry=registry)
-    charge()
-    assert "ft_invocations_total" in shown(registry)
-
-
 # OpenTelemetry before 1.30, and providers that fail
 
 
