@@ -29,7 +29,7 @@ from .._log import ERROR, INFO, WARNING, log, log_guard_error, logger
 from .._metrics.catalogue import Series
 from .._metrics.counters import ledger
 from .._policy import CircuitBreaker, Policy, parameters
-from .._shown import brief, nearest, shown
+from .._shown import brief, nearest, one_or_several, shown
 from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
 from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from . import process
@@ -192,8 +192,8 @@ def configure(
     """
     arguments = {
         "max_threads": max_threads,
-        "interruptible_modules": process.kept(interruptible_modules),
-        "uninterruptible_modules": process.kept(uninterruptible_modules),
+        "interruptible_modules": None if interruptible_modules is None else one_or_several(interruptible_modules),
+        "uninterruptible_modules": None if uninterruptible_modules is None else one_or_several(uninterruptible_modules),
         "interrupt_signal": interrupt_signal,
         "prometheus_registry": prometheus_registry,
         "meter_provider": meter_provider,

@@ -8,14 +8,9 @@ from typing import Any
 from .._call.order import ORDER
 from .._call.row import ProcessSetting
 from .._config.resolution import EVENTS, OFF, SPANS, SPANS_NEED, can_make_spans
-from .._shown import one_or_several, shown
+from .._shown import shown
 from .._telemetry.connect import telemetry
 from ..exceptions import Fault
-
-
-def kept(modules: Any) -> Any:
-    """Return *modules*, or a list of them, because reading them again may give other names, or fail."""
-    return modules if isinstance(modules, (str, bytes)) or not isinstance(modules, Iterable) else [*modules]
 
 
 def faults_of(arguments: Mapping[str, Any]) -> list[Fault]:
@@ -45,7 +40,7 @@ def apply(arguments: Mapping[str, Any]) -> None:
     if interruptible or uninterruptible:
         from .._deadline.threads.application import add_modules
 
-        add_modules(_names(interruptible) or (), _names(uninterruptible) or ())
+        add_modules(interruptible or (), uninterruptible or ())
     if arguments["interrupt_signal"] is not None:
         from .._deadline.threads.main_thread import set_interrupt_signal
 
@@ -83,14 +78,8 @@ def _is_exporter(method: str) -> Callable[[Any], bool]:
     return lambda chosen: hasattr(chosen, method) or (isinstance(chosen, str) and chosen in ("auto", "unchanged"))
 
 
-def _names(modules: Any) -> list[str] | None:
-    """Return the named modules: a text means one name, not its letters. ``None`` if *modules* are no names."""
-    names = [] if modules is None else [*one_or_several(modules)]
-    return names if all(isinstance(name, str) and name for name in names) else None
-
-
-def _are_names(modules: Any) -> bool:
-    return _names(modules) is not None
+def _are_names(modules: Iterable[Any]) -> bool:
+    return all(isinstance(name, str) and name for name in modules)
 
 
 _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
