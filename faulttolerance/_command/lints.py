@@ -269,7 +269,7 @@ def lint(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterable[
 def codes_of(snapshot: Snapshot, declared: Iterable[Declared]) -> frozenset[str]:
     """Return the codes that the keys of any of *declared* name."""
     codes = set()
-    for key in dict.fromkeys(key for one in declared for key in ignore_keys(one)) if snapshot.has_ignored_lints else ():
+    for key in dict.fromkeys(key for one in declared for key in ignore_keys(one)):
         for entry in snapshot.find_all(key):
             several = entry.value if isinstance(entry.value, (list, tuple, set)) else str(entry.value).split(",")
             codes |= {str(code).strip().upper() for code in several}

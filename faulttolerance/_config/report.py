@@ -88,7 +88,7 @@ def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
     In files and variables that other programs share, only keys that look like keys of this library are reported.
     """
     declared = list(declared)
-    ignoring = (key for one in declared for key in ignore_keys(one)) if snapshot.has_ignored_lints else ()
+    ignoring = (key for one in declared for key in ignore_keys(one))
     used = {
         (entry.name, entry.place)
         for key in (*keys(declared, snapshot.mentions).values(), *ignoring, *map(switch_key, SWITCHES))

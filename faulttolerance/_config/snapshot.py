@@ -20,7 +20,6 @@ from .key import (
     CONFIGURABLE,
     ENABLED,
     FLEET_VARIABLES,
-    IGNORE,
     MODE,
     ORDINAL,
     PERMISSIONS,
@@ -139,9 +138,6 @@ _PARAMETERS = {
 """Annotation and parameter by the end of a folded key."""
 
 
-_IGNORE = folded(IGNORE)
-
-
 class Snapshot:
     """An immutable look-up.
 
@@ -160,8 +156,6 @@ class Snapshot:
             for entry in source.entries:
                 self._index.setdefault(folded(entry.name), []).append((rank, entry))
         self._mentioned = parameters_named(self._index)
-        self.has_ignored_lints = any(fold.endswith(_IGNORE) for fold in self._index)
-        """Whether a look-up of codes of lints can find anything."""
         self._concerned = frozenset(annotation for annotation, _ in self._mentioned)
 
     def concerns(self, annotation: str) -> bool:
