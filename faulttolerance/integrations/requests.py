@@ -185,15 +185,8 @@ class _PoolInTime:
     """
 
     def _get_conn(self, timeout: float | None = None) -> Any:
-        taken: Any = None
-        try:
-            with uninterruptible():
-                taken = super()._get_conn(time_limit(timeout))  # type: ignore[misc]
-        except BaseException:
-            if taken is not None:  # the deadline has passed meanwhile
-                taken.close()
-            raise
-        return taken
+        with uninterruptible():
+            return super()._get_conn(time_limit(timeout))  # type: ignore[misc]
 
     def _get_timeout(self, timeout: Any) -> Any:
         return _in_time(super()._get_timeout(timeout))  # type: ignore[misc]  # the wait has taken some of the time

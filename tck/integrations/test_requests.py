@@ -218,32 +218,6 @@ def test_a_wait_for_a_connection_that_times_out_leaves_the_pool_alone(served: Ba
     assert served.methods == ["GET", "GET"]
 
 
-class _LatePool(HTTPConnectionPool):
-    """Takes a connection, but not before the deadline has passed."""
-
-    taken: ClassVar[list[Any]] = []
-
-    def _get_conn(self, timeout: float | None = None) -> Any:
-        conn = super()._get_conn(timeout)
-        if (left := remaining()) is not None:
-            time.sleep(left + 0.001)
-        self.taken.append(conn)
-        return conn
-
-
-def test_a_connection_that_is_taken_too_late_is_closed(served: Backend) -> None:
-    """Its socket is not left to the collector, and its place in the pool is free again."""
-    sends = HTTPAdapter(pool_maxsize=1, pool_block=True)
-    sends.poolmanager.pool_classes_by_scheme = {"http": _LatePool}
-    with opened(GuardedAdapter(adapter=sends, retry=ONCE)) as session:
-        assert session.get(served.url).text == "served"
-        with pytest.raises(TimeoutException), deadline("50ms"):
-            session.get(served.url)
-        assert [conn.sock for conn in _LatePool.taken[-1:]] == [None]
-        assert session.get(served.url).text == "served"
-    assert served.methods == ["GET", "GET"]
-
-
 class _SlowPool(HTTPConnectionPool):
     """Takes a connection after a while, and records the remaining time and the time-out of the request then."""
 
