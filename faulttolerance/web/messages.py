@@ -69,10 +69,9 @@ class Response(NamedTuple):
 
 
 def response(status: int, media: str, body: bytes, *headers: tuple[str, str]) -> Response:
-    """Return a response that no cache stores, unless *headers* allow it."""
-    caching = () if any(name == "cache-control" for name, _ in headers) else (("cache-control", "no-store"),)
-    length = ("content-length", str(len(body)))
-    return Response(status, (("content-type", media), length, *caching, *headers, *SAFE_HEADERS), body)
+    """Return a response that no cache stores."""
+    own = (("content-type", media), ("content-length", str(len(body))), ("cache-control", "no-store"))
+    return Response(status, (*own, *headers, *SAFE_HEADERS), body)
 
 
 def as_json(status: int, values: Mapping[str, Any], *headers: tuple[str, str]) -> Response:

@@ -13,7 +13,7 @@ from .._shown import one_or_several, shown
 from ..exceptions import Fault, raise_faults
 from . import action, page, reading
 from .hosts import is_known
-from .messages import SAFE_HEADERS, OutputFormat, Request, Response, as_html, as_json, format_for, response
+from .messages import OutputFormat, Request, Response, as_html, as_json, format_for, response
 
 Hook: TypeAlias = Callable[[Request], Any]
 """A function of the application that decides: true or an identity for yes, false for no. It may be ``async def``."""
@@ -123,7 +123,7 @@ class StatusPage:
         path = request.path
         if path in _ASSETS:
             _check_method(request)
-            return _asset(request)
+            return _asset(path)
         view, output = self._view_at(path), format_for(request)
         if view is None and path.endswith(".json"):  # the name of a guard may end so, too
             stem = path.removesuffix(".json")
@@ -245,18 +245,6 @@ def _with_slash(request: Request) -> str:
 
 
 @cache
-def _read(path: str) -> tuple[bytes, str]:
-    from hashlib import sha256
-
+def _asset(path: str) -> Response:
     content = files(__name__.rpartition(".")[0]).joinpath(path.removeprefix("/")).read_bytes()
-    return content, f'"{sha256(content).hexdigest()[:16]}"'
-
-
-def _asset(request: Request) -> Response:
-    content, tag = _read(request.path)
-    known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
-    # ``no-cache`` lets a browser keep its copy but revalidate it, so it sees an upgrade at once.
-    headers = ("etag", tag), ("cache-control", "no-cache")
-    if tag in known or "*" in known:
-        return Response(304, (*headers, *SAFE_HEADERS))
-    return response(200, _ASSETS[request.path], content, *headers)
+    return response(200, _ASSETS[path], content)

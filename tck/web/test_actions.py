@@ -248,7 +248,7 @@ def test_a_length_that_is_none_is_refused(length: str, status: int) -> None:
     assert [told[:3] for told in found] == [str(status)]
 
 
-NAMES = ["accept", "content-type", "host", "if-none-match", "origin", "sec-fetch-site", "x-requested-by"]
+NAMES = ["accept", "content-type", "host", "origin", "sec-fetch-site", "x-requested-by"]
 """What the application reads."""
 
 
