@@ -296,7 +296,8 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
             if isinstance(refusal, FaultToleranceDefinitionException):
                 yield from map(str, refusal.faults)
                 return
-        yield f"{name} cannot be imported ({error_text(error)})"
+        hint = "" if all(map(str.isidentifier, name.split("."))) else "; name a module, as in acme.billing"
+        yield f"{name} cannot be imported ({error_text(error)}){hint}"
         return
     packages = {submodule.name for submodule in inside}
     for folder in sorted({file.parent for place in places for file in Path(place).glob("*/*.py")}):
