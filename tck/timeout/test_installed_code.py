@@ -247,6 +247,16 @@ def test_a_selector_of_macos_is_interrupted_though_the_system_does_not_say_that_
             assert time_in(lambda function: function(), wait) < 15
 
 
+def test_a_guarded_function_in_c_is_interrupted_though_the_system_does_not_say_that_it_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on macOS: what it would return comes too late in any case."""
+    monkeypatch.setattr(main_thread, "activity", lambda _: None)
+    monkeypatch.setattr(main_thread, "lacks_activity", True)
+
+    assert time_in(lambda function: function(), partial(time.sleep, 20)) < 15
+
+
 def test_installed_code_that_waits_is_not_interrupted_where_it_handles_only_an_exception(
     run: Run, installed: ModuleType
 ) -> None:

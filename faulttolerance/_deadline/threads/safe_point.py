@@ -103,7 +103,7 @@ def reason_unsafe(
         # If the guarded function is written in C, the innermost frame is the frame that calls it.
         if not calls_guarded_function(frame):
             return OURS
-        if not blocked:
+        if not (blocked or blind):
             return NOT_PYTHON
     elif is_in_condition_wait(frame):
         # The thread sleeps where a ``finally`` restores everything; the ``finally`` itself must not be interrupted.
