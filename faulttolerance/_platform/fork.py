@@ -59,14 +59,19 @@ at_fork(child=lambda: _whole.add(os.getpid()))
 
 
 @cache
-def stop_at_end_of_subinterpreter() -> None:
-    """Stop threads, as before a fork, when a sub-interpreter ends: a remaining thread would end the process."""
+def is_subinterpreter() -> bool:
+    """Return whether this is not the main interpreter of its process; then its threads receive no signals."""
     try:
         interpreters = import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
-        is_main = interpreters.get_current() == interpreters.get_main()
+        return bool(interpreters.get_current() != interpreters.get_main())
     except (ImportError, AttributeError):
-        return
-    if not is_main:
+        return False
+
+
+@cache
+def stop_at_end_of_subinterpreter() -> None:
+    """Stop threads, as before a fork, when a sub-interpreter ends: a remaining thread would end the process."""
+    if is_subinterpreter():
         atexit.register(_call_before)
 
 

@@ -57,8 +57,8 @@ print("closed")
 """
 
 
-def calls_in(kind: str) -> list[str]:
-    program = CLOSED.format(kind=kind, isolated=kind == "isolated", calls=CALLS, lives=LIVES)
+def calls_in(kind: str, calls: str = CALLS) -> list[str]:
+    program = CLOSED.format(kind=kind, isolated=kind == "isolated", calls=calls, lives=LIVES)
     return run(program, "-W", "ignore", isolated=kind == "isolated")
 
 
@@ -83,6 +83,17 @@ def test_an_isolated_interpreter_can_be_closed_after_guarded_calls() -> None:
 def test_an_interpreter_that_shares_its_memory_can_be_closed_after_guarded_calls() -> None:
     """Interpreters of mod_wsgi are such; its threads end before it does."""
     *life, closed = calls_in("legacy")
+
+    assert closed == "closed"
+    assert [line.split()[0] for line in life] == ["TimeoutException", "OSError", "None"] * LIVES
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="_xxsubinterpreters of 3.11 crashes by itself there")
+def test_no_handler_of_a_signal_is_registered_beside_the_main_interpreter() -> None:
+    """No signal arrives there, and mod_wsgi logs every attempt with its stack."""
+    recorded = "import signal; signal.signal = lambda number, handler: print('registered', number)\n"
+
+    *life, closed = calls_in("legacy", recorded + CALLS)
 
     assert closed == "closed"
     assert [line.split()[0] for line in life] == ["TimeoutException", "OSError", "None"] * LIVES

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import cast
 
 from ..._platform.atomic import once, stack_of
+from ..._platform.fork import is_subinterpreter
 from ..._platform.unpatched import get_ident, native
 from .activity import Activity, sleeps
 from .async_exception import interruption_for
@@ -54,16 +55,16 @@ class MainThread:
     def install_handler(self, deadlines: ThreadDeadlines) -> None:
         """Install the handler of the signal if it has no other; called by the main thread, with its *deadlines*."""
         deadlines.is_ready = True
-        signum, installed = self.signum, self._installed
+        signum = None if is_subinterpreter() else self.signum
         try:
-            if installed is not None and installed != signum:
+            if (installed := self._installed) is not None and installed != signum:
                 if signal.getsignal(installed) is on_signal:
                     signal.signal(installed, signal.SIG_DFL)
                 self._installed = None
             if signum is not None and _CAN_SIGNAL and signal.getsignal(signum) in (signal.SIG_DFL, on_signal):
                 signal.signal(signum, on_signal)
                 self._installed = signum
-        except ValueError:  # the main thread of a sub-interpreter, which receives no signals
+        except ValueError:  # the thread that has imported ``threading`` is not the one that receives signals
             self.signum = None
 
     def activity(self, deadlines: ThreadDeadlines) -> Activity | None:
