@@ -41,7 +41,7 @@ from .._platform.event_loop import refuse_trio
 from .._platform.unpatched import get_ident
 from .._strategy.gate import NOT_ADMITTED
 from .._strategy.verdict import SUCCESS
-from .bound_policies import BY_BULKHEAD, BY_NONE, BY_RATE_LIMIT, NUMBER, BoundPolicies
+from .bound_policies import BY_BULKHEAD, BY_NONE, BY_RATE_LIMIT, BoundPolicies
 from .continuation import (
     LOOP_LEFT,
     CallRecord,
@@ -121,7 +121,6 @@ def flags_of(policies: BoundPolicies) -> Flags:
         "WAITS": waits,
         "JUDGED": detached or judged or (retry is not None and retry.predicates.result is not None),
         "COUNTED": policies.first_try_durations is not None,
-        "INNER": not policies.counts_calls,
         # A coroutine in both cases; without ASYNC, the deadlines are those of the thread.
         "BLOCK": policies.is_block,
     }
@@ -141,7 +140,7 @@ if TYPE_CHECKING:
     from .._strategy.retry_budget import RetryBudget
 
     ASYNC = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
-    CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = INNER = BLOCK = False
+    CLOCKED = WAITS = JUDGED = CONSULTS = REJECTS = COUNTED = BLOCK = False
 
     class _Bound(BoundPolicies):
         """The policies as the functions below see them: they read each policy under the flag of that policy."""
@@ -309,8 +308,6 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             if progress is None:
                 progress, progress.began, progress.attempts = CallRecord(), requested if RATE_LIMIT else began, 1
                 progress.failure, progress.cause, progress.rejection, progress.is_counted = None, None, None, False
-            if INNER:
-                progress.number = kwargs.get(NUMBER, 1)
             if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
                 record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
                 record.requested, record.began = requested if RATE_LIMIT else began, began
@@ -321,7 +318,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if JUDGED and policies.fail_when is not None:
                     evaluated = policies.release_and_evaluate(record, failure, result)
                     failure = await evaluated if ASYNC else evaluated
-                failure, held = policies.end_attempt(record, failure, progress, args), None  # it holds nothing now
+                failure, held = policies.end_attempt(record, failure, progress, args, kwargs), None  # nothing is held
             if progress.attempts > 1:
                 return failure, result
             continued = policies.continue_call(policies, failure, result, progress, args, kwargs)

@@ -188,7 +188,12 @@ class BoundPolicies(_Defaults):
     # The end of an attempt
 
     def end_attempt(
-        self, record: AttemptRecord, failure: BaseException | None, call: CallRecord, args: Arguments
+        self,
+        record: AttemptRecord,
+        failure: BaseException | None,
+        call: CallRecord,
+        args: Arguments,
+        kwargs: Mapping[str, Any],
     ) -> BaseException | None:
         """Release what an attempt still holds, report its outcome to the gate, count it and send its events.
 
@@ -197,8 +202,9 @@ class BoundPolicies(_Defaults):
         Args:
             record: The attempt.
             failure: The exception that it raised.
-            call: The call to which it belongs.
+            call: The call to which it belongs, or its part inside a layer.
             args: The arguments of that call.
+            kwargs: The keywords, which tell the number of a retry inside a layer.
 
         Returns:
             The failure of the attempt, with regard to a passed deadline.
@@ -209,12 +215,13 @@ class BoundPolicies(_Defaults):
             self._report_to_gate(self.gate, record, failure, args)
         if self.counters is not None and self._counting:
             self._count_attempt(self.counters, record)
+        number = kwargs.get(NUMBER, call.attempts)
         if record.timed_out:
             if sinks.wanted[TimedOut](call):
-                sinks.send(TimedOut(self.name, max(call.attempts, call.number), self.timeout_of(record)), call)
+                sinks.send(TimedOut(self.name, number, self.timeout_of(record)), call)
         elif record.refused_by and sinks.wanted[Rejected](call):
             assert failure is not None
-            sinks.send(Rejected(self.name, max(call.attempts, call.number), record.refused_by, failure), call)
+            sinks.send(Rejected(self.name, number, record.refused_by, failure), call)
         return failure
 
     def release(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
@@ -283,9 +290,7 @@ class BoundPolicies(_Defaults):
             kind, now = "bad result" if failure is None else type(failure).__name__, clock.monotonic()
             if failure is None:
                 verdict = FAILURE if record.fails else SUCCESS
-            elif record.refused_by and not gate.judges_refusals:
-                verdict = NEUTRAL
-            elif self.is_external(failure, args):
+            elif (record.refused_by and not gate.judges_refusals) or self.is_external(failure, args):
                 verdict = NEUTRAL
             else:
                 verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)

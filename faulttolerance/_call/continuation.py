@@ -67,8 +67,6 @@ class CallRecord:
     """The answer of an awaited predicate about the last attempt."""
     attempts: int
     """The number of attempts started."""
-    number = 1
-    """The number of the attempt in which a layer makes this call; 1 without a layer."""
     delays: Delays | None = None
     """The delays of this call if they depend on earlier ones; created at the first failure."""
     told: AwaitedDelay | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -92,10 +92,15 @@ class ListenedPolicies(BoundPolicies):
         return self._durations
 
     def end_attempt(
-        self, record: AttemptRecord, failure: BaseException | None, call: CallRecord, args: Arguments
+        self,
+        record: AttemptRecord,
+        failure: BaseException | None,
+        call: CallRecord,
+        args: Arguments,
+        kwargs: Mapping[str, Any],
     ) -> BaseException | None:
         """End the attempt and notify the listeners of it, unless we refused it or it never had a permit."""
-        failure = super().end_attempt(record, failure, call, args)
+        failure = super().end_attempt(record, failure, call, args, kwargs)
         if not record.refused_by and (self.bulkhead is None or record.admitted_by >= BY_BULKHEAD):
             if failure is None:
                 end = SUCCEEDED

@@ -37,7 +37,12 @@ class WholeCallPolicies(BoundPolicies):
         return f"{self.name}: deadline of {self.seconds:g} s passed"
 
     def end_attempt(
-        self, record: AttemptRecord, failure: BaseException | None, call: CallRecord, args: Arguments
+        self,
+        record: AttemptRecord,
+        failure: BaseException | None,
+        call: CallRecord,
+        args: Arguments,
+        kwargs: Mapping[str, Any],
     ) -> BaseException | None:
         """End the deadline and count the call; return its failure, with regard to a passed deadline."""
         failure = self.release(record, failure)
