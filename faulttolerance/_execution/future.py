@@ -75,10 +75,9 @@ class Future(concurrent.futures.Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Return the result or raise the failure, as soon as the call has ended; all counters are updated by then."""
-        error = None
+        error = self.exception(timeout)
         try:
-            # The base class asks, before Python 3.13.4, whether the failure is true.
-            if (error := self.exception(timeout)) is None:
+            if error is None:  # the base class asks, before Python 3.13.4, whether it is true
                 return self._result
             # The original traceback does not grow, however often and by however many futures the failure is raised.
             raise error.with_traceback(self._trace or error.__traceback__)
@@ -130,13 +129,11 @@ class Future(concurrent.futures.Future[T]):
         """Set the failure, unless the future is done."""
         trace = error.__traceback__
         try:
-            self.set_exception(error)
-        except concurrent.futures.InvalidStateError:
-            return
+            with suppress(concurrent.futures.InvalidStateError):
+                self.set_exception(error)
+                self._trace, self._stop = trace, None
         finally:
             del error  # its traceback may hold this frame
-        self._trace = trace
-        self._stop = None
 
     def follow(self, other: concurrent.futures.Future[T]) -> None:
         """Copy the outcome of *other* when it ends; a cancellation of this future cancels *other*."""

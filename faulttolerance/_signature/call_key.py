@@ -21,6 +21,9 @@ from .kind import is_coroutine_function
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_NOT_PASSED = object()
+_UNKNOWN = Signature([Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", Parameter.VAR_KEYWORD)])
+"""The signature of a function that has none."""
 
 
 class UnsuitableKeyError(TypeError):
@@ -49,9 +52,9 @@ class IdentityReference(ref[Any]):
         return hash(self._ident)
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return isinstance(other, IdentityReference) and (target := self()) is not None and target is other()
+        return self is other or (
+            isinstance(other, IdentityReference) and (target := self()) is not None and target is other()
+        )
 
 
 def key_function(
@@ -66,18 +69,18 @@ def key_function(
         identity: Returns the identity of the instance or class: ``id`` is enough while the call lasts,
             ``IdentityReference`` also works if the key outlives the object.
     """
-    signature = signature_of(function)
-    if signature is None:
-        return key if callable(key) else _without_signature(takes_self, identity)
+    signature = signature_of(function) or _UNKNOWN
+    if signature is _UNKNOWN and callable(key):
+        return key
     parameters = list(signature.parameters.values())
     longest = max((len(parameter.name) for parameter in parameters), default=0)
+    if hasattr(function, "__wrapped__"):
+        parameters = _of_wrapper(parameters, "_" * (longest + 4), are_all_in_key=key is None)
     call, identify, order = ("_" * (longest + more) for more in (1, 2, 3))  # differs from every parameter
     parts = {parameter.name: _part(parameter, order) for parameter in parameters}
     if takes_self and parameters:
-        first = parameters[0]
-        is_variadic = first.kind is Parameter.VAR_POSITIONAL
-        name = first.name
-        parts[name] = f"({identify}({name}[0]), *{name}[1:])" if is_variadic else f"{identify}({name})"
+        name, is_variadic = parameters[0].name, parameters[0].kind is Parameter.VAR_POSITIONAL
+        parts[name] = f"(*map({identify}, {name}[:1]), *{name}[1:])" if is_variadic else f"{identify}({name})"
     if callable(key):
         leaves_out_first = takes_self and not _takes_self(key, signature)
         body = f"{call}({', '.join(_passed(parameters, leaves_out_first=leaves_out_first))})"
@@ -108,16 +111,15 @@ def key_function_for_any(key: Key, name: str, identity: Callable[[Any], Hashable
     known: WeakKeyDictionary[Callable[..., Any], Callable[..., Hashable]] = WeakKeyDictionary()
 
     def key_of(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Hashable:
-        is_bound = isinstance(function, MethodType)
         behind: Any = function.__func__ if isinstance(function, MethodType) else function
         try:
             made = known.get(behind)
         except TypeError:
             made = None
         if made is None:
-            for problem, allowed in mismatches(key, behind, takes_self=is_bound):
+            for problem, allowed in mismatches(key, behind, takes_self=behind is not function):
                 raise TypeError(f"{name}: key= {problem}; allowed: {allowed}")
-            made = key_function(key, behind, takes_self=is_bound, identity=identity)
+            made = key_function(key, behind, takes_self=behind is not function, identity=identity)
             with suppress(TypeError):
                 known[behind] = made
         value = made(function.__self__, *args, **kwargs) if isinstance(function, MethodType) else made(*args, **kwargs)
@@ -159,12 +161,15 @@ def refuse_unhashable(name: str, key: object) -> None:
         ) from None
 
 
-def _without_signature(takes_self: bool, identity: Callable[[Any], Hashable]) -> Callable[..., Hashable]:
-    def key(*args: Any, **kwargs: Any) -> Hashable:
-        own = (identity(args[0]), *args[1:]) if takes_self and args else args
-        return own, *sorted(kwargs.items())
+def _of_wrapper(parameters: list[Parameter], others: str, *, are_all_in_key: bool) -> list[Parameter]:
+    """Return *parameters* of a function for its wrapper, which may provide some of them, and take *others*.
 
-    return key
+    A name says nothing about an argument by position: the wrapper may provide one in front of it.
+    """
+    optional = (Parameter.KEYWORD_ONLY, *(_POSITIONAL if are_all_in_key else ()))
+    taken = [p.replace(default=_NOT_PASSED) if p.kind in optional and p.default is p.empty else p for p in parameters]
+    is_open = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
+    return taken if is_open else [*taken, Parameter(others, Parameter.VAR_KEYWORD)]
 
 
 def _part(parameter: Parameter, order: str) -> str:

@@ -12,6 +12,7 @@ import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -100,6 +101,25 @@ def test_an_error_about_wrong_arguments_names_the_function_as_a_plain_call_does(
     """R7: a log that shows nothing but the error's text says which call was wrong."""
     with pytest.raises(TypeError, match=r"^failed\(\) takes 0 positional arguments but 1 was given$"):
         failed(1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("kind", ["offloaded", "task"])
+def test_a_decorator_below_provides_arguments_and_takes_others(clock: Clock, kind: str) -> None:
+    """R7: the arguments of a call are those of the function that is called, whatever ``functools.wraps`` says."""
+
+    def offloaded(order: int, *, session: str) -> Any:
+        return order, session
+
+    async def task(order: int, *, session: str) -> Any:
+        return order, session
+
+    function: Callable[..., Any] = offloaded if kind == "offloaded" else task
+    service = asynchronous(wraps(function)(lambda order, trace="": function(order, session="s" + trace)))
+
+    async def main() -> list[Any]:
+        return [await service(1), await service(2, trace="7")]
+
+    assert clock.run(main()) == [(1, "s"), (2, "s7")]
 
 
 def test_a_function_whose_compiler_hides_its_parameters_takes_its_arguments() -> None:

@@ -435,6 +435,27 @@ def test_a_method_that_a_descriptor_binds_gets_the_arguments_that_it_shows(decor
     assert call((WithAttribute(), 1), {}, ERROR, 1) == "static 1"
 
 
+def with_a_rate(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that provides an argument."""
+    return wraps(function)(lambda *args, **kwargs: function(*args, rate=2, **kwargs))
+
+
+def test_a_method_answers_whose_decorator_provides_an_argument_as_that_of_the_guarded_method_does() -> None:
+    """Arguments of a call that a decorator completes are passed on as they are."""
+
+    class Rated:
+        @fallback(fallback_method="substitute")
+        @with_a_rate
+        def price(self, a: int, b: int = 3, *, rate: int) -> int:
+            raise ERROR
+
+        @with_a_rate
+        def substitute(self, a: int, b: int = 3, *, rate: int) -> int:
+            return (a + b) * rate
+
+    assert (Rated().price(1), Rated().price(a=1, b=2)) == (8, 6)  # type: ignore[call-arg]
+
+
 def test_an_override_that_does_not_fit_is_refused_when_it_is_needed() -> None:
     """A subclass may be defined long after the guard."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -72,10 +73,43 @@ def test_the_instance_in_variadic_arguments_is_known_by_its_identity() -> None:
 
 def test_a_function_without_a_signature_has_a_key_all_the_same() -> None:
     """Without a signature, arguments count as they are written; names are refused."""
-    assert key_function(None, dict.update, takes_self=False)(1, a=2) == ((1,), ("a", 2))
+    assert key_function(None, dict.update, takes_self=False)(1, a=2) == ((1,), (("a", 2),))
     ((problem, allowed),) = mismatches("host", dict.update, takes_self=False)
     assert "'host'" in problem
     assert "none are known" in allowed
+
+
+def in_session(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that provides the session, in front of the other arguments or by name."""
+
+    @wraps(function)
+    def wrapper(*args: Any, trace: str = "", **kwargs: Any) -> Any:
+        return function("session", *args, **kwargs) if function is load else function(*args, session="x", **kwargs)
+
+    return wrapper
+
+
+def load(session: str, host: str, path: str = "/") -> None: ...
+
+
+def store(host: str, path: str = "/", *, session: str) -> None: ...
+
+
+def test_a_decorator_below_provides_arguments_and_takes_others() -> None:
+    """All arguments of a call are a key though they are not those that the function's signature requires."""
+    of_load, of_store = (key_function(None, in_session(each), takes_self=False) for each in (load, store))
+    host = key_function("host", in_session(store), takes_self=False)
+
+    assert of_load("a") == of_load("a")
+    assert len({of_load("a"), of_load("a", "/x"), of_load("b"), of_load("a", None), of_load("a", trace="1")}) == 5
+    assert of_store("a") == of_store(host="a", path="/") != of_store("b")
+    assert host("a", trace="1") == "a"
+
+
+def test_a_name_does_not_stand_for_an_argument_that_a_decorator_shifts() -> None:
+    """A key by name is an error where the place of an argument is not known, and no wrong key."""
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'host'"):
+        key_function("host", in_session(load), takes_self=False)("a")
 
 
 def test_wrong_arguments_are_reported_as_by_the_function_itself() -> None:

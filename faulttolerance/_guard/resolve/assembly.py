@@ -446,6 +446,8 @@ def _set_names(driver: Any, declaration: Declaration | None) -> Any:
 
 def _with_arguments_checked(call: GuardedCall, function: Callable[..., Any]) -> GuardedCall:
     """Return *call* with a check of the arguments, the only error that an asynchronous call itself raises (rule R7)."""
+    if hasattr(function, "__wrapped__"):  # a wrapper may provide arguments, and take others
+        return call
     from ..._signature.call_key import key_function  # it needs ``inspect``
 
     bind = key_function((), function, takes_self=False)  # a key of no arguments: the interpreter binds them all

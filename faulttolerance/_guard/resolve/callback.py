@@ -120,7 +120,7 @@ def _no_fallback(declaration: Declaration, problem: str, got: Any, allowed: str)
 class _Adapter:
     """Passes the arguments of guarded calls, and their failures, to one method; created at its first use."""
 
-    __slots__ = ("_accepted", "_classes", "_count", "_error", "_is_bound", "_signature", "function")
+    __slots__ = ("_accepted", "_classes", "_count", "_error", "_is_bound", "_is_wrapper", "_signature", "function")
 
     def __init__(
         self, method: Callable[..., Any], declaration: Declaration, owner: type | None, shows_self: bool
@@ -139,6 +139,7 @@ class _Adapter:
         heads = [member.head for member in members(self._accepted)]
         self._classes = tuple(head for head in heads if isinstance(head, type) and head is not Any)
         self._signature = guarded.signature
+        self._is_wrapper = hasattr(declaration.template, "__wrapped__")
         # This number of positional arguments needs no defaults, and can be passed on unchanged.
         keys = (guarded.parameters or {}).keys() - {"**"}
         self._count = len(keys) + self._is_bound if all(isinstance(key, int) for key in keys) else -1
@@ -153,9 +154,11 @@ class _Adapter:
             try:
                 bound = self._signature.bind(*args, **kwargs)
             except TypeError:
-                return None  # the failure says that they are wrong
-            bound.apply_defaults()
-            args, kwargs = bound.args, bound.kwargs
+                if not self._is_wrapper:  # a wrapper may provide arguments, and take others
+                    return None  # the failure says that they are wrong
+            else:
+                bound.apply_defaults()
+                args, kwargs = bound.args, bound.kwargs
         if self._is_bound:
             args = args[1:]
         if self._error is None:
