@@ -77,7 +77,8 @@ class ExponentialBackoff(Policy, kw_only=True):
 
     Args:
         factor: At least 1; 2 doubles the delay each time.
-        min_delay: The shortest delay, jitter included; in milliseconds. If ``delay`` is 0, the growth starts with it.
+        min_delay: The shortest delay, jitter included, in milliseconds; at most *max_delay*. If ``delay`` is 0, the
+            growth starts with it.
         max_delay: The longest delay, jitter included; in *max_delay_unit*; 0 for no limit.
         max_delay_unit: The unit of *max_delay*.
     """
@@ -394,7 +395,7 @@ class RateLimit(Policy, is_observable=True):
         min_spacing_unit: The unit of *min_spacing*.
         type: The way in which the window moves; a ``RateLimitType`` or its name.
         max_wait: The longest wait of a call for its turn, in milliseconds; with 0, calls are refused instead.
-        burst: Calls that may start at once after a pause, if *type* is smooth; at least 1.
+        burst: Calls that may start at once after a pause; 1 unless *type* is smooth.
     """
 
     _kinds = kinds(
