@@ -555,7 +555,7 @@ def test_the_order_is_one_table() -> None:
 
 @pytest.mark.parametrize("error", [None, ConnectionError("lost")], ids=["interrupted", "raised by the clean-up"])
 def test_a_block_is_outside_of_all(invoke: Invoke, clock: Clock, error: Exception | None) -> None:
-    """By rules R0, OR2: no fallback inside replaces the failure of a block that ended."""
+    """By rule OR2 and rule R0, no fallback inside replaces the failure of a block that ended."""
     asked = []
     client, _ = client_of(invoke, clock, fallback(asked.append), retry(delay=0, retry_on=TimeoutException))
     client.seconds, client.when_ended = 5, error
