@@ -207,7 +207,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 # Refusing must be cheap: nothing is held yet, and if nothing follows a failure, no more work is needed.
                 wait = 0.0 if policies.has_continuation else state.until - (began if CLOCKED else clock.monotonic())
                 if wait > 0.0:
-                    raise policies.report_refusal(policies.gate, wait)
+                    raise policies.report_refusal(policies.gate, wait, kwargs)
                 gate_state = NOT_ADMITTED
         try:  # the way in, outermost first
             if GATE and not state.is_closed:

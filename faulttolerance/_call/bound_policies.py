@@ -318,7 +318,7 @@ class BoundPolicies(_Defaults):
             if self.gate.transitions:
                 self.deliver(self.gate)
 
-    def report_refusal(self, gate: Gate, wait: float) -> RefusedException:
+    def report_refusal(self, gate: Gate, wait: float, kwargs: Mapping[str, Any]) -> RefusedException:
         """Count and report a refusal by *gate* for *wait* seconds, if nothing follows a failure, and return it."""
         if gate.transitions:
             self.deliver(gate)
@@ -329,7 +329,7 @@ class BoundPolicies(_Defaults):
                 self.counters.fold()
         error = gate.refusal(wait)
         if sinks.wanted[Rejected](None):
-            sinks.send(Rejected(self.name, 1, self._gate_name, error))
+            sinks.send(Rejected(self.name, kwargs.get(NUMBER, 1), self._gate_name, error))
         return error
 
     def create_frequent_counts(self, counters: Counters) -> tuple[list[None], ...]:

@@ -288,14 +288,23 @@ def test_retries_have_their_numbers_where_a_policy_stands_between_retry_and_atte
         if levels:
             descend(levels - 1)
 
+    @retry(max_retries=2, jitter=0)
+    @hedge(delay=5_000)
+    @circuit_breaker(request_volume_threshold=1)
+    async def break_circuit() -> None:
+        raise Outage
+
     with virtual_time() as clock, captured_events() as events, recorded(fetch) as calls:
         ended(lambda: clock.run(fetch()))
     with configured({"Timeout/mode": "observe"}), virtual_time(), captured_events() as refusals:
         ended(lambda: descend(1))
+    with virtual_time() as clock, captured_events() as breaks:
+        ended(lambda: clock.run(break_circuit()))
 
     assert [event.attempt for event in events if isinstance(event, TimedOut)] == [1, 2, 3]
     assert [(one.number, one.outcome) for one in calls[0].attempts] == [(n, "timed out") for n in (1, 2, 3)]
     assert [event.attempt for event in refusals if isinstance(event, Rejected)][:3] == [1, 2, 3]
+    assert [event.attempt for event in breaks if isinstance(event, Rejected)] == [2, 3]
 
 
 def test_concurrent_calls_are_told_apart() -> None:
