@@ -84,15 +84,13 @@ def under_deadline(name: str, call: GuardedCall, environment: Environment | None
 class _Asking:
     is_on = False
     """Whether call paths that are resolved now ask."""
-    is_everywhere = False
 
 
 def ask_the_time() -> None:
     """Ask the remaining time before calls from now on; guards in use do so from their next call on."""
-    if not _Asking.is_everywhere:
+    if not _Asking.is_on:
         _Asking.is_on = True  # first: a guard that is resolved afterwards asks
         renew_at_next_calls()
-        _Asking.is_everywhere = True  # last: until then, other threads do not rely on this thread
 
 
 def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> GuardedCall:
