@@ -24,18 +24,7 @@ CANCELLED: Final = 3
 """The deadline passed, and the task was requested to cancel."""
 
 
-class _NoTask:
-    def done(self) -> bool:
-        return True
-
-    def cancelling(self) -> int:
-        return 0
-
-    def cancel(self) -> bool:
-        return False
-
-
-NO_TASK: Any = _NoTask()
+NO_TASK: Any = SimpleNamespace(done=lambda: True, cancelling=lambda: 0, cancel=lambda: False)
 """Replaces the task where no task is to be cancelled."""
 NO_QUEUE: Any = SimpleNamespace(ident=0, pending={})
 """Replaces the queue of a deadline that stands in no queue; it stays empty."""

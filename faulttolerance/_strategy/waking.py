@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-class Wakeable(Protocol):
-    """A call that waits."""
-
-    @property
-    def wake(self) -> Callable[[], object] | None:
-        """Wakes the call, from any thread, without a lock, seldom more than once; ``None``: the call never waits."""
-        ...
-
-
-W = TypeVar("W", bound=Wakeable)
-
-
-def wake_all(woken: list[W], on_failure: Callable[[W], object]) -> None:
-    """Wake all of *woken*, in order, and remove each from the list once it is woken.
+def wake_all(woken: list[T], on_failure: Callable[[T], object]) -> None:
+    """Call ``wake`` of all of *woken*, in order, and remove each from the list once it is woken.
 
     *on_failure* is called for a call that cannot be woken any more, as with a closed loop: its permit or turn goes
     on to the next. Control flow is raised again once all were woken.
     """
     while woken:
-        waiting = woken[0]
+        waiting: Any = woken[0]
         try:
             if waiting.wake is not None:
                 waiting.wake()

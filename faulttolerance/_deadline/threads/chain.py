@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import takewhile
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
 from ..._platform.atomic import uncollected
@@ -22,14 +22,6 @@ from ..._platform.unpatched import get_ident, get_native_id, local, native
 if TYPE_CHECKING:
     from .callbacks import DeadlineCallback
     from .pending_interrupt import PendingInterrupt
-
-    class DependentDeadline(Protocol):
-        """A deadline of this thread, as it counts for a call that the thread offloaded."""
-
-        entry: Entry
-        was_missed: bool
-
-        def __hash__(self) -> int: ...
 
 
 Entry: TypeAlias = Any
@@ -96,8 +88,8 @@ class ThreadDeadlines:
         """The deadline that could not interrupt the thread at once, if there is one; only the watchdog uses it."""
         self.seen_blocked: tuple[int, int] | None = None
         """The frame and instruction at which the thread was seen to be blocked."""
-        self.dependents: dict[DependentDeadline, None] = {}
-        """The deadlines of this thread that count for offloaded calls, as long as those calls are under way."""
+        self.dependents: dict[Any, None] = {}
+        """The ``ParentDeadline`` of each deadline that counts for offloaded calls, as long as those are under way."""
         self.callbacks: dict[DeadlineCallback, None] = {}
         """The calls to make when a deadline passes, of the ``on_deadline`` blocks that were not left yet."""
         self.called: Entry = None
