@@ -23,19 +23,20 @@ class Aside:
     """A caller of functions, one after another, on a thread that exists as long as there is work."""
 
     def __init__(self) -> None:
-        self._begin_anew()
-        at_fork(child=self._begin_anew)
+        self.begin_anew()
 
     def __call__(self, function: Callable[[], object]) -> None:
         """Call *function*, which must not raise, after all earlier functions."""
         self._waiting.append(function)
-        run_on_thread(self._serve)
+        run_on_thread(self.serve)
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
+        """Reset the state in the child of a fork, where other threads do not exist."""
         self._waiting: deque[Callable[[], object]] = deque()
         self._serving = native.allocate_lock()
 
-    def _serve(self) -> None:
+    def serve(self) -> None:
+        """Call the functions that wait."""
         # A thread that finds another serving leaves the rest to that, which checks again after it released the lock.
         waiting, serving = self._waiting, self._serving
         while waiting and serving.acquire(False):
@@ -48,6 +49,8 @@ class Aside:
 
 aside = Aside()
 """Runs the application's reactions to events that none of its calls caused."""
+
+at_fork(child=aside.begin_anew)
 
 
 class Ticker:

@@ -13,37 +13,31 @@ from __future__ import annotations
 import _thread
 import atexit
 import signal
-import threading
 from collections import deque
 from collections.abc import Callable
 
 from .._log import ERROR, log
+from .background import Aside
 from .fork import at_fork
 
 _EXIT_SECONDS = 2.0
 """Seconds for which the end of the process waits for a running function."""
 
 
-class _Caller:
+class _Caller(Aside):
     """The handler that has a function called after each signal, and once for all that arrive before the call."""
 
     def __init__(self, signum: int, function: Callable[[], object]) -> None:
+        super().__init__()
         self._signum = signum
         self._function = function
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """Reset the state in the child of a fork, where other threads do not exist."""
-        self._wanted: deque[None] = deque()
-        self._calling = threading.Lock()
 
     def __call__(self, *_: object) -> None:
         """Handle the signal."""
-        self._wanted.append(None)
-        if not self._wanted:
-            return  # a thread that is about to call has just seen it, or the process ends
+        if not self._waiting:
+            self._waiting.append(self._function)
         try:
-            _thread.start_new_thread(self._serve, ())
+            _thread.start_new_thread(self.serve, ())
         except RuntimeError as error:
             log(
                 ERROR,
@@ -52,19 +46,11 @@ class _Caller:
                 error,
             )
 
-    def _serve(self) -> None:
-        # A thread that finds another calling leaves the rest to that, which checks again after it released the lock.
-        while self._wanted and self._calling.acquire(blocking=False):
-            try:
-                self._wanted.clear()
-                self._function()
-            finally:
-                self._calling.release()
-
     def end(self) -> None:
         """Stop further calls, and wait for the function if it is running."""
-        self._wanted = deque(maxlen=0)  # keeps no items
-        self._calling.acquire(timeout=_EXIT_SECONDS)
+        self._waiting.clear()
+        self._waiting = deque(maxlen=0)  # keeps no items
+        self._serving.acquire(timeout=_EXIT_SECONDS)
 
 
 def call_on(signum: int, function: Callable[[], object]) -> bool:
