@@ -34,7 +34,7 @@ from .._deadline.threads.chain import deadlines_here, this_thread
 from .._deadline.threads.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._deadline.threads.watchdog import watchdog
 from .._execution.caller_thread import Arguments, Callback, GuardedCall, pause
-from .._execution.environment import Environment, KeepContext, StoppedIteration
+from .._execution.environment import Environment, StoppedIteration
 from .._execution.turn import take_turn, take_turn_async
 from .._metrics.counters import FOLD
 from .._platform.event_loop import refuse_trio
@@ -389,8 +389,12 @@ async def continue_call(
                         break
                 else:
                     failure = StoppedIteration.of(failure) if ASYNC else failure
-                    with KeepContext(failure):
+                    context = failure.__context__
+                    try:
                         raise failure
+                    finally:  # without the error that the caller handles; frozen exceptions reject an assignment
+                        BaseException.__setattr__(failure, "__context__", context)
+                        del context  # its traceback may refer to this frame
                 break
             if ASYNC:
                 if delay or call.attempts > 1:  # repeated retries yield to other tasks, even without a delay

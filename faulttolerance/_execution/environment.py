@@ -70,22 +70,6 @@ class StoppedIteration(RuntimeError):
         return error if cause is None else cause
 
 
-class KeepContext:
-    """A block that keeps the context of an error raised in it, instead of the error that the caller handles."""
-
-    __slots__ = ("_context",)
-
-    def __init__(self, error: BaseException) -> None:
-        self._context = error.__context__
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is not None:
-            BaseException.__setattr__(error, "__context__", self._context)  # frozen exceptions reject an assignment
-
-
 class Wait(NamedTuple):
     """A wait of a call until another call wakes it."""
 
