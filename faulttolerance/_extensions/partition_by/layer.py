@@ -13,7 +13,7 @@ from ..._execution.environment import Environment
 from ..._log import WARNING, log
 from ..._policy import CircuitBreaker
 from ..._signature.call_key import refuse_unhashable
-from .strategy import Partition, Partitions, Pin
+from .strategy import Partition, Partitions
 
 _FULL = (
     "%s: each of the %d keys is in use, or its circuit is open: calls with other keys share one circuit, its permits "
@@ -83,7 +83,7 @@ class Partitioning:
         """Remove the call path of a removed *partition*."""
         self._paths.pop(partition, None)
 
-    def _place(self, key: Hashable) -> tuple[Partition, Pin]:
+    def _place(self, key: Hashable) -> tuple[Partition, object]:
         """Return the partition for a *key* without one, and its pin; if there is no place, the shared partition."""
         partitions, now = self._partitions, clock.monotonic()
         with partitions.lock:

@@ -29,12 +29,6 @@ _PATIENCE = 0.1
 _TRIES = 10
 
 
-class Pin:
-    """Keeps a partition in its place as long as an object other than the partition refers to it."""
-
-    __slots__ = ()
-
-
 class Rest(Enum):
     """The loss if a partition is removed."""
 
@@ -55,8 +49,8 @@ class Partition:
         self.hash = hashed
         self.same: Partition | None = None
         """The next partition whose key has the same hash."""
-        self.pin = Pin()
-        """The object to which each call in the partition refers."""
+        self.pin = object()
+        """The object to which each call in the partition refers, which keeps the partition in its place."""
         self.is_gone = False
 
     def references(self) -> int:
@@ -141,7 +135,7 @@ class Partitions:
 
     def place(
         self, key: Hashable, make: Callable[[], Any], now: float
-    ) -> tuple[tuple[Partition, Pin] | None, list[Partition]]:
+    ) -> tuple[tuple[Partition, object] | None, list[Partition]]:
         """Return the partition of *key*, which may be new, with its pin, and the partitions that were removed for it.
 
         *make* creates its strategies. The partition is ``None`` if there are too many, and none of them may be removed:
@@ -191,7 +185,7 @@ class Partitions:
         self.lock = threading.RLock()
         self.shared = 0
         for partition in self:
-            partition.pin = Pin()  # frames of other threads stay for ever; the forking call has its own references
+            partition.pin = object()  # frames of other threads stay for ever; the forking call has its own references
             for strategy in partition.strategies.by_policy().values():
                 strategy.reset_after_fork(ident)
 
