@@ -88,8 +88,6 @@ class Patch:
         self._decorators = decorators
         self._changes: list[_Change] = []
         self._is_undone = False
-        self._patched: tuple[Any, Any] | None = None
-        """The holder of the attribute, and its value, once it is patched."""
         self._where = f"{_name_of(target)}.{path}"
         frame = next(application_frames(), None)
         self._source = f"patched at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
@@ -163,12 +161,8 @@ class Patch:
         if self._is_undone:
             return
         target = sys.modules[self._target] if isinstance(self._target, str) else self._target
-        patched, changes = self._patched, self._changes
-        self._patched, self._changes = None, []
+        self._changes = []  # those of an earlier run of the module went with that
         holder, attribute, value = self._resolved(target)
-        if patched is not None and patched[0] is holder and patched[1] is value:
-            self._patched, self._changes = patched, changes  # the module ran again without changing the attribute
-            return
         try:
             if isinstance(value, type):
                 self._on_class(holder, attribute, _class_behind(value))
@@ -180,8 +174,6 @@ class Patch:
             if not isinstance(error, FaultToleranceDefinitionException):
                 raise
             raise FaultToleranceDefinitionException(*map(self._with_source, error.faults)) from error
-        holder, _, value = self._resolved(target)
-        self._patched = holder, value
 
     def _resolved(self, target: Any) -> tuple[Any, str, Any]:
         try:

@@ -511,17 +511,6 @@ def test_a_module_that_is_run_again_is_patched_again(vendor: Callable[[], Any], 
     assert {type(one) for one in sys.meta_path if one not in finders} <= {wrapt.importer.ImportHookFinder}
 
 
-def test_an_attribute_that_a_reload_leaves_alone_is_not_patched_twice(vendor: Callable[[], Any]) -> None:
-    """Foreign code may have put there an attribute that the module itself does not define."""
-    module = vendor()
-    module.theirs = module.get
-    with patch("vendor", "theirs", again):
-        importlib.reload(module)
-
-        assert "maxRetries = 2" in explain(module.theirs)
-    assert explain_or_none(module.theirs) is None
-
-
 def test_a_patch_that_failed_at_once_does_not_wait_for_a_reload(vendor: Callable[[], Any]) -> None:
     """A caller that got the exception has no patch that it could take back."""
     module = vendor()
