@@ -30,3 +30,14 @@ def formatted(value: Any) -> str:
     if not module or not name:
         return repr(value)
     return str(name) if module == "builtins" else f"{module}.{name}"
+
+
+def plain(value: Any) -> Any:
+    """Return *value* as JSON can hold it."""
+    if isinstance(value, (tuple, list)):
+        return [plain(member) for member in value]
+    if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, Enum)):
+        return value
+    # An object without a name shows an address, which the next process does not have.
+    is_named = isinstance(value, (Enum, timedelta, CausedBy)) or hasattr(value, "__qualname__")
+    return formatted(value if is_named else type(value))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from .._call.core import is_detached
 from .._call.state import conditions_of
 from .._config import Declared, Effective, parameter_keys, settings
+from .._config.formatting import plain
 from .._guard.declare.declaration import FUNCTION, Declaration, accessors, declaration_of, unbound
 from .._guard.decorate.guard import Guard, finder_of
 from .._guard.resolve.assembly import code_of
@@ -231,18 +232,10 @@ def _parameters(value: Effective, declared: Declared) -> dict[str, dict[str, Any
     sources, defaults = value.sources, cast("Any", type(value.policy))
     return {
         one.key: {
-            "value": _plain(one.formatted_value(value.policy)),
+            "value": plain(one.formatted_value(value.policy)),
             "source": sources[name],
-            "default": _plain(one.formatted_value(defaults)) if one.has_default else None,
+            "default": plain(one.formatted_value(defaults)) if one.has_default else None,
             "variable": _variable(one, declared),
         }
         for name, one in parameters(value.policy).items()
     }
-
-
-def _plain(value: Any) -> Any:
-    from .._config.formatting import formatted
-
-    if isinstance(value, (tuple, list)):
-        return [formatted(member) for member in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else formatted(value)

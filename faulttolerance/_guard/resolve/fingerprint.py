@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import Enum
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
-from ..._cause import CausedBy
 from ..._config import Switches, settings
-from ..._config.formatting import formatted
+from ..._config.formatting import formatted, plain
 from ..._log import log_guard_error
 from ..._policy import ChronoUnit, Policy, parameters, seconds
 from ..declare.declaration import ClassLevel, declared_on
@@ -114,14 +112,4 @@ def _values(policy: Policy) -> Iterator[tuple[str, Any]]:
         elif kind.name == "exceptions":
             yield name, sorted(map(formatted, value))
         elif name not in units:
-            yield name, _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return [_plain(member) for member in value]
-    if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, Enum)):
-        return value
-    # An object without a name shows an address, which the next process does not have.
-    is_named = isinstance(value, (Enum, CausedBy)) or hasattr(value, "__qualname__")
-    return formatted(value if is_named else type(value))
+            yield name, plain(value)
