@@ -32,7 +32,7 @@ from .._config.snapshot import name_file
 from .._control import configure as control
 from .._inspection import explanation
 from .._policy import parameters
-from .._shown import error_text, escaped, nearest
+from .._shown import did_you_mean, error_text, escaped
 from ..exceptions import FaultToleranceDefinitionException
 from .lints import codes_of, lint, unknown
 
@@ -199,7 +199,7 @@ def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
     else:
         module, path = _split(name)
     if not module:
-        near = _nearest(name, [guard.name for guard in control.guards()])
+        near = did_you_mean(name, [guard.name for guard in control.guards()])
         raise typer.BadParameter(f"no guard has the name {name!r}{near}; name the modules to import after it")
     if not path:
         raise typer.BadParameter(f"{name!r} is a module: list shows its guards")
@@ -208,17 +208,12 @@ def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
         try:
             parent, target = target, getattr(target, step)
         except AttributeError:
-            raise typer.BadParameter(f"{name!r}: there is no {step}{_nearest(step, dir(target))}") from None
+            raise typer.BadParameter(f"{name!r}: there is no {step}{did_you_mean(step, dir(target))}") from None
         except Exception as error:  # noqa: BLE001  # a descriptor may raise anything
             raise typer.BadParameter(f"{name!r}: {step} cannot be read ({error_text(error)})") from None
     if not (explained := _explained(parent, path.rpartition(".")[2], target, show_all)):
         raise typer.BadParameter(f"{name!r} is not guarded")
     return explained
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    near = nearest(name, names)
-    return f"; did you mean {near}?" if near else ""
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from ..._config import Declared
 from ..._platform.event_loop import running_loop
 from ..._platform.frames import module_of
 from ..._policy import CircuitBreaker, Policy, parameters
-from ..._shown import nearest, shown
+from ..._shown import did_you_mean, shown
 from ..._signature.kind import generator_faults, is_coroutine_function, mark_coroutine_function
 from ..._signature.method import as_real_method, bind_at_each_call
 from ..._signature.naming import copy_names, import_name
@@ -257,8 +257,7 @@ _PARAMETERS = {definition.decorator_name(kind): kind for kind in ROWS if not is_
 def _by_kind(given: Iterable[object], policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
     """Return the policies of a guard by kind, in the order in which they nest."""
     for name in policies.keys() - _PARAMETERS.keys():
-        near = nearest(name, _PARAMETERS)
-        hint = f"; did you mean {near}=...?" if near else ""
+        hint = did_you_mean(name, _PARAMETERS)
         raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}{hint}")
     by_kind = {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
     faults = [
