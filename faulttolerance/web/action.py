@@ -23,11 +23,6 @@ PROGRAM_HEADER: Final = "x-requested-by"
 """The header by which a request states that a program sent it: no page of another origin can make a browser send it."""
 
 
-def process_name() -> str:
-    """Return a text that distinguishes this process from the other processes of the service."""
-    return reading.name_of(reading.process())
-
-
 def rejection(request: Request) -> tuple[int, str] | None:
     """Return the reason to reject *request* before ``authorize`` is called, as a status and words; ``None`` if none."""
     headers = request.headers
@@ -40,7 +35,7 @@ def rejection(request: Request) -> tuple[int, str] | None:
     if media != "application/x-www-form-urlencoded" or not {"origin", "sec-fetch-site"} & headers.keys():
         return 403, f"this has neither a form of this page, nor the header {PROGRAM_HEADER.title()} of a program"
     sent = {name: values[-1] for name, values in parse_qs(request.body.decode("ascii", "replace")).items()}
-    if sent.get("process", "") != process_name():
+    if sent.get("process", "") != reading.name_of(reading.process()):
         return 409, "another process of the service created the form, and each process has its own circuits"
     return None
 
