@@ -15,7 +15,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, redirect_stdout
+from contextlib import redirect_stdout
 from enum import StrEnum
 from importlib.util import find_spec
 from itertools import groupby
@@ -102,7 +102,7 @@ def check(
     ignored = {code.strip().upper() for one in ignore or () for code in one.split(",")}
     if wrong := next(unknown(ignored), ""):
         raise typer.BadParameter(wrong, param_hint="--ignore")
-    with _apart():
+    with redirect_stdout(sys.stderr):
         is_whole = _imported(modules, recursive)
         unused = _validated()
         guards = list(control.guards())
@@ -134,7 +134,7 @@ def explain(
     config: Config = None,
 ) -> None:
     """Show the policies of a function, a guard, or a class's methods, in order, with each value and its source."""
-    with _apart():
+    with redirect_stdout(sys.stderr):
         _import(modules or (), recursive=False)
         try:
             explained = _explained_at(name, show_all)
@@ -154,7 +154,7 @@ def list_(
     config: Config = None,
 ) -> None:
     """List every guard with its effective values and their sources."""
-    with _apart():
+    with redirect_stdout(sys.stderr):
         _import(modules, recursive)
         guards = sorted(control.guards(), key=lambda guard: guard.name)
         listed = [explanation.dict_of(guard._effective) for guard in guards]
@@ -163,7 +163,7 @@ def list_(
     else:
         rows = [(guard.name, *row) for guard in guards for value in guard._effective.values for row in _rows(value)]
         _print_table(("guard", "parameter", "value", "source"), rows, _blocks_of_guards)
-    with _apart():
+    with redirect_stdout(sys.stderr):
         _validated()
 
 
@@ -175,7 +175,7 @@ def keys(
     config: Config = None,
 ) -> None:
     """List every key, its environment variable, the value in force, and the declared value."""
-    with _apart():
+    with redirect_stdout(sys.stderr):
         _import(modules, recursive)
         guards = [guard._effective for guard in control.guards()]
         lines = template.key_lines(pair for one in guards for pair in zip(one.declared, one.values, strict=True))
@@ -184,7 +184,7 @@ def keys(
         _print_table(("key", "environment variable", "value", "declared", "allowed"), rows, _blocks_of_keys)
     else:
         typer.echo("\n".join(template.template(lines, how)))
-    with _apart():
+    with redirect_stdout(sys.stderr):
         _validated()
 
 
@@ -256,11 +256,6 @@ def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
 
 
 # Helpers
-
-
-def _apart() -> AbstractContextManager[object]:
-    """Redirect to stderr the output of imported modules."""
-    return redirect_stdout(sys.stderr)
 
 
 def _import(modules: Iterable[str], recursive: bool) -> None:
