@@ -15,7 +15,6 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
     Interrupted,
-    MillisecondsWarning,
     TimeoutException,
     adaptive_throttle,
     asynchronous,
@@ -35,6 +34,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
+from faulttolerance.exceptions import MillisecondsWarning
 from faulttolerance.policies import AdaptiveThrottle, CircuitBreaker, Deadline, Retry
 from faulttolerance.testing import configured
 from kit import Clock, Invoke, Service, key
