@@ -84,8 +84,7 @@ class Key(Record):
     @property
     def variable(self) -> str:
         """The recommended variable: in upper case, which every shell can set."""
-        mapped = _OTHER.sub("_", self.name).upper()
-        return mapped if self.has_class else PREFIX + mapped
+        return ("" if self.has_class else PREFIX) + _OTHER.sub("_", self.name).upper()
 
     @cached_property
     def folds(self) -> tuple[str, ...]:

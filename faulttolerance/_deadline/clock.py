@@ -33,8 +33,7 @@ class Alarm:
     def ring(self) -> None:
         """End the sleep; a sleep that has not started yet then ends at once."""
         self.rings = True
-        end_sleep = self._end_sleep
-        if end_sleep is not None:
+        if (end_sleep := self._end_sleep) is not None:
             end_sleep()
 
     def ends(self, sleep: Callable[[], object] | None) -> None:
@@ -48,8 +47,7 @@ def raise_if_expired(now: float) -> None:
     if deadlines.innermost is not None:
         if deadlines.in_flight is not None:
             withdraw(deadlines)
-        entry = due(deadlines, now)
-        if entry is not None:
+        if (entry := due(deadlines, now)) is not None:
             call_due_and_wait(deadlines, now)
             raise interruption_for(deadlines, entry)
 

@@ -55,8 +55,7 @@ class _Native:
         if sys.version_info >= (3, 13):
             self.start_joinable_thread = _original(_thread, "start_joinable_thread")
         # Up to CPython 3.12, the other clock of Windows moves once in 16 ms: a quick call may seem to exceed its limit.
-        is_fine = sys.platform != "win32" or sys.version_info >= (3, 13)
-        self.monotonic: Callable[[], float] = _from_clock("monotonic" if is_fine else "perf_counter")
+        self.monotonic: Callable[[], float] = _from_clock("perf_counter" if sys.platform == "win32" else "monotonic")
         self.sleep: Callable[[float], None] = _from_clock("sleep")
         self.main_ident = threading.main_thread().ident
         """The ident of the main thread, as ``get_ident`` returns it."""

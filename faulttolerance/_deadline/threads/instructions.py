@@ -152,8 +152,7 @@ class _Instructions:
 
     def blocks(self, number: int) -> bool:
         """Return whether this instruction calls a function that blocks, judged by its name."""
-        path, _ = self.path_of_callee(number)
-        return path in _BLOCKING_IN_TLS or path.rpartition(".")[2] in _BLOCKING
+        return self._callee(number) in _BLOCKING or self.path_of_callee(number)[0] in _BLOCKING_IN_TLS
 
     def is_checked(self, number: int) -> bool:
         """Return whether Python checks for interruptions at this instruction, after its execution."""
@@ -169,10 +168,9 @@ class _Instructions:
         step = self.steps[number]
         return step if step.opname.startswith(_JUMPS_BACK) and "NO_INTERRUPT" not in step.opname else None
 
-    def _callee(self, number: int) -> object:
-        """Return the name of the callee of this instruction; ``None`` if it has no name."""
-        place = self._load_of_callee(number)
-        return None if place is None else _last_name(self.steps[place])
+    def _callee(self, number: int) -> str:
+        """Return the name of the callee of this instruction; empty if it is no call, or the callee has no name."""
+        return self.path_of_callee(number)[0].rpartition(".")[2]
 
     def _load_of_callee(self, number: int) -> int | None:
         """Return the index of the instruction that loads the callee of this instruction by name."""

@@ -71,8 +71,7 @@ def _check_thread(deadlines: ThreadDeadlines) -> float:
         soonest = min((entry[0] for entry in unmasked(deadlines) if entry[0] > now), default=inf)
     if deadlines.requested:
         soonest = min(soonest, _remove_requests(deadlines, now))
-    entry = due(deadlines, -inf if watchdog.is_paused else now)
-    if entry is not None:
+    if (entry := due(deadlines, -inf if watchdog.is_paused else now)) is not None:
         soonest = min(soonest, _interrupt_when_safe(deadlines, entry, now))
     return soonest
 
@@ -93,8 +92,7 @@ def _remove_requests(deadlines: ThreadDeadlines, now: float) -> float:
 
 def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -> float:
     """Interrupt one thread for one deadline if it is at a safe point; return the moment of the next look."""
-    gate = deadlines.gate
-    if gate is not None:
+    if (gate := deadlines.gate) is not None:
         gate()  # a thread that sleeps there raises the interruption itself
         return now + 0.001
     by_signal = deadlines.is_main and main_thread.owns_signal()
@@ -127,8 +125,7 @@ def _interrupt(
     layers = depth(deadlines, entry)
     pending.seen_at = pending.seen_at or native.monotonic()
     pending.location = pending.location or _locate_body(stack, layers)
-    loop = find_loop(stack, layers)
-    if loop is not None:
+    if (loop := find_loop(stack, layers)) is not None:
         if not pending.has_cancelled_loop:
             pending.has_cancelled_loop = loop.schedule_cancel(deadlines, entry)
         if loop.is_idle and (late_by < 1.0 or loop.is_compiled):
