@@ -9,8 +9,10 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 
@@ -92,9 +94,9 @@ class TimeLimitExceeded(BaseException):
     """The exception of another library, whose thread watches the limits of the workers."""
 
 
-def send_by_other(thread: int) -> None:
+def send_by_other(thread: int, spelled: Callable[[int], object] = ctypes.c_long) -> None:
     """Send the exception as dramatiq, RQ and Temporal do."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_long(thread), ctypes.py_object(TimeLimitExceeded))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(spelled(thread), ctypes.py_object(TimeLimitExceeded))
 
 
 def test_a_deadline_does_not_replace_an_exception_that_other_code_has_sent() -> None:
@@ -158,7 +160,15 @@ def test_an_exception_that_other_code_has_withdrawn_replaces_no_interruption() -
     assert isinstance(caught.value.__cause__, Interrupted)
 
 
-def test_an_exception_that_other_code_sends_ends_a_delay_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def negative(thread: int) -> object:
+    """Return the identifier of a thread as ``c_long`` may show it where it has 32 bits."""
+    return SimpleNamespace(_as_parameter_=ctypes.c_long(thread), value=thread - 2 * sys.maxsize - 2)
+
+
+@pytest.mark.parametrize("spelled", [ctypes.c_long, negative])
+def test_an_exception_that_other_code_sends_ends_a_delay_at_once(
+    spelled: Callable[[int], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """R2: a worker that shuts down need not wait until a retry is due, also where no call had a deadline yet."""
     attempts: list[int] = []
 
@@ -175,7 +185,7 @@ def test_an_exception_that_other_code_sends_ends_a_delay_at_once(monkeypatch: py
         while not any(one.gate for one in deadlines_of_threads()):
             time.sleep(0.001)
         began = time.monotonic()
-        send_by_other(attempts[0])
+        send_by_other(attempts[0], spelled)
         with pytest.raises(TimeLimitExceeded):
             call.result(30)
 

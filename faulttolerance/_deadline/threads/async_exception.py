@@ -98,7 +98,7 @@ def _note_sending(result: Any, _: object, arguments: tuple[Any, ...]) -> Any:
 
     ``ctypes`` calls this after each call of the attribute that libraries share, and returns what this returns.
     """
-    ident = getattr(arguments[0], "value", arguments[0])
+    ident = getattr(arguments[0], "value", arguments[0]) % (2 * sys.maxsize + 2)  # may be negative where it has 32 bits
     for deadlines in deadlines_of_threads():
         if deadlines.ident == ident and (frame := frames_of_threads().get(ident)) is not None:
             is_withdrawn = arguments[1] is None
