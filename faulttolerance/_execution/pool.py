@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 from .._platform.daemon import wait_until_gone
 from .._platform.fork import at_fork, stop_at_end_of_subinterpreter, wait
 from .._platform.loop_callback import take
-from .._platform.unpatched import get_ident, threads_are_real
+from .._platform.unpatched import allows_watching, get_ident, threads_are_real
 
 Job: TypeAlias = Callable[[], object]
 
@@ -82,9 +82,12 @@ class Pool:
     # Calls
 
     def register(self, call: Hashable, is_child: bool = False) -> bool:
-        """Register *call* as under way and return true; accept only children during a shutdown, and none at the end."""
+        """Register *call* as under way and return true; accept only children during a shutdown.
+
+        No call is accepted where no thread would continue it: at the end, and in an isolated sub-interpreter.
+        """
         self._calls[call] = None
-        if (self._shutdowns and not is_child) or sys.is_finalizing():  # then no thread of the pool runs any more
+        if (self._shutdowns and not is_child) or sys.is_finalizing() or not allows_watching:
             self.unregister(call)
             return False
         return True

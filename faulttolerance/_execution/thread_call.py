@@ -113,7 +113,8 @@ class ThreadCall:
         assert future is not None
         try:
             if not pool.register(self, is_child=self.parent is not None):
-                self.fail(RuntimeError("no new calls during faulttolerance.shutdown(), or at the interpreter's end"))
+                when = "during faulttolerance.shutdown(), at the interpreter's end, or in an isolated sub-interpreter"
+                self.fail(RuntimeError(f"no new calls on other threads {when}"))
                 return
             future._stop = self.stop
             self.coroutine = make()

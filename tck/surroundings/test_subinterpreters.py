@@ -80,6 +80,17 @@ def test_an_isolated_interpreter_can_be_closed_after_guarded_calls() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="_xxsubinterpreters of 3.11 crashes by itself there")
+def test_an_offloaded_call_in_an_isolated_interpreter_fails_at_once() -> None:
+    """No retry follows: no thread would end its delay, and the caller would wait for ever."""
+    retried = CALLS.replace("@asynchronous", '@retry(delay="10ms")\n@asynchronous')
+
+    *life, closed = calls_in("isolated", retried)
+
+    assert closed == "closed"
+    assert ["isolated sub-interpreter" in line for line in life] == [True, False, True] * LIVES
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="_xxsubinterpreters of 3.11 crashes by itself there")
 def test_an_interpreter_that_shares_its_memory_can_be_closed_after_guarded_calls() -> None:
     """Interpreters of mod_wsgi are such; its threads end before it does."""
     *life, closed = calls_in("legacy")
