@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -27,13 +28,13 @@ def contains(classes: Classes, error: BaseException) -> bool:
     """Return whether *error* is an instance of one of *classes*, or a group of such instances only.
 
     An error that is no ``Exception`` is contained only where its own class is named, or a base of it that is no
-    ``Exception`` either; ``BaseException`` names everything and therefore nothing.
+    ``Exception`` either; ``BaseException`` names everything and therefore nothing. Control flow is never contained, and
+    neither is a cancellation of asyncio.
     """
     if isinstance(error, Exception):
-        if isinstance(error, classes):
-            return True
-        return isinstance(error, ExceptionGroup) and classes != () and _contains_members(classes, error)
-    if isinstance(error, _control_flow):
+        return isinstance(error, classes) or (isinstance(error, ExceptionGroup) and _contains_members(classes, error))
+    cancellation = getattr(sys.modules.get("asyncio"), "CancelledError", ())
+    if isinstance(error, (_control_flow, cancellation)):
         return False
     return any(one is not BaseException and isinstance(error, one) for one in classes)
 

@@ -90,6 +90,27 @@ def test_control_flow_is_not_retried_not_replaced_and_not_judged(
     assert held() == []
 
 
+def test_a_task_ends_by_its_cancellation_though_the_sets_name_cancellations(clock: Clock) -> None:
+    """R0: a further attempt or a fallback would swallow it, and a time-out of asyncio would end nothing."""
+    attempts = 0
+
+    @fallback(lambda context: "replaced", apply_on=asyncio.CancelledError)
+    @retry(max_retries=3, jitter=0, retry_on=(OSError, asyncio.CancelledError))
+    async def wait() -> object:
+        nonlocal attempts
+        attempts += 1
+        return await asyncio.sleep(60)
+
+    async def main() -> None:
+        async with asyncio.timeout(1):
+            await wait()
+
+    with pytest.raises(TimeoutError):
+        clock.run(main())
+
+    assert attempts == 1
+
+
 @pytest.mark.parametrize("kind", CONTROL_FLOW)
 def test_metrics_count_control_flow_as_an_exception_without_a_retry_or_a_verdict(
     invoke: Invoke, kind: type[BaseException]
