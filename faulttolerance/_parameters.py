@@ -38,6 +38,16 @@ def signature_of(function: Any) -> Signature | None:
     return None
 
 
+def accepts_arguments(signature: Signature | None, count: int) -> bool:
+    """Return whether a function takes *count* positional arguments, as far as its signature is known."""
+    try:
+        if signature is not None:
+            signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
 def _unevaluated(call: Any) -> Any:
     """Return a copy of *call* for its signature, with annotations that see no names; *call* if it has none to see."""
     if type(call) is MethodType:

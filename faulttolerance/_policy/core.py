@@ -131,7 +131,7 @@ class CustomBackoff(Policy):
     """
 
     _kinds = kinds(
-        value=function("a class or function that creates the back-off function", is_optional=False),
+        value=function("a class or function that creates the back-off function", is_optional=False, arguments=0),
     )
 
     value: Callable[[], Callable[[BaseException | None], float | timedelta]]
@@ -192,13 +192,13 @@ class BeforeRetry(Policy):
     """Run code before each retry, for example to reconnect, or to log in again.
 
     Args:
-        value: Called with an ``ExecutionContext`` before each attempt but the first; it may be a coroutine function if
-            the guarded function is asynchronous. If it fails, this is logged once and changes nothing.
+        value: Called before each attempt but the first; it may be a coroutine function if the guarded function is
+            asynchronous. If it fails, this is logged once and changes nothing.
         method_name: Instead of *value*: a method without parameters of the same object.
     """
 
     _kinds = kinds(
-        value=function("a callable or None"),
+        value=function("a callable that takes an ExecutionContext, or None"),
         method_name=text("a method's name", lambda name: True),
     )
 

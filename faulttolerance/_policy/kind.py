@@ -12,6 +12,7 @@ from operator import le, lt
 from typing import Any, Final, TypeGuard
 
 from .._cause import CausedBy
+from .._parameters import accepts_arguments, signature_of
 from .._record import Record
 from .._shown import shown
 from ..typing import ExceptionSet
@@ -203,14 +204,18 @@ def text(allowed: str, accepts: Callable[[str], bool], *, is_configurable: bool 
     )
 
 
-def function(allowed: str, *, is_optional: bool = True) -> Kind:
-    """Accept a callable of the application, or ``None`` if it *is_optional*."""
-    return Kind(
-        "callable",
-        allowed,
-        lambda value: callable(value) or (value is None and is_optional),
-        configurable=f"the qualified name of {allowed}",
-    )
+def function(allowed: str, *, is_optional: bool = True, arguments: int = 1) -> Kind:
+    """Accept a callable of the application for so many *arguments*, or ``None`` if it *is_optional*."""
+
+    def accepts(value: object) -> bool:
+        if not callable(value):
+            return value is None and is_optional
+        return accepts_arguments(signature_of(value), arguments) or hasattr(value, "__wrapped__")
+
+    def reason(value: object) -> str:
+        return f"whose parameters are {signature_of(value)}" if callable(value) else ""
+
+    return Kind("callable", allowed, accepts, configurable=f"the qualified name of {allowed}", reason=reason)
 
 
 def handlers(allowed: str) -> Kind:

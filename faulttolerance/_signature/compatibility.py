@@ -19,16 +19,6 @@ Mismatch = tuple[str, str]
 _PENDING = (ReturnKind.FUTURE, ReturnKind.AWAITABLE)
 
 
-def accepts_arguments(signature: inspect.Signature | None, count: int) -> bool:
-    """Return whether a function takes *count* positional arguments, as far as its signature is known."""
-    try:
-        if signature is not None:
-            signature.bind(*[None] * count)
-    except TypeError:
-        return False
-    return True
-
-
 class Callee:
     """A function, described by its signature.
 

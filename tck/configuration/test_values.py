@@ -37,6 +37,10 @@ def handler(context: object) -> str:
     return "substitute"
 
 
+def back_off() -> object:
+    return lambda failure: 0
+
+
 class Outer:
     class Handler:
         def handle(self, context: object) -> str:
@@ -112,7 +116,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("ExponentialBackoff", "max_delay_unit"): ("SECONDS", ChronoUnit.SECONDS, "S"),
     ("FibonacciBackoff", "max_delay"): (".5h", timedelta(minutes=30), "h"),
     ("FibonacciBackoff", "max_delay_unit"): ("SECONDS", ChronoUnit.SECONDS, "S"),
-    ("CustomBackoff", "value"): (f"{HERE}.handler", handler, ""),
+    ("CustomBackoff", "value"): (f"{HERE}.back_off", back_off, f"{HERE}.handler"),
     ("HonorRetryAfter", "max_delay"): ("30s", timedelta(seconds=30), "-1"),
     ("HonorRetryAfter", "read"): (f"{HERE}.handler", handler, "handler"),
     ("RetryWhen", "exception"): (f"{HERE}.handler", handler, "handler"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -11,15 +14,20 @@ import pytest
 from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
+    before_retry,
     bulkhead,
     circuit_breaker,
+    custom_backoff,
     exponential_backoff,
+    fail_when,
     fallback,
+    honor_retry_after,
     rate_limit,
     retry,
+    retry_when,
     timeout,
 )
-from faulttolerance.policies import CircuitBreaker, Retry, Timeout
+from faulttolerance.policies import CircuitBreaker, Retry, RetryWhen, Timeout
 
 
 def body() -> None:
@@ -89,6 +97,42 @@ def test_a_wrong_value_is_named_with_the_one_that_is_probably_meant(
         mistake()
 
     assert [part for part in told if part not in str(refused.value)] == [], str(refused.value)
+
+
+class Back:
+    def __init__(self, failure: BaseException) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("mistake", "parameters"),
+    [
+        (
+            lambda: custom_backoff(lambda failure: 2.0)(body),
+            "@CustomBackoff(value) is <.*, whose parameters are (failure);",
+        ),
+        (lambda: custom_backoff(Back)(body), "(failure: 'BaseException')"),  # type: ignore[arg-type]
+        (lambda: retry_when(exception=lambda: True)(body), "@RetryWhen(exception) is <.*, whose parameters are ();"),
+        (lambda: retry_when(result=lambda result, attempt: True)(body), "(result, attempt)"),
+        (lambda: fail_when(exception=lambda: True)(body), "@FailWhen(exception) is <.*, whose parameters are ();"),
+        (lambda: honor_retry_after(read=lambda: 3)(body), "@HonorRetryAfter(read) is <.*, whose parameters are ();"),
+        (lambda: before_retry(lambda: None)(body), "@BeforeRetry(value) is <.*, whose parameters are ();"),
+        (
+            lambda: Guard(Retry(), RetryWhen(exception=lambda: True)),
+            "@RetryWhen(exception) is <.*, whose parameters are ()",
+        ),
+    ],
+)
+def test_a_function_for_other_arguments_is_refused(mistake: Callable[[], Any], parameters: str) -> None:
+    """The first failure of the callee is no time to find that a predicate cannot be called."""
+    pattern = re.escape(parameters).replace(r"<\.\*,", "<.*,")
+    with pytest.raises(FaultToleranceDefinitionException, match=pattern):
+        mistake()
+
+
+@pytest.mark.parametrize("predicate", [bool, "abc".startswith, re.compile("a").search, itemgetter(0), partial(max, 0)])
+def test_a_function_whose_parameters_are_not_known_or_fit_is_accepted(predicate: Callable[[Any], Any]) -> None:
+    """Functions in C, also those without a signature, are predicates like any other."""
+    retry_when(result=predicate)(body)
 
 
 def test_a_guard_takes_a_callable_and_not_its_result() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pytest
 
-from faulttolerance import FaultToleranceDefinitionException, fallback
+from faulttolerance import FaultToleranceDefinitionException, before_retry, fallback, retry
 from faulttolerance._guard.declare.checks.definition import callback_faults
 from faulttolerance._guard.declare.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
 from faulttolerance._guard.resolve.callback import ExecutionContext, bind_callback
@@ -456,6 +456,22 @@ def test_a_method_answers_whose_decorator_provides_an_argument_as_that_of_the_gu
     assert (Rated().price(1), Rated().price(a=1, b=2)) == (8, 6)  # type: ignore[call-arg]
 
 
+def test_a_handler_may_have_a_decorator_that_provides_an_argument() -> None:
+    """A call of the handler needs the context alone."""
+
+    @with_a_rate
+    def handler(context: ExecutionContext, *, rate: int) -> int:
+        return rate
+
+    @retry(max_retries=1, jitter=0)
+    @before_retry(handler)
+    @fallback(handler)
+    def price() -> int:
+        raise ERROR
+
+    assert price() == 2
+
+
 def test_an_override_that_does_not_fit_is_refused_when_it_is_needed() -> None:
     """A subclass may be defined long after the guard."""
 
@@ -794,7 +810,6 @@ def test_a_method_or_a_callable_runs_before_a_retry() -> None:
         ({"method_name": "recconnect"}, "did you mean 'reconnect'?"),
         ({"method_name": "with_parameter"}, "whose parameters are (self, a: "),
         ({"method_name": "login_later"}, "which is a coroutine function"),
-        ({"value": lambda: None}, "@BeforeRetry(value) is "),
     ],
 )
 def test_a_callback_that_cannot_run_before_a_retry_is_refused(values: dict[str, Any], words: str) -> None:

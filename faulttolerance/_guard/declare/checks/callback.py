@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ...._parameters import signature_of
+from ...._parameters import accepts_arguments, signature_of
 from ...._policy import BeforeRetry, Fallback, RecallingHandler
 from ...._shown import shown
 from ...._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved
-from ...._signature.compatibility import Callee, Mismatch, accepts_arguments, kind_mismatches, mismatches
+from ...._signature.compatibility import Callee, Mismatch, kind_mismatches, mismatches
 from ...._signature.lookup import NamedFunction, find_in_class, find_in_module, mangle, missing
 from ...._signature.return_kind import ReturnKind, return_kind
 from ....exceptions import Fault
@@ -45,7 +45,7 @@ def faults(
         got = getattr(policy, parameter)
         problems = list(check.problems_of_named(got, isinstance(policy, Fallback)))
     elif isinstance(policy, BeforeRetry):
-        problems = list(check.problems_before_retry(f"is {shown(got)}", policy.value, 1))
+        problems = list(check.problems_before_retry(f"is {shown(got)}", policy.value))
     else:
         assert callable(policy.value)
         problems = list(check.problems_of_handler(policy.value))
@@ -107,14 +107,11 @@ class _Check:
             substitute = Callee(function, owner, named.home, takes_self=named.takes_self)
             yield from _of(subject, mismatches(self._guarded, substitute, self.is_awaited))
         else:
-            yield from self.problems_before_retry(subject, function, int(named.takes_self))
+            if not accepts_arguments(signature := signature_of(function), int(named.takes_self)):
+                yield f"{subject}, whose parameters are {signature}", "a function without parameters"
+            yield from self.problems_before_retry(subject, function)
 
-    def problems_before_retry(self, subject: str, function: Callable[..., Any], arguments: int) -> Iterator[Mismatch]:
-        signature = signature_of(function)
-        if not accepts_arguments(signature, arguments):
-            is_named = subject.startswith("names")
-            allowed = "a function without parameters" if is_named else "a callable that takes an ExecutionContext"
-            yield f"{subject}, whose parameters are {signature}", allowed
+    def problems_before_retry(self, subject: str, function: Callable[..., Any]) -> Iterator[Mismatch]:
         yield from _of(subject, kind_mismatches(self._guarded, function, self.is_awaited))
 
     def problems_of_handler(self, value: Callable[[Any], Any]) -> Iterator[Mismatch]:
@@ -135,7 +132,7 @@ class _Check:
         else:
             callee = Callee(value, takes_self=False)
         self.is_settled = self._guarded.is_settled and callee.is_settled
-        if not accepts_arguments(callee.signature, arguments):
+        if not accepts_arguments(callee.signature, arguments) and not hasattr(callee.function, "__wrapped__"):
             problem = f"{subject}, which does not take one argument: {callee.signature}"
             allowed = "a handler that takes an ExecutionContext"
             takes_as_guarded = not isinstance(value, type) and not any(
