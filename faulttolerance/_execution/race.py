@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 __all__ = ["RaceAttempt", "current_attempt", "has_lost", "has_lost_as_first"]
-
-
-class Race(Protocol):
-    """Attempts of one call, of which the first success wins."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nobody waits any more for the attempts that still run."""
-        ...
 
 
 class RaceAttempt(NamedTuple):
     """One attempt of a race."""
 
-    race: Race
+    race: Any
+    """The race; nobody waits any more for the attempts that still run once it ``is_over``."""
     number: int
     """0 for the first attempt; else the number of the hedge."""
     guard: str
