@@ -368,17 +368,7 @@ class AwaitedTask:
             self._deadline = TaskDeadline()
             self._deadline.start(when, effective_deadline(context.run(current.get)))
             context.run(current.set, self._deadline)
-            outcome = _outcome(awaitable)
-            try:
-                self._task = context.run(self._loop.create_task, outcome)  # not every loop accepts a context
-            except Exception as error:  # of the loop's task factory
-                outcome.close()
-                drop(awaitable, None)
-                failed: concurrent.futures.Future[Any] = concurrent.futures.Future()
-                failed.set_exception(error)
-                self._return_loop()
-                self._end(failed)
-                return
+            self._task = context.run(self._loop.create_task, _outcome(awaitable))  # not every loop accepts a context
         self._deadline.task = self._task
         self._task.add_done_callback(self._return_loop)  # first, as a thread that has the result may fork
         self._task.add_done_callback(to_its_end(self._end, self._task))
@@ -398,7 +388,7 @@ class AwaitedTask:
         else:
             self._deadline.expire()  # not in an ``uninterruptible`` block
 
-    def _end(self, task: asyncio.Task[Any] | concurrent.futures.Future[Any]) -> None:
+    def _end(self, task: asyncio.Task[Any]) -> None:
         import asyncio
 
         self._deadline.effective = self._deadline.previous
