@@ -123,7 +123,6 @@ def _leave_calls_behind() -> None:
         if call not in stay:
             pool.unregister(call)
             _left_behind.append(call)
-            call.fail_after_fork()
 
 
 def _stop_idle() -> None:

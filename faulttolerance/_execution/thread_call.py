@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import sys
-import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
 from functools import partial
@@ -234,16 +233,6 @@ class ThreadCall:
         self._close()
         if future is not None:
             future.fail(error)
-
-    def fail_after_fork(self) -> None:
-        """Fail in a forked child: the threads that would continue the call do not exist there."""
-        future, self.future = self.future, None
-        self.suspended.clear()
-        if future is not None:
-            future._condition = threading.Condition()  # a thread of the parent may hold the old lock
-            future._done_callbacks.clear()
-            future._waiters.clear()
-            future.fail(RuntimeError("the call continues only in the process that forked this process"))
 
     def _close(self) -> None:
         try:
