@@ -1,4 +1,4 @@
-"""The answers of a fleet, which are the same from the memory and from Redis."""
+"""The answers of a fleet, which are the same from the memory, from Redis and from the twin of its scripts."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from faulttolerance._extensions.fleet.protocol import (
 from faulttolerance._extensions.fleet.server.memory import MemoryServer
 from faulttolerance._extensions.fleet.server.scripts import Script, script
 from kit.redis_server import RedisServer
+from kit.windows import TwinServer
 
 pytestmark = pytest.mark.outside
 
@@ -40,9 +41,9 @@ class Server(Protocol):
 
 
 class InMemory:
-    def __init__(self) -> None:
+    def __init__(self, memory: MemoryServer) -> None:
         self.now = 1_700_000_000 * SECOND
-        self.memory = MemoryServer()
+        self.memory = memory
 
     def ask(self, question: Request) -> Response:
         return self.memory.exchange([question], self.now)[0]
@@ -74,14 +75,18 @@ def timed(name: str) -> Script:
     return Script(text, sha1(text.encode()).hexdigest())
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", "twin", "redis"])
 def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    if request.param == "memory":
-        yield InMemory()
+    if request.param != "redis":
+        yield InMemory(MemoryServer() if request.param == "memory" else TwinServer())
         return
     redis = InRedis(request.getfixturevalue("running_redis"), monkeypatch)
     yield redis
     redis.close()
+
+
+distant = pytest.mark.parametrize("server", ["twin", "redis"], indirect=True)
+"""For what only a server of several machines can meet; a fleet in memory counts as the limit of a process does."""
 
 
 def turn(
@@ -158,6 +163,7 @@ def test_a_window_has_as_many_turns_as_its_limit(server: Server, kind: str, limi
     assert server.ask(question) == 0
 
 
+@distant
 @pytest.mark.parametrize(
     ("kind", "burst", "in_ten_seconds"), [("smooth", 3, 33), ("smooth", 1, 31), ("fixed", 3, 33), ("rolling", 3, 33)]
 )
@@ -173,6 +179,7 @@ def test_no_more_turns_than_the_limit_come_back(server: Server, kind: str, burst
     assert count == in_ten_seconds
 
 
+@distant
 def test_a_part_of_a_microsecond_is_waited_for_whole(server: Server) -> None:
     """No part is lost: the third turn comes back with the whole second."""
     question = turn("smooth", 3, burst=1)
@@ -194,6 +201,7 @@ def test_spacing_keeps_turns_apart(server: Server, kind: str) -> None:
     assert server.ask(question) == 0
 
 
+@distant
 @pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
 def test_a_clock_that_was_set_back_costs_one_window(server: Server, kind: str) -> None:
     """trap 32: no call waits until the clock is where it was."""
@@ -215,6 +223,7 @@ def test_other_keys_and_kinds_have_windows_of_their_own(server: Server) -> None:
     assert server.ask(turn("fixed", 1, key="a")) == SECOND
 
 
+@distant
 @pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
 def test_a_limit_that_changed_forgets_nothing(server: Server, kind: str) -> None:
     """trap 33: replicas with the old and with the new value share one window."""
@@ -224,6 +233,7 @@ def test_a_limit_that_changed_forgets_nothing(server: Server, kind: str) -> None
     assert taken(server, turn(kind, 6)) <= 2
 
 
+@distant
 @pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
 def test_replicas_of_two_releases_give_no_more_than_the_larger_limit(server: Server, kind: str) -> None:
     """trap 33: neither release forgets the turns of the other."""
@@ -469,7 +479,7 @@ def about(question: Request, versions: list[int]) -> Request:
 @pytest.fixture
 def both(running_redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[InMemory, InRedis]]:
     redis = InRedis(running_redis, monkeypatch)
-    yield InMemory(), redis
+    yield InMemory(TwinServer()), redis
     redis.close()
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from faulttolerance._extensions.fleet.limit import FleetRateLimit, FleetTurnWaiter
 from faulttolerance._extensions.fleet.protocol import TurnRequest
-from faulttolerance._extensions.fleet.server.windows import take_turn
 from faulttolerance._extensions.fleet.share import LocalShare
 from faulttolerance._strategy.rate_limit import LimitValues, RateLimit, WindowKind
 from faulttolerance.exceptions import RateLimitException
 from kit.examples import holds
+from kit.windows import take_turn
 
 KINDS: list[WindowKind] = ["fixed", "rolling", "smooth"]
 

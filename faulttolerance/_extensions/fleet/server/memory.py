@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from ...._strategy.rate_limit import LimitValues, RateLimit
 from ..protocol import PollRequest, PollResponse, Request, Response, TurnRequest
 from .circuits import Circuit, answer_circuit, current_circuit, record_of, transitioned
-from .windows import WindowState, take_turn
 
 
 class MemoryServer:
@@ -17,7 +17,7 @@ class MemoryServer:
         # Reentrant: a signal handler or a finalizer may call a guarded function while its thread is in here.
         self._lock = threading.RLock()
         self._circuits: dict[str, Circuit] = {}
-        self._windows: dict[tuple[str, str], WindowState] = {}
+        self._limits: dict[tuple[str, str], tuple[TurnRequest, RateLimit]] = {}
         self._processes: dict[str, int] = {}
 
     def exchange(self, requests: Sequence[Request], now: int) -> list[Response]:
@@ -35,16 +35,12 @@ class MemoryServer:
         """Remove all data."""
         with self._lock:
             self._circuits.clear()
-            self._windows.clear()
+            self._limits.clear()
             self._processes.clear()
 
     def _respond_locked(self, request: Request, now: int) -> Response:
         if isinstance(request, TurnRequest):
-            place = (request.kind, request.key)
-            state, wait = take_turn(self._windows.get(place), request, now)
-            if state is not None:
-                self._windows[place] = state
-            return wait
+            return self._take_turn_locked(request, now)
         if isinstance(request, PollRequest):
             processes = {**self._processes, request.process: now}
             self._processes = {one: at for one, at in processes.items() if now - request.length < at <= now}
@@ -57,3 +53,15 @@ class MemoryServer:
         else:
             self._circuits.pop(request.key, None)
         return response
+
+    def _take_turn_locked(self, request: TurnRequest, now: int) -> int:
+        key, kind, value, window, burst, spacing = request
+        values = LimitValues(value, window / 1e6, spacing / 1e6, kind, burst=burst)
+        known, limit = self._limits.get((kind, key)) or (request, RateLimit(key, values))
+        if known != request:
+            limit.reconfigure(values, now / 1e6)
+        self._limits[kind, key] = request, limit
+        wait = -((now * 1000 - limit.due_locked(now * 1000)) // 1000)
+        if wait <= 0:
+            limit.count(now / 1e6)
+        return max(0, wait)

@@ -1,4 +1,4 @@
--- A turn under a rate limit: the twin of windows.py, which says what is meant.
+-- A turn under a rate limit. The same in Python, with words, is windows.py beside the tests.
 -- KEYS[1]: the window. ARGV: its kind, the limit, the length, the burst and the spacing.
 -- Gives how long until there may be room; 0: the turn is taken.
 local time = redis.call('TIME')

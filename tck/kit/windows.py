@@ -1,4 +1,4 @@
-"""The turns of a window, as a server counts them: the twin of ``turn.lua``.
+"""The turns of a window, as a server counts them: the twin of ``turn.lua``, to check it, and to simulate a server.
 
 All moments and lengths are whole microseconds, and rounding never favours a caller. A refused call leaves no trace. The
 moment of the last turn reveals whether the server's clock was set back; then moments in its future are cut to the
@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from typing import Final, TypeAlias
 
-from ..protocol import TurnRequest
+from faulttolerance._extensions.fleet.protocol import TurnRequest
+from faulttolerance._extensions.fleet.server.memory import MemoryServer
+
+__all__ = ["TwinServer", "take_turn"]
 
 WindowState: TypeAlias = tuple[int, ...]
 """The data of a window; the key under which it is kept contains its kind."""
@@ -87,3 +90,20 @@ def _rolling(state: WindowState | None, request: TurnRequest, now: int) -> tuple
         return moments, wait
     over = sum(moment + request.window <= now for moment in moments[:2])
     return (*moments[over:], now), 0
+
+
+class TwinServer(MemoryServer):
+    """A server in this process whose clock may be set back, and whose callers may disagree on a limit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._windows: dict[tuple[str, str], WindowState | None] = {}
+
+    def clear(self) -> None:
+        super().clear()
+        self._windows.clear()
+
+    def _take_turn_locked(self, request: TurnRequest, now: int) -> int:
+        place = request.kind, request.key
+        self._windows[place], wait = take_turn(self._windows.get(place), request, now)
+        return wait
