@@ -38,10 +38,11 @@ def signature_of(function: Any) -> Signature | None:
     return None
 
 
-def accepts_arguments(signature: Signature | None, count: int) -> bool:
-    """Return whether a function takes *count* positional arguments, as far as its signature is known."""
+def accepts_arguments(function: Any, count: int) -> bool:
+    """Return whether *function* takes *count* positional arguments, as far as is known: a wrapper may provide some."""
+    signature = signature_of(function)
     try:
-        if signature is not None:
+        if signature is not None and not hasattr(function, "__wrapped__"):
             signature.bind(*[None] * count)
     except TypeError:
         return False

@@ -354,7 +354,7 @@ def veto_retries(ask: VetoFunction) -> Callable[[], object]:
     Raises:
         FaultToleranceDefinitionException: If *ask* cannot be called, or is a coroutine function.
     """
-    raise_faults(never_awaited_faults("veto_retries(ask)", ask))
+    raise_faults(never_awaited_faults("veto_retries(ask)", ask, "failure"))
     key = object()
     vetoes[key] = ask
     return partial(vetoes.pop, key, None)

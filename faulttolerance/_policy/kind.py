@@ -208,9 +208,7 @@ def function(allowed: str, *, is_optional: bool = True, arguments: int = 1) -> K
     """Accept a callable of the application for so many *arguments*, or ``None`` if it *is_optional*."""
 
     def accepts(value: object) -> bool:
-        if not callable(value):
-            return value is None and is_optional
-        return accepts_arguments(signature_of(value), arguments) or hasattr(value, "__wrapped__")
+        return accepts_arguments(value, arguments) if callable(value) else value is None and is_optional
 
     def reason(value: object) -> str:
         return f"whose parameters are {signature_of(value)}" if callable(value) else ""

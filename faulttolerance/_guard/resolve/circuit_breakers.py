@@ -157,7 +157,7 @@ class CircuitBreakers:
         from ..declare.checks.definition import check_name, never_awaited_faults
 
         check_name("circuit_breakers.on_state_change(name)", name, "the name of a circuit breaker")
-        raise_faults(never_awaited_faults("circuit_breakers.on_state_change(callback)", callback))
+        raise_faults(never_awaited_faults("circuit_breakers.on_state_change(callback)", callback, "name, old, new"))
         key = object()
         _listeners[key] = name, callback
         return partial(_listeners.pop, key, None)

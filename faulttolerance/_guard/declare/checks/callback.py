@@ -107,8 +107,8 @@ class _Check:
             substitute = Callee(function, owner, named.home, takes_self=named.takes_self)
             yield from _of(subject, mismatches(self._guarded, substitute, self.is_awaited))
         else:
-            if not accepts_arguments(signature := signature_of(function), int(named.takes_self)):
-                yield f"{subject}, whose parameters are {signature}", "a function without parameters"
+            if not accepts_arguments(function, int(named.takes_self)):
+                yield f"{subject}, whose parameters are {signature_of(function)}", "a function without parameters"
             yield from self.problems_before_retry(subject, function)
 
     def problems_before_retry(self, subject: str, function: Callable[..., Any]) -> Iterator[Mismatch]:
@@ -123,16 +123,16 @@ class _Check:
             if handle is None or handle.home is FallbackHandler or is_abstract:
                 yield f"{subject}, which is abstract or does not define handle", "a class that defines handle"
                 return
-            if not accepts_arguments(constructor := signature_of(value), 0):
+            if not accepts_arguments(value, 0):
                 allowed = "or a callable, such as the bound method handle of an instance"
-                problem = f"{subject}, whose constructor needs arguments: {constructor}"
+                problem = f"{subject}, whose constructor needs arguments: {signature_of(value)}"
                 yield problem, f"a class whose constructor needs no arguments; {allowed}"
             subject, arguments = f"is {value.__qualname__}.handle", 1 + handle.takes_self
             callee = _callee_of(value, handle)
         else:
             callee = Callee(value, takes_self=False)
         self.is_settled = self._guarded.is_settled and callee.is_settled
-        if not accepts_arguments(callee.signature, arguments) and not hasattr(callee.function, "__wrapped__"):
+        if not accepts_arguments(callee.function, arguments):
             problem = f"{subject}, which does not take one argument: {callee.signature}"
             allowed = "a handler that takes an ExecutionContext"
             takes_as_guarded = not isinstance(value, type) and not any(

@@ -10,6 +10,7 @@ from ...._call.core import is_detached
 from ...._call.order import ROWS
 from ...._call.row import Row
 from ...._config import Declared
+from ...._parameters import accepts_arguments, signature_of
 from ...._policy import (  # fmt: skip
     BeforeRetry,
     Bulkhead,
@@ -129,7 +130,6 @@ def _asynchronous_faults(
     declaration: Declaration, where: str, owner: type | None, also_allowed: str = ""
 ) -> list[Fault]:
     """Return the faults of ``@asynchronous`` on a function whose annotation excludes a result that comes later."""
-    from ...._parameters import signature_of
     from ...._signature.annotation import display
     from ...._signature.return_kind import ReturnKind, return_kind
 
@@ -276,12 +276,17 @@ def check_name(where: str, name: object, allowed: str) -> None:
         raise definition_error(where, f"is {shown(name)}", name, allowed)
 
 
-def never_awaited_faults(where: str, function: Any) -> list[Fault]:
-    """Return the fault of an object that cannot be called, or of a coroutine function, which is never awaited."""
+def never_awaited_faults(where: str, function: Any, passed: str = "") -> list[Fault]:
+    """Return the fault of an object that cannot be called, or of a coroutine function, which is never awaited.
+
+    *passed* are the names of its arguments, if they are known.
+    """
+    allowed = f"a synchronous function of {passed}" if passed else "a synchronous function"
     if not callable(function):
-        return [Fault(where, f"is {shown(function)}", function, "a synchronous function")]
-    if not is_coroutine_function(function):
-        return []
-    name = getattr(function, "__qualname__", function)
-    problem = f"is {name}, a coroutine function, which nothing awaits"
-    return [Fault(where, problem, function, "a synchronous function")]
+        return [Fault(where, f"is {shown(function)}", function, allowed)]
+    problem = f"is {getattr(function, '__qualname__', function)}"
+    if is_coroutine_function(function):
+        return [Fault(where, f"{problem}, a coroutine function, which nothing awaits", function, allowed)]
+    if passed and not accepts_arguments(function, len(passed.split(", "))):
+        return [Fault(where, f"{problem}, whose parameters are {signature_of(function)}", function, allowed)]
+    return []
