@@ -218,7 +218,7 @@ def test_the_server_can_be_named_by_the_environment(
 @pytest.mark.parametrize(
     ("url", "namespace", "problem"),
     [
-        ("redis://u:hunter2@host:port", "shop", "no port number in the place of the port"),
+        ("redis://u:hunter2@host:port", "shop", "redis-py cannot read"),
         ("redis://host", "", "namespace"),
     ],
 )

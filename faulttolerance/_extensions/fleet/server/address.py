@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import urlsplit
 
 ALLOWED: Final = (
     "a URL that begins with redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or"
     " rediss+cluster://, or a client: redis.Redis, redis.RedisCluster, or the result of Sentinel's master_for"
 )
-_FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 Host = tuple[str, int]
 Settings = Mapping[str, Any]
@@ -56,41 +55,48 @@ def format_host(host: Host) -> str:
 
 
 def address_of_url(url: str) -> Address:
-    """Parse *url*.
+    """Parse *url* as redis-py does, with several hosts where there may be several.
 
     Raises:
         ValueError: If the URL is not allowed; the message is the end of a sentence and contains nothing of *url*.
     """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise ValueError("is not a URL") from None
-    base, _, kind = parts.scheme.partition("+")
+    from redis.connection import parse_url
+
+    scheme, _, rest = url.partition("://")
+    base, _, kind = scheme.partition("+")
     if base not in ("redis", "rediss", "unix") or kind not in ("", "sentinel", "cluster") or (base == "unix" and kind):
         raise ValueError("has an unknown scheme")
-    settings, sentinel_settings = _parse_options(parts.query)
-    user, _, hosts = parts.netloc.rpartition("@")
-    name, _, password = user.partition(":")
-    settings |= {key: unquote(value) for key, value in (("username", name), ("password", password)) if value}
-    path = unquote(parts.path)
+    service = ""
+    try:
+        parts = urlsplit(f"{base}://{rest}")
+        user, at, hosts = parts.netloc.rpartition("@")
+        path = parts.path
+        if kind == "sentinel":
+            service, _, path = path.lstrip("/").partition("/")
+        found: list[Settings] = [
+            parse_url(f"{base}://{user}{at}{host}/{path.lstrip('/')}?{parts.query}") for host in hosts.split(",")
+        ]
+    except ValueError:
+        raise ValueError("redis-py cannot read") from None
+    settings = _connection_settings(found[0])
     if base == "unix":
         if not path.strip("/"):
             raise ValueError("has no path")
-        return Address("unix", is_encrypted=False, hosts=((path, 0),), settings=settings)
-    service = ""
-    if kind == "sentinel":
-        service, _, path = path.lstrip("/").partition("/")
-        if not service:
-            raise ValueError("has no service name after its hosts")
-    if path.strip("/") and "db" not in settings:  # as redis-py reads it
-        settings["db"] = _parse_database(path.strip("/"))
+        return Address("unix", is_encrypted=False, hosts=((found[0]["path"], 0),), settings=settings)
+    if kind == "sentinel" and not service:
+        raise ValueError("has no service name after its hosts")
+    if path.strip("/") and "db" not in settings:
+        raise ValueError("has no number in the place of the database")
     if kind == "cluster" and settings.get("db"):
         raise ValueError("has a database number, but a cluster has only one database")
-    found = tuple(_parse_host(one, 26379 if kind == "sentinel" else 6379) for one in hosts.split(","))
     if not kind and len(found) > 1:
         raise ValueError("has several hosts")
-    sentinel = Address("plain", base == "rediss", found[:1], sentinel_settings) if service else None
-    return Address(kind or "plain", base == "rediss", found, settings, service, sentinel)
+    default_port = 26379 if service else 6379
+    places = tuple((one.get("host", "localhost"), one.get("port", default_port)) for one in found)
+    own = {name: found[0].get(f"sentinel_{name}") for name in ("username", "password")}
+    own |= {name: value for name, value in settings.items() if name.startswith("ssl_")}
+    sentinel = Address("plain", base == "rediss", places[:1], _connection_settings(own)) if service else None
+    return Address(kind or "plain", base == "rediss", places, settings, service, sentinel)
 
 
 def address_of_client(client: Any) -> Address:
@@ -136,38 +142,3 @@ def _connection_settings(settings: Settings) -> dict[str, Any]:
         for name, value in settings.items()
         if value is not None and (name in wanted or name.startswith("ssl_"))
     }
-
-
-def _parse_options(query: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parse the query of a URL into settings of connections and of connections to sentinels."""
-    options: dict[str, Any] = dict(parse_qsl(query))
-    sentinel = {
-        name.removeprefix("sentinel_"): value
-        for name, value in options.items()
-        if name in ("sentinel_username", "sentinel_password")
-    }
-    if "db" in options:
-        options["db"] = _parse_database(options["db"])
-    settings = _connection_settings({**options, "socket_keepalive_options": None, "credential_provider": None})
-    for name, value in settings.items():
-        if name in ("ssl_check_hostname", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled"):
-            settings[name] = _FLAGS.get(str(value).lower(), value)
-    return settings, sentinel | {name: value for name, value in settings.items() if name.startswith("ssl_")}
-
-
-def _parse_database(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError("has no number in the place of the database")
-    return int(text)
-
-
-def _parse_host(text: str, default_port: int) -> Host:
-    name, port = text, ""
-    if text.startswith("["):
-        name, _, port = text[1:].partition("]")
-        port = port.removeprefix(":")
-    elif ":" in text:
-        name, _, port = text.rpartition(":")
-    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError("has no port number in the place of the port")
-    return unquote(name) or "localhost", int(port or default_port)
