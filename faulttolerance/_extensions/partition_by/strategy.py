@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from enum import Enum
 from itertools import islice
 from sys import getrefcount
@@ -86,18 +87,16 @@ class Partitions:
         limit: The maximum number of keys with a partition.
     """
 
-    __slots__ = ("_by_hash", "_crowded", "_looked", "_order", "_ring", "limit", "lock", "shared", "users")
+    __slots__ = ("_by_hash", "_looked", "_order", "limit", "lock", "shared", "users")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.shared = 0
         """The number of calls that found no place."""
         self._by_hash: dict[int, Partition] = {}
-        # Both contain every partition, by identity: the least recently used first, and in turns.
+        # Every partition, by identity: the least recently used first.
         self._order: OrderedDict[Partition, None] = OrderedDict()
-        self._ring: OrderedDict[Partition, None] = OrderedDict()
         self._looked = float("-inf")  # guarded by lock: the last moment at which many were checked
-        self._crowded = float("-inf")  # guarded by lock: the last moment at which calls ran in all that were checked
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self.lock = threading.RLock()
         """Held while a partition is placed, or receives a further strategy."""
@@ -107,13 +106,8 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._order)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether a further key finds no place."""
-        return len(self._order) >= self.limit
-
     def __iter__(self) -> Iterator[Partition]:
-        return iter(self._some(0, None))
+        return iter(self._first(None))
 
     def find(self, key: Hashable) -> Partition | None:
         """Return the partition of *key*, or ``None``."""
@@ -162,7 +156,7 @@ class Partitions:
             pin = partition.pin  # from the start: a finalizer that runs here may need a place
             # Indexed last: an interruption before leaves a partition that no call finds, and that is removed like
             # others.
-            self._order[partition] = self._ring[partition] = None
+            self._order[partition] = None
             partition.same = self._by_hash.get(hashed)
             self._by_hash[hashed] = partition
             return (partition, pin), gone
@@ -178,7 +172,7 @@ class Partitions:
 
     def look_again(self) -> None:
         """Allow the next call that needs a place to check many partitions, at any time."""
-        self._looked = self._crowded = float("-inf")
+        self._looked = float("-inf")
 
     def reset_after_fork(self, ident: int) -> None:
         """Release the resources of all threads except *ident*, in the child of a fork, where these do not exist."""
@@ -200,55 +194,37 @@ class Partitions:
             partition = partition.same
         return None
 
-    def _some(self, start: int, stop: int | None) -> list[Partition]:
-        """Return the partitions from *start* to *stop*, the least recently used first."""
+    def _first(self, number: int | None) -> list[Partition]:
+        """Return the first *number* of partitions, or all; the least recently used first."""
         for _ in range(_TRIES):
             try:
                 # One call of C: between two calls, other threads use keys and change the order.
-                return next(map(list, map(islice, (self._order,), (start,), (stop,))))
+                return next(map(list, map(islice, (self._order,), (number,))))
             except RuntimeError:  # still possible: the collector ran a finalizer, or there is no GIL
                 pass
         return []
 
     def _leaving_locked(self, now: float) -> Partition | None:
-        """Return the least recently used idle partition; if there is none, the least recently used unused partition."""
+        """Return the least recently used idle partition; if there is none, the least recently used unused partition.
+
+        Of many partitions, only a few are checked each time: calls of a flood of keys must not pay for a check of all.
+        From time to time, the number is as large as can be checked in a millisecond. A check counts as a use, so that
+        others are checked next.
+        """
         unused = None
-        for partition in self._candidates_locked(now):
+        is_long_ago = abs(now - self._looked) >= _PATIENCE
+        for partition in self._first(_MANY if is_long_ago else _FEW):
             rest = partition.rest(now)
             if rest is Rest.IDLE:
                 return partition
             if rest is Rest.UNUSED and unused is None:
                 unused = partition
-        return unused
-
-    def _candidates_locked(self, now: float) -> Iterator[Partition]:
-        """Yield the partitions that may be removed, the least recently used first.
-
-        Of many partitions, only a few are checked each time, and different ones each time: calls of a flood of keys
-        must not pay for a check of all. From time to time, the number is as large as can be checked in a millisecond.
-        A call that runs counts as a use: else the partitions of a few long calls would be the few that are checked.
-        """
-        running: list[Partition] = []
-        for _ in range(_MANY // _FEW):
-            few = self._some(0, _FEW)
-            yield from few
-            if len(self._order) <= _FEW:
-                return
-            running = [partition for partition in few if partition.references() > _UNUSED]
-            for partition in running:
-                self._order.move_to_end(partition)
-            if len(running) < _FEW or abs(now - self._crowded) < _PATIENCE:
-                break
-        else:
-            self._crowded = now
-        if abs(now - self._looked) >= _PATIENCE:
+            if len(self._order) > _FEW:
+                with suppress(KeyError):  # the handler of a signal removed it
+                    self._order.move_to_end(partition)
+        if is_long_ago:
             self._looked = now
-            yield from self._some(_FEW - len(running), _MANY)
-        else:
-            for _ in range(_FEW // 2):
-                partition = next(iter(self._ring))
-                self._ring.move_to_end(partition)
-                yield partition
+        return unused
 
     def _forget_locked(self, partition: Partition) -> bool:
         """Remove *partition*, and return whether it was removed: a call may have come meanwhile."""
@@ -270,6 +246,5 @@ class Partitions:
         for user in self.users:
             if (one := user()) is not None:
                 one.forget(partition)
-        self._ring.pop(partition, None)
         self._order.pop(partition, None)
         return True
