@@ -76,7 +76,10 @@ NONE_YET = Transitions()
 
 
 class CircuitSnapshot(NamedTuple):
-    """One circuit at one moment. Moments are seconds of the shared clock, which is ``time.monotonic()``."""
+    """One circuit at one moment. Moments are seconds of the shared clock.
+
+    That is ``time.monotonic()``, on Windows ``time.perf_counter()``.
+    """
 
     name: str
     state: StateName
