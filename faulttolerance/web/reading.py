@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from threading import Lock
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -44,6 +43,10 @@ _started = datetime.now(UTC)
 _lock = Lock()
 _readings: WeakKeyDictionary[Callable[..., Any], dict[str, list[tuple[float, dict[str, float]]]]] = WeakKeyDictionary()
 """The figures of the last minute, as far as the page was read, by guard and name: classes share functions."""
+
+
+def _moment() -> float:
+    return datetime.now(UTC).timestamp()
 
 
 def _reset_after_fork() -> None:
@@ -94,8 +97,7 @@ def overview(critical: Iterable[str], guard_filter: GuardFilter) -> JsonObject:
 def listing(guard_filter: GuardFilter) -> JsonObject:
     """Return the wanted guards, those in trouble first, and their numbers."""
     every = [(guard, bool(guard.impaired)) for guard in guards()]
-    sought = guard_filter.query.casefold()
-    found = [one for one in every if (one[1] or not guard_filter.impaired) and _matches(one[0], sought)]
+    found = [one for one in every if (one[1] or not guard_filter.impaired) and _matches(one[0], guard_filter.query)]
     found.sort(key=lambda one: (not one[1], one[0].name))
     return {
         "total": len(every),
@@ -137,7 +139,7 @@ def circuit(name: str) -> JsonObject | None:
 
 def _matches(guard: GuardedMethod, sought: str) -> bool:
     names = guard.name, *(policy.annotation for policy in guard.policies)
-    return not sought or any(sought in name.casefold() for name in names)
+    return not sought or any(sought.casefold() in name.casefold() for name in names)
 
 
 def _brief(guard: GuardedMethod) -> JsonObject:
@@ -167,13 +169,13 @@ def figures(counts: Mapping[tuple[str, tuple[tuple[str, str], ...]], float]) -> 
 
 def _growth(guard: GuardedMethod, current: dict[str, float]) -> dict[str, float] | None:
     """Return the growth of the figures and its duration in seconds; ``None`` if there was no earlier reading."""
-    now = monotonic()
+    now = _moment()
     method: Any = guard.method
     if method is None:
         return None  # it has ended since it was listed
     with _lock:
         readings = _readings.setdefault(method, {}).setdefault(guard.name, [])
-        while readings and now - readings[0][0] > _WINDOW:
+        while readings and not 0 <= now - readings[0][0] <= _WINDOW:  # the wall clock may be set back
             del readings[0]
         if readings and any(before > current.get(key, 0) for key, before in readings[0][1].items()):
             readings.clear()  # the counters were reset, as between tests

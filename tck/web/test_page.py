@@ -195,7 +195,7 @@ def test_a_guard_shows_its_counts_of_the_last_minute(
 ) -> None:
     """They count since an earlier request, since nothing runs between requests; totals count from the start."""
     now = 1000.0
-    monkeypatch.setattr(reading, "monotonic", lambda: now)
+    monkeypatch.setattr(reading, "_moment", lambda: now)
 
     def recent() -> Any:
         return get("/guards/watched.calls").json()["recent"]
@@ -213,6 +213,8 @@ def test_a_guard_shows_its_counts_of_the_last_minute(
     now += 14
     assert recent() == {"seconds": 59.0, "calls": 9, "failed": 0, "retries": 0}
     now += 3600
+    assert recent() is None
+    now -= 3600
     assert recent() is None
 
 
