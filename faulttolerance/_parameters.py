@@ -40,9 +40,8 @@ def signature_of(function: Any) -> Signature | None:
 
 def accepts_arguments(function: Any, count: int) -> bool:
     """Return whether *function* takes *count* positional arguments, as far as is known: a wrapper may provide some."""
-    signature = signature_of(function)
     try:
-        if signature is not None and not hasattr(function, "__wrapped__"):
+        if (signature := signature_of(function)) is not None and not hasattr(function, "__wrapped__"):
             signature.bind(*[None] * count)
     except TypeError:
         return False

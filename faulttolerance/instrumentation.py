@@ -66,9 +66,8 @@ def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
     from .exceptions import raise_faults
 
     chosen = None if sinks is None else one_or_several(sinks)
-    raise_faults(
-        [fault for sink in chosen or () for fault in never_awaited_faults("set_event_sinks(sinks)", sink, "event")]
-    )
+    place = "set_event_sinks(sinks)"
+    raise_faults([fault for sink in chosen or () for fault in never_awaited_faults(place, sink, "event")])
     _sinks.set(chosen)
 
 

@@ -205,12 +205,19 @@ def text(allowed: str, accepts: Callable[[str], bool], *, is_configurable: bool 
 
 
 def function(allowed: str, *, is_optional: bool = True, arguments: int = 1) -> Kind:
-    """Accept a callable of the application for so many *arguments*, or ``None`` if it *is_optional*."""
+    """Accept a callable of the application for so many *arguments*, or ``None`` if it *is_optional*.
+
+    An exception class is none: it can be called, and its answer is always true.
+    """
+    is_exception_set = exceptions().accepts
 
     def accepts(value: object) -> bool:
-        return accepts_arguments(value, arguments) if callable(value) else value is None and is_optional
+        fits = callable(value) and not is_exception_set(value) and accepts_arguments(value, arguments)
+        return fits or (value is None and is_optional)
 
     def reason(value: object) -> str:
+        if is_exception_set(value):
+            return "but exception classes belong to retry_on and fail_on"
         return f"whose parameters are {signature_of(value)}" if callable(value) else ""
 
     return Kind("callable", allowed, accepts, configurable=f"the qualified name of {allowed}", reason=reason)

@@ -230,7 +230,5 @@ def _accepts(key: Callable[..., Any], signature: Signature, *, leaves_out_first:
         own.bind(*args, **kwargs)
     except TypeError:
         return False
-    takes: dict[Any, bool] = {parameter.kind: True for parameter in own.parameters.values()}
-    return all(takes.get(parameter.kind, False) for parameter in parameters if parameter.kind in _VARIADIC) or bool(
-        inspect.isbuiltin(key)
-    )
+    takes = {parameter.kind for parameter in own.parameters.values()}
+    return all(one.kind in takes for one in parameters if one.kind in _VARIADIC) or inspect.isbuiltin(key)

@@ -82,6 +82,11 @@ def numbers() -> Any:
         ),
         (lambda: retry(retry_on=Gone("no"))(body), ["is Gone('no'), perhaps the class Gone is meant; allowed"]),
         (lambda: retry(retry_on=lambda error: True)(body), ["but functions belong to retry_when and fail_when"]),
+        (
+            lambda: retry_when(exception=OSError)(body),
+            ["@RetryWhen(exception) is <class 'OSError'>, but exception classes belong to retry_on and fail_on"],
+        ),
+        (lambda: fail_when(exception=(OSError, Gone))(body), ["but exception classes belong to retry_on and fail_on"]),
         (lambda: retry(OSError), ["@Retry got <class 'OSError'> by position", "retry_on"]),
         (lambda: retry(Gone), ["@Retry got", "Gone'> by position", "retry_on"]),
         (lambda: circuit_breaker(Gone), ["@CircuitBreaker got", "fail_on"]),
