@@ -222,11 +222,9 @@ class _TurnQueue(OrderedDict[TurnWaiter, None]):
     @property
     def first(self) -> TurnWaiter | None:
         """The waiter whose turn comes next."""
-        while True:
-            try:
-                return next(iter(self), None)
-            except RuntimeError:  # a signal's handler made a call of its own between the two steps
-                pass
+        for waiter in self:  # no call, at which a signal's handler could make a call of its own
+            return waiter
+        return None
 
     def count_before(self, waiter: TurnWaiter) -> int:
         """Return how many waiters stand before *waiter*; all of them where it is not in the queue, or was dropped."""
