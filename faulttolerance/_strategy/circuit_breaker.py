@@ -266,10 +266,7 @@ class CircuitBreaker:
         self.transitions.clear()
         self.transitions = NONE_YET
         state = self.state
-        if isinstance(state, Closed):
-            state.window.recount()
-            state.review_locked()
-        elif isinstance(state, HalfOpen):
+        if isinstance(state, HalfOpen):
             for places in (state.probes, state.overdue):
                 for attempt_id, (holder, _) in list(places.items()):
                     if holder != ident:

@@ -54,10 +54,6 @@ class RollingWindow:
         self._results = (self._results[self._next :] + self._results[: self._next])[-size:]
         self._next = len(self._results) % size
         self.size = size
-        self.recount()
-
-    def recount(self) -> None:
-        """Count again, after a fork may have caught another thread between two steps of ``record``."""
         self.failures = self._results.count(1)
         self.is_full = len(self._results) == self.size
 
@@ -115,16 +111,12 @@ class TimeWindow:
         self.expires = expires
         self.held(now)
 
-    def recount(self) -> None:
-        """Count again, after a fork may have caught another thread between two steps of ``record``."""
-        _, recorded, failed = self._entries[0] if self._entries else (0.0, self._recorded, self._failed)
-        self.results = self._recorded - recorded
-        self.failures = self._failed - failed
-
     def held(self, now: float) -> tuple[int, int]:
         """Return the number of results at a moment, and of failures among them."""
         entries = self._entries
         while entries and entries[0][0] + self.expires < now:
             entries.popleft()
-        self.recount()
+        _, recorded, failed = entries[0] if entries else (0.0, self._recorded, self._failed)
+        self.results = self._recorded - recorded
+        self.failures = self._failed - failed
         return self.results, self.failures

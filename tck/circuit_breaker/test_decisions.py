@@ -534,19 +534,6 @@ def test_probes_of_threads_that_a_fork_left_behind_give_their_places_back() -> N
     assert circuit.state_name(10.0) == CLOSED
 
 
-def test_a_window_that_a_fork_caught_between_two_steps_is_counted_again() -> None:
-    """Another thread recorded a result when the process forked; the child's count is right all the same."""
-    circuit = make(volume=3, ratio=1.0)
-    run(circuit, "sss")
-    circuit.state.window.failures += 2  # type: ignore[attr-defined]
-    circuit.state.is_clean = False
-
-    circuit.reset_after_fork(HERE)
-
-    assert circuit.state.is_clean
-    assert run(circuit, "fs") == "fs"
-
-
 # a window of time, and delays that grow
 
 
