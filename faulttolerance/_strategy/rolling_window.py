@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from operator import attrgetter
 from typing import ClassVar, Final
@@ -63,12 +64,13 @@ class RollingWindow:
 
 
 _GRAINS: Final = 1000
+"""The number of moments at which results of a full window leave it."""
 
 
 class TimeWindow:
     """The number of results of the last seconds, and of failures among them.
 
-    Results that come within a thousandth of the window after another result leave together with it, so the memory is
+    Results that come within a grain of the window after another result leave together with it, so the memory is
     bounded, however many calls there are. Every step costs the same, except for the removal of old results.
 
     It is not safe under threads: the circuit breaker's lock protects it. The counts are differences of totals from the
@@ -77,13 +79,15 @@ class TimeWindow:
     Args:
         size: The number of results with which it is full.
         expires: The seconds after which a result leaves.
+        grains: The number of grains of the window.
     """
 
-    __slots__ = ("_entries", "_failed", "_recorded", "expires", "failures", "results", "size")
+    __slots__ = ("_entries", "_failed", "_grains", "_recorded", "expires", "failures", "results", "size")
 
-    def __init__(self, size: int, expires: float) -> None:
+    def __init__(self, size: int, expires: float, grains: int = _GRAINS) -> None:
         self.size = size
         self.expires = expires
+        self._grains = grains
         self.results = 0
         """The number of results, as of the last one."""
         self.failures = 0
@@ -99,11 +103,25 @@ class TimeWindow:
     def record(self, failed: bool, now: float) -> None:
         """Add a result; results that are too old leave."""
         entries = self._entries
-        if not entries or now - entries[-1][0] > self.expires / _GRAINS:
+        if not entries or now - entries[-1][0] > self.expires / self._grains:
             entries.append((now, self._recorded, self._failed))
         self._recorded += 1
         self._failed += failed
         self.held(now)
+
+    def succeed(self, moments: list[float]) -> None:
+        """Add a success at each of *moments*, which mostly belong to the newest grain."""
+        count = len(moments)
+        if self._entries and max(moments) - self._entries[-1][0] <= self.expires / self._grains:
+            self._recorded += count
+        else:
+            for moment in moments:
+                self.record(False, moment)
+
+    @property
+    def next_expiry(self) -> float:
+        """The moment up to which no result leaves."""
+        return self._entries[0][0] + self.expires if self._entries else math.inf
 
     def resize(self, size: int, expires: float, now: float) -> None:
         """Change how many results are needed, and how long they count; younger results stay."""

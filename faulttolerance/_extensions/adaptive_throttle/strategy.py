@@ -7,7 +7,7 @@ not make the throttle shed a healthy callee.
 
 There are three additions. If no call was admitted for a second, the next call is. If any call was accepted, the
 probability falls to 0 within one window after the last failure: the throttle trusts a recovery, and ramps up. And the
-window consists of ten buckets that expire one by one, even when only time passes.
+window slides by tenths, even when only time passes.
 
 The probability is over all calls. Of several tiers, the lowest tier is refused first, and completely before a higher
 tier loses a call (rule K2). For this, the shares of the tiers are counted while calls are refused.
@@ -16,18 +16,18 @@ tier loses a call (rule K2). For this, the shares of the tiers are counted while
 from __future__ import annotations
 
 import math
-import sys
 import threading
 from collections.abc import Callable, Hashable
-from itertools import groupby
 from typing import ClassVar, Final
 
 from ..._strategy.condition import Condition
 from ..._strategy.gate import GateState, lasting_state
+from ..._strategy.rolling_window import TimeWindow
 from ..._strategy.verdict import FAILURE, SUCCESS, Verdict
 from ...exceptions import ThrottleException
 
-_BUCKETS: Final = 10
+_GRAINS: Final = 10
+"""The number of moments at which calls of a full window leave it."""
 _PROBE: Final = 1.0
 """The seconds without an admitted call after which the next call is admitted."""
 _FOLD: Final = 128
@@ -40,63 +40,12 @@ WATCHING: Final = lasting_state(is_closed=False)
 """The window contains a failure or a refusal: each call must request admission."""
 
 
-class _Buckets:
-    """Requests, and the accepted requests among them, in ten consecutive spans of time.
-
-    Not safe under threads: the throttle's lock guards it. Sums are always computed from the ten numbers, so no
-    interruption between two steps can leave a sum that is wrong for ever.
-    """
-
-    __slots__ = ("accepted", "newest", "requests", "width")
-
-    def __init__(self, width: float) -> None:
-        self.width = width
-        self.newest = -sys.maxsize
-        """The number of the newest bucket, counted from the origin of the clock."""
-        self.requests = [0] * _BUCKETS
-        self.accepted = [0] * _BUCKETS
-
-    def expire(self, now: float) -> None:
-        """Remove the buckets that are older than the window."""
-        newest = int(now // self.width)
-        if newest > self.newest:
-            for number in range(max(self.newest + 1, newest + 1 - _BUCKETS), newest + 1):
-                self.requests[number % _BUCKETS] = self.accepted[number % _BUCKETS] = 0
-            self.newest = newest
-
-    def add(self, moment: float, requests: int, accepted: int) -> None:
-        """Count requests at a *moment*, which may be a little earlier than the moment before."""
-        self.expire(moment)
-        number = int(moment // self.width)
-        if number > self.newest - _BUCKETS:
-            self.requests[number % _BUCKETS] += requests
-            self.accepted[number % _BUCKETS] += accepted
-
-    def accept(self, moments: list[float]) -> None:
-        """Count accepted requests at *moments*, which are mostly in one bucket."""
-        moments.sort()  # nearly sorted already: faster than a search for minimum and maximum
-        if moments[0] // self.width == moments[-1] // self.width:
-            self.add(moments[-1], len(moments), len(moments))
-        else:
-            for _, alike in groupby(moments, lambda moment: moment // self.width):
-                together = list(alike)
-                self.add(together[-1], len(together), len(together))
-
-    def over(self, width: float, now: float) -> _Buckets:
-        """Return buckets of another *width* with the same counts, each at the end of its old span."""
-        buckets = _Buckets(width)
-        for number in range(self.newest + 1 - _BUCKETS, self.newest + 1):
-            if requests := self.requests[number % _BUCKETS]:
-                buckets.add(min((number + 1) * self.width, now), requests, self.accepted[number % _BUCKETS])
-        return buckets
-
-
 class AdaptiveThrottle:
     """A ``Gate`` that refuses a share of the calls, depending on the share that the callee rejects.
 
-    A successful call appends a moment; all other work happens under a short lock. The decision is still exact: only a
-    failure or a refusal can raise the probability within the time of a bucket, and each of them is counted at once,
-    together with the waiting successes.
+    A successful call appends a moment; all other work happens under a short lock. The decision is still exact: while no
+    success leaves the window, only a failure or a refusal can raise the probability, and each of them is counted at
+    once, together with the waiting successes.
 
     All durations and moments are in seconds of one monotonic clock.
 
@@ -111,13 +60,11 @@ class AdaptiveThrottle:
 
     __slots__ = (
         "_arrivals",
-        "_buckets",
         "_chance",
-        "_is_idle",
+        "_idle_until",
         "_last_failure",
         "_lock",
         "_message",
-        "_min_requests",
         "_multiplier",
         "_passed",
         "_successes",
@@ -140,8 +87,6 @@ class AdaptiveThrottle:
     ) -> None:
         self._message = f"{name}: throttled, because the callee rejects calls"
         self._multiplier = multiplier
-        self._window = window
-        self._min_requests = min_requests
         self._chance = chance
         self._tier = tier
         self.state: GateState = _CALM
@@ -149,11 +94,11 @@ class AdaptiveThrottle:
         self.transitions: tuple[()] = ()  # no class attribute: it is read for each call
         self._successes: list[float] = []  # the ends of successes that are not counted yet
         # The lock guards all attributes below, except that calls admitted without it write _passed.
-        self._buckets = _Buckets(window / _BUCKETS)
-        self._arrivals: dict[int, _Buckets] = {}  # by tier, the calls that came while calls were refused
+        self._window = TimeWindow(min_requests, window, _GRAINS)
+        self._arrivals: dict[int, TimeWindow] = {}  # by tier, the calls that came while calls were refused
         self._last_failure = -math.inf
         self._passed = -math.inf  # the moment of the last admission
-        self._is_idle = True  # no refusal is possible before the newest bucket ends, or another failure
+        self._idle_until = -math.inf  # no refusal is possible up to this moment, or another failure
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock = threading.RLock()
 
@@ -163,8 +108,7 @@ class AdaptiveThrottle:
         Raises:
             ThrottleException: If the attempt is refused.
         """
-        buckets = self._buckets
-        if self._is_idle and now // buckets.width <= buckets.newest:
+        if now <= self._idle_until:
             self._passed = now
             return self.state
         with self._lock:
@@ -178,8 +122,8 @@ class AdaptiveThrottle:
             self._passed = max(self._passed, now)
             return self.state
         with self._lock:
-            self._buckets.add(now, 1, 0)
-            self._is_idle = False
+            self._window.record(True, now)
+            self._idle_until = -math.inf
         raise self.refusal(0.0)
 
     def settle(self, state: GateState, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
@@ -192,9 +136,10 @@ class AdaptiveThrottle:
                     self._review_locked(now)
         elif verdict is FAILURE:
             with self._lock:
-                self._buckets.add(now, 1, 0)
+                self._review_locked(now)  # first the successes before it
+                self._window.record(True, now)
                 self._last_failure = max(self._last_failure, now)
-                if self.state is _CALM:
+                if state is _CALM:
                     self._passed = max(self._passed, now)  # it passed without admit(), some time ago
                 self._review_locked(now)
 
@@ -224,11 +169,8 @@ class AdaptiveThrottle:
         with self._lock:
             self._review_locked(now)
             self._multiplier = multiplier
-            self._min_requests = min_requests
-            if window != self._window:
-                self._window = window
-                self._buckets = self._buckets.over(window / _BUCKETS, now)
-                self._arrivals = {tier: old.over(window / _BUCKETS, now) for tier, old in self._arrivals.items()}
+            for one in (self._window, *self._arrivals.values()):
+                one.resize(min_requests, window, now)
             self._review_locked(now)
 
     def reset_after_fork(self, ident: int) -> None:
@@ -240,11 +182,10 @@ class AdaptiveThrottle:
 
         Refused calls count in the shares too: shares of admitted calls alone would drift to the upper tiers.
         """
-        self._arrivals.setdefault(tier, _Buckets(self._buckets.width)).add(now, 1, 0)
-        counts = {}
-        for other, arrivals in self._arrivals.items():
-            arrivals.expire(now)
-            counts[other] = sum(arrivals.requests)
+        if tier not in self._arrivals:
+            self._arrivals[tier] = TimeWindow(0, self._window.expires, _GRAINS)
+        self._arrivals[tier].record(True, now)
+        counts = {other: arrivals.held(now)[0] for other, arrivals in self._arrivals.items()}
         own, lower = max(1, counts[tier]), sum(count for other, count in counts.items() if other < tier)
         total = sum(counts.values())
         if own >= total:
@@ -252,21 +193,20 @@ class AdaptiveThrottle:
         return min(1.0, max(0.0, (probability * total - lower) / own))
 
     def _review_locked(self, now: float) -> float:
-        """Count the waiting successes, remove expired buckets, and return the new probability."""
-        buckets, successes = self._buckets, self._successes
+        """Count the waiting successes, remove what is too old, and return the new probability."""
+        window, successes = self._window, self._successes
         count = len(successes)
         batch = successes[:count]  # no call between this and the next line, so no signal handler runs
         del successes[:count]
         if batch:
-            buckets.accept(batch)
-        buckets.expire(now)
-        requests, accepted = sum(buckets.requests), sum(buckets.accepted)
-        excess = requests - self._multiplier * accepted
-        self._is_idle = excess <= 0.0  # more successes make it smaller still
-        self.state = _CALM if requests == accepted else WATCHING
-        if requests < self._min_requests or excess <= 0.0:
+            window.succeed(batch)
+        requests, failures = window.held(now)
+        excess = requests - self._multiplier * (requests - failures)
+        self._idle_until = window.next_expiry if excess <= 0.0 else -math.inf  # more successes make it smaller still
+        self.state = WATCHING if failures else _CALM
+        if not window.is_full or excess <= 0.0:
             return 0.0
         probability = excess / (requests + 1)
-        if accepted:
-            probability *= min(1.0, max(0.0, 1.0 - (now - self._last_failure) / self._window))
+        if failures < requests:
+            probability *= min(1.0, max(0.0, 1.0 - (now - self._last_failure) / window.expires))
         return probability
