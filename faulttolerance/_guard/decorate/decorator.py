@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextvars import ContextVar
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -29,12 +28,11 @@ class Decorator:
     def __init__(self, kind: type[Policy], values: Mapping[str, Any]) -> None:
         self._kind = kind
         self._values = values
-        if check(kind, values, ""):
-            _faulty.set((*_faulty.get(), (_identity(next(application_frames(), None)), self)))
 
     def __call__(self, *targets: Any, **unexpected: Any) -> Any:
         if len(targets) != 1 or unexpected or not can_be_guarded(targets[0]):
             raise self._misplaced("was called as if it were a guarded function")
+        declaring_frame()  # its package belongs to the application from now on
         target = as_real_method(targets[0])
         raise_faults(self._faults_on_class(target) if isinstance(target, type) else self._faults_on_function(target))
         return apply_to(target, {self._kind: self._policy()}, (), f"@{self._kind.annotation}")
@@ -45,8 +43,7 @@ class Decorator:
         Raises:
             FaultToleranceDefinitionException: A value is wrong.
         """
-        _faulty.set(tuple(waiting for waiting in _faulty.get() if waiting[1] is not self))
-        raise_faults(self._own_faults("Guard"))
+        raise_faults(self._faults("Guard"))
         return self._policy()
 
     def _policy(self) -> Policy:
@@ -85,21 +82,6 @@ class Decorator:
             yield from above if finder_of(declaration.template) is not None else ()
 
     def _faults(self, where: str) -> list[Fault]:
-        """Return the faults of this decorator, and of those above it on the same function or class.
-
-        Decorators are created from the uppermost down and applied from the lowest up. A decorator above was created by
-        the same frame and has not been applied yet. Without this check, its faults would appear only after those of
-        this decorator are fixed.
-        """
-        here, waiting = _identity(declaring_frame()), _faulty.get()
-        _faulty.set(())
-        faults = self._own_faults(where)
-        for maker, decorator in waiting:
-            if maker == here:
-                faults += [fault for fault in decorator._own_faults(where) if fault not in faults]
-        return faults
-
-    def _own_faults(self, where: str) -> list[Fault]:
         return check(self._kind, self._values, f"{where} @{self._kind.annotation}")
 
 
@@ -124,14 +106,6 @@ def _shared(policy: Policy) -> Policy:
         return policy
     # 1 and 1.0 are shown as written.
     return _shared_policies.setdefault((type(policy), *values, *map(type, values)), policy)
-
-
-_faulty: ContextVar[tuple[tuple[object, Decorator], ...]] = ContextVar("faulttolerance_faulty_decorators", default=())
-"""The faulty decorators that were created and not yet applied, each with the frame that created it."""
-
-
-def _identity(frame: FrameType | None) -> tuple[int, CodeType] | None:
-    return (id(frame), frame.f_code) if frame is not None else None
 
 
 def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) -> Any:
