@@ -610,25 +610,6 @@ def test_a_value_that_is_no_duration_is_refused(value: Any) -> None:
         Deadline(value)
 
 
-def test_a_value_that_is_no_duration_is_refused_with_the_faults_above_it() -> None:
-    """By rule R9: one error lists the faults of the decorators above it, and none of them is raised again below."""
-    with pytest.raises(FaultToleranceDefinitionException) as refused:
-
-        @retry(max_retries=-3)
-        @deadline("2 secs")
-        def guarded() -> None: ...
-
-    text = str(refused.value)
-    assert "deadline(value) is '2 secs', perhaps '2s' is meant" in text
-    assert "@Retry(max_retries) is -3" in text
-
-    @retry(max_retries=1)
-    def sound() -> int:
-        return 1
-
-    assert sound() == 1
-
-
 def test_a_wrong_configuration_is_refused() -> None:
     """By rule R9: it changes nothing."""
 

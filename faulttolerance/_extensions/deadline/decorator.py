@@ -21,7 +21,7 @@ from ..._deadline.task import current
 from ..._deadline.threads.block import holder_of_block
 from ..._deadline.threads.chain import current_greenlet, deadlines_here
 from ..._execution.caller_thread import GuardedCall
-from ..._guard.declare.creation_site import application_frames
+from ..._guard.declare.creation_site import declaring_frame
 from ..._guard.decorate.decorator import Decorator
 from ..._platform.event_loop import loop_here
 from ..._platform.frames import module_of
@@ -63,7 +63,7 @@ class WholeCall(Decorator):
         super().__init__(kind, values)
         self._name = name
         if not name:  # else a framework calls the library, and is no part of the application
-            frame = next(application_frames(), None)
+            frame = declaring_frame()
             self._name = "a block" if frame is None else f"{module_of(frame) or 'a block'}:{frame.f_lineno}"
             raise_faults(self._faults(self._name))  # now: it may guard only blocks, which start much later
         self._entered: dict[object, list[PlainBlock]] = {}
@@ -120,7 +120,7 @@ class WholeCall(Decorator):
             raise
         return self
 
-    def _own_faults(self, where: str) -> list[Fault]:
+    def _faults(self, where: str) -> list[Fault]:
         return check(self._kind, self._values, "", lambda _: ("deadline(value)", f"at {self._name}"))
 
     def _innermost(self, holder: FrameType) -> PlainBlock | None:
