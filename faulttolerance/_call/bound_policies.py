@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from .._deadline.attempt_record import AttemptRecord
 from .._deadline.clock import clock
-from .._deadline.interruption import is_external
+from .._deadline.interruption import is_outer
 from .._deadline.task import NO_DEADLINE
 from .._event import Recovered, Rejected, TimedOut, sinks
 from .._execution.caller_thread import Arguments, Callback, is_kept_by_module, is_pending, warn_of_pending_result
@@ -276,10 +276,9 @@ class BoundPolicies(_Defaults):
         assert self.environment is not None
         return await self.environment.call(function, failure, *args)
 
-    def is_external(self, failure: BaseException, args: Arguments) -> bool:
-        """Return whether an enclosing deadline has passed, or *failure* came of the cancellation of the task."""
-        handled = args[1].handled if self.is_block else exception()
-        return is_external(failure, handled, self.environment is not None)
+    def handled(self, args: Arguments) -> BaseException | None:
+        """Return the exception that the application handled when it made the call, or entered the block."""
+        return args[1].handled if self.is_block else exception()
 
     def _report_to_gate(
         self, gate: Gate, record: AttemptRecord, failure: BaseException | None, args: Arguments
@@ -290,7 +289,9 @@ class BoundPolicies(_Defaults):
             kind, now = "bad result" if failure is None else type(failure).__name__, clock.monotonic()
             if failure is None:
                 verdict = FAILURE if record.fails else SUCCESS
-            elif (record.refused_by and not gate.judges_refusals) or self.is_external(failure, args):
+            elif (record.refused_by and not gate.judges_refusals) or is_outer(
+                failure, self.handled(args), self.environment is not None
+            ):
                 verdict = NEUTRAL
             else:
                 verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)

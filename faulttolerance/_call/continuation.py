@@ -7,7 +7,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .._deadline.clock import clock
-from .._deadline.interruption import remaining
+from .._deadline.interruption import is_outer, remaining
+from .._deadline.task import replaces_cancellation
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._execution.caller_thread import Arguments, Callback
 from .._execution.environment import StoppedIteration
@@ -240,7 +241,7 @@ def next_delay(
     if stop is None:
         if has_left:
             stop = Stop.LEFT
-        elif policies.is_external(failure, args):
+        elif policies.environment is not None and replaces_cancellation(failure, policies.handled(args)):
             stop = Stop.NOT_RETRYABLE
         elif vetoes and (veto_reason := veto_reason_for(policies.name, failure)):
             call.veto_reason, stop = veto_reason, Stop.VETOED
@@ -313,7 +314,7 @@ def next_fallback(
 ) -> tuple[str, Callback] | None:
     """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
     applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
-    is_own = applies and not policies.is_external(failure, args)
+    is_own = applies and not is_outer(failure, policies.handled(args), policies.environment is not None)
     fallback = next(fallbacks, None) if is_own else None
     if fallback is not None:
         if sinks.wanted[FallbackApplied](call) and _accepts(fallback[1], args, kwargs, failure):

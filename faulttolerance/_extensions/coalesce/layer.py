@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..._call.specialize import specializable, specialized
 from ..._cause import Links, links_of
 from ..._deadline.clock import Alarm, clock
-from ..._deadline.interruption import is_external
+from ..._deadline.interruption import is_outer
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import series_of_facts
@@ -101,7 +101,7 @@ def coalescing(layer: Coalescing, call: GuardedCall, environment: Any) -> Any:
                 outcome = result, None, None, ()
                 return result
             except Exception as failure:
-                if not is_external(failure, handled, environment is not None):
+                if not is_outer(failure, handled, environment is not None):
                     outcome = None, failure, failure.__traceback__, links_of(failure, handled)
                 raise
         finally:
