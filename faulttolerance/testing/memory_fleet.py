@@ -9,7 +9,6 @@ from weakref import WeakSet
 from .._deadline.clock import clock
 from .._extensions.fleet.protocol import Request, Response
 from .._extensions.fleet.server.memory import MemoryServer
-from .._extensions.fleet.server.options import check_options
 from .._policy.kind import duration
 from .._policy.unit import ChronoUnit, seconds
 from ..exceptions import definition_error
@@ -29,9 +28,6 @@ class MemoryFleet:
 
     Args:
         namespace: The name of the fleet, for events, metrics and messages.
-
-    Raises:
-        FaultToleranceDefinitionException: If *namespace* is no name for one.
     """
 
     is_immediate: bool = True
@@ -39,7 +35,7 @@ class MemoryFleet:
     patience: float = 0.05
 
     def __init__(self, namespace: str = "memory") -> None:
-        self.namespace: str = check_options("MemoryFleet", namespace=namespace)["namespace"]
+        self.namespace: str = namespace
         self._server = MemoryServer()
         self._lost = ""
         self._sessions: WeakSet[MemorySession] = WeakSet()

@@ -170,7 +170,7 @@ def test_clients_that_do_not_fit_are_refused(client: Callable[[], Any], problem:
     ("values", "problem"),
     [
         ({"namespace": ""}, "namespace"),
-        ({"namespace": "a}b"}, "namespace"),
+        *(({"namespace": name}, "namespace") for name in (" shop", "sh{op", "}", "a\nb", "a" * 201, None, 5, b"shop")),
         ({"poll": 0}, "poll"),
         ({"poll": "often"}, "poll"),
         ({"patience": 0}, "patience"),

@@ -94,14 +94,6 @@ def test_the_time_without_a_fleet_is_that_of_the_shared_clock() -> None:
     assert [event.seconds for event in events if isinstance(event, FleetRegained)] == [5.0]
 
 
-@pytest.mark.parametrize("namespace", ["", " shop", "sh{op", "}", "a\nb", "a" * 201, None, 5, b"shop"])
-def test_a_value_that_is_no_namespace_is_refused(namespace: Any) -> None:
-    with pytest.raises(
-        FaultToleranceDefinitionException, match=r"^MemoryFleet\(namespace\) is .*; allowed: printable text"
-    ):
-        MemoryFleet(namespace)
-
-
 @pytest.mark.parametrize("delay", [-1, "soon", None])
 def test_a_value_that_is_no_delay_is_refused(delay: Any) -> None:
     with pytest.raises(FaultToleranceDefinitionException, match=r"^MemoryFleet.open\(delay\) is .*; allowed: a dur"):

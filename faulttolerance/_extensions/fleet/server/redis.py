@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...._policy.unit import ChronoUnit, format_duration
+from ...._policy.kind import BRIEF, Kind, duration
+from ...._policy.parameter import warn_of_bare_number
+from ...._policy.unit import ChronoUnit, format_duration, seconds
 from ...._shown import error_text, install, shown
-from ....exceptions import Fault
+from ....exceptions import Fault, raise_faults
 from ....typing import Duration
 from ..protocol import Request, Response, TurnRequest
 from .address import ALLOWED, Address, Host, address_of_client, address_of_url, format_host
-from .options import check_options
 from .scripts import answer_of, command_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,22 @@ _SOCKET_TIMEOUT: Final = 0.5
 """In seconds; no call waits so long. A server with a shorter pause is not lost."""
 _MAX_ROUND_TRIPS: Final = 5
 """The maximum number of times that a request is sent: the server may lack its script, or name another node."""
+_LONGEST_NAMESPACE: Final = 200
+_KINDS: Final = {
+    # The name is placed between the braces of a hash tag.
+    "namespace": Kind(
+        "text",
+        f"printable text of up to {_LONGEST_NAMESPACE} characters, without braces",
+        lambda value: (
+            isinstance(value, str)
+            and value.isprintable()
+            and 0 < len(value.strip()) == len(value) <= _LONGEST_NAMESPACE
+            and not {*"{}"} & {*value}
+        ),
+    ),
+    "poll": duration("> 0", plausible=BRIEF),
+    "patience": duration("> 0"),
+}
 
 
 class RedisFleet:
@@ -61,11 +78,17 @@ class RedisFleet:
     ) -> None:
         address = _address(url_or_client)
         faults = [address] if isinstance(address, Fault) else []
-        values = check_options("RedisFleet", faults, namespace=namespace, poll=poll, patience=patience)
+        for name, value in (("namespace", namespace), ("poll", poll), ("patience", patience)):
+            kind, where = _KINDS[name], f"RedisFleet({name})"
+            if kind.accepts(value):
+                warn_of_bare_number(where, kind, value)
+            else:
+                faults.append(Fault(where, kind.problem(value), value, kind.allowed))
+        raise_faults(faults)
         assert isinstance(address, Address)
-        self.namespace: str = values["namespace"]
-        self.poll: float = values["poll"]
-        self.patience: float = values["patience"]
+        self.namespace: str = namespace
+        self.poll: float = seconds(_KINDS["poll"].normalised(poll), ChronoUnit.MILLIS)
+        self.patience: float = seconds(_KINDS["patience"].normalised(patience), ChronoUnit.MILLIS)
         self._address: Address = address
         self._hosts = deque(address.hosts)  # the first is asked next, in each session
 
