@@ -75,7 +75,7 @@ class FleetRateLimit:
         may_wait: Whether calls queue for their turn, as long as *limit* allows.
     """
 
-    __slots__ = ("_key", "_known", "_limit", "_links", "_may_wait", "_share")
+    __slots__ = ("_key", "_limit", "_links", "_may_wait", "_share")
 
     waiter_type = FleetTurnWaiter
 
@@ -85,7 +85,6 @@ class FleetRateLimit:
         self._key = key
         self._links = links
         self._may_wait = may_wait
-        self._known: tuple[object, Any] = None, None  # the last requested window, and its request
 
     def request_turn(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Admit a call and return 0.0, or return the seconds after which it must ask again unless it is woken earlier.
@@ -177,14 +176,9 @@ class FleetRateLimit:
         return 0.0
 
     def _request(self) -> TurnRequest:
-        limit = self._limit
-        window = limit.window
-        known, request = self._known
-        if known is not window:
-            length, spacing = -(-window.length // _MICROSECOND), -(-limit.spacing // _MICROSECOND)
-            request = TurnRequest(self._key, limit.kind, window.limit, length, window.burst, spacing)
-            self._known = window, request
-        return request  # type: ignore[no-any-return]
+        limit, window = self._limit, self._limit.window
+        length, spacing = -(-window.length // _MICROSECOND), -(-limit.spacing // _MICROSECOND)
+        return TurnRequest(self._key, limit.kind, window.limit, length, window.burst, spacing)
 
     def _check_window(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Return 0.0 if the fleet must be asked, else the seconds to wait before that."""
