@@ -13,7 +13,7 @@ import sys
 import types
 import typing
 from collections import ChainMap
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, NewType, TypeVar, Union, get_args, get_origin
 
 from .._parameters import LAZY_IMPORT
@@ -24,26 +24,15 @@ class Type(NamedTuple):
     """A resolved annotation: without strings, aliases and ``Annotated``, and with values for type variables.
 
     *head* is a class, ``Union``, ``Any``, a type variable without a value, an unresolved name, or a value that only
-    equality can compare. *args* are the type arguments, ``None`` for a bare generic or a plain class, and the bounds of
-    a type variable. A ``NewType`` is its base, and a ``Literal`` the classes of its values, as at run time.
+    equality can compare. *args* are the type arguments, ``None`` for a bare generic, a ``Callable`` or a plain class. A
+    ``NewType`` is its base, and a ``Literal`` the classes of its values, as at run time.
     """
 
     head: Any
     args: tuple[Type, ...] | None = None
 
-    def __str__(self) -> str:
-        """Return the type as program text."""
-        args = () if self.args is None or isinstance(self.head, TypeVar) else tuple(map(str, self.args))
-        if self.head is Union:
-            return " | ".join(args)
-        if self.head is types.NoneType:
-            return "None"
-        name = getattr(self.head, "__name__", None) or getattr(self.head, "name", None) or str(self.head)
-        return f"{name}[{', '.join(args)}]" if args else str(name)
-
 
 ANYTHING = Type(Any)
-_CALLABLE_PARAMETERS = "the parameters of a Callable"
 _UNKNOWN = (type(typing.Final), typing.ParamSpec, typing.TypeVarTuple)
 """The types of annotations whose values no class describes: of ``NoReturn``, ``LiteralString``, ``TypeGuard``, ..."""
 
@@ -102,8 +91,7 @@ class Scope(NamedTuple):
         namespaces: The namespaces, from the innermost outwards.
         variables: The types of type variables, as far as they are known.
         owner: The class that ``Self`` means.
-        expanding: The texts, aliases and type variables that are being expanded; a reference to itself is not
-            expanded again.
+        expanding: The texts and aliases that are being expanded; a reference to itself is not expanded again.
     """
 
     namespaces: Sequence[Mapping[str, Any]]
@@ -187,28 +175,16 @@ def resolve(annotation: Any, scope: Scope) -> Type:
     if isinstance(annotation, UnresolvedName):
         return Type(annotation, _resolve_all(annotation.args, scope) if annotation.args is not None else None)
     if isinstance(annotation, TypeVar):
-        return scope.variables.get(annotation) or Type(annotation, _bounds(annotation, scope))
+        return scope.variables.get(annotation) or Type(annotation)
     if annotation is typing.Self:
         return ANYTHING if scope.owner is None else Type(scope.owner)
     if isinstance(annotation, NewType):
         return resolve(annotation.__supertype__, scope)
-    if isinstance(annotation, list):
-        return Type(_CALLABLE_PARAMETERS, _resolve_all(annotation, scope))
     return _resolve_generic(annotation, scope)
 
 
 def _resolve_all(annotations: Iterable[Any], scope: Scope) -> tuple[Type, ...]:
     return tuple(resolve(annotation, scope) for annotation in annotations)
-
-
-def _bounds(variable: TypeVar, scope: Scope) -> tuple[Type, ...]:
-    if variable in scope.expanding:
-        return ()
-    try:
-        bounds = variable.__constraints__ or ((variable.__bound__,) if variable.__bound__ is not None else ())
-    except Exception:  # noqa: BLE001  # evaluated here, from names of the application
-        bounds = (Any,)
-    return _resolve_all(bounds, scope.within(variable))
 
 
 def _resolve_generic(annotation: Any, scope: Scope) -> Type:
@@ -224,9 +200,8 @@ def _resolve_generic(annotation: Any, scope: Scope) -> Type:
         return union_of(Type(type(value)) for value in args)
     if isinstance(head, _UNKNOWN):
         return ANYTHING
-    if origin is Callable and len(args) == 2:
-        parameters = resolve(args[0], scope) if isinstance(args[0], list) else ANYTHING
-        return Type(head, (parameters, resolve(args[1], scope)))
+    if origin is Callable:
+        return Type(head)
     return Type(head, _resolve_all(args, scope) or None)
 
 
@@ -297,11 +272,11 @@ def members(type_: Type) -> tuple[Type, ...]:
 def accepts(type_: Type, value: object) -> bool:
     """Return whether *value* is an instance of *type_*; an unresolved name is compared with its classes' names."""
     head = type_.head
-    if head is Union or (isinstance(head, TypeVar) and type_.args):
+    if head is Union:
         return any(accepts(member, value) for member in type_.args or ())
     if isinstance(head, UnresolvedName):
         return head.ends_in(*(cls.__name__ for cls in type(value).__mro__))
-    return head is Any or (isinstance(head, type) and isinstance(value, head))
+    return is_gradual(type_) or (isinstance(head, type) and isinstance(value, head))
 
 
 # Comparing
@@ -309,8 +284,6 @@ def accepts(type_: Type, value: object) -> bool:
 
 _PROMOTIONS: dict[object, tuple[object, ...]] = {int: (float, complex), bool: (float, complex), float: (complex,)}
 """The classes that type checkers accept for a class although they do not derive from it."""
-_ELEMENTS: dict[object, type] = {str: str, bytes: int, bytearray: int, range: int}
-"""The types of the elements of sequences that are not generic."""
 
 
 def is_assignable(type_: Type, target: Type) -> bool:
@@ -318,7 +291,7 @@ def is_assignable(type_: Type, target: Type) -> bool:
 
     A subclass fits its base, and a member its union. Type arguments must be equal. An unknown type fits every type, and
     every type fits it: ``Any``, an unresolved name, a type variable without a value. A bare generic fits each of its
-    parametrisations.
+    parametrisations, and so does a built-in container, which does not record the arguments of its abstract bases.
     """
     if is_gradual(type_) or is_gradual(target) or target.head is object:
         return True
@@ -336,20 +309,7 @@ def is_assignable(type_: Type, target: Type) -> bool:
         is_subclass = issubclass(type_.head, target.head)
     except Exception:  # noqa: BLE001  # structural types, and what metaclasses of the application refuse
         return True
-    return is_subclass and _are_equivalent(_arguments_as(type_, target), target.args)
-
-
-def _arguments_as(type_: Type, base: Type) -> tuple[Type, ...] | None:
-    """Return the type arguments of *type_* seen as *base*, as far as they are known."""
-    if type_.head in _ELEMENTS:
-        return (Type(_ELEMENTS[type_.head]),)
-    args = ancestry(type_).get(base.head)
-    if args is not None or type_.args is None or type_.head.__module__ not in ("builtins", "collections.abc"):
-        return args
-    # The built-in containers do not record the arguments of their abstract bases.
-    if type_.head is tuple:
-        return (union_of(element for element in type_.args if element.head is not Ellipsis),)
-    return type_.args[-1:] if base.head is Awaitable else type_.args[: len(base.args or ())]
+    return is_subclass and _are_equivalent(ancestry(type_).get(target.head), target.args)
 
 
 def is_equivalent(a: Type, b: Type) -> bool:

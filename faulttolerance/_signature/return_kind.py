@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
-from typing import Any, TypeVar, Union
+from typing import Any, Union
 
 from .._parameters import signature_of
 from .annotation import ANYTHING, Scope, Type, UnresolvedName, ancestry, resolve, union_of
@@ -41,7 +41,7 @@ def return_kind_of(returned: Type) -> ReturnKind:
         if head.ends_in("Future"):
             return ReturnKind.AWAITABLE if head.name.startswith("asyncio.") else ReturnKind.FUTURE
         return ReturnKind.AWAITABLE if head.ends_in("Task", "Awaitable", "Coroutine") else ReturnKind.UNKNOWN
-    if head is Union or isinstance(head, TypeVar):
+    if head is Union:
         kinds = {return_kind_of(member) for member in returned.args or ()}
         return kinds.pop() if len(kinds) == 1 else ReturnKind.UNKNOWN
     if isinstance(head, type) and head is not object and head is not Any:

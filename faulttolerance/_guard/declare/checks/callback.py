@@ -9,7 +9,7 @@ from typing import Any
 from ...._parameters import accepts_arguments, signature_of
 from ...._policy import BeforeRetry, Fallback, RecallingHandler
 from ...._shown import shown
-from ...._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved
+from ...._signature.annotation import ANYTHING, Type, ancestry, display, is_gradual, is_resolved
 from ...._signature.compatibility import Callee, Mismatch, kind_mismatches, mismatches
 from ...._signature.lookup import NamedFunction, find_in_class, find_in_module, mangle, missing
 from ...._signature.return_kind import ReturnKind, return_kind
@@ -148,7 +148,7 @@ def _callee_of(handler: type, handle: NamedFunction) -> Callee:
     callee = Callee(handle.function, handler, handle.home, takes_self=handle.takes_self)
     if callee.signature is not None and is_gradual(callee.returned):
         callee.returned = (ancestry(Type(handler)).get(FallbackHandler) or (ANYTHING,))[0]
-        callee.returned_text = str(callee.returned)
+        callee.returned_text = display(callee.returned.head)
         callee.is_settled = callee.is_settled and is_resolved(callee.returned)
     return callee
 
