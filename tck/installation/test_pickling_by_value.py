@@ -150,10 +150,9 @@ cloudpickle.loads(cloudpickle.dumps(sent))[0]()
 
 BEHIND_GUARDS = """
 import asyncio, pickle, sys
-from faulttolerance import CircuitBreakerOpenException, explain, guards, validate
+from faulttolerance import CircuitBreakerOpenException, guards, validate
 use, stock, Client, failing, refused = map(pickle.loads, pickle.load(open(sys.argv[1], "rb")))
 use()
-assert "bulkhead" in explain(Client.send).lower() and "maxRetries = 2" in explain(stock), explain(stock)
 for _ in range(2):
     try: failing()
     except OSError: pass

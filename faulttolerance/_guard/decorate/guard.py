@@ -397,17 +397,8 @@ class _Path:
         self.call = call
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return a path for a function that is pickled by value, which is found there as it is here."""
-        found = next(
-            (guarded, find())
-            for guarded, find in _finders.items()
-            if any(cell.cell_contents is self for cell in guarded.__closure__ or ())
-        )
-        return _Path, ("nothing yet", None), found
-
-    def __setstate__(self, found: tuple[Callable[..., Any], Callable[[], GuardResolver]]) -> None:
-        guarded, find = found
-        _finders[guarded] = ref(find)
+        """Return a path for a function that is pickled by value: its first call resolves the policies there."""
+        return _Path, ("nothing yet", None)
 
 
 def missing_guard_faults() -> Iterator[Fault]:
