@@ -88,6 +88,8 @@ class Patch:
         self._decorators = decorators
         self._changes: list[_Change] = []
         self._is_undone = False
+        self._patched: Any = _ABSENT
+        """The value of the attribute once it is patched."""
         self._where = f"{_name_of(target)}.{path}"
         frame = next(application_frames(), None)
         self._source = f"patched at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
@@ -161,8 +163,10 @@ class Patch:
         if self._is_undone:
             return
         target = sys.modules[self._target] if isinstance(self._target, str) else self._target
-        self._changes = []  # those of an earlier run of the module went with that
         holder, attribute, value = self._resolved(target)
+        if value is self._patched:  # the module ran again, but the attribute comes from another one
+            return
+        self._changes = []  # those of an earlier run of the module went with that
         try:
             if isinstance(value, type):
                 self._on_class(holder, attribute, _class_behind(value))
@@ -174,6 +178,7 @@ class Patch:
             if not isinstance(error, FaultToleranceDefinitionException):
                 raise
             raise FaultToleranceDefinitionException(*map(self._with_source, error.faults)) from error
+        _, _, self._patched = self._resolved(target)
 
     def _resolved(self, target: Any) -> tuple[Any, str, Any]:
         try:

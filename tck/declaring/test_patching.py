@@ -487,28 +487,30 @@ def test_a_foreign_wrapper_that_is_put_there_at_the_import_stays_inside(vendor: 
     assert len(seen) == 3
 
 
-@pytest.mark.parametrize("path", ["Client.send", "Client", "get"])
-@pytest.mark.parametrize("is_late", [True, False])
-def test_a_module_that_is_run_again_is_patched_again(vendor: Callable[[], Any], path: str, is_late: bool) -> None:
-    """A reload patches it until the patch is taken back; after that, nothing waits for imports any more."""
-    finders = list(sys.meta_path)
-
-    def found(module: Any) -> str | None:
-        return explain_or_none(module.get if path == "get" else module.Client.send)
-
-    if not is_late:
-        vendor()
-    with patch("vendor", path, again) as made:
-        module = vendor()
-        for _ in range(2):
-            importlib.reload(module)
-            assert "maxRetries = 2" in str(found(module))
-            assert made.is_applied
-
-    assert found(module) is None
-    importlib.reload(module)
-    assert found(module) is None
-    assert {type(one) for one in sys.meta_path if one not in finders} <= {wrapt.importer.ImportHookFinder}
+@pytest.mark.parametrize(
+    ("path", "decorator"),
+    [
+        ("Client.send", again),
+        ("Client.send", Guard(retry=Retry(max_retries=2, delay=0, jitter=0))),
+        ("Client", again),
+    ],
+)
+def test_a_class_that_a_module_imports_again_is_guarded_once(
+    flaky: Any, path: str, decorator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that is run again finds the patched class of the other module, which is taken back whole."""
+    (tmp_path / "facade.py").write_text("from vendor import Client\n", encoding="utf-8")
+    flaky.Client.failures = 100
+    with patch("facade", path, decorator):
+        importlib.import_module("facade")
+        monkeypatch.delitem(sys.modules, "facade")
+        importlib.reload(importlib.import_module("facade"))
+        client = flaky.Client()
+        with pytest.raises(ConnectionError):
+            client.send("a")
+        assert client.attempts == 3
+    monkeypatch.delitem(sys.modules, "facade")
+    assert explain_or_none(flaky.Client.send) is None
 
 
 def test_a_patch_that_failed_at_once_does_not_wait_for_a_reload(vendor: Callable[[], Any]) -> None:
