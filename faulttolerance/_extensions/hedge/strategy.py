@@ -8,6 +8,7 @@ winners counted, the delay would become shorter, and ever more hedges would star
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from math import inf
 from typing import Final, Literal, TypeAlias
 
@@ -21,9 +22,6 @@ from ..._strategy.verdict import NEUTRAL, Verdict
 RATIO: Final = 0.1
 BURST: Final = 10
 """The values of the budget of a method that declares none."""
-
-_NOTE: Final = "faulttolerance: hedge "
-"""The beginning of a note on the failure of a hedge."""
 
 Result: TypeAlias = Literal["notHedged", "primary", "hedge", "failed"]
 """The outcome of a race: no hedge started; the first attempt won, or a hedge won; or none won."""
@@ -145,9 +143,12 @@ class Race:
     def failure(self) -> BaseException:
         """Return the failure of the call, after all attempts: that of the first, with those of the others as notes."""
         primary = self._failures[0]
-        others = [(number, failure) for number, failure in sorted(self._failures.items()) if failure is not primary]
-        if others:
-            _note(primary, [f"{_NOTE}{number} failed, too: {error_text(failure)}" for number, failure in others])
+        for number, failure in sorted(self._failures.items()):
+            if failure is not primary:
+                note = f"faulttolerance: hedge {number} failed, too: {error_text(failure)}"
+                with suppress(Exception):  # a failure that accepts no note is still the application's
+                    if note not in getattr(primary, "__notes__", ()):  # the object may be raised again
+                        primary.add_note(note)
         return primary
 
     def ring(self) -> None:
@@ -179,16 +180,6 @@ class Race:
 
 def _nobody() -> None:
     """Do nothing: no call waits."""
-
-
-def _note(failure: BaseException, ours: list[str]) -> None:
-    """Add *ours* to the notes of *failure*, in place of those of an earlier race: an object may be raised again."""
-    try:
-        kept = [note for note in getattr(failure, "__notes__", ()) if not str(note).startswith(_NOTE)]
-        # Not by assignment: a frozen dataclass that is an exception rejects it.
-        BaseException.__setattr__(failure, "__notes__", [*kept, *ours])
-    except Exception:  # noqa: BLE001  # a failure that accepts no note is still the application's
-        pass
 
 
 class DeafGate(GateWrapper):
