@@ -14,9 +14,6 @@ from ..exceptions import definition_error
 LONGEST: Final = 1e9
 """The longest delay where no maximum is stated: thirty years, for which any clock can still wait."""
 
-_STEEPEST: Final = 1e300
-"""The largest factor that matters: with any larger one, the second step is the longest delay, too."""
-
 _FASTER: Final = 3.0
 """The most by which a decorrelated delay exceeds the one before (AWS)."""
 
@@ -130,7 +127,7 @@ class Exponential(BackOff):
 
     def __init__(self, first: float, factor: float, maximum: float = 0.0, minimum: float = 0.0) -> None:
         super().__init__((first or minimum,), maximum or math.inf, minimum)
-        self._factor = float(min(factor, _STEEPEST))  # a whole number may be larger than any float
+        self._factor = float(factor)
 
     def delay(self, attempt: int, failure: BaseException | None = None, random: float = _MIDDLE, /) -> float:
         """Return the delay after the attempt number *attempt*, counted from 1."""
@@ -229,10 +226,7 @@ class CustomBackOff:
         if isinstance(delay, timedelta):
             return delay.total_seconds()
         if isinstance(delay, (int, float)):
-            try:
-                return float(delay)
-            except OverflowError:
-                return math.inf if delay > 0 else -math.inf
+            return float(delay)
         allowed = "seconds or a timedelta; a negative delay ends the retries"
         raise definition_error(
             f"{self._name} @CustomBackoff(value)".lstrip(), f"returned {shown(delay)}", delay, allowed

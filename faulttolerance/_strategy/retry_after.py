@@ -14,8 +14,6 @@ from ..exceptions import RefusedException
 from .back_off import ApplicationFunction, ReportError, ignore_error
 
 _SECONDS: Final = r"[0-9]+(?:\.[0-9]*)?"
-_LONGEST_TEXT: Final = 100
-"""No date of HTTP has more characters."""
 _GRPC_STATUS: Final = "grpc-status-details-bin"
 _GRPC_RETRY_INFO: Final = "google.rpc.retryinfo-bin"
 _VARINT: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
@@ -88,8 +86,6 @@ def _header(headers: Any) -> str:
 def _of_header(text: str, now: float) -> float | None:
     if re.fullmatch(_SECONDS, text):
         return float(text)
-    if len(text) > _LONGEST_TEXT:
-        return None
     from email.utils import parsedate_to_datetime
 
     try:

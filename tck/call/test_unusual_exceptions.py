@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NoReturn
 
 import pytest
@@ -91,7 +92,7 @@ def test_a_back_off_that_gives_no_number_is_named_in_the_log(delay: object, capl
 def test_a_back_off_beyond_every_clock_ends_the_retrying() -> None:
     """A delay that no clock can count never ends, so the failure comes out at once."""
 
-    @custom_backoff(lambda: lambda failure: 10**400)
+    @custom_backoff(lambda: lambda failure: inf)
     @retry(max_retries=1, jitter=0)
     def charge() -> NoReturn:
         raise ConnectionError("down")

@@ -119,13 +119,6 @@ def test_no_delay_overflows(delay: float, factor: int, maximum: float, attempt: 
         assert 0 <= seconds <= (maximum or LONGEST)
 
 
-def test_a_factor_that_no_float_can_hold_leads_to_the_longest_delay_at_once() -> None:
-    """The factor is a whole number, and files may name any."""
-    back_off = Exponential(1e-9, 10**400)
-
-    assert [back_off.delay(attempt) for attempt in (1, 2, 3)] == [1e-9, LONGEST, LONGEST]
-
-
 @pytest.mark.parametrize("maximum", [0.0, 60.0])
 def test_no_delay_grows_out_of_nothing(maximum: float) -> None:
     """A delay of 0 stays 0 however often it is multiplied (B14)."""
