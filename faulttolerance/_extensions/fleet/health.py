@@ -13,11 +13,6 @@ _STEADY_SECONDS = 5.0
 """A fleet that is lost again within so many seconds is tried as seldom as before."""
 
 
-def _jittered(seconds: float, part: float, chance: float) -> float:
-    """Return *seconds*, changed at random by up to the fraction *part*."""
-    return seconds * (1 - part + 2 * part * chance)
-
-
 class FleetHealth:
     """The knowledge of a process about one fleet: whether it is reachable, and when the link next asks it by itself.
 
@@ -49,7 +44,7 @@ class FleetHealth:
 
     def record_read(self, now: float, chance: float) -> None:
         """Record that the circuits were read."""
-        self.next_read_at = now + _jittered(self._poll, 0.1, chance)
+        self.next_read_at = now + self._poll * (0.9 + 0.2 * chance)
 
     def record_loss(self, reason: str, now: float, chance: float) -> bool:
         """Record the loss of the fleet; return whether it was not known yet."""
@@ -77,4 +72,4 @@ class FleetHealth:
         return seconds
 
     def _schedule_trial(self, now: float, chance: float) -> None:
-        self.next_read_at = now + _jittered(self._pause, 0.2, chance)
+        self.next_read_at = now + self._pause * (0.8 + 0.4 * chance)
