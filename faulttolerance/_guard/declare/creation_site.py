@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from heapq import heappop, heappush
 from itertools import count
 from types import CodeType, FrameType
 from typing import Final, NamedTuple
-from weakref import finalize, ref
+from weakref import finalize
 
 from ..._deadline.threads.application import include_package_of
 from ..._log import WARNING, log
@@ -41,44 +40,24 @@ class CreationSite(NamedTuple):
     """The module and the line, with a number for all but the first of the living guards of the line."""
 
 
-class _GuardNumbers:
-    """The numbers of the guards that one line has created."""
-
-    def __init__(self) -> None:
-        self._codes: dict[tuple[str, str], ref[CodeType]] = {}
-        self._count = count(1)
-        self.free: list[int] = []
-        """The numbers that are free again, as a heap; each step on it is one step of the interpreter."""
-
-    def is_created_by(self, code: CodeType) -> bool:
-        """Return whether *code*, which creates a guard here, is the same code as before, and was not compiled again."""
-        return self._codes.setdefault((code.co_filename, code.co_qualname), ref(code))() is code
-
-    def allocate(self, guard: object) -> int:
-        """Return the lowest number that no living guard has; *guard* has it until it ends."""
-        try:
-            number = heappop(self.free)
-        except IndexError:
-            number = next(self._count)
-        finalize(guard, heappush, self.free, number).atexit = False
-        return number
-
-
-_lines: dict[str, _GuardNumbers] = {}
+_lines: dict[str, tuple[CodeType | None, dict[int, object]]] = {}
+"""The code that creates guards at each line, and the numbers that living guards have there."""
 
 
 def creation_site_of(guard: object, frame: FrameType | None) -> CreationSite:
-    """Return the site at which *frame* creates *guard*; its number is free again after the end of the guard.
+    """Return the site at which *frame* creates *guard*, with the lowest number that no living guard of the line has.
 
-    A module that is reloaded, or a cell of a notebook that runs again, starts at 1 again.
+    A module that is reloaded, or a cell of a notebook that runs again, is new code, and starts at 1 again.
     """
     module = "" if frame is None else import_name(module_of(frame), frame.f_globals)
     name = "guard" if frame is None else f"{module or 'guard'}:{frame.f_lineno}"
-    line = _lines.setdefault(name, _GuardNumbers())
-    if frame is not None and not line.is_created_by(frame.f_code):
-        line = _lines[name] = _GuardNumbers()
-        line.is_created_by(frame.f_code)
-    number = line.allocate(guard)
+    code = None if frame is None else frame.f_code
+    creator, taken = _lines.setdefault(name, (code, {}))
+    if creator is not code:
+        _, taken = _lines[name] = code, {}
+    own = object()
+    number = next(number for number in count(1) if taken.setdefault(number, own) is own)
+    finalize(guard, taken.pop, number).atexit = False
     return CreationSite(name, name if number == 1 else f"{name}#{number}")
 
 
@@ -90,7 +69,10 @@ _creation_counts: dict[str, count[int]] = {}
 
 def warn_of_one_per_call(line: str) -> None:
     """Count a guard with a circuit breaker of *line*, and warn once if a function creates many (rule C8)."""
-    if _is_in_function() and next(_creation_counts.setdefault(line, count(1))) == _MAX_GUARDS + 1:
+    frame = next(application_frames(), None)
+    code = None if frame is None else frame.f_code  # one whose name begins with < is a comprehension or a lambda
+    is_in_function = code is not None and code.co_flags & CO_OPTIMIZED and not code.co_name.startswith("<")
+    if is_in_function and next(_creation_counts.setdefault(line, count(1))) == _MAX_GUARDS + 1:
         log(
             WARNING,
             "%s has created more than %d guards with a circuit breaker: a breaker that is created for each call never"
@@ -100,14 +82,5 @@ def warn_of_one_per_call(line: str) -> None:
         )
 
 
-def _is_in_function() -> bool:
-    """Return whether a function is creating a guard; a comprehension counts as part of the code around it."""
-    for frame in application_frames():
-        if frame.f_code.co_name not in _COMPREHENSIONS:
-            return bool(frame.f_code.co_flags & CO_OPTIMIZED)
-    return False
-
-
-_COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 CO_OPTIMIZED: Final = 1
 """The flag of the code of functions, as in ``inspect``; modules and class bodies do not have it."""
