@@ -34,7 +34,6 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance.exceptions import MillisecondsWarning
 from faulttolerance.policies import AdaptiveThrottle, CircuitBreaker, Deadline, Retry
 from faulttolerance.testing import configured
 from kit import Clock, Invoke, Service, key
@@ -121,15 +120,6 @@ def test_the_deadline_ends_an_attempt_in_its_middle(invoke: Invoke, clock: Clock
         invoke(client.service)
 
     assert watch.elapsed == pytest.approx(0.4)
-
-
-def test_the_shortest_number_is_a_deadline_as_any_other() -> None:
-    """Its seconds, which no ``float`` can tell from 0, do not mean that there is no deadline."""
-    with pytest.warns(MillisecondsWarning):
-        guard = Guard(deadline(5e-324))
-
-    with pytest.raises(TimeoutException):
-        guard.call(int)
 
 
 def test_a_result_that_comes_late_is_discarded(invoke: Invoke, clock: Clock) -> None:
