@@ -202,10 +202,6 @@ class Patch:
         self._changes.append(change)
 
     def _decorated_in_class(self, cls: type, attribute: str, value: Any) -> Any:
-        if all(attribute not in vars(base) for base in cls.__mro__):
-            problem = f"comes from {class_name(type(cls))}, the class of {class_name(cls)}"
-            allowed = "an attribute of the class or one of its bases; patch the other class instead"
-            raise self._refusal(problem, value, allowed)
         is_inherited = _held(cls, attribute) is _ABSENT
         decorated = self._decorated(_overridden(cls, attribute, value) if is_inherited else _as_in_a_class(value))
         if (declaration := declaration_of(decorated)) is not None:

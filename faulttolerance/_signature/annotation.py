@@ -247,11 +247,8 @@ def ancestry(generic: Type) -> dict[type, tuple[Type, ...] | None]:
 
 def union_of(types_: Iterable[Type]) -> Type:
     """Return the union of *types_*."""
-    distinct: list[Type] = []
-    for member in (member for type_ in types_ for member in members(type_)):
-        if member not in distinct:  # an annotation that is no type may have no hash
-            distinct.append(member)
-    return distinct[0] if len(distinct) == 1 else Type(Union, tuple(distinct))
+    distinct = tuple(dict.fromkeys(member for type_ in types_ for member in members(type_)))
+    return distinct[0] if len(distinct) == 1 else Type(Union, distinct)
 
 
 def is_gradual(type_: Type) -> bool:

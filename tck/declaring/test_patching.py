@@ -724,29 +724,6 @@ def test_the_same_patch_twice_is_refused(vendor: Callable[[], Any]) -> None:
             patch(module, path, audit)
 
 
-def test_an_attribute_that_a_class_has_of_its_metaclass_is_refused(vendor: Callable[[], Any]) -> None:
-    """The class of the class defines it: put into the class, it would be called with other arguments."""
-    module = vendor()
-
-    class Meta(type):
-        def make(cls) -> str:
-            return cls.__name__
-
-        def __getattr__(cls, name: str) -> Any:
-            if name == "made_up":
-                return lambda: name
-            raise AttributeError(name)
-
-    module.Made = Meta("Made", (), {"__module__": "vendor"})
-
-    for attribute in ("make", "made_up"):
-        with refused(f"vendor.Made.{attribute} comes from", "Meta", "the class of vendor.Made"):
-            patch(module, f"Made.{attribute}", again)
-    module.Meta = Meta
-    with patch(module, "Meta.make", again):
-        assert module.Made.make() == "Made"
-
-
 @pytest.mark.parametrize("target", [str, sys.flags])
 def test_a_target_that_is_not_written_in_python_is_refused(target: object) -> None:
     """A class of the interpreter cannot be changed."""
