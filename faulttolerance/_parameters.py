@@ -16,10 +16,11 @@ LAZY_IMPORT: Any = getattr(types, "LazyImportType", None)
 """The type of what stands in a namespace, from Python 3.15 on, for a name that is imported at its first use."""
 
 
-def signature_of(function: Any) -> Signature | None:
+def signature_of(function: Any, *, follow_wrapped: bool = True) -> Signature | None:
     """Return the signature of *function* with its annotations as written; ``None`` if it has no signature.
 
-    They are values, or all of them are text if one has no value, or would be imported for it.
+    They are values, or all of them are text if one has no value, or would be imported for it. A wrapper has the
+    signature of the function below it, unless *follow_wrapped* is false.
     """
     import inspect
 
@@ -28,36 +29,37 @@ def signature_of(function: Any) -> Signature | None:
         if not shown.__code__.co_flags & inspect.CO_OPTIMIZED:
             return None  # no function has such code: mypyc invents it, without the parameters
     with suppress(Exception):
-        if LAZY_IMPORT is None or not _names_lazy_import(_unevaluated(function)):
-            return inspect.signature(function)
+        if LAZY_IMPORT is None or not _names_lazy_import(_unevaluated(function, follow_wrapped)):
+            return inspect.signature(function, follow_wrapped=follow_wrapped)
     if sys.version_info >= (3, 14):
         from annotationlib import Format
 
         with suppress(Exception):
-            return inspect.signature(_unevaluated(function), annotation_format=Format.STRING)
+            shown = _unevaluated(function, follow_wrapped)
+            return inspect.signature(shown, follow_wrapped=follow_wrapped, annotation_format=Format.STRING)
     return None
 
 
 def accepts_arguments(function: Any, count: int) -> bool:
     """Return whether *function* takes *count* positional arguments, as far as is known: a wrapper may provide some."""
     try:
-        if (signature := signature_of(function)) is not None and not hasattr(function, "__wrapped__"):
+        if (signature := signature_of(function, follow_wrapped=False)) is not None:
             signature.bind(*[None] * count)
     except TypeError:
         return False
     return True
 
 
-def _unevaluated(call: Any) -> Any:
+def _unevaluated(call: Any, follow_wrapped: bool) -> Any:
     """Return a copy of *call* for its signature, with annotations that see no names; *call* if it has none to see."""
     if type(call) is MethodType:
-        return MethodType(_unevaluated(call.__func__), call.__self__)
+        return MethodType(_unevaluated(call.__func__, follow_wrapped), call.__self__)
     if type(call) is partial:
-        return partial(_unevaluated(call.func), *call.args, **call.keywords)
+        return partial(_unevaluated(call.func, follow_wrapped), *call.args, **call.keywords)
     if hasattr(call, "__signature__"):
         return call
-    if hasattr(call, "__wrapped__"):
-        return _unevaluated(call.__wrapped__)
+    if hasattr(call, "__wrapped__") and follow_wrapped:
+        return _unevaluated(call.__wrapped__, follow_wrapped)
     annotate = getattr(call, "__annotate__", None)
     if type(call) is not FunctionType or type(annotate) is not FunctionType:
         return call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from operator import itemgetter
 from typing import Any
 
@@ -131,7 +131,31 @@ def test_a_function_for_other_arguments_is_refused(mistake: Callable[[], Any], p
     assert f", whose parameters are {parameters}; allowed: " in str(refused.value)
 
 
-@pytest.mark.parametrize("predicate", [bool, "abc".startswith, re.compile("a").search, itemgetter(0), partial(max, 0)])
+def with_a_limit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Provide an argument, as decorators that open a session or inject a dependency do."""
+
+    @wraps(function)
+    def limited(*args: Any) -> Any:
+        return function(*args, limit=1)
+
+    return limited
+
+
+@with_a_limit
+def exceeds(value: int, limit: int) -> bool:
+    return value > limit
+
+
+class Exceeds:
+    @with_a_limit
+    def __call__(self, value: int, limit: int) -> bool:
+        return value > limit
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [bool, "abc".startswith, re.compile("a").search, itemgetter(0), partial(max, 0), partial(exceeds), Exceeds()],
+)
 def test_a_function_whose_parameters_are_not_known_or_fit_is_accepted(predicate: Callable[[Any], Any]) -> None:
     """Functions in C, also those without a signature, are predicates like any other."""
     retry_when(result=predicate)(body)
