@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -161,6 +162,7 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
                 record.end()
                 return response
             if record.obstacle is None and not record.options["stream"]:
+                _limit_reading(response)
                 response.content  # noqa: B018  # read it: its connection is free while the guard waits
             words = f"{response.status_code} {response.reason} for {request.method} {request.url}"
             raise requests.HTTPError(words, request=request, response=response)
@@ -212,6 +214,13 @@ def _limit_waiting(adapter: Any) -> None:
 
     one: Any = adapter
     one.get_connection_with_tls_context = pool_in_time
+
+
+def _limit_reading(response: Any) -> None:
+    """Limit the wait for each part of the body by the time that is left, no longer by what was left at the start."""
+    with suppress(AttributeError, OSError):  # an adapter without sockets, a body that has ended
+        sock = response.raw._fp.fp.raw._sock
+        sock.settimeout(time_limit(sock.gettimeout()))
 
 
 def _is_text(request: Any) -> bool:

@@ -102,6 +102,24 @@ def test_a_failing_answer_is_a_stream_like_any_other(served: Backend, method: st
                 assert b"".join(response.iter_content(2)) == b"busy"
 
 
+def test_the_body_of_a_failing_answer_has_the_time_that_its_headers_left(served: Backend) -> None:
+    """On another thread than the main one a silent server would hold the call for up to its time-out once more."""
+    limits = []
+
+    class Late(HTTPAdapter):
+        def send(self, *args: Any, **options: Any) -> requests.Response:
+            response = super().send(*args, **options)
+            sock: Any = response.raw._fp.fp.raw._sock  # type: ignore[union-attr]
+            limits.extend([sock.gettimeout(), sock.gettimeout])
+            time.sleep(0.1)
+            return response
+
+    served.will(BUSY)
+    with opened(GuardedAdapter(adapter=Late(), timeout=Timeout("30s"))) as session:
+        assert session.get(served.url).content == b"busy"
+    assert limits[1]() <= limits[0] - 0.1
+
+
 LINES = b"".join(b"line %d\n" % number for number in range(20_000))
 GZIPPED = gzip.compress(random.Random(7).randbytes(100_000))
 AS_GZIP = (("Content-Encoding", "gzip"),)
