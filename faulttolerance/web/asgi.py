@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias, TypeVar
 
 from .messages import Request, Response
-from .status import MOST_BYTES, TOO_LONG, Hook, StatusPage, decision_of, next_step
+from .status import MOST_BYTES, TOO_LONG, Hook, StatusPage
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -63,26 +62,12 @@ def asgi_app(
                 if body is None:
                     return  # the client has disconnected
                 if len(body) > MOST_BYTES:
-                    await _send(send, await _in_thread(status.message, request, 413, TOO_LONG))
+                    await _send(send, status.message(request, 413, TOO_LONG))
                     return
                 request = request._replace(body=body)
-            await _send(send, await _respond(status, request))
+            await _send(send, await status.answer(request, _in_thread))
 
     return application
-
-
-async def _respond(status: StatusPage, request: Request) -> Response:
-    steps = status.answer(request)
-    step = await _in_thread(next_step, steps)
-    while not isinstance(step, Response):
-        decision = await _in_thread(decision_of, step)
-        if inspect.isawaitable(decision[0]):
-            try:
-                decision = await decision[0], None
-            except Exception as error:  # noqa: BLE001  # errors of the application's hook
-                decision = None, error
-        step = await _in_thread(next_step, steps, decision)
-    return step
 
 
 async def _in_thread(function: Callable[..., T], *args: Any) -> T:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, TypeAlias
@@ -18,11 +19,8 @@ from .messages import OutputFormat, Request, Response, as_html, as_json, format_
 Hook: TypeAlias = Callable[[Request], Any]
 """A function of the application that decides: true or an identity for yes, false for no. It may be ``async def``."""
 
-
-HookCall: TypeAlias = Callable[[], Any]
-"""A call of a hook for a request."""
-HookResult: TypeAlias = tuple[object, Exception | None]
-Steps: TypeAlias = Generator[HookCall, HookResult, Response]
+Run: TypeAlias = Callable[..., Awaitable[Any]]
+"""A way of calling a function with arguments that may take long."""
 View: TypeAlias = Callable[[Request, OutputFormat], Response]
 
 MOST_BYTES = 16_384
@@ -48,10 +46,7 @@ class EarlyResponse(Exception):
 
 
 class StatusPage:
-    """The part that the ASGI and WSGI applications share.
-
-    ``answer`` is a generator, because an application may have to await the hook of a question.
-    """
+    """The part that the ASGI and WSGI applications share."""
 
     def __init__(
         self,
@@ -81,43 +76,38 @@ class StatusPage:
         self._authorize = authorize
         self._title = title
 
-    def answer(self, request: Request) -> Steps:
-        """Yield each question, receive its decision, and return the response to *request*."""
+    async def answer(self, request: Request, run: Run) -> Response:
+        """Return the response to *request*. It waits for nothing but *run*, and for hooks that are awaited."""
         try:
             if not is_known(request, self._hosts):
                 raise EarlyResponse(421, "this is not served under the name in Host; hosts=... sets the names")
             if self._admit is not None:
-                identity, error = yield partial(self._admit, request)
+                identity, error = await _decision(self._admit, request, run)
                 if error is not None:
                     log(ERROR, "admit failed: nothing was shown", error=error)
                     raise EarlyResponse(500, "the check of admit failed")
                 if not identity:
                     raise EarlyResponse(403, "not admitted")
-            if self._authorize is not None and (action_request := _action_request(request)) is not None:
-                answer = yield from self._act(self._authorize, action_request)
+            if self._authorize is not None and (acting := await run(_action_request, request)) is not None:
+                answer = await self._act(self._authorize, acting, run)
             else:
-                answer = self._view(request)
+                answer = await run(self._view, request)
         except EarlyResponse as early:
             answer = self.message(request, *early.args)
         return answer._replace(body=b"") if request.method == "HEAD" else answer
 
-    def _act(self, authorize: Hook, request: Request) -> Steps:
+    async def _act(self, authorize: Hook, request: Request, run: Run) -> Response:
         if wrong := action.rejection(request):
             raise EarlyResponse(*wrong)
-        identity, error = yield partial(authorize, request)
+        identity, error = await _decision(authorize, request, run)
         if error is not None:
             action.log_hook_failure(request, error)
             raise EarlyResponse(500, "the check of authorize failed; nothing was done")
         if not identity:
             action.log_unauthorized(request)
             raise EarlyResponse(403, "not authorised")
-        if not action.perform(request, identity):
-            raise EarlyResponse(404, "no circuit has this name any more")
-        if format_for(request) == "html":
-            # Relative: a proxy may serve the page under any prefix.
-            location = f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}"
-            return response(303, "text/plain; charset=utf-8", b"", ("location", location))
-        return as_json(200, reading.guard_called(request.guard) or {})
+        done: Response = await run(_perform, request, identity)
+        return done
 
     def _view(self, request: Request) -> Response:
         path = request.path
@@ -183,21 +173,30 @@ class StatusPage:
         return page.Frame(self._title, _root(request.path))
 
 
-def next_step(steps: Steps, decision: HookResult | None = None) -> Response | HookCall:
-    """Return the next question of *steps*, or the response that ends them."""
+async def _decision(hook: Hook, request: Request, run: Run) -> tuple[object, Exception | None]:
+    """Return the result of *hook*, or its exception."""
     try:
-        return next(steps) if decision is None else steps.send(decision)
-    except StopIteration as end:
-        response: Response = end.value
-        return response
-
-
-def decision_of(call: HookCall) -> HookResult:
-    """Return the result of a hook, or its exception as a value: a future cannot hold a ``StopIteration``."""
-    try:
-        return call(), None
+        identity, error = await run(_called, hook, request)
+        return await identity if inspect.isawaitable(identity) else identity, error
     except Exception as error:  # noqa: BLE001  # errors of the application's hook
         return None, error
+
+
+def _called(hook: Hook, request: Request) -> tuple[object, Exception | None]:
+    try:
+        return hook(request), None
+    except StopIteration as error:  # no future can hold it
+        return None, error
+
+
+def _perform(request: Request, identity: object) -> Response:
+    if not action.perform(request, identity):
+        raise EarlyResponse(404, "no circuit has this name any more")
+    if format_for(request) == "html":
+        # Relative: a proxy may serve the page under any prefix.
+        location = f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}"
+        return response(303, "text/plain; charset=utf-8", b"", ("location", location))
+    return as_json(200, reading.guard_called(request.guard) or {})
 
 
 def _check_method(request: Request) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exceptions import Fault, raise_faults
 from .messages import Request, Response
-from .status import MOST_BYTES, TOO_LONG, Hook, StatusPage, decision_of, next_step
+from .status import MOST_BYTES, TOO_LONG, Hook, StatusPage
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication
@@ -50,7 +50,7 @@ def wsgi_app(
     raise_faults(
         Fault(f"wsgi_app({argument})", "is a coroutine function", hook, "a plain function, or asgi_app")
         for argument, hook in hooks.items()
-        if _is_async(hook)
+        if inspect.iscoroutinefunction(hook)
     )
 
     def application(environ: MutableMapping[str, Any], start_response: StartResponse) -> list[bytes]:
@@ -71,16 +71,18 @@ def _respond(status: StatusPage, environ: MutableMapping[str, Any]) -> Response:
         if len(length) > 9 or int(length) > MOST_BYTES:
             return status.message(request, 413, TOO_LONG)
         request = request._replace(body=environ["wsgi.input"].read(int(length)))
-    steps = status.answer(request)
-    step = next_step(steps)
-    while not isinstance(step, Response):
-        decision = decision_of(step)
-        if inspect.isawaitable(decision[0]):
-            if inspect.iscoroutine(decision[0]):
-                decision[0].close()
-            decision = None, TypeError("a hook returned an awaitable; only asgi_app awaits hooks")
-        step = next_step(steps, decision)
-    return step
+    answer = status.answer(request, _in_place)
+    try:
+        answer.send(None)
+        answer.throw(TypeError("a hook waits for something; only asgi_app awaits hooks"))
+    except StopIteration as end:
+        response: Response = end.value
+        return response
+    raise RuntimeError("a hook goes on waiting; only asgi_app awaits hooks")
+
+
+async def _in_place(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
 
 
 def _request(environ: MutableMapping[str, Any]) -> Request:
@@ -98,7 +100,3 @@ def _request(environ: MutableMapping[str, Any]) -> Request:
         scheme=environ.get("wsgi.url_scheme", "http"),
         native=environ,
     )
-
-
-def _is_async(hook: Callable[..., Any] | None) -> bool:
-    return any(map(inspect.iscoroutinefunction, (hook, getattr(hook, "__call__", None))))  # noqa: B004

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import socket
 from collections.abc import Callable, Iterator
@@ -161,6 +162,7 @@ def test_a_hook_may_be_awaited_under_asgi_alone() -> None:
     """wsgi_app refuses it as soon as it can be seen that it would have to be awaited."""
 
     async def admit(request: Request) -> bool:
+        await asyncio.sleep(0)
         return request.headers.get("authorization") == "right"
 
     found = [ask_asgi(asgi_app(admit=admit), "GET", "/", {"authorization": who}).status for who in ("right", "wrong")]
