@@ -11,15 +11,11 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-import shutil
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from enum import StrEnum
 from importlib.util import find_spec
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -162,7 +158,7 @@ def list_(
         typer.echo(json.dumps(listed, indent=2))
     else:
         rows = [(guard.name, *row) for guard in guards for value in guard._effective.values for row in _rows(value)]
-        _print_table(("guard", "parameter", "value", "source"), rows, _blocks_of_guards)
+        _print_table(("guard", "parameter", "value", "source"), rows)
     with redirect_stdout(sys.stderr):
         _validated()
 
@@ -181,7 +177,7 @@ def keys(
         lines = template.key_lines(pair for one in guards for pair in zip(one.declared, one.values, strict=True))
     if how is Format.TABLE:
         rows = [(line.key.name, line.key.variable, line.value, line.default, line.allowed) for line in lines]
-        _print_table(("key", "environment variable", "value", "declared", "allowed"), rows, _blocks_of_keys)
+        _print_table(("key", "environment variable", "value", "declared", "allowed"), rows)
     else:
         typer.echo("\n".join(template.template(lines, how)))
     with redirect_stdout(sys.stderr):
@@ -312,44 +308,9 @@ def _warn(line: str) -> None:
     typer.echo(escaped(line), err=True)
 
 
-def _print_table(
-    columns: tuple[str, ...],
-    rows: Iterable[tuple[str, ...]],
-    blocks: Callable[[Iterable[tuple[str, ...]], int], Iterator[str]],
-) -> None:
-    """Print a table, one line for each row; print *blocks* instead if the terminal is too narrow for the table.
-
-    A terminal would fold the long lines, and folded lines are hard to read and to copy. Output to another program is
-    never too wide, unless ``COLUMNS`` sets a width.
-    """
+def _print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """Print a table, one line for each row."""
     cells = [columns, *(tuple(map(escaped, row)) for row in rows)]  # no control characters reach the terminal
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    limit = shutil.get_terminal_size((0, 0)).columns
-    lines = blocks(cells[1:], limit)
-    if not limit or sum(widths) + 2 * (len(widths) - 1) <= limit:
-        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
-    for line in lines:
-        typer.echo(line.rstrip())
-
-
-def _blocks_of_keys(rows: Iterable[tuple[str, ...]], width: int) -> Iterator[str]:
-    for key, variable, value, default, allowed in rows:
-        yield key
-        yield f"  {variable}={value}"
-        declared = "" if value == default else f"; declared: {default or 'nothing'}"
-        yield from textwrap.wrap(
-            allowed + declared,
-            width,
-            initial_indent="  ",
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-
-
-def _blocks_of_guards(rows: Iterable[tuple[str, ...]], width: int) -> Iterator[str]:
-    for guard, of_guard in groupby(rows, itemgetter(0)):
-        yield guard
-        for _, parameter, value, source in of_guard:
-            line = f"  {parameter} = {value}"
-            yield from [f"{line}  [{source}]"] if len(line) + len(source) + 4 <= width else [line, f"    [{source}]"]
+    for row in cells:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -54,7 +54,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     (package / "billing.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delenv("COLUMNS", raising=False)  # the width of who runs the tests
     yield lambda *arguments: CliRunner().invoke(app, arguments)
     guard = getattr(sys.modules.get("shop.billing"), "payments", None)
     if guard is not None:
@@ -420,7 +419,7 @@ def rows(done: Any) -> list[list[str]]:
 
 
 def test_list_shows_a_row_per_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each value has one line where the output is no terminal, so that it can be searched."""
+    """Each value has one line, so that it can be searched."""
     monkeypatch.setenv("SHOP_BILLING_PAY_BULKHEAD_ENABLED", "false")
 
     found = rows(run("list", "shop.billing"))
