@@ -85,33 +85,7 @@ def as_html(status: int, page: str, *headers: tuple[str, str]) -> Response:
     return response(status, "text/html; charset=utf-8", page.encode(), ("vary", "accept"), *headers)
 
 
-def format_for(request: Request) -> OutputFormat | None:
-    """Return the format of the response by the header Accept; ``None`` if the client accepts neither.
-
-    Without a preference, as from most programs, the format is JSON.
-    """
-    accepted = _accepted(request.headers.get("accept", ""))
-    program, person = (_quality(media, accepted) for media in ("application/json", "text/html"))
-    if max(program, person) == 0:
-        return None
-    return "html" if person > program else "json"
-
-
-def _accepted(header: str) -> dict[str, float]:
-    """Parse the header Accept into the quality of each media range."""
-    found: dict[str, float] = {}
-    for part in header.split(","):
-        media, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        quality = next((piece[2:] for piece in parameters if piece.startswith("q=")), "1")
-        try:
-            found[media] = min(1.0, max(0.0, float(quality)))
-        except ValueError:
-            found[media] = 0.0
-    found.pop("", None)
-    return found or {"*/*": 1.0}
-
-
-def _quality(media: str, accepted: Mapping[str, float]) -> float:
-    """Return the quality of the most specific range that matches."""
-    ranges = (media, f"{media.partition('/')[0]}/*", "*/*")
-    return next((accepted[one] for one in ranges if one in accepted), 0.0)
+def format_for(request: Request) -> OutputFormat:
+    """Return the format of the response: a page where the header Accept names texts and no JSON, as in browsers."""
+    accepted = request.headers.get("accept", "").lower()
+    return "html" if "text/" in accepted and "json" not in accepted else "json"

@@ -125,8 +125,6 @@ class StatusPage:
                 raise EarlyResponse(307, "the page has a slash at its end", ("location", _with_slash(request)))
             raise EarlyResponse(404, "nothing is here")
         _check_method(request)
-        if output is None:
-            raise EarlyResponse(406, "only text/html and application/json are available")
         return view(request, output)
 
     def _view_at(self, path: str) -> View | None:
