@@ -50,22 +50,18 @@ def asgi_app(
     status = StatusPage("asgi_app", critical, hosts, admit, authorize, title)
 
     async def application(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _live(receive, send)
-        elif scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1000})
-        else:
-            request = _request(scope)
-            if request.method == "POST":
-                body = await _body(receive)
-                if body is None:
-                    return  # the client has disconnected
-                if len(body) > MOST_BYTES:
-                    await _send(send, status.message(request, 413, TOO_LONG))
-                    return
-                request = request._replace(body=body)
-            await _send(send, await status.answer(request, _in_thread))
+        if scope["type"] != "http":
+            raise ValueError(f"the status page speaks HTTP, not {scope['type']}")  # servers serve it without a lifespan
+        request = _request(scope)
+        if request.method == "POST":
+            body = await _body(receive)
+            if body is None:
+                return  # the client has disconnected
+            if len(body) > MOST_BYTES:
+                await _send(send, status.message(request, 413, TOO_LONG))
+                return
+            request = request._replace(body=body)
+        await _send(send, await status.answer(request, _in_thread))
 
     return application
 
@@ -124,12 +120,3 @@ async def _send(send: Send, response: Response) -> None:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body})
-
-
-async def _live(receive: Receive, send: Send) -> None:
-    """Answer the lifespan messages of the server: there is nothing to start or stop."""
-    while True:
-        kind = (await receive())["type"]
-        await send({"type": f"{kind}.complete"})
-        if kind == "lifespan.shutdown":
-            return

@@ -664,33 +664,16 @@ def test_headers_that_come_twice_are_taken_together() -> None:
 # Requests that are not HTTP, and other threads
 
 
-def test_a_server_that_asks_for_its_lifespan_is_answered() -> None:
-    sent: list[Any] = []
-    asks = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+def test_a_server_that_asks_for_its_lifespan_serves_it_without_one() -> None:
+    """So the protocol says: an application that raises has no lifespan."""
+    uvicorn = pytest.importorskip("uvicorn")
+    from uvicorn.lifespan.on import LifespanOn
 
-    async def receive() -> Any:
-        return next(asks)
+    lifespan = LifespanOn(uvicorn.Config(asgi_app(), lifespan="auto", log_level="critical"))
 
-    async def send(message: Any) -> None:
-        sent.append(message)
+    asyncio.run(lifespan.startup())
 
-    asyncio.run(asgi_app()({"type": "lifespan"}, receive, send))  # type: ignore[arg-type]
-
-    assert [one["type"] for one in sent] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-
-
-def test_a_web_socket_is_closed() -> None:
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "websocket.connect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(asgi_app()({"type": "websocket"}, receive, send))  # type: ignore[arg-type]
-
-    assert [one["type"] for one in sent] == ["websocket.close"]
+    assert not lifespan.should_exit
 
 
 def test_it_runs_on_the_loop_of_trio() -> None:
