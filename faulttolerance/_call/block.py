@@ -33,7 +33,6 @@ FindPath = Callable[[bool], GuardedCall]
 @coroutine
 def run_block(method: object, call: _BlockCall) -> Generator[int, BaseException | None, object]:
     """Stand for the guarded function: stop until the block has ended, and raise its exception."""
-    call.handled = sys.exception()
     error = yield _BLOCK_START
     try:
         if error is not None:
@@ -91,7 +90,7 @@ class _BlockCall:
         self.attempt: Callable[[], Attempt | PlainBlock | None] = lambda: None
         """Returns the attempt whose block runs, by a weak reference, because it refers to this object."""
         self.handled: BaseException | None = None
-        """The exception that the application handled when the latest block started."""
+        """The exception that the application handles where it enters the latest block."""
         self.asked: tuple[FrameType, int] | None = None
         """The frame and instruction at which a loop requested the latest attempt."""
         self._error: BaseException | None = None
@@ -222,6 +221,7 @@ class Attempt:
         self._is_entered = True
         steps: Generator[Any, Any, None] = self._modes.begin(awaited=awaited)
         self._steps = steps
+        self._modes.call.handled = sys.exception()
         return steps
 
     def _enter(self) -> None:

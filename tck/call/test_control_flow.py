@@ -23,6 +23,7 @@ from faulttolerance import (
     circuit_breakers,
     fallback,
     guards,
+    rate_limit,
     retry,
     sleep,
     timeout,
@@ -400,6 +401,41 @@ def test_a_cancelled_block_whose_clean_up_fails_is_not_retried(is_awaited: bool,
 
     assert len(attempts) == 2
     assert held() == []
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_block_of_a_clean_up_is_retried_where_it_is_refused(is_awaited: bool, clock: Clock) -> None:
+    """R0: the clean-up of a cancelled task guards its own blocks, which a full limit may refuse first."""
+    guard = Guard(retry(max_retries=1, delay=1_000, jitter=0), rate_limit(1, window=1))
+    released = []
+
+    async def release() -> None:
+        if is_awaited:
+            async for awaited in guard.attempts():
+                async with awaited:
+                    released.append(None)
+        else:
+            for attempt in guard.attempts():
+                with attempt:
+                    released.append(None)
+
+    async def service() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            await release()
+
+    async def main() -> None:
+        call = asyncio.ensure_future(service())
+        await asyncio.sleep(1)
+        await release()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    clock.run(main())
+
+    assert len(released) == 2
 
 
 async def _expire() -> None:
