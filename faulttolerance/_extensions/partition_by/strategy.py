@@ -16,7 +16,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from enum import Enum
 from itertools import islice
 from sys import getrefcount
 from typing import Any, cast
@@ -28,14 +27,6 @@ _FEW, _MANY = 8, 1024
 """The number of partitions that a call without a place checks each time, and from time to time."""
 _PATIENCE = 0.1
 _TRIES = 10
-
-
-class Rest(Enum):
-    """The loss if a partition is removed."""
-
-    IDLE = "nothing: no call runs in it, nothing is held, no failure counts"
-    UNUSED = "what nobody used for long: its circuit refuses nothing"
-    NONE = "something"
 
 
 class Partition:
@@ -58,14 +49,11 @@ class Partition:
         """Return the number of references to the pin: ``_UNUSED`` if no call runs in the partition."""
         return getrefcount(self.pin)
 
-    def rest(self, now: float) -> Rest:
-        """Return whether the partition may be removed."""
+    def loss(self, now: float) -> list[Any] | None:
+        """Return the strategies that would lose something if the partition were removed; ``None`` if a call runs."""
         if self.references() > _UNUSED:
-            return Rest.NONE
-        held = [strategy for strategy in self.strategies if strategy is not None and not strategy.is_idle(now)]
-        if not all(hasattr(strategy, "is_at_rest") and strategy.is_at_rest(now) for strategy in held):
-            return Rest.NONE
-        return Rest.UNUSED if held else Rest.IDLE
+            return None
+        return [strategy for strategy in self.strategies if strategy is not None and not strategy.is_idle(now)]
 
 
 _NONE = Partition(())
@@ -214,10 +202,10 @@ class Partitions:
         unused = None
         is_long_ago = abs(now - self._looked) >= _PATIENCE
         for partition in self._first(_MANY if is_long_ago else _FEW):
-            rest = partition.rest(now)
-            if rest is Rest.IDLE:
+            loss = partition.loss(now)
+            if loss == []:
                 return partition
-            if rest is Rest.UNUSED and unused is None:
+            if loss and unused is None and all(hasattr(one, "is_at_rest") and one.is_at_rest(now) for one in loss):
                 unused = partition
             if len(self._order) > _FEW:
                 with suppress(KeyError):  # the handler of a signal removed it
