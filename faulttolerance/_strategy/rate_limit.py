@@ -95,9 +95,7 @@ class _Fixed(_Window):
 
     def _set_end(self, end: int) -> int:
         self.end = end
-        self.has_room_until = (end - 1) / _PER_SECOND
-        while ticks(self.has_room_until) >= end:  # by a step or two, where a second has few digits behind the point
-            self.has_room_until = math.nextafter(self.has_room_until, -math.inf)
+        self.has_room_until = end / _PER_SECOND - 1e-6  # more than a float of seconds is rounded by
         return end
 
 
