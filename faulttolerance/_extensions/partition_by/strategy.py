@@ -158,10 +158,6 @@ class Partitions:
         """Return the number of partitions."""
         return Condition(f"{len(self)} of {self.limit} partitions")
 
-    def look_again(self) -> None:
-        """Allow the next call that needs a place to check many partitions, at any time."""
-        self._looked = float("-inf")
-
     def reset_after_fork(self, ident: int) -> None:
         """Release the resources of all threads except *ident*, in the child of a fork, where these do not exist."""
         self.lock = threading.RLock()

@@ -209,7 +209,6 @@ def _breakers_of(state: State, key: Hashable) -> list[CircuitBreaker]:
         return state.every_breaker()
     if partitions is None:
         raise KeyError(f"the calls of {state.name} have no keys: it has no @partition_by")
-    partitions.look_again()
     if (partition := partitions.find(key)) is not None:
         breaker = partition.strategies.get(policies.CircuitBreaker)
     else:  # it shares a circuit breaker with all other keys that found no place
