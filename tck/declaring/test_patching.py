@@ -487,6 +487,41 @@ def test_a_foreign_wrapper_that_is_put_there_at_the_import_stays_inside(vendor: 
     assert len(seen) == 3
 
 
+@pytest.mark.parametrize("path", ["Client.send", "Client", "get"])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_module_that_is_run_again_is_patched_again(vendor: Callable[[], Any], path: str, is_late: bool) -> None:
+    """A reload patches it until the patch is taken back; after that, nothing waits for imports any more."""
+    finders = list(sys.meta_path)
+
+    def found(module: Any) -> str | None:
+        return explain_or_none(module.get if path == "get" else module.Client.send)
+
+    if not is_late:
+        vendor()
+    with patch("vendor", path, again) as made:
+        module = vendor()
+        for _ in range(2):
+            importlib.reload(module)
+            assert "maxRetries = 2" in str(found(module))
+            assert made.is_applied
+
+    assert found(module) is None
+    importlib.reload(module)
+    assert found(module) is None
+    assert {type(one) for one in sys.meta_path if one not in finders} <= {wrapt.importer.ImportHookFinder}
+
+
+def test_an_attribute_that_a_reload_leaves_alone_is_not_patched_twice(vendor: Callable[[], Any]) -> None:
+    """Foreign code may have put there an attribute that the module itself does not define."""
+    module = vendor()
+    module.theirs = module.get
+    with patch("vendor", "theirs", again):
+        importlib.reload(module)
+
+        assert "maxRetries = 2" in explain(module.theirs)
+    assert explain_or_none(module.theirs) is None
+
+
 @pytest.mark.parametrize(
     ("path", "decorator"),
     [
