@@ -73,9 +73,9 @@ def address_of_url(url: str) -> Address:
         path = parts.path
         if kind == "sentinel":
             service, _, path = path.lstrip("/").partition("/")
-        found: list[Settings] = [
-            parse_url(f"{base}://{user}{at}{host}/{path.lstrip('/')}?{parts.query}") for host in hosts.split(",")
-        ]
+        read: Any = parse_url  # without types in redis-py
+        one_each = [f"{base}://{user}{at}{host}/{path.lstrip('/')}?{parts.query}" for host in hosts.split(",")]
+        found: list[Settings] = [read(one) for one in one_each]
     except ValueError:
         raise ValueError("redis-py cannot read") from None
     settings = _connection_settings(found[0])
