@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from .line_tracer import Trace, is_free, is_own
 from .schedule import MAX_POINTS, Plan, Schedule
 from .simulated_threads import Due, SimulatedThread, describe_position
-from .stall_detector import cpu_seconds
+from .stall_detector import StallDetector
+from .thread_observer import ThreadObserver
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:
@@ -25,10 +27,8 @@ START_TIME: Final = 2.0**20
 """The moment at which every run begins."""
 _TICKS: Final = 2**30
 _MAX_STEPS: Final = 100_000
-_REAL_SECONDS: Final = 0.25
+_REAL_SECONDS: Final = 0.02
 """The seconds between two looks of the thread that started the run, which checks whether it moves."""
-_PATIENCE: Final = 6
-"""The number of looks without a move or a computation after which the run is stuck."""
 _LAST_SECONDS: Final = 1.0
 """The seconds for which the run waits for a thread that is to end, and may be stuck."""
 _GIVEN_UP: Final = "the simulated run was given up"
@@ -87,12 +87,12 @@ class SimulatedRun:
                 loop.discard()
 
     def _wait_until_finished(self) -> None:
-        seen, idle, cpu = (0, 0), 0, cpu_seconds()
+        seen, observer, stall_detector = (0, 0), ThreadObserver(), StallDetector(monotonic)
         while not self._finished.acquire(timeout=_REAL_SECONDS):
-            now, last_cpu, cpu = (self.steps, self.current.points), cpu, cpu_seconds()
-            idle = idle + 1 if now == seen and cpu - last_cpu < 0.2 * _REAL_SECONDS else 0
-            seen = now
-            if idle >= _PATIENCE:
+            if (now := (self.steps, self.current.points)) != seen:
+                seen, stall_detector = now, StallDetector(monotonic)
+            stall_detector.count(self.current.ident not in observer.observe((), tick=True).running)
+            if stall_detector.is_stalled:
                 self.is_stuck = True
                 where = describe_position(sys._current_frames().get(self.current.ident))
                 self.fail(

@@ -318,14 +318,14 @@ class VirtualClock:
 
     def _may_move(self, tick: bool) -> bool:
         stall_detector = self._stall_detector
-        if tick:
-            stall_detector.count()
         time_thread = self._time_thread.ident if self._time_thread is not None else None
         waiting = [*self._waiting]  # at once: a signal handler may change it at any place
         states = self._observer.observe({time_thread, *(waiter.ident for waiter in waiting)}, tick)
         running = states.running
         if any(waiter.is_awake() for waiter in waiting) or any(may() for may in self._executor_calls.values()):
             running.add(STARTING)
+        if tick:
+            stall_detector.count(not running)
         self._ignored &= running  # of a thread that is over, another one may have the identifier
         running -= self._ignored
         if running and stall_detector.has_waited_long and running.isdisjoint(states.participants):

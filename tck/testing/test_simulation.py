@@ -480,7 +480,7 @@ def test_run_that_does_not_end_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -
 
 def test_caller_that_blocks_outside_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of the application that is not simulated is no reason to hang."""
-    monkeypatch.setattr("faulttolerance.testing.simulated_run._REAL_SECONDS", 0.02)
+    monkeypatch.setattr("faulttolerance.testing.stall_detector._LONG_SECONDS", 0.1)
     monkeypatch.setattr("faulttolerance.testing.simulated_run._LAST_SECONDS", 0.1)
 
     def scenario(sim: Simulation) -> None:

@@ -1124,24 +1124,22 @@ def test_time_goes_on_in_both_processes_after_a_fork() -> None:
 
 
 class RealTime:
-    """The clock of the system and its count of processor seconds, which the test moves."""
+    """The clock of the system, which the test moves."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = self.cpu = 0.0
-        monkeypatch.setattr("faulttolerance.testing.stall_detector.cpu_seconds", lambda: self.cpu)
+    def __init__(self) -> None:
+        self.now = 0.0
         self.patience = StallDetector(lambda: self.now)
 
-    def look(self, times: int, every: float, cpu: float = 0.0) -> None:
+    def look(self, times: int, every: float, is_idle: bool = True) -> None:
         for _ in range(times):
             self.now += every
-            self.cpu += cpu
-            self.patience.count()
+            self.patience.count(is_idle)
 
 
-def test_patience_is_over_after_an_idle_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_is_over_after_an_idle_second() -> None:
     """It is not over before that second, after any work until then."""
-    real = RealTime(monkeypatch)
-    real.look(3000, every=0.001, cpu=0.001)
+    real = RealTime()
+    real.look(3000, every=0.001, is_idle=False)
     while_busy = real.patience.is_stalled
     real.look(900, every=0.001)
     early = real.patience.is_stalled
@@ -1150,17 +1148,17 @@ def test_patience_is_over_after_an_idle_second(monkeypatch: pytest.MonkeyPatch) 
     assert (while_busy, early, real.patience.is_stalled) == (False, False, True)
 
 
-def test_patience_ends_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_ends_some_time() -> None:
     """It ends even while a computation goes on for ever."""
-    real = RealTime(monkeypatch)
-    real.look(2000, every=0.0051, cpu=0.005)
+    real = RealTime()
+    real.look(2000, every=0.0051, is_idle=False)
 
     assert real.patience.is_stalled
 
 
-def test_patience_does_not_count_time_in_which_the_process_could_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_does_not_count_time_in_which_the_process_could_not_run() -> None:
     """A machine that sleeps, or runs something else, stalls nobody."""
-    real = RealTime(monkeypatch)
+    real = RealTime()
     real.look(20, every=60.0)
 
     assert not real.patience.is_stalled
