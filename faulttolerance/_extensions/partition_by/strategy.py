@@ -94,6 +94,11 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._order)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a further key finds no place."""
+        return len(self._order) >= self.limit
+
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._first(None))
 
