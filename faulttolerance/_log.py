@@ -41,31 +41,16 @@ def logger() -> logging.Logger:
 
 
 def writes(level: int, others: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return a function that answers whether *level* may be written, or else calls *others*; it raises nothing."""
-    import logging
-
+    """Return a function that answers whether *level* may be written, or else calls *others*."""
     ours = logger()
-    if type(ours) is not logging.Logger:  # a subclass may accept more than its level says
-        return lambda call: is_written(level) or others(call)
 
     def may_be_written(call: Any) -> bool:
-        try:
-            # Nearly always the level forbids the record, and reading the level is faster than calling isEnabledFor.
-            if (ours.level or ours.parent.level) > level:  # type: ignore[union-attr]
-                return others(call)
-            return ours.isEnabledFor(level) or others(call)
-        except Exception:  # noqa: BLE001  # application code: log if it fails to answer
-            return True
+        # Nearly always the level forbids the record, and reading the level is faster than calling isEnabledFor.
+        if (ours.level or ours.parent.level) > level:  # type: ignore[union-attr]
+            return others(call)
+        return ours.isEnabledFor(level) or others(call)
 
     return may_be_written
-
-
-def is_written(level: int) -> bool:
-    """Return whether records of *level* may be written; true also if the application's logger fails to answer."""
-    try:
-        return logger().isEnabledFor(level)
-    except Exception:  # noqa: BLE001  # ``log`` gets the same error and reports it
-        return True
 
 
 def log(

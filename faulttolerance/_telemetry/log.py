@@ -7,14 +7,14 @@ either, because they may contain arguments.
 from __future__ import annotations
 
 from .._event import Event, FleetLost, FleetRegained, GaveUp, Question, StateChanged
-from .._log import DEBUG, INFO, WARNING, is_written, log as write, writes
+from .._log import DEBUG, INFO, WARNING, log as write, logger, writes
 from .description import describe
 
 
 def log(event: Event) -> None:
     """Log *event*: state changes and give-ups for people, attempts at DEBUG."""
     level = _level_of(event)
-    if not is_written(level):
+    if not logger().isEnabledFor(level):
         return
     description = describe(event)
     values = [field.value_in(event) for field in description.in_text]

@@ -270,25 +270,6 @@ def test_levels_are_looked_at_each_time(
         logging.disable(before[1])
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_logger_of_another_class_is_asked(
-    library: logging.Logger, monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
-    """It may take the records of one request below its level; where its check fails, the call goes on all the same."""
-
-    class ForOneRequest(logging.Logger):
-        def isEnabledFor(self, level: int) -> bool:
-            if fails:
-                raise LookupError
-            return True
-
-    monkeypatch.setattr(library, "__class__", ForOneRequest)
-    library.setLevel(logging.ERROR)
-    set_event_sinks(None)  # such a class is there before the first event
-
-    assert records_of_a_recovery(library) == (0 if fails else 2)
-
-
 class Sending(logging.Handler):
     """A handler that sends each line over a connection that is down; it is guarded, as such code should be."""
 
