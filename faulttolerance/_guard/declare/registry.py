@@ -221,11 +221,15 @@ def _budget_conflicts(several: Iterable[InForce], own: State | None = None) -> I
         return
     # First the values of other guards, the first of which stands for all, and then, one by one, of these.
     declared: dict[str, tuple[RetryBudget, str]] = {}
+    sought = {budget.name for budget in wanted.values()}
     for state in _every_state_in_force():
-        is_other = state.name not in wanted if own is None else state is not own
-        for policy in state.policies if is_other else ():
-            if isinstance(policy, RetryBudget):
-                declared.setdefault(policy.name, (policy, state.name))
+        for policy in state.policies:
+            is_other = state.name not in wanted if own is None else state is not own
+            if isinstance(policy, RetryBudget) and is_other and policy.name in sought:
+                sought.remove(policy.name)
+                declared[policy.name] = policy, state.name
+        if not sought:
+            break
     for name, budget in wanted.items():
         other, owner = declared.setdefault(budget.name, (budget, name))
         for parameter in ("ratio", "burst"):
