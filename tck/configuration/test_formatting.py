@@ -30,7 +30,12 @@ policies = st.one_of(
         retry_on=exceptions,
     ),
     st.builds(Timeout, durations, st.sampled_from(ChronoUnit), interrupt=st.booleans()),
-    st.builds(RateLimit, st.integers(1, 9), st.timedeltas(timedelta(seconds=1)), type=st.sampled_from(RateLimitType)),
+    st.builds(
+        RateLimit,
+        st.integers(1, 9),
+        st.timedeltas(timedelta(seconds=1), timedelta(days=4000)),
+        type=st.sampled_from(RateLimitType),
+    ),
 )
 
 
