@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .line_tracer import Trace, is_free, is_own
 from .schedule import MAX_POINTS, Plan, Schedule
-from .simulated_threads import Due, SimulatedThread, describe_position
+from .simulated_threads import Due, SimulatedThread
 from .stall_detector import StallDetector
-from .thread_observer import ThreadObserver
+from .thread_observer import ThreadObserver, place_of
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class SimulatedRun:
             stall_detector.count(self.current.ident not in observer.observe((), tick=True).running)
             if stall_detector.is_stalled:
                 self.is_stuck = True
-                where = describe_position(sys._current_frames().get(self.current.ident))
+                where = place_of(sys._current_frames().get(self.current.ident))
                 self.fail(
                     VirtualTimeStalled(
                         f"{self.current.name} waits {where} for something that is not simulated: a lock that another"
@@ -175,7 +175,7 @@ class SimulatedRun:
         thread.next_stop = self.schedule.next_stop(thread.name, thread.points)
         if thread.points >= MAX_POINTS:
             self.is_stuck = True
-            where = describe_position(sys._getframe())
+            where = place_of(sys._getframe())
             self._abandon(VirtualTimeStalled(f"the run does not end: {thread.name} goes on and on {where}"))
         self._hand_over(thread, "is stopped")
 
@@ -251,7 +251,7 @@ class SimulatedRun:
                 self._sleep(thread)
             return
         if self.history is not None:
-            where = "" if why == "ends" else describe_position(sys._getframe(1))
+            where = "" if why == "ends" else place_of(sys._getframe(1))
             self.record(f"{thread.name} {why}{where and ' '}{where}; {target.name} goes on")
         if thread in self.ready:
             del self.ready[thread]
@@ -302,7 +302,7 @@ class SimulatedRun:
     def _waiting_callers(self) -> Sequence[str]:
         frames = sys._current_frames()
         waiting = [one for one in self._simulated_threads if not one.is_over and one.loop is None]
-        return [f"{one.name} waits {describe_position(frames.get(one.ident))}" for one in waiting] + [
+        return [f"{one.name} waits {place_of(frames.get(one.ident))}" for one in waiting] + [
             words for loop in self.loops for words in loop.waiting_tasks()
         ]
 

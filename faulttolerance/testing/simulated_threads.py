@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextvars import Context
-from types import FrameType
 from typing import TYPE_CHECKING
-
-from .._platform.atomic import stack_of
-from .._platform.frames import module_of
 
 if TYPE_CHECKING:
     from .simulated_loop import SimulatedLoop
     from .simulated_run import SimulatedRun
-
-
-_BESIDE = (
-    "faulttolerance.testing",
-    "faulttolerance._deadline.clock",
-    "threading",
-    "asyncio",
-    "concurrent",
-    "contextvars",
-)
-_OURS = "faulttolerance."
 
 
 class SimulatedThread:
@@ -94,24 +78,3 @@ class Due:
     def cancel(self) -> None:
         """Drop the event if it has not come."""
         self._act = None
-
-
-def describe_position(innermost: FrameType | None) -> str:
-    """Return where *innermost* stands: the line at which it stopped, and the application's line that led there."""
-    frames = () if innermost is None else stack_of(innermost)
-    frame = _first_outside(frames, _BESIDE)
-    if frame is None:  # the standard library itself was started
-        frame = _first_outside(frames, (_BESIDE[0],))
-        return "" if frame is None or module_of(frame) == "contextvars" else f"at {_line(frame)}"
-    caller = _first_outside(frames, (_OURS, *_BESIDE))
-    words = f"at {_line(frame)}"
-    return words if caller is None or caller is frame else f"{words}, called from {_line(caller)}"
-
-
-def _first_outside(frames: Iterable[FrameType], modules: tuple[str, ...]) -> FrameType | None:
-    return next((frame for frame in frames if not module_of(frame).startswith(modules)), None)
-
-
-def _line(frame: FrameType) -> str:
-    code = frame.f_code
-    return f"{os.path.basename(code.co_filename)}:{frame.f_lineno} in {code.co_qualname}"

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from .. import _call, _control, _deadline, _execution, _extensions, _guard, _inspection, _platform
 from .._call.order import ORDER
+from .._deadline import clock
 from .._deadline.threads import watchdog
 from .._deadline.threads.sleeper import is_in_condition_wait
 from .._execution import future, loop_thread, pool
@@ -42,6 +43,8 @@ _LOOPS = f"{__package__}.virtual_loop"
 _WAITS = (threading.__name__, queue.__name__, "concurrent")
 """Modules where a thread stands that waits for another thread; the caller of these modules is the one that waits."""
 _STANDARD_LIBRARY = os.path.dirname(threading.Condition.wait.__code__.co_filename) + os.sep
+_OURS = "faulttolerance."
+_BESIDE = (__package__, clock.__name__)
 _JOINS: tuple[CodeType, ...] = tuple(
     getattr(threading.Thread, name).__code__
     for name in ("join", "_wait_for_tstate_lock")
@@ -161,13 +164,18 @@ def _parked() -> frozenset[int | None]:
     return frozenset(worker.thread.ident for worker in pool.pool._parked.copy() if not worker.is_woken)
 
 
-def place_of(ident: int, innermost: FrameType) -> str:
-    """Return the name of a thread, and the line of the application at which it is."""
-    name = next((thread.name for thread in threading.enumerate() if thread.ident == ident), str(ident))
-    shown = innermost
-    for frame in stack_of(innermost):
-        file = frame.f_code.co_filename
-        if not file.startswith((_STANDARD_LIBRARY, "<frozen")) or "site-packages" in file:
-            shown = frame
-            break
-    return f"thread {name!r} at {shown.f_code.co_filename}:{shown.f_lineno}"
+def place_of(innermost: FrameType | None) -> str:
+    """Return where a thread stands: its line outside of the standard library, and the line of the application."""
+    frames = [] if innermost is None else [frame for frame in stack_of(innermost) if not _is_beside(frame)]
+    outside = [frame for frame in frames if not module_of(frame).startswith(_OURS)]
+    lines = dict.fromkeys(
+        f"at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+        for frame in (*frames[:1], *outside[:1])
+    )
+    return ", called from ".join(lines)
+
+
+def _is_beside(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    is_standard = file.startswith((_STANDARD_LIBRARY, "<frozen")) and "site-packages" not in file
+    return is_standard or module_of(frame).startswith(_BESIDE)

@@ -372,7 +372,11 @@ class VirtualClock:
             self._is_calling = False
 
     def _stall(self, states: ThreadStates) -> None:
-        holders = ", ".join(place_of(ident, frame) for ident, frame in sorted(states.participants.items()))
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        holders = ", ".join(
+            f"thread {names.get(ident, ident)!r} {place_of(frame)}"
+            for ident, frame in sorted(states.participants.items())
+        )
         reason = f"virtual time is held by {holders}; code that blocks outside the library needs clock.advance()"
         self._end_waits(reason)
         if not self._has_complained:
