@@ -49,7 +49,7 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
         try:
             for loop in [*VirtualLoop.running]:
                 loop.follow(clock)
-            shared_clock.use(clock)  # raises where warnings are errors, and the loop here does not follow the clock
+            shared_clock.use(clock)
             loop_thread.stop_if_idle()
             loop_thread.loop_factory = clock.loop_factory
             yield clock

@@ -6,7 +6,6 @@ import math
 import random
 import sys
 import threading
-import warnings
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import Future
@@ -15,7 +14,6 @@ from contextvars import copy_context
 from functools import partial
 from inspect import CO_COROUTINE
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeAlias, TypeVar
-from weakref import WeakSet
 
 from .._deadline.clock import clock as shared_clock, next_deadline, raise_if_expired
 from .._deadline.threads.chain import this_thread
@@ -26,8 +24,6 @@ from .thread_observer import STARTING, ThreadObserver, ThreadStates, place_of
 from .waiter import VirtualTimeStalled, Waiter, settle
 
 if TYPE_CHECKING:
-    import asyncio
-
     from ..typing import Alarm
     from .virtual_loop import VirtualLoop
 
@@ -94,7 +90,6 @@ class VirtualClock:
         self._time_thread: threading.Thread | None = None
         self._started: list[threading.Thread] = []
         self._ended_at: float | None = None
-        self._known_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
     # The protocol of a clock, for the library
 
@@ -259,13 +254,10 @@ class VirtualClock:
         loop = loop_here()
         if loop is None or getattr(loop, "virtual_clock", None) is self:
             return
-        # A coroutine of a guard or of a test fails here; a function sleeps on this clock as usual, after a warning.
+        # A coroutine of a guard or of a test fails here; a function sleeps on this clock as usual.
         if sys._getframe(2).f_code.co_flags & CO_COROUTINE:
             log(ERROR, "%s", _FOREIGN_LOOP)  # the loop of a test client ends by this error, and shows another one
             raise VirtualTimeStalled(_FOREIGN_LOOP)
-        if loop not in self._known_loops:
-            self._known_loops.add(loop)
-            warnings.warn(_FOREIGN_LOOP, RuntimeWarning, stacklevel=3)
 
     def _raise_if_ended(self) -> None:
         if self._ended_at is not None:
