@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .._deadline.clock import clock
-from .._deadline.interruption import is_outer, remaining
+from .._deadline.interruption import ends_this, remaining
 from .._deadline.task import replaces_cancellation
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._execution.caller_thread import Arguments, Callback
@@ -313,9 +313,12 @@ def next_fallback(
     kwargs: Mapping[str, Any],
 ) -> tuple[str, Callback] | None:
     """Return the next fallback for *failure*, with its name; ``None`` if there is none."""
-    applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
-    is_own = applies and not is_outer(failure, policies.handled(args), policies.environment is not None)
-    fallback = next(fallbacks, None) if is_own else None
+    if policies.fallback_on is None or not matches(failure, policies.fallback_on, policies.no_fallback_on):
+        return None
+    handled = policies.handled(args)
+    if ends_this(handled) or (policies.environment is not None and replaces_cancellation(failure, handled)):
+        return None  # rule R0
+    fallback = next(fallbacks, None)
     if fallback is not None:
         if sinks.wanted[FallbackApplied](call) and _accepts(fallback[1], args, kwargs, failure):
             sinks.send(FallbackApplied(policies.name, failure), call)

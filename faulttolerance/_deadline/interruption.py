@@ -257,6 +257,17 @@ def is_outer(failure: BaseException, handled: BaseException | None, asynchronous
     return is_past(deadlines) or (asynchronous and replaces_cancellation(failure, handled))
 
 
+def ends_this(handled: BaseException | None) -> bool:
+    """Return whether a deadline has passed that interrupts this thread, or ends the calls that are made under it.
+
+    None ends the calls of a clean-up, where the caller *handled* the interruption: they started later.
+    """
+    if handled is not None and not isinstance(handled, Exception):
+        return False
+    deadlines = deadlines_here()
+    return is_past(deadlines, is_binding=True) or any(entry[0] <= clock.monotonic() for entry in uncovered(deadlines))
+
+
 def sleep(seconds: float) -> None:
     """Block the thread for *seconds*; every interruption ends the sleep at once, on every thread.
 

@@ -17,6 +17,7 @@ from faulttolerance import (
     Guard,
     Interrupted,
     TimeoutException,
+    asynchronous,
     before_retry,
     bulkhead,
     circuit_breaker,
@@ -436,6 +437,61 @@ def test_a_block_of_a_clean_up_is_retried_where_it_is_refused(is_awaited: bool, 
     clock.run(main())
 
     assert len(released) == 2
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+def test_a_fallback_answers_in_the_clean_up_after_a_time_out(is_coroutine: bool, clock: Clock) -> None:
+    """R0: the calls of a clean-up start after the time-out, which therefore ended none of them."""
+    answers = []
+
+    @fallback(lambda context: "into the outbox")
+    def release() -> str:
+        raise ConnectionError
+
+    @timeout(100)
+    def reserve() -> None:
+        try:
+            sleep(1)
+        finally:
+            answers.append(release())
+
+    @fallback(lambda context: "into the outbox")
+    async def release_async() -> str:
+        raise ConnectionError
+
+    @timeout(100)
+    async def reserve_async() -> None:
+        try:
+            await asyncio.sleep(1)
+        finally:
+            answers.append(await release_async())
+
+    with pytest.raises(TimeoutException):
+        clock.run(reserve_async()) if is_coroutine else reserve()
+
+    assert answers == ["into the outbox"]
+
+
+def test_a_fallback_answers_in_another_thread_than_that_of_a_time_out(clock: Clock) -> None:
+    """R0: the time-out of the caller interrupts no call that it has handed to another thread, and does not wait for."""
+
+    @asynchronous
+    @fallback(lambda context: "into the outbox")
+    def audit() -> concurrent.futures.Future[str]:
+        sleep(2)
+        raise ConnectionError
+
+    sent: list[Any] = []
+
+    @timeout(1_000)
+    def order() -> None:
+        sent.append(audit())
+        sleep(5)
+
+    with pytest.raises(TimeoutException):
+        order()
+
+    assert sent[0].result() == "into the outbox"
 
 
 async def _expire() -> None:
