@@ -103,6 +103,8 @@ class TimeWindow:
     def record(self, failed: bool, now: float) -> None:
         """Add a result; results that are too old leave."""
         entries = self._entries
+        if entries and now < entries[-1][0] - self.expires:
+            entries.clear()  # by another clock: a virtual time is over
         if not entries or now - entries[-1][0] > self.expires / self._grains:
             entries.append((now, self._recorded, self._failed))
         self._recorded += 1
@@ -112,7 +114,7 @@ class TimeWindow:
     def succeed(self, moments: list[float]) -> None:
         """Add a success at each of *moments*, which mostly belong to the newest grain."""
         count = len(moments)
-        if self._entries and max(moments) - self._entries[-1][0] <= self.expires / self._grains:
+        if self._entries and abs(max(moments) - self._entries[-1][0]) <= self.expires / self._grains:
             self._recorded += count
         else:
             for moment in moments:
