@@ -17,11 +17,7 @@ _claim = threading.Lock()
 """Held while a virtual clock is in use."""
 
 
-at_fork(
-    before=lambda: None if VirtualClock.in_use is None else VirtualClock.in_use._stop_time_thread(),
-    parent=lambda: None if VirtualClock.in_use is None else VirtualClock.in_use._restart_in_parent(),
-    child=lambda: None if VirtualClock.in_use is None else VirtualClock.in_use._reset_in_child(),
-)
+at_fork(child=lambda: None if VirtualClock.in_use is None else VirtualClock.in_use._reset_in_child())
 
 
 @contextmanager

@@ -86,7 +86,6 @@ class VirtualClock:
         self._observer = ThreadObserver()
         self._ignored: set[int] = set()
         self._stall_detector = StallDetector(self._real_time)
-        self._has_complained = False
         self._time_thread: threading.Thread | None = None
         self._started: list[threading.Thread] = []
         self._ended_at: float | None = None
@@ -343,7 +342,6 @@ class VirtualClock:
     def _move(self, awake: Waiter | None = None) -> None:
         """Move time to the next due moment, and trigger its event; *awake* is the waiter of the calling thread."""
         self._stall_detector = StallDetector(self._real_time)
-        self._has_complained = False
         due = self._next_due()
         assert due is not None
         self._now = max(self._now, math.ceil(due.when * _TICKS) / _TICKS)
@@ -371,9 +369,7 @@ class VirtualClock:
         )
         reason = f"virtual time is held by {holders}; code that blocks outside the library needs clock.advance()"
         self._end_waits(reason)
-        if not self._has_complained:
-            self._has_complained = True
-            log(WARNING, "%s", reason)
+        log(WARNING, "%s", reason)
         self._stall_detector = StallDetector(self._real_time)
 
     def _end_waits(self, reason: str) -> None:
@@ -394,29 +390,19 @@ class VirtualClock:
             self._end_waits("the virtual_time() block ended while this thread slept")
             timers = sorted(self._timers, key=_in_order)
             self._timers.clear()
-        self._stop_time_thread()
+            time_thread, self._time_thread = self._time_thread, None
+            self._changed.notify_all()
+        if time_thread is not None:
+            time_thread.join()
         for timer in timers:
             shared_clock.call_at(now + max(0.0, timer.when - self._now), timer.callback)
         for thread in self._started:
             thread.join(_JOIN_SECONDS)
 
-    def _stop_time_thread(self) -> None:
-        """Stop the thread that moves time; needed before a fork, too."""
-        with self._changed:
-            time_thread, self._time_thread = self._time_thread, None
-            self._changed.notify_all()
-        if time_thread is not None:
-            time_thread.join()
-
-    def _restart_in_parent(self) -> None:
-        """Start to move time again after a child was forked."""
-        with self._changed:
-            if self._next_due() is not None:
-                self._wake_time_thread()
-
     def _reset_in_child(self) -> None:
         """Reset the clock in a forked child, where only the calling thread exists."""
         self._changed = threading.Condition()
+        self._time_thread = None
         self._waiting.clear()
         self._executor_calls.clear()
         self._started.clear()
