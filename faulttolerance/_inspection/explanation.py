@@ -34,9 +34,6 @@ class Explanation(str):
         explanation._guards = guards
         return explanation
 
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return str(self), self._guards
-
     def __repr__(self) -> str:
         return str(self)
 
