@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections import Counter
 from collections.abc import Collection
 from concurrent.futures import Future
 from types import CodeType, FrameType
@@ -69,8 +68,8 @@ class ThreadObserver:
     """An observer that tells running from waiting threads by looking at their frames again and again."""
 
     def __init__(self) -> None:
-        self.registered: Counter[int] = Counter()
-        """The threads that participate wherever they are, and how often each says so."""
+        self.registered: set[int] = set()
+        """The threads that participate wherever they are: those of the clock."""
         self._last_positions: dict[int, tuple[tuple[int, int], int]] = {}
         """The place where each thread was last seen (frame, instruction), and the number of looks at it there."""
 
@@ -98,7 +97,7 @@ class ThreadObserver:
                 waits = looks >= _LOOKS_STILL
             if not waits:
                 states.running.add(ident)
-            if (trace.is_guarded or self.registered[ident]) and not (waits and trace.waits_for_us):
+            if (trace.is_guarded or ident in self.registered) and not (waits and trace.waits_for_us):
                 states.participants[ident] = frame
         return states
 

@@ -6,10 +6,8 @@ import math
 import random
 import sys
 import threading
-from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Iterator
+from collections.abc import Callable, Coroutine, Hashable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from inspect import CO_COROUTINE
@@ -193,8 +191,10 @@ class VirtualClock:
         call = partial(copy_context().run, function, *args, **kwargs)
 
         def work() -> None:
-            with self.working():
-                settle(future, call)
+            taking_part, ident = self._observer.registered, threading.get_ident()
+            taking_part.add(ident)
+            settle(future, call)
+            taking_part.discard(ident)
 
         name = getattr(function, "__qualname__", repr(function))
         thread = threading.Thread(target=work, name=f"virtual-time {name}", daemon=True)
@@ -205,18 +205,6 @@ class VirtualClock:
         return future
 
     # The protocol for the threads and loops of this clock
-
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Hold time while the thread runs the block, inside guards and outside, unless it sleeps in the library."""
-        ident = threading.get_ident()
-        with self._changed:
-            self._observer.registered[ident] += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._observer.registered[ident] -= 1
 
     def _loop_time(self) -> float:
         """Return the same seconds as ``monotonic``, on a loop that follows this clock."""
@@ -406,8 +394,7 @@ class VirtualClock:
         self._waiting.clear()
         self._executor_calls.clear()
         self._started.clear()
-        ident = threading.get_ident()
-        self._observer.registered = Counter({ident: self._observer.registered[ident]})
+        self._observer.registered &= {threading.get_ident()}
 
 
 def _in_order(due: Waiter | _Timer) -> tuple[float, float]:

@@ -311,11 +311,14 @@ def test_events_of_the_same_moment_happen_in_the_order_in_which_they_were_asked_
         sleep(1)
         log.append(f"{name} ends")
 
-    calls = []
-    with clock.working():  # so that nobody wakes before all sleep
+    def begin() -> list[concurrent.futures.Future[None]]:
+        calls = []
         for name in "abcd":
             calls.append(clock.start(work, name))
             clock.advance(0)  # until it sleeps
+        return calls
+
+    calls = clock.start(begin).result(PATIENCE)  # it holds time, so that nobody wakes before all sleep
     concurrent.futures.wait(calls, PATIENCE)
 
     first, second = log[:8], log[8:]
@@ -1016,9 +1019,12 @@ def test_the_real_clock_is_back_after_a_failure() -> None:
 
 def test_a_sleeper_does_not_outlive_the_block() -> None:
     """A thread that is left behind asleep is woken with the reason."""
-    with virtual_time() as clock, clock.working():
+    release = threading.Event()
+    with virtual_time() as clock:
+        clock.start(release.wait)
         left = clock.start(sleep, 60)
         clock.advance(0)
+    release.set()
 
     with pytest.raises(VirtualTimeStalled, match=r"virtual_time\(\) block ended"):
         left.result(PATIENCE)
