@@ -45,11 +45,6 @@ def guards_page(frame: Frame, values: JsonObject, guard_filter: GuardFilter) -> 
     return _page(frame, "", (head, _filter(values, guard_filter), _guards(frame, values)), values.get("process"))
 
 
-def health_page(frame: Frame, values: JsonObject) -> str:
-    """Return the page of the status alone."""
-    return _page(frame, "Health", (_back(frame), _status(values)))
-
-
 def message_page(frame: Frame, status: int, words: str) -> str:
     """Return the page of an error or a rejected request."""
     title = f"{status}: {words}"
@@ -122,15 +117,13 @@ def _back(frame: Frame) -> Markup:
 def _status(values: JsonObject) -> Markup:
     status = values["status"]
     reasons = [e("li", _mark("down" if " is open" in reason else "degraded"), reason) for reason in values["reasons"]]
-    facts = None
-    if "total" in values:
-        facts = _facts(
-            ("Guards", _number(values["total"])),
-            ("In trouble", _number(values["impaired"])),
-            ("Critical", ", ".join(values["critical"]) or "none"),
-            ("Configuration", e("code", values["fingerprint"])),
-            ("Last reload", _moment(values.get("reload", "none"))),
-        )
+    facts = _facts(
+        ("Guards", _number(values["total"])),
+        ("In trouble", _number(values["impaired"])),
+        ("Critical", ", ".join(values["critical"]) or "none"),
+        ("Configuration", e("code", values["fingerprint"])),
+        ("Last reload", _moment(values.get("reload", "none"))),
+    )
     title = e("h1", _mark(status), e("span", status), class_=f"status {status}")
     lead = e("p", _STATUS_TEXTS[status], class_="lead")
     listed = e("ul", reasons, class_="reasons") if reasons else None

@@ -150,10 +150,7 @@ class StatusPage:
 
     def _health(self, request: Request, output: OutputFormat, down_status: int = 200) -> Response:
         values = reading.readiness(self._critical)
-        status = down_status if values["status"] == "down" else 200
-        if output == "json":
-            return as_json(status, values)
-        return as_html(status, page.health_page(self._frame(request), values))
+        return as_json(down_status if values["status"] == "down" else 200, values)
 
     def _guard(self, values: reading.JsonObject, request: Request, output: OutputFormat) -> Response:
         if output == "json":

@@ -205,7 +205,7 @@ def test_nothing_inline_runs(page: Browser) -> None:
 def test_dark_and_light_are_both_easy_to_read(page: Browser, address: str) -> None:
     """The two differ, and all text has at least the contrast of AA, on any page."""
     grounds = set()
-    for path in ("", "guards/till.payments", "health", "nothing"):
+    for path in ("", "guards/till.payments", "nothing"):
         page.open(f"{address}/{path}")
         for scheme in ("light", "dark"):
             page.prefer(scheme)  # type: ignore[arg-type]
@@ -226,7 +226,7 @@ return [...document.querySelectorAll(".policy tbody th")].filter((one) => lines(
 @pytest.mark.parametrize("width", [360, 768, 1280, 1920])
 def test_no_page_has_to_be_scrolled_sideways(width: int, page: Browser, address: str) -> None:
     """On a telephone a row is a card; each value has its column's name beside it."""
-    for path in ("", "guards/till.payments", "health"):
+    for path in ("", "guards/till.payments"):
         page.show(width, 800)
         page.open(f"{address}/{path}")
 
@@ -239,7 +239,7 @@ def test_no_page_has_to_be_scrolled_sideways(width: int, page: Browser, address:
 
 def test_pages_are_built_for_screen_readers(page: Browser, address: str) -> None:
     """They have one heading of the first order, all levels, tables with captions and scopes, and names of inputs."""
-    for path in ("", "guards/till.payments", "health", "nothing"):
+    for path in ("", "guards/till.payments", "nothing"):
         page.open(f"{address}/{path}")
         levels = page.run("return [...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
         assert levels.count(1) == 1

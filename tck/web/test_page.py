@@ -97,7 +97,7 @@ TABLE = [
     ("POST", "/guards/watched.payments/reset", "*/*", 404, "application/json"),
     ("GET", "/guards/watched.payments/reset", "*/*", 404, "application/json"),
     ("GET", "/health", "*/*", 200, "application/json"),
-    ("GET", "/health", HTML, 200, "text/html; charset=utf-8"),
+    ("GET", "/health", HTML, 200, "application/json"),
     ("GET", "/health.json", HTML, 200, "application/json"),
     ("GET", "/ready", "*/*", 200, "application/json"),
     ("HEAD", "/ready", "*/*", 200, "application/json"),
@@ -574,7 +574,7 @@ def test_flask_mounts_it(payments: Guard) -> None:
     assert client.get("/ops/status/guards/watched.payments").json["name"] == "watched.payments"
     redirect = client.get("/ops/status")
     assert (redirect.status_code, redirect.location) == (307, "./status/")
-    assert client.get("/ops/status/health", headers={"Accept": HTML}).content_type == "text/html; charset=utf-8"
+    assert client.get("/ops/status/guards", headers={"Accept": HTML}).content_type == "text/html; charset=utf-8"
 
 
 @pytest.mark.outside
