@@ -18,7 +18,7 @@ from .._policy import Policy
 from .._strategy.bulkhead import Bulkhead, Waiter
 from .._strategy.circuit_breaker import HALF_OPEN, CircuitBreaker, HalfOpen, StateName
 from .._strategy.condition import Condition
-from .._strategy.rate_limit import NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
+from .._strategy.rate_limit import RateLimit, TurnWaiter
 from .._strategy.retry_budget import RetryBudget
 
 
@@ -54,15 +54,11 @@ class ExhaustedRateLimit(RateLimit):
         raise self.refusal(self.window.length / 1e9)
 
     def request_turn(self, waiter: TurnWaiter, now: float) -> float:
-        """Reject the call, however long it may wait; a call that was in the queue before stays there as long as it may.
+        """Reject the call, however long it may wait.
 
         Raises:
-            RateLimitException: Otherwise, always.
+            RateLimitException: Always.
         """
-        with self.lock:
-            if waiter in self.waiting and waiter.until is not None and waiter.until > ticks(now):
-                waiter.next_request_at = waiter.until
-                return wait_for(now, waiter.until)
         self.leave(waiter, now)
         raise self.refusal(self.window.length / 1e9)
 
@@ -120,8 +116,6 @@ def exhaust_strategy(strategy: Any) -> Callable[[], object]:
         end_change()
         if isinstance(strategy, Bulkhead):
             strategy.admit_waiters()  # permits may have come back meanwhile
-        elif isinstance(strategy, RateLimit):
-            strategy.leave(NO_WAITER, clock.monotonic())  # the first of the queue looks whether its turn has come
 
     return end
 
