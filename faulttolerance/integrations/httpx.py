@@ -89,26 +89,23 @@ class _PartlyReadBody(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def __init__(self, stream: Any, parts: Any) -> None:
         self._until = monotonic() + _MAX_BODY_SECONDS
-        self._left = _MAX_BODY_BYTES
         self._stream = stream
         self.rest = parts
         """Yields the parts that were not read."""
-        self.parts: list[bytes] = []
-        """The parts that were read."""
+        self.start = b""
+        """What was read."""
 
     def is_enough_with(self, part: bytes) -> bool:
         """Store *part*, and return whether no further part is to be read."""
-        self.parts.append(part)
-        self._left -= len(part)
-        return self._left <= 0 or monotonic() >= self._until
+        self.start += part
+        return len(self.start) >= _MAX_BODY_BYTES or monotonic() >= self._until
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from self.parts
+        yield self.start
         yield from self.rest
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for part in self.parts:
-            yield part
+        yield self.start
         async for part in self.rest:
             yield part
 
@@ -126,7 +123,7 @@ def _read_start(stream: httpx.SyncByteStream) -> httpx.SyncByteStream:
         if body.is_enough_with(part):
             return body
     stream.close()
-    return httpx.ByteStream(b"".join(body.parts))
+    return httpx.ByteStream(body.start)
 
 
 async def _read_start_async(stream: httpx.AsyncByteStream) -> httpx.AsyncByteStream:
@@ -136,7 +133,7 @@ async def _read_start_async(stream: httpx.AsyncByteStream) -> httpx.AsyncByteStr
         if body.is_enough_with(part):
             return body
     await _close_shielded(stream)
-    return httpx.ByteStream(b"".join(body.parts))
+    return httpx.ByteStream(body.start)
 
 
 class _Guarded(GuardedClient, Generic[T]):

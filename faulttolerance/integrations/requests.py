@@ -212,8 +212,7 @@ def _limit_waiting(adapter: Any) -> None:
             pool.__class__ = _in_time_kind(kind)
         return pool
 
-    one: Any = adapter
-    one.get_connection_with_tls_context = pool_in_time
+    adapter.get_connection_with_tls_context = pool_in_time  # type: ignore[method-assign]
 
 
 def _limit_reading(response: Any) -> None:
