@@ -86,6 +86,20 @@ def test_explain_and_guards_call_each_by_its_name() -> None:
     assert repr(two).endswith(f"name={two.name!r})")
 
 
+def test_cells_of_a_notebook_make_guards_of_different_names() -> None:
+    """The first line of each cell is line 1 of the same module; a cell that runs again replaces its own guard."""
+    namespace = {"__name__": "cells", "BREAKER": BREAKER, "Guard": Guard}
+
+    def run(cell: int) -> Guard:
+        exec(compile(f"guard_{cell} = Guard(circuit_breaker=BREAKER)", f"<cell {cell}>", "exec"), namespace)
+        return namespace[f"guard_{cell}"]  # type: ignore[return-value]
+
+    first, second = opened(run(1)), run(2)
+    assert (first.name, second.name) == ("cells:1", "cells:1#2")
+    assert circuit_breakers.state(first.name) == "open"
+    assert run(1).name == first.name
+
+
 def test_a_number_is_free_again_when_the_guard_is_gone() -> None:
     """One guard per request always has the same name, and leaves nothing behind."""
     first = make().name

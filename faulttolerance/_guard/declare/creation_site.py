@@ -40,21 +40,23 @@ class CreationSite(NamedTuple):
     """The module and the line, with a number for all but the first of the living guards of the line."""
 
 
-_lines: dict[str, tuple[CodeType | None, dict[int, object]]] = {}
-"""The code that creates guards at each line, and the numbers that living guards have there."""
+_lines: dict[str, tuple[dict[tuple[str, str], CodeType], dict[int, object]]] = {}
+"""The codes that create guards at each line, by file and name, and the numbers that living guards have there."""
 
 
 def creation_site_of(guard: object, frame: FrameType | None) -> CreationSite:
     """Return the site at which *frame* creates *guard*, with the lowest number that no living guard of the line has.
 
-    A module that is reloaded, or a cell of a notebook that runs again, is new code, and starts at 1 again.
+    A module that is reloaded, or a cell of a notebook that runs again, is new code, and starts at 1 again; the same
+    line of another cell is another file.
     """
     module = "" if frame is None else import_name(module_of(frame), frame.f_globals)
     name = "guard" if frame is None else f"{module or 'guard'}:{frame.f_lineno}"
-    code = None if frame is None else frame.f_code
-    creator, taken = _lines.setdefault(name, (code, {}))
-    if creator is not code:
-        _, taken = _lines[name] = code, {}
+    codes, taken = _lines.setdefault(name, ({}, {}))
+    if frame is not None:
+        code, place = frame.f_code, (frame.f_code.co_filename, frame.f_code.co_qualname)
+        if codes.setdefault(place, code) is not code:
+            _, taken = _lines[name] = {place: code}, {}
     own = object()
     number = next(number for number in count(1) if taken.setdefault(number, own) is own)
     finalize(guard, taken.pop, number).atexit = False
