@@ -1,7 +1,7 @@
 """Annotations: their types, type arguments and type variables.
 
-An annotation is read, and never causes an import. A name that exists only for type checkers, or that is not defined
-yet, is kept as an unresolved name: its text may still decide, and it matches every type.
+An annotation is read, and never causes an import. A name that exists only for type checkers or inside a function, or
+that is not defined yet, is kept as an unresolved name: its text may still decide, and it matches every type.
 """
 
 from __future__ import annotations
@@ -79,8 +79,6 @@ class _Names(ChainMap[str, Any]):
         return value.resolve() if is_loaded else UnresolvedName(path)
 
     def __missing__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise KeyError(name)  # a debugger's request, not an annotation's
         return UnresolvedName(name)
 
 
@@ -103,15 +101,11 @@ class Scope(NamedTuple):
     def of(cls, function: Callable[..., Any], owner: type | None = None, defined_in: type | None = None) -> Scope:
         """Return the scope of *function*, defined in class *defined_in*, as seen from its subclass *owner*."""
         behind = function_behind(function)
-        closures = map(_closure, (behind, getattr(behind, "__annotate__", None)))
-        namespaces: list[Mapping[str, Any]] = [*closures, _type_parameters_by_name(behind)]
+        namespaces: list[Mapping[str, Any]] = [getattr(behind, "__globals__", {}), vars(builtins)]
         variables: Mapping[Any, Type] = {}
         home = defined_in or owner
-        if home is not None:
-            namespaces.append(_type_parameters_by_name(home))
-            if owner is not None and home is not owner:
-                variables = _type_arguments(home, ancestry(Type(owner)).get(home))
-        namespaces += [getattr(behind, "__globals__", {}), vars(builtins)]
+        if owner is not None and home is not None and home is not owner:
+            variables = _type_arguments(home, ancestry(Type(owner)).get(home))
         if home is not None:
             # A class is not bound to its name while it is being created.
             namespaces += [{home.__name__: home}, vars(home)]
@@ -129,21 +123,6 @@ class Scope(NamedTuple):
         except Exception:  # noqa: BLE001  # the text and its failures are the application's
             head = re.match(r"[\s'\"]*([A-Za-z_][\w.]*)", text)
             return UnresolvedName(head[1]) if head else Any
-
-
-def _closure(function: Any) -> dict[str, Any]:
-    names = {}
-    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
-    for name, cell in zip(code.co_freevars, cells, strict=True) if code is not None and cells else ():
-        try:
-            names[name] = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-    return names
-
-
-def _type_parameters_by_name(generic: Any) -> dict[str, Any]:
-    return {parameter.__name__: parameter for parameter in getattr(generic, "__type_params__", ())}
 
 
 def _type_arguments(cls: type, args: tuple[Type, ...] | None) -> dict[Any, Type]:
@@ -229,9 +208,7 @@ def ancestry(generic: Type) -> dict[type, tuple[Type, ...] | None]:
         if arguments.get(cls) is not None or (cls in arguments and args is None):
             return
         arguments[cls] = args
-        names = getattr(sys.modules.get(cls.__module__), "__dict__", {})
-        namespaces = [names, vars(builtins), {cls.__name__: cls}, vars(cls)]
-        scope = Scope(namespaces, _type_arguments(cls, args), cls)
+        scope = Scope((), _type_arguments(cls, args), cls)
         for base in vars(cls).get("__orig_bases__", cls.__bases__):
             origin = get_origin(base) or base
             if isinstance(origin, type) and origin not in (typing.Generic, typing.Protocol, object):
