@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
 from typing import Any
-from weakref import ref
 
 from .simulated_run import SimulatedRun
 from .simulated_threads import Due
@@ -32,7 +31,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ready = _Ready(self, run)
         self._wait: Due | None = None
         self._tasks_begun = 0
-        self._tasks: list[ref[asyncio.Task[Any]]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         """The tasks that were created; those at the end that are over are removed when somebody looks."""
         self.set_debug(False)
         run.start_thread("loop", self.run_forever).loop = self
@@ -66,7 +65,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._tasks_begun += 1
             options["name"] = f"task {self._tasks_begun}"
         task = super().create_task(coro, **options)
-        self._tasks.append(ref(task))
+        self._tasks.append(task)
         return task
 
     def begin_task(self, coroutine: Coroutine[Any, Any, Any], name: str, ended: Callable[[Any], None]) -> None:
@@ -100,12 +99,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def is_busy(self) -> bool:
         """Return whether a task is not over."""
-        if self._ready:
-            return True
-        tasks = self._tasks
-        while tasks and ((task := tasks[-1]()) is None or task.done()):
-            tasks.pop()
-        return bool(tasks or asyncio.all_tasks(self))  # a task may be created without its loop
+        while self._tasks and self._tasks[-1].done():
+            self._tasks.pop()
+        return bool(self._ready or self._tasks)
 
     def waiting_tasks(self) -> Iterator[str]:
         """Yield a line for each task that waits, with its place, for people."""
