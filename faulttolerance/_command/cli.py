@@ -205,8 +205,6 @@ def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
             parent, target = target, getattr(target, step)
         except AttributeError:
             raise typer.BadParameter(f"{name!r}: there is no {step}{did_you_mean(step, dir(target))}") from None
-        except Exception as error:  # noqa: BLE001  # a descriptor may raise anything
-            raise typer.BadParameter(f"{name!r}: {step} cannot be read ({error_text(error)})") from None
     if not (explained := _explained(parent, path.rpartition(".")[2], target, show_all)):
         raise typer.BadParameter(f"{name!r} is not guarded")
     return explained

@@ -276,24 +276,17 @@ class VirtualClock:
         self._changed.notify_all()
 
     def _run_time_thread(self) -> None:
-        with self._changed:
-            try:
-                self._move_on()
-            except BaseException as error:
-                self._end_waits(f"the clock failed: {error!r}")
-                raise
-
-    def _move_on(self) -> None:
         time_thread, tick = threading.current_thread(), False
-        while self._time_thread is time_thread:
-            if self._next_due() is None:
-                self._changed.wait()
-                tick = False
-            elif self._may_move(tick):
-                self._move()
-                tick = False
-            else:
-                tick = not self._changed.wait(self._stall_detector.poll_seconds)
+        with self._changed:
+            while self._time_thread is time_thread:
+                if self._next_due() is None:
+                    self._changed.wait()
+                    tick = False
+                elif self._may_move(tick):
+                    self._move()
+                    tick = False
+                else:
+                    tick = not self._changed.wait(self._stall_detector.poll_seconds)
 
     def _may_move(self, tick: bool) -> bool:
         stall_detector = self._stall_detector

@@ -330,7 +330,7 @@ def test_all_methods_of_a_class_are_explained(run: Run) -> None:
     ]
 
 
-def test_an_attribute_that_cannot_be_read_is_reported(run: Run, tmp_path: Path) -> None:
+def test_an_attribute_that_cannot_be_read_is_left_out(run: Run, tmp_path: Path) -> None:
     """A class is explained without it."""
     (tmp_path / "shop" / "lazy.py").write_text(
         "from faulttolerance import retry\n\nclass Unset:\n    def __get__(self, instance, owner):\n"
@@ -338,11 +338,9 @@ def test_an_attribute_that_cannot_be_read_is_reported(run: Run, tmp_path: Path) 
         "    @retry\n    def charge(self): ...\n"
     )
 
-    of_class, of_attribute = run("explain", "shop.lazy.Client"), run("explain", "shop.lazy.Client.settings")
+    of_class = run("explain", "shop.lazy.Client")
 
     assert (of_class.exit_code, of_class.stdout.splitlines()[0]) == (0, "shop.lazy.Client.charge")
-    assert of_attribute.exit_code == 2
-    assert "settings cannot be read (LookupError: no settings)" in " ".join(of_attribute.stderr.split())
 
 
 def test_every_name_that_list_shows_is_explained(run: Run) -> None:
