@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from .._call.core import is_detached
 from .._call.state import conditions_of
 from .._config import Declared, Effective, parameter_keys, settings
-from .._config.formatting import plain
+from .._config.formatting import formatted, plain
 from .._guard.declare.declaration import FUNCTION, Declaration, accessors, declaration_of, unbound
 from .._guard.decorate.guard import Guard, finder_of
 from .._guard.resolve.assembly import code_of
@@ -182,7 +182,7 @@ def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str
     by_default = [one for name, one in named.items() if sources[name] == "default"]
     for one in [*(one for one in named.values() if one not in by_default), *(by_default if all else ())]:
         now = f"; {live[one.name]}" if one.name in live else ""
-        yield f"    {one.key} = {_shown(one.formatted_value(value.policy))}  [{sources[one.name]}]{now}"
+        yield f"    {one.key} = {formatted(one.formatted_value(value.policy)) or 'none'}  [{sources[one.name]}]{now}"
         if variable := _variable(one, declared):
             yield f"      variable {variable}"
     if by_default and not all:
@@ -194,16 +194,6 @@ def _variable(parameter: Parameter, declared: Declared) -> str:
     keys, snapshot = parameter_keys(declared, parameter.name), settings.basis().snapshot
     is_effective = keys and (snapshot is None or snapshot.is_variable_effective(keys[0]))
     return keys[0].variable if is_effective else ""
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(_shown, value)) or "none"
-    if isinstance(value, type):
-        return class_name(value).removeprefix("builtins.")
-    if callable(value):
-        return getattr(value, "__qualname__", repr(value))
-    return str(getattr(value, "name", value))
 
 
 def dict_of(effective: EffectivePolicies, conditions: Mapping[type[Policy], Condition] | None = None) -> dict[str, Any]:
