@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
@@ -135,24 +133,6 @@ def test_it_completes_in_shells(tmp_path: Path) -> None:
     assert "--show-completion" in faulttolerance("--help", folder=tmp_path).stdout
 
 
-LONG = {"FAULTTOLERANCE_TIMEOUT_VALUE": "3s"}
-"""It makes a source of many words."""
-
-
-@pytest.mark.parametrize("command", ["keys", "list"])
-def test_words_that_could_be_copied_are_not_folded(command: str, tmp_path: Path) -> None:
-    """Rule M6: at 80 columns, only a single word may be longer."""
-    lines = faulttolerance(command, "acme", folder=tmp_path, COLUMNS="80", **LONG).stdout.splitlines()
-
-    assert [line for line in lines if len(line) > 80 and " in " not in line and len(line.split()) > 1] == []
-    text = "\n".join(lines)
-    if command == "keys":
-        assert "acme.Client/charge/Retry/maxRetries\n  ACME_CLIENT_CHARGE_RETRY_MAXRETRIES=4\n" in text
-    else:
-        assert "acme.Client.charge\n  Fallback/value = none" in text
-        assert "  Retry/maxRetries = 4  [decorator]\n" in text
-
-
 @pytest.mark.parametrize("command", ["keys", "list"])
 def test_a_pipe_gets_one_line_for_each_row(command: str, tmp_path: Path) -> None:
     """Rule M6: grep and awk can read it."""
@@ -235,40 +215,3 @@ def test_a_key_with_spaces_survives_every_format(tmp_path: Path) -> None:
         for value in ("", " leading", "# no comment", "tab\there", "naïve\\"):
             assert javaproperties.loads(FORMATS["properties"](Key(name), value)) == {name: value}
             assert yaml.safe_load(FORMATS["yaml"](Key(name), value)) == {name: value}
-
-
-@pytest.mark.skipif(os.name == "nt", reason="a terminal of POSIX")
-def test_a_terminal_is_asked_for_its_width(tmp_path: Path) -> None:
-    """Rule M6: without COLUMNS, its width counts."""
-    import pty
-
-    pytest.importorskip("typer")
-    (tmp_path / "acme.py").write_text(ACME)
-    parent, child = pty.openpty()
-    import fcntl
-    import struct
-    import termios
-
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    with subprocess.Popen(
-        [sys.executable, "-m", "faulttolerance", "list", "acme"],
-        stdout=child,
-        stderr=subprocess.DEVNULL,
-        cwd=tmp_path,
-        env={**ALONE, **LONG},
-    ) as process:
-        os.close(child)
-        seen = b""
-        while chunk := _read(parent):
-            seen += chunk
-        process.wait(30)
-    os.close(parent)
-
-    assert "  Retry/maxRetries = 4  [decorator]" in seen.decode().splitlines()
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65536)
-    except OSError:  # the other side is closed
-        return b""
