@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from .._platform.unpatched import native
 from .line_tracer import Trace, is_free, is_own
 from .schedule import MAX_POINTS, Plan, Schedule
 from .simulated_threads import Due, SimulatedThread
@@ -87,10 +87,10 @@ class SimulatedRun:
                 loop.discard()
 
     def _wait_until_finished(self) -> None:
-        seen, observer, stall_detector = (0, 0), ThreadObserver(), StallDetector(monotonic)
+        seen, observer, stall_detector = (0, 0), ThreadObserver(), StallDetector(native.monotonic)
         while not self._finished.acquire(timeout=_REAL_SECONDS):
             if (now := (self.steps, self.current.points)) != seen:
-                seen, stall_detector = now, StallDetector(monotonic)
+                seen, stall_detector = now, StallDetector(native.monotonic)
             stall_detector.count(self.current.ident not in observer.observe((), tick=True).running)
             if stall_detector.is_stalled:
                 self.is_stuck = True
