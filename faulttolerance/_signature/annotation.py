@@ -42,9 +42,8 @@ _UNKNOWN = (type(typing.Final), typing.ParamSpec, typing.TypeVarTuple)
 class UnresolvedName:
     """A name without a meaning at run time; every operation of an annotation on it yields an annotation."""
 
-    def __init__(self, name: str, args: tuple[Any, ...] | None = None) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.args = args
 
     def __getattr__(self, attribute: str) -> UnresolvedName:
         if attribute.startswith("__"):
@@ -52,7 +51,7 @@ class UnresolvedName:
         return UnresolvedName(f"{self.name}.{attribute}")
 
     def __getitem__(self, args: Any) -> UnresolvedName:
-        return UnresolvedName(self.name, args if isinstance(args, tuple) else (args,))
+        return self
 
     def __or__(self, other: Any) -> Any:
         return Union[self, other]  # noqa: UP007  # made of objects that are no types
@@ -152,7 +151,7 @@ def resolve(annotation: Any, scope: Scope) -> Type:
     if annotation is None:
         return Type(types.NoneType)
     if isinstance(annotation, UnresolvedName):
-        return Type(annotation, _resolve_all(annotation.args, scope) if annotation.args is not None else None)
+        return Type(annotation)
     if isinstance(annotation, TypeVar):
         return scope.variables.get(annotation) or Type(annotation)
     if annotation is typing.Self:

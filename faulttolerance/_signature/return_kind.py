@@ -68,10 +68,7 @@ def _loaded(module: str, name: str) -> type | None:
 
 def awaited_type(returned: Type) -> Type:
     """Return the type of the result of awaiting *returned*, or of waiting for it."""
-    head = returned.head
-    if isinstance(head, UnresolvedName):
-        return returned.args[-1] if returned.args else ANYTHING
-    if head is Union:
+    if returned.head is Union:
         return union_of(map(awaited_type, returned.args or ()))
     futures = (_loaded("asyncio", "Future"), _loaded("concurrent.futures", "Future"), _loaded("asyncio", "Task"))
     for base, args in ancestry(returned).items():

@@ -279,7 +279,6 @@ def meant(annotation: object, scope: Scope | None = None) -> Type:
         ("Coroutine[Any, None, int]", "int"),
         ("MyFuture", "int"),
         ("Annotated[Future[int], 'soon']", "int"),
-        ("elsewhere.Future[int]", "int"),
         ("Union[Future[int], Awaitable[int]]", "int"),
     ],
 )
