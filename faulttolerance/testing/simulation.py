@@ -237,7 +237,7 @@ class _Simulator:
         """Return the smallest plan found that fails as *run* does, and whether it replays."""
         reason = _kind(run.failure)
         plan = run.plan._replace(switches=dict(run.schedule.switches))
-        if not self._fails(plan, reason):
+        if self._fails(plan, reason) is None:
             return run.plan, _kind(self.run(run.plan).failure) == reason
         is_of_order = self.run(Plan(plan.seed, is_serial=True)).failure is None
         for number in range(self.started, 0, -1):

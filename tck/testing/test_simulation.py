@@ -247,6 +247,16 @@ def test_failure_replays_and_is_the_same_each_time() -> None:
     assert f"seeds=[{failed.seed!r}]" in str(failed)
 
 
+def test_failure_in_the_plain_order_is_made_smaller() -> None:
+    """A run without any switch is a run like any other: callers are left out of it."""
+
+    def scenario(sim: Simulation) -> None:
+        for _ in range(4):
+            sim.start(int, "x")
+
+    assert [failure_of(scenario, seeds=[seed]).callers for seed in range(20)] == [1] * 20
+
+
 def test_caller_on_which_the_scenario_counts_is_not_left_out() -> None:
     """A failure is made smaller only if fewer callers would succeed one after the other."""
 
