@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import sys
 from collections.abc import Iterator
 
-from faulttolerance._deadline.threads.instructions import RELEASES, ahead, callee_at, handles_failure
+from faulttolerance._deadline.threads.instructions import RELEASES, ahead, blocks_at, callee_at, handles_failure
 
 
 def is_handling() -> bool:
@@ -129,3 +130,13 @@ def test_callee_of_a_call_is_known_however_the_arguments_are_passed() -> None:
     called(*one, **named)
 
     assert seen == [("called", False)] * 5
+
+
+def test_a_read_over_tls_waits_in_a_socket_only() -> None:
+    """That of an object for TLS in memory, as of a loop of asyncio, is not interrupted: its transport would end."""
+    waits = {
+        code: any(blocks_at(code, offset) for offset in range(0, len(code.co_code), 2))
+        for code in (ssl.SSLSocket.read.__code__, ssl.SSLObject.read.__code__)
+    }
+
+    assert [*waits.values()] == [True, False]

@@ -61,7 +61,7 @@ _BLOCKING = frozenset(
 )
 """Calls that wait for the network or the clock, and acquire nothing: sockets, selectors, sleeps."""
 _BLOCKING_IN_TLS = ("self._sslobj.read", "self._sslobj.write")
-"""As ``_BLOCKING``, for what the code of ``ssl.SSLSocket`` calls, as it spells it."""
+"""As ``_BLOCKING``, for what the code of ``ssl.SSLSocket`` calls, as it spells it; no others of that name wait."""
 _MAX_INSTRUCTIONS_AHEAD = 200
 """The largest number of instructions that are examined."""
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
@@ -99,6 +99,7 @@ class _Instructions:
     def __init__(self, code: CodeType) -> None:
         self.steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
         self.offsets = [step.offset for step in self.steps]
+        self.is_of_tls_socket = code.co_qualname.startswith("SSLSocket.")
         # The handler that covers a whole generator or coroutine and replaces a StopIteration may be skipped.
         self.handlers = [
             (entry.start, entry.end, entry.target)
@@ -152,7 +153,8 @@ class _Instructions:
 
     def blocks(self, number: int) -> bool:
         """Return whether this instruction calls a function that blocks, judged by its name."""
-        return self._callee(number) in _BLOCKING or self.path_of_callee(number)[0] in _BLOCKING_IN_TLS
+        is_in_tls = self.is_of_tls_socket and self.path_of_callee(number)[0] in _BLOCKING_IN_TLS
+        return is_in_tls or self._callee(number) in _BLOCKING
 
     def is_checked(self, number: int) -> bool:
         """Return whether Python checks for interruptions at this instruction, after its execution."""
