@@ -30,8 +30,6 @@ class Future(concurrent.futures.Future[T]):
     if TYPE_CHECKING:  # attributes that a subclass must use, and that are missing in the stubs
         _done_callbacks: list[Callable[[concurrent.futures.Future[T]], Any]]
 
-        _result: T
-
         def _invoke_callbacks(self) -> None: ...
 
     _stop: Callable[[bool], object] | None = None
@@ -78,7 +76,7 @@ class Future(concurrent.futures.Future[T]):
         error = self.exception(timeout)
         try:
             if error is None:  # the base class asks, before Python 3.13.4, whether it is true
-                return self._result
+                return self._result  # type: ignore[return-value]  # there is one
             # The original traceback does not grow, however often and by however many futures the failure is raised.
             raise error.with_traceback(self._trace or error.__traceback__)
         finally:

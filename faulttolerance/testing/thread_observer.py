@@ -43,7 +43,7 @@ _WAITS = (threading.__name__, queue.__name__, "concurrent")
 """Modules where a thread stands that waits for another thread; the caller of these modules is the one that waits."""
 _STANDARD_LIBRARY = os.path.dirname(threading.Condition.wait.__code__.co_filename) + os.sep
 _OURS = "faulttolerance."
-_BESIDE = (__package__, clock.__name__)
+_BESIDE = (f"{__package__}", clock.__name__)
 _JOINS: tuple[CodeType, ...] = tuple(
     getattr(threading.Thread, name).__code__
     for name in ("join", "_wait_for_tstate_lock")
