@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -38,15 +37,11 @@ class SimulatedClock:
     def __init__(self) -> None:
         self.run: SimulatedRun | None = None
         self._sleeping: dict[Due, Any] = {}
-        self._jobs_running = 0
-        self._jobs: deque[tuple[str, Job]] = deque()
 
     def begin(self, run: SimulatedRun) -> None:
         """Become the clock of *run*."""
         self.run = run
         self._sleeping.clear()
-        self._jobs.clear()
-        self._jobs_running = 0
 
     def _here(self) -> SimulatedRun:
         run = self.run
@@ -108,25 +103,9 @@ class SimulatedClock:
                 wait.fire()
 
     def submit(self, job: Job, urgent: bool = False) -> None:
-        """Run a job of the pool in a thread of its own."""
+        """Run a job of the pool in a thread of its own, however many there are."""
         run = self._here()
-        name, most = run.name_for("pool"), pool.max_threads
-        if urgent or most is None or self._jobs_running < most:
-            self._begin(run, name, job)
-        else:
-            self._jobs.append((name, job))
-
-    def _begin(self, run: SimulatedRun, name: str, job: Job) -> None:
-        def work() -> None:
-            try:
-                job()
-            finally:
-                self._jobs_running -= 1
-                if self._jobs:
-                    self._begin(run, *self._jobs.popleft())
-
-        self._jobs_running += 1
-        run.start_thread(name, work)
+        run.start_thread(run.name_for("pool"), job)
 
     def loop(self) -> SimulatedLoop:
         """Return the loop on which the tasks of the run are."""
