@@ -88,8 +88,6 @@ class Patch:
         self._decorators = decorators
         self._changes: list[_Change] = []
         self._is_undone = False
-        self._patched: Any = _ABSENT
-        """The value of the attribute once it is patched."""
         self._where = f"{_name_of(target)}.{path}"
         frame = next(application_frames(), None)
         self._source = f"patched at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
@@ -163,9 +161,12 @@ class Patch:
         if self._is_undone:
             return
         target = sys.modules[self._target] if isinstance(self._target, str) else self._target
-        holder, attribute, value = self._resolved(target)
-        if value is self._patched:  # the module ran again, but the attribute comes from another one
-            return
+        try:
+            holder, attribute, value = wrapt.resolve_path(target, self._path)
+        except AttributeError as error:
+            raise self._refusal("does not exist", None, "the path to an attribute, as in 'Client.send'") from error
+        if any(value is change.after or value is change.holder for change in self._changes):
+            return  # the module ran again, but the attribute or class comes from another one
         self._changes = []  # those of an earlier run of the module went with that
         try:
             if isinstance(value, type):
@@ -178,13 +179,6 @@ class Patch:
             if not isinstance(error, FaultToleranceDefinitionException):
                 raise
             raise FaultToleranceDefinitionException(*map(self._with_source, error.faults)) from error
-        _, _, self._patched = self._resolved(target)
-
-    def _resolved(self, target: Any) -> tuple[Any, str, Any]:
-        try:
-            return wrapt.resolve_path(target, self._path)
-        except AttributeError as error:
-            raise self._refusal("does not exist", None, "the path to an attribute, as in 'Client.send'") from error
 
     def _on_callable(self, holder: Any, attribute: str, value: Any) -> None:
         if not callable(value) and not isinstance(value, (staticmethod, classmethod)):
