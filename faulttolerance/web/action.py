@@ -42,8 +42,7 @@ def rejection(request: Request) -> tuple[int, str] | None:
 
 def _is_same_origin(headers: Mapping[str, str]) -> bool:
     """Return whether ``Sec-Fetch-Site`` and ``Origin``, if the request has them, name this host."""
-    site = headers.get("sec-fetch-site")
-    if site is not None and site != "same-origin":
+    if headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return False
     origin = headers.get("origin")
     # Only the host is compared: behind a proxy that speaks TLS, the scheme here differs from the browser's.
