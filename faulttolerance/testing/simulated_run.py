@@ -18,6 +18,7 @@ from .schedule import MAX_POINTS, Plan, Schedule
 from .simulated_threads import Due, SimulatedThread
 from .stall_detector import StallDetector
 from .thread_observer import ThreadObserver, place_of
+from .virtual_clock import in_ticks
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 START_TIME: Final = 2.0**20
 """The moment at which every run begins."""
-_TICKS: Final = 2**30
 _MAX_STEPS: Final = 100_000
 _REAL_SECONDS: Final = 0.02
 """The seconds between two looks of the thread that started the run, which checks whether it moves."""
@@ -232,7 +232,7 @@ class SimulatedRun:
     def add(self, when: float, due: Due) -> None:
         """Schedule *due* for a moment."""
         self._order += 1
-        heappush(self._due, (math.ceil(when * _TICKS) / _TICKS, self._order, due))
+        heappush(self._due, (in_ticks(when), self._order, due))
 
     def step(self) -> None:
         """Count a step between two tasks of a loop, whose thread may be stopped there."""

@@ -325,7 +325,7 @@ class VirtualClock:
         self._stall_detector = StallDetector(self._real_time)
         due = self._next_due()
         assert due is not None
-        self._now = max(self._now, math.ceil(due.when * _TICKS) / _TICKS)
+        self._now = max(self._now, in_ticks(due.when))
         if isinstance(due, Waiter):
             del self._waiting[due]
             if due is not awake:
