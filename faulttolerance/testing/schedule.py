@@ -29,6 +29,8 @@ class Plan(NamedTuple):
     """The numbers of the callers that are left out."""
     switches: Switches | None = None
     """The order; ``None``: drawn."""
+    draw: int = 0
+    """The number of the order among those that can be drawn from the seed."""
     is_serial: bool = False
     """Whether each caller ends before the next one begins."""
 
@@ -40,7 +42,7 @@ class Schedule:
         self.switches: dict[tuple[str, int], str] = {}
         """The switches that were made so far."""
         self._given = plan.switches
-        self._chance = random.Random(f"order of {plan.seed!r}")
+        self._chance = random.Random(f"order {plan.draw} of {plan.seed!r}")
         self._rate = self._chance.choice(_RATES)
         self._stops: dict[str, list[int]] = {}
         for who, point in sorted(plan.switches or (), key=lambda switch: -switch[1]):

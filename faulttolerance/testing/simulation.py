@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 _SEEDS_PER_COLLECTION: Final = 50
 """The number of seeds after which garbage is collected."""
+_DRAWS: Final = 40
+"""The number of orders that are tried for a failure with fewer callers."""
 
 
 class Explored(NamedTuple):
@@ -250,8 +252,12 @@ class _Simulator:
         fewer = plan._replace(without=plan.without | {number})
         if is_of_order and self.run(fewer._replace(switches=None, is_serial=True)).failure is not None:
             return None  # it counts on that caller
-        switches = self._fails(fewer, reason)
-        return None if switches is None else fewer._replace(switches=dict(switches))
+        for draw in range(_DRAWS):
+            tried = fewer if not draw else fewer._replace(switches=None, draw=draw)
+            switches = self._fails(tried, reason)
+            if switches is not None:
+                return fewer._replace(switches=dict(switches), draw=0)
+        return None
 
     def _with_fewer_switches(self, plan: Plan, reason: str) -> Plan:
         switches = list((plan.switches or {}).items())
