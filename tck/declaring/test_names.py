@@ -295,7 +295,7 @@ def test_members_of_enumerations_stand_for_their_texts_and_numbers() -> None:
 
     assert "key = customer " in explain(divided)
     assert "factor = 2 " in explain(growing, all=True)
-    assert "value = cards, customer " in explain(growing)
+    assert "value = cards,customer " in explain(growing)
     assert "delay = 7ms " in explain(guard)
     assert "maxRetries = 2 " in explain(guard)
     assert "requestVolumeThreshold = 2 " in explain(call)
