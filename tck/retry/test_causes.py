@@ -295,11 +295,11 @@ def test_explain_shows_it_and_formatting_writes_a_text_that_can_be_read_back() -
     @retry(retry_on=(OSError, caused_by(ft.TimeoutException, KeyError)))
     def service() -> None: ...
 
-    assert "retryOn = OSError, caused_by(TimeoutException, KeyError)" in explain(service)
     written = formatted((OSError, caused_by(ft.TimeoutException, KeyError)))
     assert written == "OSError,caused_by(faulttolerance.exceptions.TimeoutException,KeyError)"
+    assert f"retryOn = {written} " in explain(service)
     with configured({"Retry/retryOn": written}):
-        assert "retryOn = OSError, caused_by(TimeoutException, KeyError)" in explain(service)
+        assert f"retryOn = {written} " in explain(service)
 
 
 def test_check_knows_the_classes_that_it_names() -> None:

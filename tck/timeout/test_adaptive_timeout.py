@@ -254,7 +254,7 @@ def test_the_limit_in_force_is_shown(clock: Clock) -> None:
 
     outcomes(guard, 0.07, 63)
 
-    assert "adaptive = True  [decorator]; limit now 0.211 s of 1 s" in explain(guard)
+    assert "adaptive = true  [decorator]; limit now 0.211 s of 1 s" in explain(guard)
     (control,) = [one for one in guards() if one.name == guard.name]
     assert "limit now 0.211 s of 1 s" in control.conditions["Timeout"]
     assert shown(guard.name)["ft.timeout.limit"] == pytest.approx(0.2115, abs=0.001)
