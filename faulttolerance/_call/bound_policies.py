@@ -289,9 +289,7 @@ class BoundPolicies(_Defaults):
             kind, now = "bad result" if failure is None else type(failure).__name__, clock.monotonic()
             if failure is None:
                 verdict = FAILURE if record.fails else SUCCESS
-            elif (record.refused_by and not gate.judges_refusals) or is_outer(
-                failure, self.handled(args), self.environment is not None
-            ):
+            elif (record.refused_by and not gate.judges_refusals) or is_outer(failure, self.handled(args)):
                 verdict = NEUTRAL
             else:
                 verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)

@@ -316,7 +316,7 @@ def next_fallback(
     if policies.fallback_on is None or not matches(failure, policies.fallback_on, policies.no_fallback_on):
         return None
     handled = policies.handled(args)
-    if ends_this(handled) or (policies.environment is not None and replaces_cancellation(failure, handled)):
+    if ends_this(handled) or replaces_cancellation(failure, handled):
         return None  # rule R0
     fallback = next(fallbacks, None)
     if fallback is not None:

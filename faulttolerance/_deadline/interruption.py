@@ -248,13 +248,13 @@ def is_past(deadlines: ThreadDeadlines, *, is_binding: bool = False) -> bool:
     return False
 
 
-def is_outer(failure: BaseException, handled: BaseException | None, asynchronous: bool) -> bool:
-    """Return whether an enclosing deadline has passed, or *failure* came of a cancellation of an *asynchronous* call.
+def is_outer(failure: BaseException, handled: BaseException | None) -> bool:
+    """Return whether an enclosing deadline has passed, or *failure* came of a cancellation of the running task.
 
     Then no outcome is that of the call, as where its clean-up failed (rules R0, D3); see ``replaces_cancellation``.
     """
     deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
-    return is_past(deadlines) or (asynchronous and replaces_cancellation(failure, handled))
+    return is_past(deadlines) or replaces_cancellation(failure, handled)
 
 
 def ends_this(handled: BaseException | None) -> bool:

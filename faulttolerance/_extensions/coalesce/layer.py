@@ -101,7 +101,7 @@ def coalescing(layer: Coalescing, call: GuardedCall, environment: Any) -> Any:
                 outcome = result, None, None, ()
                 return result
             except Exception as failure:
-                if not is_outer(failure, handled, environment is not None):
+                if not is_outer(failure, handled):
                     outcome = None, failure, failure.__traceback__, links_of(failure, handled)
                 raise
         finally:
