@@ -264,6 +264,21 @@ def test_a_probe_that_hangs_keeps_none_from_passing() -> None:
     assert [throttle.lets_in(now) for now in (0.5, 1.0, 1.5, 2.0)] == [False, True, False, True]
 
 
+def test_calls_that_were_in_flight_when_trouble_began_put_off_no_probe() -> None:
+    """AT3: an attempt that fails is no admission, though it passed while the throttle asked nothing."""
+    throttle = Throttle()
+    calm = throttle.state
+    throttle.end(0.0, FAILURE, 100)
+    let_in = []
+    for number in range(1, 50):  # the calls of the last seconds reach their time-outs one by one
+        now = number / 10
+        throttle.settle(calm, None, FAILURE, now)
+        if throttle.lets_in(now):
+            let_in.append(now)
+
+    assert let_in == [1.0, 2.0, 3.0, 4.0]
+
+
 def test_a_recovery_is_believed_within_one_window() -> None:
     """AT3: where something was accepted, the probability falls steadily after the last failure."""
     throttle = Throttle()

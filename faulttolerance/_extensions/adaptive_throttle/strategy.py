@@ -136,11 +136,11 @@ class AdaptiveThrottle:
                     self._review_locked(now)
         elif verdict is FAILURE:
             with self._lock:
+                if self.state is _CALM:
+                    self._passed = max(self._passed, now)  # up to now, attempts passed without admit()
                 self._review_locked(now)  # first the successes before it
                 self._window.record(True, now)
                 self._last_failure = max(self._last_failure, now)
-                if state is _CALM:
-                    self._passed = max(self._passed, now)  # it passed without admit(), some time ago
                 self._review_locked(now)
 
     def probability(self, now: float) -> float:
