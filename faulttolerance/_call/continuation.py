@@ -7,8 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .._deadline.clock import clock
-from .._deadline.interruption import ends_this, remaining
-from .._deadline.task import replaces_cancellation
+from .._deadline.interruption import ends_this, remaining, replaces_cancellation
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._execution.caller_thread import Arguments, Callback
 from .._execution.environment import StoppedIteration

@@ -16,14 +16,16 @@ from math import inf
 from sys import modules
 from typing import TYPE_CHECKING
 
+from .._cause import links_of
 from .._log import DEBUG, WARNING, log
+from .._platform.event_loop import loop_here
 from .._platform.fork import is_torn
 from .._platform.unpatched import allows_watching
 from .._strategy.verdict import deadline_outcome
 from .clock import clock, raise_if_expired
 from .gevent import watch_in_hub
 from .parent import mark_missed
-from .task import current, effective_deadline, replaces_cancellation
+from .task import current, effective_deadline
 from .threads.async_exception import Interrupted, withdraw
 from .threads.chain import BindingMark, BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread, uncovered
 from .threads.main_thread import main_thread
@@ -257,6 +259,22 @@ def is_outer(failure: BaseException, handled: BaseException | None) -> bool:
     return is_past(deadlines) or replaces_cancellation(failure, handled)
 
 
+def replaces_cancellation(failure: BaseException, handled: BaseException | None) -> bool:
+    """Return whether the running task is cancelled, and *failure* came of that, as of a clean-up that failed.
+
+    A time-out or a failed task group did not: some libraries, and up to Python 3.12 a ``TaskGroup``, cancel the task
+    for it, and never withdraw that request. Neither did a failure of a call that the clean-up itself makes, where its
+    caller *handled* the cancellation.
+    """
+    if failure.__context__ is handled or (loop := loop_here()) is None:
+        return False
+    asyncio = modules["asyncio"]
+    causes = (asyncio.CancelledError, TimeoutError, BaseExceptionGroup)
+    cause = next((link for link, _ in links_of(failure, handled) if isinstance(link, causes)), None)
+    task = asyncio.current_task(loop) if isinstance(cause, asyncio.CancelledError) else None
+    return task is not None and task.cancelling() > 0
+
+
 def ends_this(handled: BaseException | None) -> bool:
     """Return whether a deadline has passed that interrupts this thread, or ends the calls that are made under it.
 
@@ -264,8 +282,10 @@ def ends_this(handled: BaseException | None) -> bool:
     """
     if handled is not None and not isinstance(handled, Exception):
         return False
-    deadlines = deadlines_here()
-    return is_past(deadlines, is_binding=True) or any(entry[0] <= clock.monotonic() for entry in uncovered(deadlines))
+    deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
+    if deadlines.innermost is not None and any(entry[0] <= clock.monotonic() for entry in uncovered(deadlines)):
+        return True
+    return is_past(deadlines, is_binding=True)
 
 
 def sleep(seconds: float) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
-
-from .._cause import links_of
-from .._platform.event_loop import loop_here
 
 if TYPE_CHECKING:
     from .queue import DeadlineQueue
@@ -169,19 +165,3 @@ def binding_deadlines(deadline: TaskDeadline | None, task: object = None) -> lis
             binding.append(deadline)
         deadline = deadline.previous
     return binding
-
-
-def replaces_cancellation(failure: BaseException, handled: BaseException | None) -> bool:
-    """Return whether the running task is cancelled, and *failure* came of that, as of a clean-up that failed.
-
-    A time-out or a failed task group did not: some libraries, and up to Python 3.12 a ``TaskGroup``, cancel the task
-    for it, and never withdraw that request. Neither did a failure of a call that the clean-up itself makes, where its
-    caller *handled* the cancellation.
-    """
-    if failure.__context__ is handled or (loop := loop_here()) is None:
-        return False
-    asyncio = sys.modules["asyncio"]
-    causes = (asyncio.CancelledError, TimeoutError, BaseExceptionGroup)
-    cause = next((link for link, _ in links_of(failure, handled) if isinstance(link, causes)), None)
-    task = asyncio.current_task(loop) if isinstance(cause, asyncio.CancelledError) else None
-    return task is not None and task.cancelling() > 0
