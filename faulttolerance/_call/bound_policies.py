@@ -172,7 +172,7 @@ class BoundPolicies(_Defaults):
         return None if self.counters is None else self.counters.first_try_durations
 
     def wrap_retries(self, wrap: Callable[[Any], Any]) -> None:
-        """Let *wrap* wrap the function that makes an attempt, for each attempt after the first."""
+        """Wrap the function that makes an attempt by *wrap*, for each attempt after the first."""
         attempt, inner = self.attempt, self.around_retry
         self.attempt = lambda: (call := attempt()) and wrap(call)
         self.around_retry = lambda call: wrap(inner(call))

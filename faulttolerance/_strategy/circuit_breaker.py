@@ -356,7 +356,7 @@ class CircuitBreaker:
             self.opened_total = 0
 
     def count_time(self, counts: bool, now: float) -> None:
-        """Let the time from now on count for ``time_in``, or not: while no call asks the circuit."""
+        """Start or stop to count the time for ``time_in``: it does not count while no call asks the circuit."""
         with self.lock:
             if counts == (self._entered < math.inf):
                 return

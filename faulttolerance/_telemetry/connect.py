@@ -93,7 +93,7 @@ class Telemetry:
         sinks.set(None)
 
     def reset_after_fork(self) -> None:
-        """Tell the exporters that the counts start at 0 in the child of a fork."""
+        """Notify the exporters that the counts start at 0 in the child of a fork."""
         self._lock = RLock()
         self._making = RLock()
         for exporter in self._every_exporter():

@@ -58,7 +58,7 @@ class Exporter:
         self._values, self._recorded, self._inherited = None, {}, {}
 
     def reset_after_fork(self) -> None:
-        """Go on from the counts that the parent observed: a reader of differences would get a fall as a negative one.
+        """Continue from the counts that the parent observed: a reader of differences would get a negative one.
 
         The SDK's own counts go on in the child of a fork, too, among them our histograms.
         """

@@ -84,7 +84,7 @@ class GuardedTask(Task):  # type: ignore[misc]
 
 @celeryd_init.connect  # type: ignore[untyped-decorator]
 def _set_option(conf: Any, options: Mapping[str, Any], **_: object) -> None:
-    """Let the tasks of a worker know its option ``--soft-time-limit``, which Celery tells the pool alone."""
+    """Pass the option ``--soft-time-limit`` of a worker to its tasks; Celery passes it to the pool alone."""
     conf.task_soft_time_limit = options.get("soft_time_limit") or conf.task_soft_time_limit
 
 

@@ -164,7 +164,7 @@ class _Guarded(GuardedClient, Generic[T]):
         self._transport: T = self._default() if transport is None else transport
 
     def _begin(self, request: httpx.Request) -> str:
-        """Let the time that is left limit each step of *request*, and return its origin."""
+        """Limit each step of *request* to the time that is left, and return its origin."""
         timeouts = request.extensions.get("timeout") or {}
         request.extensions = {**request.extensions, "timeout": _Timeouts(timeouts)}
         url = request.url

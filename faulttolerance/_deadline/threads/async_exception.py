@@ -94,7 +94,7 @@ def find_sender() -> bool:
 
 
 def _note_sending(result: Any, _: object, arguments: tuple[Any, ...]) -> Any:
-    """Note that other code has sent an exception to a thread: another one, sent before it is raised, would replace it.
+    """Record that other code has sent an exception to a thread: another one, sent before that is raised, replaces it.
 
     ``ctypes`` calls this after each call of the attribute that libraries share, and returns what this returns.
     """

@@ -251,7 +251,7 @@ _in_progress: dict[ref[Any], None] = {}
 
 
 def notify_changes(resolver: AnyResolver, cls: type | None, swap: Swap) -> None:
-    """Have each change in progress drop the call path of the guard for *cls*, together with the stores of *swap*.
+    """Require each change in progress to drop the call path of the guard for *cls*, together with the stores of *swap*.
 
     The change was prepared without these stores. The next call finds the policies in force.
     """

@@ -130,7 +130,7 @@ class Guard:
         raise definition_error(f"Guard {self.name}.call", problem, function, allowed)
 
     def _judge(self, function: Callable[..., Any], /, *args: Any) -> None:
-        """Let circuit breaker, throttle and budget judge a call that ended as *function* does; no limit counts it."""
+        """Report a call that ended as *function* does to circuit breaker, throttle and budget; no limit counts it."""
         self._resolver.path(call_ended)((function, *args), {})
 
     def _reject_uncallable(self, function: object, method: str) -> None:
