@@ -18,8 +18,7 @@ from .schedule import MAX_POINTS, Plan, Schedule
 from .simulated_threads import Due, SimulatedThread
 from .stall_detector import StallDetector
 from .thread_observer import ThreadObserver, place_of
-from .virtual_clock import in_ticks
-from .waiter import VirtualTimeStalled
+from .waiter import VirtualTimeStalled, in_ticks
 
 if TYPE_CHECKING:
     from .simulated_loop import SimulatedLoop

@@ -19,7 +19,7 @@ from .._log import ERROR, WARNING, log
 from .._platform.event_loop import loop_here
 from .stall_detector import StallDetector
 from .thread_observer import STARTING, ThreadObserver, ThreadStates, place_of
-from .waiter import VirtualTimeStalled, Waiter, settle
+from .waiter import VirtualTimeStalled, Waiter, in_ticks, settle
 
 if TYPE_CHECKING:
     from ..typing import Alarm
@@ -29,8 +29,6 @@ Seed: TypeAlias = float | str | bytes | None
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_TICKS = 2**30
-"""Virtual time moves in steps of about a nanosecond, so that no sum of durations depends on when the test began."""
 _JOIN_SECONDS = 1.0
 """Real seconds in which the threads of a clock have to end once its block has."""
 
@@ -392,8 +390,3 @@ class VirtualClock:
 
 def _in_order(due: Waiter | _Timer) -> tuple[float, float]:
     return due.when, due.order
-
-
-def in_ticks(seconds: float) -> float:
-    """Return *seconds*, or 0 if negative, rounded up to the next step of virtual time."""
-    return math.ceil(seconds * _TICKS) / _TICKS if 0.0 < seconds < _TICKS else max(0.0, seconds)

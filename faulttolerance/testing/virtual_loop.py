@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from .._deadline.clock import next_deadline
 from .._deadline.threads.inner_loop import end_loop
-from .virtual_clock import VirtualClock, in_ticks
-from .waiter import Waiter
+from .virtual_clock import VirtualClock
+from .waiter import Waiter, in_ticks
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

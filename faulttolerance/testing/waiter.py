@@ -1,4 +1,4 @@
-"""Threads that wait for the virtual clock."""
+"""Threads that wait for the virtual clock, and the steps in which its time passes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from typing import TypeVar
 from .._deadline.threads.chain import ThreadDeadlines, due
 
 T = TypeVar("T")
+
+_TICKS = 2**30
+"""Virtual time moves in steps of about a nanosecond, so that no sum of durations depends on when the test began."""
+
+
+def in_ticks(seconds: float) -> float:
+    """Return *seconds*, or 0 if negative, rounded up to the next step of virtual time."""
+    return math.ceil(seconds * _TICKS) / _TICKS if 0.0 < seconds < _TICKS else max(0.0, seconds)
 
 
 def settle(future: Future[T], function: Callable[[], T]) -> None:
