@@ -233,18 +233,24 @@ def remaining() -> float | None:
     return None if soonest == inf else max(0.0, soonest - clock.monotonic())
 
 
-def is_past(deadlines: ThreadDeadlines, *, is_binding: bool = False) -> bool:
-    """Return whether a deadline has passed that would interrupt code that starts now; *is_binding*: a ``deadline``."""
+def is_past(deadlines: ThreadDeadlines, *, binds_thread: bool = False, binds_task: bool = False) -> bool:
+    """Return whether a deadline has passed that would interrupt code that starts now.
+
+    Args:
+        deadlines: The deadlines of this thread.
+        binds_thread: Whether of them only those of a ``deadline`` count.
+        binds_task: Whether of those of the running task only those of a ``deadline`` count.
+    """
     if deadlines.innermost is None and current.get().effective is None:
         return False
     now = clock.monotonic()
     for entry in uncovered(deadlines):
         binds = type(entry) is BindingMark or (type(entry) is BlockDeadline and entry.is_binding)
-        if entry[0] <= now and (binds or not is_binding):
+        if entry[0] <= now and (binds or not binds_thread):
             return True
     deadline = effective_deadline(current.get())
     while deadline is not None:
-        if deadline.when <= now and not deadline.is_held and (deadline.is_binding or not is_binding):
+        if deadline.when <= now and not deadline.is_held and (deadline.is_binding or not binds_task):
             return True
         deadline = effective_deadline(deadline.previous)
     return False
@@ -282,10 +288,7 @@ def ends_this(handled: BaseException | None) -> bool:
     """
     if handled is not None and not isinstance(handled, Exception):
         return False
-    deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
-    if deadlines.innermost is not None and any(entry[0] <= clock.monotonic() for entry in uncovered(deadlines)):
-        return True
-    return is_past(deadlines, is_binding=True)
+    return is_past(this_thread.deadlines if "greenlet" not in modules else deadlines_here(), binds_task=True)
 
 
 def sleep(seconds: float) -> None:

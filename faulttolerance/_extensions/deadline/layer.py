@@ -102,7 +102,7 @@ def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> Guarded
         deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
         if deadlines.innermost is not None or current.get().effective is not None:
             deadlines.innermost = effective_entry(deadlines.innermost)  # a block left on another thread stood there
-            if is_past(deadlines, is_binding=True):
+            if is_past(deadlines, binds_thread=True, binds_task=True):
                 return _refuse_awaited(name) if asynchronous else _refuse(name)
         return call(args, kwargs)
 
