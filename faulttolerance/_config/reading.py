@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pydantic_settings import PydanticBaseSettingsSource
-
 from .._shown import ends_the_caller, error_text, install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
-from .file_format import PARSERS
 from .key import CONFIG_VARIABLE
 from .snapshot import File, Inputs
-from .source import Entry, Source, entries_of, place, source_of
+from .source import Source, entries_of, source_of
 
 _ENCODING = "utf-8-sig"
 """UTF-8, with or without the byte order mark that editors of Windows write."""
+
+_PACKAGES: Mapping[str, str] = {".env": "dotenv", ".properties": "javaproperties", ".yaml": "yaml", ".yml": "yaml"}
+"""The packages that formats need, by the suffix of the file."""
 
 
 def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
@@ -47,9 +50,23 @@ def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
     return read_sources[::-1]
 
 
+def require_package(name: str, path: str) -> None:
+    """Import the package that reads the file; raise an error if it is missing."""
+    if package := _PACKAGES.get(_format_of(Path(path))):
+        try:
+            import_module(package)
+        except ModuleNotFoundError as error:
+            raise definition_error(name, f"cannot be read without {error.name}", None, install("files")) from error
+
+
+def _format_of(path: Path) -> str:
+    suffix = (path.suffix or path.name).lower()
+    # Behind ``.env`` its stage follows, as in ``.env.production``.
+    return ".env" if path.name.startswith(".env.") and suffix not in _PARSERS else suffix
+
+
 def _foreign(source: Any) -> Source:
-    named = type(source) if isinstance(source, PydanticBaseSettingsSource) else source
-    name = f"source {getattr(named, '__name__', None) or shown(source)}"
+    name = f"source {getattr(source, '__name__', type(source).__qualname__)}"
     data = source()
     if not isinstance(data, Mapping):
         raise TypeError("it returns no mapping")
@@ -58,60 +75,71 @@ def _foreign(source: Any) -> Source:
 
 def _file(name: str, absolute: str) -> Source:
     path = Path(absolute)
-    words, suffix = f"file {name}", (path.suffix or path.name).lower()
-    if path.name.startswith(".env.") and suffix not in PARSERS:
-        suffix = ".env"  # its stage follows, as in ``.env.production``
-    if suffix not in (".env", *PARSERS):
+    words, suffix = f"file {name}", _format_of(path)
+    if suffix not in _PARSERS:
         allowed = ".properties, .toml, .yaml, .yml, .json or .env"
         raise definition_error(name, "has an unknown format", name, allowed)
-    text = path.read_text(encoding=_ENCODING)
-    if suffix == ".env":
-        return _dotenv(words, text)
-    try:
-        data, lines = PARSERS[suffix](text)
-    except ModuleNotFoundError as error:
-        raise definition_error(name, f"cannot be read without {error.name}", None, install("files")) from error
+    require_package(name, absolute)
+    data = _PARSERS[suffix](path.read_text(encoding=_ENCODING))
     if not isinstance(data, dict):
         raise TypeError("it contains no mapping")
+    if suffix == ".env":
+        entries = entries_of(words, {key: value for key, value in data.items() if value})
+        return source_of(words, 295, entries, is_environment=True, is_shared=True)
     if suffix == ".toml":
-        data, table = _ours(path, name, data)
-        lines = {key.removeprefix(table): line for key, line in lines.items() if key.startswith(table)}
-    return source_of(words, 100, entries_of(words, data, lines), is_shared=suffix == ".properties")
+        data = _ours(path, name, data)
+    return source_of(words, 100, entries_of(words, data), is_shared=suffix == ".properties")
 
 
-def _dotenv(name: str, text: str) -> Source:
+def _dotenv(text: str) -> Any:
     from dotenv import dotenv_values
     from dotenv.parser import parse_stream
 
-    bindings = list(parse_stream(io.StringIO(text)))
-    # The message omits the text of the line: it may be a password.
-    raise_faults(
-        Fault(f"{name} line {binding.original.line}", "cannot be read", None, "NAME=value")
-        for binding in bindings
-        if binding.error
-    )
-    lines = {
-        binding.key: binding.original.line + _blank_lines(binding.original.string)
-        for binding in bindings
-        if binding.key is not None
-    }
-    values = dotenv_values(stream=io.StringIO(text))
-    entries = [Entry(key, value, place(name, lines[key])) for key, value in values.items() if value]
-    return source_of(name, 295, entries, is_environment=True, is_shared=True)
+    wrong = [binding.original.line for binding in parse_stream(io.StringIO(text)) if binding.error]
+    if wrong:  # the message omits the text: it may be a password
+        raise ValueError(f"line {wrong[0]} is not NAME=value")
+    return dotenv_values(stream=io.StringIO(text))
 
 
-def _blank_lines(text: str) -> int:
-    """Count the blank lines before the statement in *text*."""
-    return text[: len(text) - len(text.lstrip())].count("\n")
+def _yaml(text: str) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """A loader for which ``12:00:00`` is text: YAML 1.1 takes it for a number of seconds."""
+
+    def number(loader: Any, node: Any) -> Any:
+        return node.value if ":" in node.value else yaml.SafeLoader.yaml_constructors[node.tag](loader, node)
+
+    for kind in ("int", "float"):
+        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", number)
+    data = yaml.load(io.StringIO(text), Loader)  # error messages about a stream quote nothing from it
+    return {} if data is None else data
 
 
-def _ours(path: Path, name: str, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """Return the table ``[tool.faulttolerance]`` and its path; a file without it belongs to this library as a whole."""
+def _properties(text: str) -> Any:
+    import javaproperties
+
+    return javaproperties.loads(text)
+
+
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    ".env": _dotenv,
+    ".properties": _properties,
+    ".toml": tomllib.loads,
+    ".yaml": _yaml,
+    ".yml": _yaml,
+    ".json": lambda text: json.loads(text) if text.strip() else {},
+}
+"""The functions that parse a text, by the suffix of the file."""
+
+
+def _ours(path: Path, name: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the table ``[tool.faulttolerance]``; a file without it belongs to this library as a whole."""
     tools = data.get("tool")
     if not isinstance(tools, Mapping) or "faulttolerance" not in tools:
-        return ({} if path.name == "pyproject.toml" else data), ""
+        return {} if path.name == "pyproject.toml" else data
     table = tools["faulttolerance"]
     if not isinstance(table, Mapping):
         where, allowed = f"{name} tool.faulttolerance", "a table: [tool.faulttolerance]"
         raise definition_error(where, f"is {shown(table)}", table, allowed)
-    return table, "tool/faulttolerance/"
+    return table

@@ -2,23 +2,17 @@
 
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
-import os
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from .._log import WARNING, log
 from .._platform.swap import Swap, Version
 from .._policy import parameters
-from .._shown import install
-from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
-from .key import CONFIG_VARIABLE, PREFIX, UNDECLARED, Declared, folded
+from ..exceptions import Fault, FaultToleranceDefinitionException, raise_faults
+from .key import PREFIX, UNDECLARED, Declared, folded
 from .resolution import Effective, Switches, read_switches, refused_settings, resolved, tracing_faults
 from .snapshot import PROPERTIES, Inputs, Snapshot, environment, files_of_environment, parameters_named
 from .source import Source, entries_of, source_of
-
-INSTALL = install("files")
-"""This extra also installs pydantic-settings, which every installation should have."""
 
 Override: TypeAlias = Callable[[object, Effective], Effective]
 """Replaces the effective values of one policy of a subject; a test's override wins over all other sources."""
@@ -96,12 +90,16 @@ class Settings:
         return Switches() if state.snapshot is None else read_switches(state.snapshot)[0]
 
     def require_packages(self) -> None:
-        """Raise an error if a package is missing that the configuration of the environment needs (rule O5).
+        """Import the packages that files of the environment need; raise an error if one is missing (rule O5).
 
-        The creation of a guard calls it, so the program fails at its start and not at its first request.
+        The creation of a guard calls it, so this happens at the program's start and not at its first request.
         """
         if not self._has_packages:
-            raise_faults(_faults_of_packages())
+            if named := files_of_environment({}):
+                from .reading import require_package
+
+                for file in named:
+                    require_package(*file)
             self._has_packages = True
 
     def prepare(self, state: Configuration, **changes: Any) -> Snapshot:
@@ -121,10 +119,8 @@ class Settings:
             sources_read.append(in_environment)
         named = files_of_environment(self._places)
         if inputs.files or inputs.sources or named:
-            try:
-                from .reading import read
-            except ModuleNotFoundError as error:
-                raise definition_error("the configuration", f"needs {error.name}", None, INSTALL) from error
+            from .reading import read
+
             sources_read += read(inputs, named)
         snapshot = Snapshot(sources_read, inputs, state.number)
         raise_faults([*read_switches(snapshot)[1], *tracing_faults(), *_faults_of_undeclared(snapshot)])
@@ -207,29 +203,6 @@ def _faults_of_undeclared(snapshot: Snapshot) -> list[Fault]:
             and str(entry.value).strip("0.")
         ]
         faults += refused_settings(kind, ((entry.name, entry) for entry in entries))
-    return faults
-
-
-def _faults_of_packages() -> list[Fault]:
-    """Return the packages that are missing for the files that the environment names, and import the others.
-
-    So they are imported while the program starts, and not in its first request.
-    """
-    faults: list[Fault] = []
-
-    def load(package: str, where: str, problem: str, source: str = "") -> None:
-        try:
-            import_module(package)
-        except ModuleNotFoundError as error:
-            faults.append(Fault(where, f"{problem} {error.name}", None, INSTALL, source))
-
-    if named := files_of_environment({}):
-        from .file_format import PACKAGES
-
-        load(f"{__package__}.reading", "the configuration", "needs")
-        for name, path in named:
-            if package := PACKAGES.get(os.path.splitext(path)[1].lower()):
-                load(package, name, "cannot be read without", f"named by {CONFIG_VARIABLE}")
     return faults
 
 

@@ -54,24 +54,13 @@ def source_of(
     return Source(name, ordinal, tuple(by_name.values()), is_environment, is_shared)
 
 
-def entries_of(name: str, data: Mapping[str, Any], lines: Mapping[str, int] | None = None) -> Iterator[Entry]:
-    """Yield the entries of *data*, nested or not, with the *lines* of their keys where these are known."""
-    for key, value in flat(data):
-        yield Entry(key, value, place(name, (lines or {}).get(key)))
-
-
-def place(name: str, line: int | None) -> str:
-    """Return the place of a key in words."""
-    return name if line is None else f"{name} line {line}"
-
-
-def flat(data: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested keys joined by slashes, behind *above*, with their values."""
+def entries_of(place: str, data: Mapping[Any, Any], above: str = "") -> Iterator[Entry]:
+    """Yield the entries of *data* at *place*; nested keys are joined by slashes, behind *above*."""
     for key, value in data.items():
         if isinstance(value, Mapping):
-            yield from flat(value, f"{above}{key}/")
+            yield from entries_of(place, value, f"{above}{key}/")
         else:
-            yield f"{above}{key}", value
+            yield Entry(f"{above}{key}", value, place)
 
 
 def flag(value: object) -> bool:

@@ -193,7 +193,7 @@ def test_a_relative_file_is_found_again_from_another_directory(tmp_path: Path, m
     reload()
 
     assert attempts() == 2
-    assert "file conf/faulttolerance.toml line 1" in explain(Client.call)
+    assert "file conf/faulttolerance.toml" in explain(Client.call)
 
 
 def test_a_relative_file_that_the_environment_names_is_found_again(
