@@ -6,7 +6,7 @@ The switches are read without pydantic: a service mesh can switch everything off
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -151,11 +151,11 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
         else:
             policy = type(policy)._of(values)
             configured |= {name: _source(*setting) for name, setting in settings.items()}
-    if policy.permission and enabled and policy.is_active and (refused := refused_settings(policy, settings.values())):
+    if policy.permission and enabled and policy.is_active and variable(policy.permission).lower() != "true":
         # A variable set for all processes of a machine must not fail the calls of a process that allows no chaos.
         enabled = False
-        words = f"{annotation.lower()} is switched off, because this setting is not allowed"
-        log_guard_error(refused[0].where, words, FaultToleranceDefinitionException(*refused))
+        words = f"{annotation.lower()} is switched off, unless the environment variable {policy.permission} is true"
+        log_guard_error("; ".join(configured.values()), words, PermissionError("calls would fail on purpose"))
     return Effective(policy, enabled, configured, observed), faults
 
 
@@ -165,20 +165,11 @@ def with_configured_policies(declared: Sequence[Declared], snapshot: Snapshot | 
         return declared
     nearest, added = max(declared, key=lambda one: len(one.enabled_owners)), []
     for kind in UNDECLARED:
-        if snapshot.mentions_one_of(kind):
-            own = nearest._replace(policy=kind(), level="configuration")
-            if any(snapshot.find(parameter_keys(own, name)) for name in parameters(kind)):
-                added.append(own)
+        own = nearest._replace(policy=kind(), level="configuration")
+        keys = (parameter_keys(own, name) for name in parameters(kind))
+        if snapshot.concerns(kind.annotation) and any(map(snapshot.find, keys)):
+            added.append(own)
     return [*declared, *added] if added else declared
-
-
-def refused_settings(policy: Policy | type[Policy], settings: Iterable[tuple[str, Entry]]) -> list[Fault]:
-    """Return the faults of *settings* of a policy that the environment has to allow, unless it does."""
-    if variable(policy.permission).lower() == "true":
-        return []
-    name = policy.annotation.lower()
-    allowed = f"no {name}, unless the environment variable {policy.permission} is true: calls would fail on purpose"
-    return [Fault(key, f"is {shown(entry.value)}", entry.value, allowed, entry.place) for key, entry in settings]
 
 
 def _source(key: str, entry: Entry) -> str:

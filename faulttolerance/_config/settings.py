@@ -7,11 +7,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from .._log import WARNING, log
 from .._platform.swap import Swap, Version
-from .._policy import parameters
 from ..exceptions import Fault, FaultToleranceDefinitionException, raise_faults
-from .key import PREFIX, UNDECLARED, Declared, folded
-from .resolution import Effective, Switches, read_switches, refused_settings, resolved, tracing_faults
-from .snapshot import PROPERTIES, Inputs, Snapshot, environment, files_of_environment, parameters_named
+from .key import Declared
+from .resolution import Effective, Switches, read_switches, resolved, tracing_faults
+from .snapshot import PROPERTIES, Inputs, Snapshot, environment, files_of_environment
 from .source import Source, entries_of, source_of
 
 Override: TypeAlias = Callable[[object, Effective], Effective]
@@ -123,7 +122,7 @@ class Settings:
 
             sources_read += read(inputs, named)
         snapshot = Snapshot(sources_read, inputs, state.number)
-        raise_faults([*read_switches(snapshot)[1], *tracing_faults(), *_faults_of_undeclared(snapshot)])
+        raise_faults([*read_switches(snapshot)[1], *tracing_faults()])
         return snapshot
 
     @staticmethod
@@ -181,29 +180,6 @@ class Settings:
         for override in state.overrides:
             values = [override(subject, effective) for effective in values]
         return values, [fault for _, faults in pairs for fault in faults]
-
-
-def _faults_of_undeclared(snapshot: Snapshot) -> list[Fault]:
-    """Return the faults of keys that declare a policy outside the environment, even without a guard.
-
-    The environment has to allow such a policy. Guards ignore variables that do not.
-    """
-    faults: list[Fault] = []
-    for kind in UNDECLARED:
-        if not snapshot.mentions_one_of(kind):
-            continue
-        known = {(kind.annotation, name) for name in parameters(kind)}
-        entries = [
-            entry
-            for source in snapshot.sources
-            for entry in source.entries
-            if not source.is_environment
-            and (not source.is_shared or entry.name.startswith(PREFIX))
-            and known & parameters_named([folded(entry.name)])
-            and str(entry.value).strip("0.")
-        ]
-        faults += refused_settings(kind, ((entry.name, entry) for entry in entries))
-    return faults
 
 
 settings = Settings()

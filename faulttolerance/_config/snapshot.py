@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .._policy import Policy, parameters
+from .._policy import parameters
 from .._record import Record
 from .._shown import shown
 from ..exceptions import Fault
@@ -155,7 +155,8 @@ class Snapshot:
         for rank, source in enumerate(self.sources):
             for entry in source.entries:
                 self._index.setdefault(folded(entry.name), []).append((rank, entry))
-        self._mentioned = parameters_named(self._index)
+        named = (parameter for fold in self._index for end, parameter in _PARAMETERS.items() if fold.endswith(end))
+        self._mentioned = frozenset(named)
         self._concerned = frozenset(annotation for annotation, _ in self._mentioned)
 
     def concerns(self, annotation: str) -> bool:
@@ -165,10 +166,6 @@ class Snapshot:
     def mentions(self, annotation: str, name: str) -> bool:
         """Return whether a look-up of a parameter, ``enabled`` or ``mode`` can find anything, for any method."""
         return (annotation, name) in self._mentioned
-
-    def mentions_one_of(self, policy: type[Policy]) -> bool:
-        """Return whether a look-up of any parameter of *policy* can find anything."""
-        return any(self.mentions(policy.annotation, name) for name in parameters(policy))
 
     def find(self, keys: Iterable[Key]) -> tuple[str, Entry] | None:
         """Return the first of *keys* that is set, with its strongest entry; within a source the first spelling wins."""
@@ -194,11 +191,6 @@ class Snapshot:
                 if entry.name in names:
                     entries.append((rank, names.index(entry.name), entry))
         return sorted(entries, key=lambda ranked: ranked[:2])
-
-
-def parameters_named(folds: Iterable[str]) -> set[tuple[str, str]]:
-    """Return the annotations and parameters that the ends of folded keys name."""
-    return {parameter for fold in folds for end, parameter in _PARAMETERS.items() if fold.endswith(end)}
 
 
 _ANNOTATIONS = frozenset([*CONFIGURABLE, *(name.upper() for name in CONFIGURABLE)])

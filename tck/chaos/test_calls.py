@@ -12,6 +12,7 @@ import pytest
 
 from faulttolerance import (
     Guard,
+    _log,
     asynchronous,
     circuit_breaker,
     configure,
@@ -187,24 +188,27 @@ def test_blocks_fail_by_chaos() -> None:
     assert counted("of blocks") == {"error": 4, "latency": 0}
 
 
-def test_chaos_is_refused_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """For every source the error says why, and how to allow it; the values in force stay."""
+@pytest.mark.parametrize("value", ["false", "", "1", None])
+@pytest.mark.parametrize("way", ["properties", "file"])
+def test_chaos_is_ignored_unless_it_is_allowed(
+    way: str, value: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file of staging does no harm in production; one ERROR says why, and how to allow it."""
     file = tmp_path / "chaos.toml"
-    file.write_text('["Chaos"]\nrate = 0.5\n', encoding="utf-8")
-    words = ("Chaos/rate", "0.5", "FAULTTOLERANCE_CHAOS_ALLOWED", "calls would fail on purpose")
-    for value in ("false", "", "1", None):
-        if value is None:
-            monkeypatch.delenv("FAULTTOLERANCE_CHAOS_ALLOWED")
-        else:
-            monkeypatch.setenv("FAULTTOLERANCE_CHAOS_ALLOWED", value)
-        with refused(*words, "configure(properties=...)"):
-            configure(properties={"nobody/Chaos/rate": 0.5})
-        with refused(*words, "chaos.toml"):
-            configure(files=[file])
-        assert alone() == "fresh"
+    file.write_text('["Chaos"]\nrate = 1\n', encoding="utf-8")
+    monkeypatch.setattr(_log, "_logged_errors", set())
+    monkeypatch.delenv("FAULTTOLERANCE_CHAOS_ALLOWED")
+    if value is not None:
+        monkeypatch.setenv("FAULTTOLERANCE_CHAOS_ALLOWED", value)
+
+    configure(**{"properties": {"properties": {"Chaos/rate": 1}}, "file": {"files": [file]}}[way])
+
+    assert [alone(), alone()] == ["fresh", "fresh"]
+    (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert "unless the environment variable FAULTTOLERANCE_CHAOS_ALLOWED is true" in record.getMessage()
     monkeypatch.setenv("FAULTTOLERANCE_CHAOS_ALLOWED", "true")
-    configure(files=[file])
-    assert "rate = 0.5" in explain(alone)
+    reload()
+    assert "rate = 1" in explain(alone)
 
 
 @pytest.mark.parametrize(
@@ -214,6 +218,7 @@ def test_a_variable_is_ignored_unless_it_is_allowed(
     variable: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A variable of the whole machine fails no call of a process that allows no chaos; one ERROR says so."""
+    monkeypatch.setattr(_log, "_logged_errors", set())
     monkeypatch.delenv("FAULTTOLERANCE_CHAOS_ALLOWED")
     monkeypatch.setenv("ELSEWHERE_CHAOS_RATE", "somebody else's")
     monkeypatch.setenv(variable, "1")
