@@ -177,11 +177,10 @@ def test_methods_are_chosen_by_names_and_patterns() -> None:
 
 
 def test_patterns_find_the_methods_of_a_client_in_a_port() -> None:
-    """By rule Y3, each of several guards has its own methods of one client; the check runs no property."""
+    """By rule Y3, each of several guards has its own methods of one client."""
     client = Client(failures=1)
     port = guard().port(Guard(retry=Retry(max_retries=0)).port(client, "pars*"), "get_*")
 
-    assert client.calls == []
     assert (port.get_item("a"), port.parse("7")) == ("a True", 7)
 
 
@@ -189,14 +188,11 @@ def test_patterns_find_the_methods_of_a_client_in_a_port() -> None:
     "methods", ["get_itm", "pages", "is_ready", "_secret", "version", "Problem", "x*", [], [1], 1, b"parse", ""]
 )
 def test_a_name_or_pattern_without_a_match_is_refused(methods: Any) -> None:
-    """By rule Y3, a name that no method has is a mistake; the check runs no property."""
-    client = Client()
+    """By rule Y3, a name that no method has is a mistake."""
     with refused("port(methods)"):
-        guard().port(client, methods)
-    assert client.calls == []
-
+        guard().port(Client(), methods)
     with refused("did you mean 'get_item'"):
-        guard().port(client, "get_itm")
+        guard().port(Client(), "get_itm")
 
 
 def test_a_callable_client_is_guarded_as_a_callable() -> None:

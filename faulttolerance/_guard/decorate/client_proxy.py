@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy, deepcopy
 from fnmatch import fnmatchcase
-from inspect import getattr_static
 from typing import TYPE_CHECKING, Any
 
-from ..._parameters import LAZY_IMPORT
 from ..._shown import did_you_mean, install, one_or_several, shown
 from ..._signature.kind import is_coroutine_function, is_generator_function
 from ...exceptions import Fault, raise_faults
@@ -97,40 +95,21 @@ def proxy_of(client: Any, guard: Guard, methods: str | Iterable[str] | None) -> 
 
 
 def _faults(client: Any, guard: Guard, patterns: tuple[Any, ...]) -> Iterator[Fault]:
-    where, known = f"Guard {guard.name}.port(methods)", _method_names(client)
+    where = f"Guard {guard.name}.port(methods)"
     if not patterns:
         yield Fault(where, "is empty", patterns, "names of methods or patterns, such as 'get_*'; None for all")
     for pattern in patterns:
         if not isinstance(pattern, str):
             yield Fault(where, f"is {shown(pattern)}", pattern, "names of methods or patterns, such as 'get_*'")
-        elif not any(fnmatchcase(name, pattern) for name in known) and not _is_created_on_access(client, pattern):
-            problem = f"is {shown(pattern)}, which matches nothing{did_you_mean(pattern, known)}"
+            continue
+        names = [name for name in dir(client) if not name.startswith("_")]
+        found = [name for name in (*names, pattern) if fnmatchcase(name, pattern)]  # others are created on access
+        if not any(_is_guarded(name, getattr(client, name, None)) for name in found):
+            problem = f"is {shown(pattern)}, which matches nothing{did_you_mean(pattern, {*names} - {pattern})}"
             allowed = f"names or patterns of public methods of {type(client).__qualname__} that return once"
             yield Fault(where, problem, pattern, allowed)
 
 
-def _method_names(client: Any) -> list[str]:
-    """Return the names of the methods of *client* that can be guarded, without running its code."""
-    found = ((name, getattr_static(client, name, None)) for name in dir(client))
-    bound_later = (staticmethod, classmethod)  # by their type: isinstance would evaluate a lazy object
-    plain = ((name, value.__func__ if issubclass(type(value), bound_later) else value) for name, value in found)
-    names = [name for name, value in plain if _is_guarded(name, value)]
-    if issubclass(type(client), wrapt.ObjectProxy):  # a port of another guard, or an instrumented client
-        names += _method_names(client.__wrapped__)
-    return names
-
-
-def _is_created_on_access(client: Any, name: str) -> bool:
-    """Return whether *client* creates a method of this *name* on access, as proxies of servers do."""
-    missing = object()
-    is_unknown = name.isidentifier() and getattr_static(client, name, missing) is missing
-    return is_unknown and _is_guarded(name, getattr(client, name, None))
-
-
 def _is_guarded(name: str, value: object) -> bool:
-    return (
-        (callable(value) or type(value) is LAZY_IMPORT)  # of a module: perhaps a function
-        and not name.startswith("_")
-        and not isinstance(value, type)
-        and not is_generator_function(value)
-    )
+    is_public = callable(value) and not name.startswith("_")
+    return is_public and not isinstance(value, type) and not is_generator_function(value)
