@@ -212,33 +212,26 @@ def _budget_conflicts(several: Iterable[InForce], own: State | None = None) -> I
     With *own*, the state of the only one of *several*, others with its name are checked, too: a factory creates such
     guards.
     """
-    wanted = {
-        effective.name: budget
-        for effective in several
-        if isinstance(budget := effective.policies.get(RetryBudget), RetryBudget) and budget.name
-    }
+    wanted = [(budget, one.name) for one in several if (budget := _shared_budget_in(one.policies.values()))]
     if not wanted:
         return
-    # First the values of other guards, the first of which stands for all, and then, one by one, of these.
+    names = {name for _, name in wanted}
     declared: dict[str, tuple[RetryBudget, str]] = {}
-    sought = {budget.name for budget in wanted.values()}
     for state in _every_state_in_force():
-        for policy in state.policies:
-            is_other = state.name not in wanted if own is None else state is not own
-            if isinstance(policy, RetryBudget) and is_other and policy.name in sought:
-                sought.remove(policy.name)
-                declared[policy.name] = policy, state.name
-        if not sought:
-            break
-    for name, budget in wanted.items():
+        if (state.name not in names if own is None else state is not own) and (
+            budget := _shared_budget_in(state.policies)
+        ):
+            declared[budget.name] = budget, state.name
+    for budget, name in wanted:
         other, owner = declared.setdefault(budget.name, (budget, name))
-        for parameter in ("ratio", "burst"):
-            value, theirs = getattr(budget, parameter), getattr(other, parameter)
-            if value != theirs:
-                where = f"{name} @RetryBudget({parameter})"
-                others = owner if owner != name else f"another {name}"
-                problem = f"is {value!r}, and {theirs!r} for {others}, which shares the budget {budget.name!r}"
-                yield Fault(where, problem, value, "the same value in every budget of this name")
+        if other != budget:
+            others = owner if owner != name else f"another {name}"
+            problem = f"is {budget!r}, and {other!r} for {others}"
+            yield Fault(f"{name} @RetryBudget", problem, budget, "the same values in every budget of this name")
+
+
+def _shared_budget_in(policies: Iterable[Policy]) -> RetryBudget | None:
+    return next((policy for policy in policies if isinstance(policy, RetryBudget) and policy.name), None)
 
 
 def unknown_name_error(kind: str, name: str, names: Iterable[str]) -> KeyError:
