@@ -188,37 +188,39 @@ def test_a_method_under_a_guard_is_the_target_of_its_context() -> None:
     assert (seen[0].target, seen[0].args) == (client, (7,))
 
 
+told = Guard(fallback=Fallback(lambda context: (context.target, *context.args)))
+
+
+class Told:
+    @told
+    @staticmethod
+    def inside(order: object) -> Any:
+        raise OSError
+
+    @staticmethod
+    @told
+    def outside(order: object) -> Any:
+        raise OSError
+
+    @classmethod
+    @told
+    def of_class(cls, order: object) -> Any:
+        raise OSError
+
+    @told
+    def of_object(self, order: object) -> Any:
+        raise OSError
+
+
 def test_a_static_method_under_a_guard_has_no_target() -> None:
     """The mark may be on either side of the guard; a class method has its class as target."""
-    guard = Guard(fallback=Fallback(lambda context: (context.target, *context.args)))
-
-    class Client:
-        @guard
-        @staticmethod
-        def inside(order: object) -> Any:
-            raise OSError
-
-        @staticmethod
-        @guard
-        def outside(order: object) -> Any:
-            raise OSError
-
-        @classmethod
-        @guard
-        def of_class(cls, order: object) -> Any:
-            raise OSError
-
-        @guard
-        def of_object(self, order: object) -> Any:
-            raise OSError
-
-    client = Client()
-    for static in (client.inside, Client.inside, client.outside, Client.outside):
+    client = Told()
+    for static in (client.inside, Told.inside, client.outside, Told.outside):
         assert static(7) == (None, 7)
         assert static(client) == (None, client)
-    assert client.of_class(7) == (Client, 7)
+    assert client.of_class(7) == (Told, 7)
     assert client.of_object(7) == (client, 7)
-    assert guard.call(Client.of_object, client, 7) == (client, 7)
+    assert told.call(Told.of_object, client, 7) == (client, 7)
 
 
 def test_a_fallback_method_is_refused_where_there_is_no_class() -> None:

@@ -18,7 +18,7 @@ from ...exceptions import Fault, raise_faults
 from ..declare import registry
 from ..declare.checks.definition import callback_faults
 from ..declare.creation_site import CreationSite
-from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
+from ..declare.declaration import FUNCTION, Declaration, binding_by_name
 from ..resolve.assembly import block_call, guarded_call, interpreter_ends, unguarded_call
 from ..resolve.awaitable import call_awaited
 from ..resolve.effective import EffectivePolicies, configured, mismatches
@@ -286,19 +286,6 @@ def _bind_callback(policy: Fallback | BeforeRetry, function: Any) -> Callback:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
         if isinstance(function, BlockForm):
             called, args = args[0], ()
-        declaration = _declaration(called)
-        # A static method has the name of a method, but no instance as first argument.
-        if declaration.binding == INSTANCE and not _is_method_of(called, declaration.name, *args[:1]):
-            declaration.binding = FUNCTION
-        return bind_callback(policy, declaration)(args, kwargs, failure, attempts)
+        return bind_callback(policy, _declaration(called))(args, kwargs, failure, attempts)
 
     return callback
-
-
-def _is_method_of(function: Any, name: str, first: object = None) -> bool:
-    """Return whether *first* is an object or class whose class body defines *function*, but not as a static method."""
-    scope, bases = function.__qualname__.rpartition(".")[0], type(first).__mro__
-    for base in (*first.__mro__, *bases) if isinstance(first, type) else bases:
-        if (base.__qualname__, base.__module__) == (scope, function.__module__):
-            return not isinstance(vars(base).get(name), staticmethod)
-    return False
