@@ -109,11 +109,8 @@ class FleetLost(NamedTuple):
     namespace: str
     reason: str
     """The reason, in the words of the error."""
-
-    @property
-    def method(self) -> str:
-        """Empty: the event concerns no single method."""
-        return ""
+    method: str = ""
+    """Empty: the event concerns no single method."""
 
 
 class FleetRegained(NamedTuple):
@@ -122,11 +119,8 @@ class FleetRegained(NamedTuple):
     namespace: str
     seconds: float
     """The seconds without an answer."""
-
-    @property
-    def method(self) -> str:
-        """Empty: the event concerns no single method."""
-        return ""
+    method: str = ""
+    """Empty: the event concerns no single method."""
 
 
 def error_type(failure: BaseException) -> str:

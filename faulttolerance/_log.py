@@ -65,7 +65,8 @@ def log(
     Args:
         level: ``DEBUG`` and so on.
         message: The text, with a place for each of *values*.
-        *values: The values for the text; an exception is replaced by its words, because a handler may keep the record.
+        *values: The values for the text, or one mapping that contains them by name; an exception is replaced by its
+            words, because a handler may keep the record.
         error: The exception whose traceback is added.
         fields: Attributes of the record.
     """
@@ -87,6 +88,8 @@ def _shown(value: object) -> object:
     """Return *value* for a single line: an exception as its words, a text with its control characters escaped."""
     if isinstance(value, BaseException):
         return str(value)
+    if isinstance(value, dict):
+        return {name: _shown(each) for name, each in value.items()}
     return escaped(value) if isinstance(value, str) and not value.isprintable() else value
 
 

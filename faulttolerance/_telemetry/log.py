@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .._event import Event, FleetLost, FleetRegained, GaveUp, Question, StateChanged
 from .._log import DEBUG, INFO, WARNING, log as write, logger, writes
-from .description import describe
+from .description import attributes_of, describe
 
 
 def log(event: Event) -> None:
@@ -16,12 +16,10 @@ def log(event: Event) -> None:
     level = _level_of(event)
     if not logger().isEnabledFor(level):
         return
-    description = describe(event)
-    values = [field.value_in(event) for field in description.in_text]
-    fields = {"ft_method": event.method} if event.method else {}
-    fields |= {field.key: value for field, value in zip(description.in_text, values, strict=True)}
-    fields |= {field.key: value for field in description.further if (value := field.value_in(event))}
-    write(level, f"%s: {description.text}", event.method or "fleet", *values, fields=fields)
+    values = {f"ft_{name.removeprefix('ft.').replace('.', '_')}": value for name, value in attributes_of(event).items()}
+    subject = "%(ft_method)s" if event.method else "fleet"
+    fields = {name: value for name, value in values.items() if value != ""}
+    write(level, f"{subject}: {describe(event).text}", values, fields=fields)
 
 
 def _level_of(event: Event) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._event import Event, Question, TracedCall, nobody
 from .._shown import escaped
-from .description import describe
+from .description import attributes_of, describe
 
 
 def trace(event: Event) -> bool:
@@ -19,13 +19,13 @@ def trace(event: Event) -> bool:
     span: Any = None if find is None else find()
     if span is None or not span.is_recording():
         return False
-    description = describe(event)
     # A text that cannot be encoded would end the export of a whole batch of spans.
-    attributes: dict[str, Any] = {"ft.method": escaped(event.method)} if event.method else {}
-    for field in (*description.in_text, *description.further):
-        if (value := field.value_in(event)) != "":
-            attributes[field.attribute] = escaped(value) if isinstance(value, str) else value
-    span.add_event(description.name, attributes)
+    attributes = {
+        name: escaped(value) if isinstance(value, str) else value
+        for name, value in attributes_of(event).items()
+        if value != ""
+    }
+    span.add_event(describe(event).name, attributes)
     return True
 
 

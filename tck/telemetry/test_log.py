@@ -329,7 +329,7 @@ def test_a_guarded_handler_does_not_log_itself_to_death(kind: type[Sending], app
 
     assert len(handler.sent) == 4
     assert handler.sent[:2] == ["one line"] * 2
-    assert all("gave up after 2 attempts" in line for line in handler.sent[2:])
+    assert all("gave up after attempt 2" in line for line in handler.sent[2:])
 
 
 def test_a_guarded_handler_behind_a_queue_does_not_log_without_end(application: logging.Logger) -> None:

@@ -57,7 +57,7 @@ def test_an_outage_is_seen_once_under_the_logging_of_a_server(server: str) -> No
     opened, gave_up = lines_of(f"{SERVERS[server]}\noutage('shop.place')")
 
     assert opened.startswith("shop.place: circuit breaker opened: ")
-    assert gave_up.startswith("shop.place: gave up after 2 attempts in ")
+    assert gave_up.startswith("shop.place: gave up after attempt 2 in ")
 
 
 @pytest.mark.parametrize("application", APPLICATIONS)
