@@ -58,7 +58,6 @@ class Account:
         "_batches",
         "_counts",
         "_durations",
-        "_folding",
         "first_try_durations",
         "meter",
         "name",
@@ -66,8 +65,8 @@ class Account:
         "schema",
     )
 
-    # Folding is short and rare: one lock serves all accounts, renewed in the child of a fork. It is reentrant, and an
-    # account is marked while it is folded: a signal handler or a finalizer may count or read while its thread holds it.
+    # Folding is short and rare: one lock serves all accounts, renewed in the child of a fork. It is reentrant: a signal
+    # handler or a finalizer may count or read while its thread holds it.
     lock: ClassVar = RLock()
 
     def __init__(self, name: str, schema: Schema) -> None:
@@ -78,11 +77,10 @@ class Account:
         self.first_try_durations: list[float] = []
         self.others: list[tuple[tuple[Series, ...], Mapping[str, float]]] = []
         """All other entries: the series that each advances, and its samples by histogram."""
-        # All guarded by the lock; replaced, never changed.
-        self._batches: Mapping[tuple[Series, ...], list[None]] = _NOTHING
-        self._counts: Mapping[Series, int] = _NOTHING  # the folded counts; a missing series counts 0
-        self._durations: Mapping[str, Durations] = _NOTHING
-        self._folding = False
+        self._batches: dict[tuple[Series, ...], list[None]] = {}
+        # Guarded by the lock.
+        self._counts: dict[Series, int] = {}  # the folded counts; a missing series counts 0
+        self._durations: dict[str, Durations] = {}
 
     def fold(self) -> None:
         """Fold the appended entries into the counts, unless another thread does so already."""
@@ -96,11 +94,10 @@ class Account:
         """Add the value of every series and histogram; without *levels*, only of those that never decrease."""
         with self.lock:
             self._fold_locked()
-            counted, sampled = self._counts, self._durations
-        for series in self.schema.series:
-            counts[series] = counts.get(series, 0) + counted.get(series, 0)
-        for name in self.schema.histograms:
-            _add(durations, name, sampled.get(name, NO_DURATIONS))
+            for series in self.schema.series:
+                counts[series] = counts.get(series, 0) + self._counts.get(series, 0)
+            for name in self.schema.histograms:
+                _add(durations, name, self._durations.get(name, NO_DURATIONS))
         if self.meter is not None:
             try:
                 self.meter.read(counts, levels=levels)
@@ -109,49 +106,37 @@ class Account:
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
         """Return the list whose entries each advance all of *series* by one."""
-        series = tuple(series)  # a tuple with equality by contents
-        with self.lock:
-            if series not in self._batches:
-                self._batches = {**self._batches, series: []}
-            return self._batches[series]
+        return self._batches.setdefault(tuple(series), [])  # a tuple with equality by contents
 
     def reset_after_fork(self) -> None:
         """Reset all counts to 0 in the child of a fork."""
-        self._folding = False
-        self._counts = self._durations = _NOTHING
+        self._counts.clear()
+        self._durations.clear()
         self.first_try_durations.clear()
         self.others.clear()
         for batch in self._batches.values():
             batch.clear()
 
     def _fold_locked(self) -> None:
-        if self._folding:
-            return
-        self._folding = True
-        try:
-            counts, durations = dict(self._counts), dict(self._durations)
-            # A call's last entry is in a batch. Batches are taken first, so that the call's other entries come with it.
-            advances = [(series, len(_taken(batch))) for series, batch in self._batches.items()]
-            first_try, others = _taken(self.first_try_durations), _taken(self.others)
-            if first_try:
-                advances.append((self.schema.first_try, len(first_try)))
-                ran, waited = _by_bucket(first_try), _in_first_bucket(len(first_try), 0.0)
-                for name in self.schema.histograms:
-                    _add(durations, name, waited if name in self.schema.waits else ran)
-            # Most entries advance the same few tuples of series: each tuple is processed once.
-            advances += Counter([series for series, _ in others]).items()
-            for several, count in advances:
-                for series in several:
-                    counts[series] = counts.get(series, 0) + count
-            samples: dict[str, list[float]] = {}
-            for sampled in [sampled for _, sampled in others if sampled]:
-                for name, sample in sampled.items():
-                    samples.setdefault(name, []).append(sample)
-            for name, few in samples.items():
-                _add(durations, name, _by_bucket(few))
-            self._counts, self._durations = counts, durations
-        finally:
-            self._folding = False
+        # A call's last entry is in a batch. Batches are taken first, so that the call's other entries come with it.
+        advances = [(series, len(_taken(batch))) for series, batch in [*self._batches.items()]]
+        first_try, others = _taken(self.first_try_durations), _taken(self.others)
+        if first_try:
+            advances.append((self.schema.first_try, len(first_try)))
+            ran, waited = _by_bucket(first_try), _in_first_bucket(len(first_try), 0.0)
+            for name in self.schema.histograms:
+                _add(self._durations, name, waited if name in self.schema.waits else ran)
+        # Most entries advance the same few tuples of series: each tuple is processed once.
+        advances += Counter([series for series, _ in others]).items()
+        for several, count in advances:
+            for series in several:
+                self._counts[series] = self._counts.get(series, 0) + count
+        samples: dict[str, list[float]] = {}
+        for sampled in [sampled for _, sampled in others if sampled]:
+            for name, sample in sampled.items():
+                samples.setdefault(name, []).append(sample)
+        for name, few in samples.items():
+            _add(self._durations, name, _by_bucket(few))
 
 
 def _add(durations: dict[str, Durations], name: str, more: Durations) -> None:
@@ -248,12 +233,10 @@ class Ledger:
         self._accounts: dict[Account, None] = {}
         self._departed: deque[Account] = deque()
         self._final = Reading({}, {})  # guarded by _lock
-        self._departed_names: dict[str, None] = {}  # guarded by _lock; names with final counts, the latest last
         self._has_dropped = False  # whether counts were dropped
         self._has_logged = False
         self.of_process: list[tuple[Metric, Callable[[], Iterable[tuple[tuple[str, ...], float]]]]] = []
         """Metrics of the whole process, each with a function that returns its values by the values of its tags."""
-        self._is_read = False  # guarded by _lock; a signal handler may come in while its thread holds it
 
     @property
     def is_empty(self) -> bool:
@@ -277,16 +260,12 @@ class Ledger:
         """Return all counts until now; the counts of equal names are added up."""
         with self._lock:
             self._merge_locked()
-            before, self._is_read = self._is_read, True
-            try:
-                reading = Reading(
-                    {name: dict(counts) for name, counts in self._final.counts.items()},
-                    {name: dict(durations) for name, durations in self._final.durations.items()},
-                )
-                for account in list(self._accounts):
-                    reading.take(account)
-            finally:
-                self._is_read = before
+            reading = Reading(
+                {name: dict(counts) for name, counts in self._final.counts.items()},
+                {name: dict(durations) for name, durations in self._final.durations.items()},
+            )
+            for account in list(self._accounts):
+                reading.take(account)
         if self._has_dropped and not self._has_logged:  # outside the lock, as handlers are the application's
             self._has_logged = True
             log(WARNING, _DROPPED, MAX_DEPARTED_NAMES)
@@ -301,39 +280,27 @@ class Ledger:
         with self._lock:
             self._accounts.clear()
             self._final = Reading({}, {})
-            self._departed_names = {}
 
     def reset_after_fork(self) -> None:
         """Reset all counts to 0 in the child of a fork, where a thread that held the lock does not exist."""
         self._lock = RLock()
         Account.lock = RLock()
         self._final = Reading({}, {})
-        self._departed_names = {}
-        self._is_read = False
         for account in self._accounts:
             account.reset_after_fork()
 
     def _merge_locked(self) -> None:
-        for _ in range(0 if self._is_read else len(self._departed)):
+        final = self._final
+        for _ in range(len(self._departed)):
             account = self._departed.popleft()
             if account in self._accounts:
                 del self._accounts[account]
-                self._final.take(account, levels=False)
-                self._departed_names.pop(account.name, None)
-                self._departed_names[account.name] = None
-        if len(self._departed_names) > MAX_DEPARTED_NAMES:
-            self._drop_locked()
-
-    def _drop_locked(self) -> None:
-        """Drop the counts of the names longest without a guard, except the last ``MAX_DEPARTED_NAMES``."""
-        living = {account.name for account in self._accounts}
-        for name in list(self._departed_names):
-            if len(self._departed_names) <= MAX_DEPARTED_NAMES:
-                break
-            del self._departed_names[name]
-            if name not in living:
-                self._final.counts.pop(name, None)
-                self._final.durations.pop(name, None)
+                final.counts[account.name] = final.counts.pop(account.name, {})  # the latest name is the last
+                final.take(account, levels=False)
+        if len(final.counts) > MAX_DEPARTED_NAMES:
+            living = {account.name for account in self._accounts}
+            for name in [name for name in final.counts if name not in living][:-MAX_DEPARTED_NAMES]:
+                del final.counts[name], final.durations[name]
                 self._has_dropped = True
 
 
