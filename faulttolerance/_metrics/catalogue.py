@@ -9,7 +9,7 @@ those of the adaptive throttle are of this library.
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import product
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from .._deadline.clock import clock
 from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, RetryBudget, Timeout
@@ -46,7 +46,7 @@ class Metric(NamedTuple):
     kind: Literal["counter", "gauge", "histogram"]
     description: str
     tags: tuple[str, ...] = ()
-    """The tags beside ``method``, which every metric has."""
+    """The tags beside ``method``, which every metric of guards has."""
     facts: Mapping[str, tuple[str, ...]] = {}
     """The facts about a call or an attempt, each with the values of the tags that it advances by one."""
     readings: Mapping[tuple[str, ...], Callable[[Any, float], float | None]] = {}
@@ -54,8 +54,6 @@ class Metric(NamedTuple):
     unit: Literal["", "seconds", "nanoseconds"] = ""
     needs_queue: bool = False
     """Whether the metric exists only if calls may wait."""
-    of_process: bool = False
-    """Whether the metric is of the whole process: it has no tag ``method``, and its method is called ``""``."""
     total: Literal["sum", "max", "min"] = "sum"
     """The value for several readings, each of a key, of a guard of the same name, or of a process."""
 
@@ -228,8 +226,8 @@ CONFIGURATION = Metric(
     "gauge",
     "The configuration of the process, in one text: always 1",
     ("fingerprint",),
-    of_process=True,
 )
+"""Of the whole process: its method is called ``""``, and it has no tag ``method``."""
 
 Fact = tuple[str, str]
 """A policy's annotation, and a fact about a call under it: ``("Timeout", "timedOut")``."""
@@ -344,23 +342,11 @@ def schema_of_metric(metric: Metric, *facts: str) -> Schema:
     return Schema(tuple(metric.series(metric.facts[fact]) for fact in facts or metric.facts), (), (), ())
 
 
-class Strategies(Protocol):
-    """The strategies of one method that have a state."""
-
-    def items(self) -> Iterable[tuple[type[Policy], object]]:
-        """Return each strategy with its policy."""
-        ...
-
-    def in_use(self, in_force: Iterable[type[Policy]]) -> Iterable[tuple[type[Policy], object]]:
-        """Return the strategies of the policies *in_force* through which calls pass, each with its policy."""
-        ...
-
-
 class Meter(NamedTuple):
     """A reader of the values that strategies keep themselves."""
 
-    strategies: Strategies
-    """The strategies of one method, by their policies."""
+    strategies: Any
+    """The ``Strategies`` of one method."""
     in_force: tuple[type[Policy], ...]
     """The policies in force: strategies of others have no levels."""
     queues: bool

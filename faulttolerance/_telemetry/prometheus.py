@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -12,17 +11,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.utils import floatToGoString
 
-from .._metrics.catalogue import BOUNDARIES, Metric, every_metric
-from .._metrics.counters import Reading, ledger
+from .._metrics.catalogue import BOUNDARIES, Metric, every_metric, labels
+from .._metrics.counters import ledger
 
 LIMITS = tuple(map(floatToGoString, (*BOUNDARIES, float("inf"))))
 """The values of the label ``le``."""
 
-
 _FAMILIES: dict[str, Callable[..., Any]] = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,
-    "histogram": partial(HistogramMetricFamily, unit="seconds"),
+    "histogram": HistogramMetricFamily,
 }
 
 
@@ -54,25 +52,19 @@ class Collector:
         values = reading.by_metric()
         for metric in every_metric():
             family = _family(metric)
-            if metric.kind == "histogram":
-                _add_histograms(family, metric, reading)
-            for method, (_, tags), value in values.get(metric.name, ()):
-                family.add_metric([*((method,) if method else ()), *(tag for _, tag in tags)], value)
+            for method, series, value in values.get(metric.name, ()):
+                family.add_sample(exposed_name(metric), labels(method, series), value)
+            for method, durations in reading.durations.items():
+                if samples := durations.get(metric.name):
+                    buckets = list(zip(LIMITS, map(float, accumulate(samples.counts)), strict=True))
+                    family.add_metric([method], buckets=buckets, sum_value=sum(samples.sums))
             if family.samples:
                 yield family
 
 
 def _family(metric: Metric) -> Any:
-    return _FAMILIES[metric.kind](
-        exposed_name(metric), metric.description, labels=[*(() if metric.of_process else ("method",)), *metric.tags]
-    )
-
-
-def _add_histograms(family: Any, metric: Metric, reading: Reading) -> None:
-    for method, durations in reading.durations.items():
-        if samples := durations.get(metric.name):
-            buckets = list(zip(LIMITS, map(float, accumulate(samples.counts)), strict=True))
-            family.add_metric([method], buckets=buckets, sum_value=sum(samples.sums))
+    unit = "seconds" if metric.unit == "seconds" else ""
+    return _FAMILIES[metric.kind](exposed_name(metric), metric.description, labels=("method",), unit=unit)
 
 
 def is_exposed_by_opentelemetry(registry: CollectorRegistry) -> bool:

@@ -25,7 +25,6 @@ _UP = Metric(
     "gauge",
     "1 while the fleet answers this process; 0 while the process decides alone",
     ("namespace",),
-    of_process=True,
     total="min",
 )
 
