@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
-from .. import Guard, RefusedException, TimeoutException, guards, remaining, veto_retries
+from .. import Guard, RefusedException, TimeoutException, guards, remaining
 from ..exceptions import Fault, raise_faults
 from ..policies import CircuitBreaker, Coalesce, ExponentialBackoff, Hedge, HonorRetryAfter, PartitionBy, Retry
-from ._refusals import client_exception, may_be_of_attempt
+from ._refusals import client_exception
+from ._sending import SendRecord
 
 if TYPE_CHECKING:
     from .._extensions.keywords import GuardPolicies
@@ -25,27 +25,20 @@ _KEY = "Idempotency-Key"
 """The header by which a server processes each request once, whatever its method."""
 
 
-class RequestRecord:
+class RequestRecord(SendRecord):
     """The facts about one request while its guard calls; recorded by the transport, used to veto retries.
 
     Args:
         request: The request.
-        obstacle: Why the request may not be sent again once it may have arrived; ``None``: it may.
+        obstacle: As in ``SendRecord``.
     """
 
-    __slots__ = ("attempts", "failure", "given", "is_running", "is_sent", "obstacle", "options", "request", "response")
-
     def __init__(self, request: Any, obstacle: str | None) -> None:
+        super().__init__(obstacle)
         self.request = request
-        self.obstacle = obstacle
         self.options: dict[str, Any] = {}
         """How the request is sent, beside what it says itself."""
         self.attempts = 0
-        self.is_running = False
-        self.is_sent = False
-        """Whether the last attempt may have arrived."""
-        self.failure: BaseException | None = None
-        """The failure of the last attempt."""
         self.response: Any = None
         """The response of the last attempt, which has to be closed unless the caller gets it."""
         self.given: Any = None
@@ -62,26 +55,9 @@ class RequestRecord:
         """Record that the attempt is over."""
         self.is_running, self.is_sent, self.failure = False, is_sent, failure
 
-    def forbids_retry(self, failure: BaseException) -> bool:
-        """Return whether no attempt may follow *failure*: of this request, not of a guard that its fallback calls."""
-        # While an attempt runs, only a guard inside it can ask, and it sends something else.
-        return self.is_sent and not self.is_running and may_be_of_attempt(failure, self.failure)
-
     def left_over(self) -> list[Any]:
         """Return the responses that have to be closed, because the caller gets another one, or none."""
         return [] if self.response is None or self.response is self.given else [self.response]
-
-
-current_record: ContextVar[RequestRecord] = ContextVar("faulttolerance.integrations.exchange")
-"""The record of the request whose guard is called."""
-
-
-def _veto(failure: BaseException) -> str | None:
-    record = current_record.get(None)
-    return record.obstacle if record is not None and record.forbids_retry(failure) else None
-
-
-veto_retries(_veto)
 
 
 class GuardedClient:
@@ -172,22 +148,15 @@ class GuardedClient:
             with suppress(Exception):
                 one.close()
 
-    @contextmanager
-    def _recording(self, request: Any) -> Iterator[RequestRecord]:
-        """Record *request* while its guard is called in the block."""
+    def _recording(self, request: Any) -> Any:
+        """Return a block that records *request* while its guard is called."""
         method = (request.method or "").upper()
         obstacle = None
         if not self._is_at_hand(request):
             obstacle = "the body of the request can be read only once"
         elif method not in self._methods and _KEY not in request.headers:
             obstacle = f"a {method} without {_KEY} may have been done already"
-        record = RequestRecord(request, obstacle)
-        token = current_record.set(record)
-        try:
-            yield record
-        finally:
-            current_record.reset(token)
-            record.obstacle = record.failure = None  # tasks that were started meanwhile may still have it
+        return RequestRecord(request, obstacle).current()
 
     def _response_after(self, failure: Any, record: RequestRecord) -> Any:
         """Return the response that *failure* is about; raise any other failure as users of the client catch it."""

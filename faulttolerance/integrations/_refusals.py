@@ -11,7 +11,7 @@ from http import HTTPStatus
 from math import ceil
 from typing import Final, NamedTuple, TypeVar
 
-from ..exceptions import FaultToleranceException, RateLimitException, RefusedException, TimeoutException
+from ..exceptions import RateLimitException, RefusedException, TimeoutException
 
 E = TypeVar("E", bound=TimeoutException)
 R = TypeVar("R", bound=RefusedException)
@@ -48,12 +48,6 @@ def guard_failure_in(failure: BaseException) -> RefusedException | TimeoutExcept
     inside = [guard_failure_in(member) for member in failure.exceptions]
     found = [one for one in inside if one is not None]
     return max(found, key=_wait) if len(found) == len(inside) else None
-
-
-def may_be_of_attempt(failure: BaseException, raised: BaseException | None) -> bool:
-    """Return whether *failure* may be of an attempt, which *raised* it, and not of a guard that the fallback calls."""
-    is_own = raised is not None and any(one is raised for one in (failure, failure.__cause__))
-    return is_own or isinstance(failure, FaultToleranceException)  # a time-out or a refusal, of whichever guard
 
 
 def answer_to(failure: BaseException, accept: str = "") -> HttpAnswer | None:

@@ -24,7 +24,8 @@ from .. import (
     TimeoutException,
 )
 from ..exceptions import ThrottleException
-from ._http import METHODS, STATUSES, GuardedClient, current_record, origin_of
+from ._http import METHODS, STATUSES, GuardedClient, RequestRecord, origin_of
+from ._sending import current_record
 from ._time import monotonic, time_limit
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class GuardedTransport(_Guarded[httpx.BaseTransport], httpx.BaseTransport):
         return response
 
     def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
-        record = current_record.get()
+        record: RequestRecord = current_record.get()
         self._close_all(record.begin())
         try:
             record.response = response = self._transport.handle_request(request)
@@ -301,7 +302,7 @@ class AsyncGuardedTransport(_Guarded[httpx.AsyncBaseTransport], httpx.AsyncBaseT
             return record.given  # type: ignore[no-any-return]
 
     async def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
-        record = current_record.get()
+        record: RequestRecord = current_record.get()
         await _close_all_shielded(record.begin())
         try:
             record.response = response = await self._transport.handle_async_request(request)

@@ -9,25 +9,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
 import redis.asyncio
-from redis.asyncio.client import PubSub as AsyncPubSub
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
-from redis.client import PubSub
 from redis.commands import READ_COMMANDS
 from redis.exceptions import BusyLoadingError, ResponseError
 from redis.retry import Retry
 
-from .. import Guard, TimeoutException, uninterruptible, veto_retries
+from .. import Guard, uninterruptible
 from .._shown import one_or_several, shown
 from ..exceptions import definition_error
-from ._refusals import may_be_of_attempt
+from ._sending import SendRecord, current_record
 from ._time import time_limit
 
 __all__ = ["install"]
@@ -37,33 +33,15 @@ C = TypeVar("C", "redis.Redis", "redis.asyncio.Redis")
 _READS = READ_COMMANDS | {"PING", "ECHO", "TIME", "INFO", "SCRIPT EXISTS", "SCRIPT LOAD"}
 
 
-class _Command:
-    """The commands of one call: the reason why they may not be sent again, if any, and what became of them.
+class _Command(SendRecord):
+    """The commands of one call.
 
     Its attempts are methods: a guard knows them at each call, and takes no two commands for the same call.
     """
 
-    __slots__ = ("__weakref__", "due", "failure", "is_watching", "ran", "reason", "send")
-
-    failure: BaseException | None
-    """What the attempt has raised."""
-    due: int
-    """How many answers were not read."""
-    ran: int
-    """How many may have run, also if all answers were read: an answer that was read too late is lost as well."""
-
-    def __init__(self, send: Callable[[], Any], reason: str, is_watching: bool = False) -> None:
-        self.send, self.reason, self.is_watching = send, reason, is_watching
-        self.begin()
-
-    def begin(self) -> None:
-        self.due, self.ran, self.failure = 0, 0, None
-
-    def __enter__(self) -> None:
-        self.begin()
-
-    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
-        self.failure = failure
+    def __init__(self, send: Callable[[], Any], reason: str | None, is_watching: bool = False) -> None:
+        super().__init__(reason)
+        self.send, self.is_watching = send, is_watching
 
     def attempt(self) -> Any:
         with self, uninterruptible():  # the time-out of the socket ends it; no exception comes into its locks and pools
@@ -73,16 +51,13 @@ class _Command:
         with self:
             return await self.send()
 
-    def forbids_retry(self, failure: BaseException) -> bool:
-        """Return whether no attempt may follow *failure*, unless it is of a guard that the fallback calls."""
-        is_lost = self.due > 0 or self.is_watching or (self.ran > 0 and isinstance(failure, TimeoutException))
-        return is_lost and may_be_of_attempt(failure, self.failure)
+    def __enter__(self) -> None:
+        self.is_running, self.is_sent, self.failure = True, False, None
 
-
-_NO_CALL = _Command(int, "")
-"""Counts for all commands that no call sends, and forbids nothing."""
-_current_command: ContextVar[_Command] = ContextVar("faulttolerance_redis", default=_NO_CALL)
-"""The commands that the running call sends."""
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
+        is_answered = isinstance(failure, (ResponseError, BusyLoadingError))
+        self.is_sent = self.is_watching or (self.is_sent and not is_answered)
+        self.is_running, self.failure = False, failure
 
 
 def install(client: C, guard: Guard, *, idempotent: Iterable[str] = ()) -> C:
@@ -148,15 +123,14 @@ def _refuse(parameter: str, got: object, allowed: str) -> None:
 
 
 def _prepare(client: Any) -> None:
-    """Replace the pool's connection class by one that counts owed answers, and disable the retries of redis-py."""
+    """Replace the connection class of the pool by a guarded one, and disable the retries of redis-py."""
     pool, is_asynchronous = client.connection_pool, isinstance(client, redis.asyncio.Redis)
     pool.connection_kwargs["retry"] = (AsyncRetry if is_asynchronous else Retry)(NoBackoff(), 0)
     kind = pool.connection_class
-    if issubclass(kind, _ReplyCounter):
+    guarded = _AsyncGuardedConnection if is_asynchronous else _GuardedConnection
+    if issubclass(kind, guarded):
         return  # it belongs to another client, too
-    pool.connection_class = type(
-        f"Guarded{kind.__name__}", (_AsyncReplyCounter if is_asynchronous else _DeadlineConnection, kind), {}
-    )
+    pool.connection_class = type(f"Guarded{kind.__name__}", (guarded, kind), {})
     if hasattr(pool, "timeout") and not is_asynchronous:
         wait = property(
             lambda self: time_limit(vars(self)["timeout"]), lambda self, value: vars(self).update(timeout=value)
@@ -165,83 +139,38 @@ def _prepare(client: Any) -> None:
     pool.reset()
 
 
-def _reason(names: Iterable[str | bytes], repeatable: Container[str]) -> str:
-    """Return why commands may not be sent again; empty where they may."""
+def _reason(names: Iterable[str | bytes], repeatable: Container[str]) -> str | None:
+    """Return why commands may not be sent again; ``None`` where they may."""
     texts = (name.decode() if isinstance(name, bytes) else name for name in names)
     writes = next((name for name in texts if name.upper() not in repeatable), None)
     if writes is None:
-        return ""
+        return None
     return f"{writes} may have run, and its answer is lost: name it in idempotent= if it may run twice"
 
 
 def _call(guard: Guard, command: _Command) -> Any:
-    token = _current_command.set(command)
-    try:
+    with command.current():
         return guard.call(command.attempt)
-    finally:
-        _current_command.reset(token)
-        command.failure = None
 
 
 async def _call_async(guard: Guard, command: _Command) -> Any:
-    token = _current_command.set(command)
-    try:
+    with command.current():
         return await guard.call_async(command.attempt_async)
-    finally:
-        _current_command.reset(token)
-        command.failure = None
 
 
-def _veto(failure: BaseException) -> str | None:
-    command = _current_command.get()
-    return command.reason if command.forbids_retry(failure) else None
+# Connections. What they send for themselves, to connect or to check their health, counts for no command.
 
 
-veto_retries(_veto)
+class _GuardedConnection:
+    """A connection of a synchronous client: each step has the time that is left as its time-out.
 
-
-# Connections. An interruption may come between a command and its answer, which the next command would then read as its
-# own.
-
-
-class _ReplyCounter:
-    """The count of a connection: the answers that are due to the commands it has sent."""
+    The handler of a signal may raise between a command and its answer, which the next command would read as its own.
+    """
 
     _due = 0
-    _connect_callbacks: list[Any]
-
-    def _count_due(self, answers: int, ran: int = 0) -> None:
-        self._due = max(0, self._due + answers)
-        command = _current_command.get()
-        command.due = max(0, command.due + answers)
-        command.ran += ran
-
-    def _is_stale(self, stream: object) -> bool:
-        """Return whether a connection from the pool has unread answers; a connection of a subscriber may have some."""
-        if not self._due or stream is None:
-            return False
-        owners = (getattr(callback(), "__self__", None) for callback in self._connect_callbacks)
-        return not any(isinstance(owner, (PubSub, AsyncPubSub)) for owner in owners)
-
-    @contextmanager
-    def _connecting(self) -> Iterator[None]:
-        """Discard the count of the connection's own commands: the command that it is for was not sent yet."""
-        command = _current_command.get()
-        before = command.due, command.ran
-        try:
-            yield
-        finally:
-            command.due, command.ran = before
-
-    def pack_commands(self, commands: Iterable[Any]) -> Any:
-        several = [*commands]
-        self._count_due(len(several), len(several))
-        return super().pack_commands(several)  # type: ignore[misc]
-
-
-class _DeadlineConnection(_ReplyCounter):
-    """The same for a connection of a synchronous client, of which each step has the time that is left as time-out."""
-
+    """How many answers were not read."""
+    _packed = 1
+    """How many commands are sent next."""
     _sock: Any
     socket_timeout: float | None
     socket_connect_timeout: float | None
@@ -255,76 +184,59 @@ class _DeadlineConnection(_ReplyCounter):
             self.socket_connect_timeout, self.socket_timeout = own
 
     def connect(self) -> None:
-        if self._is_stale(self._sock):
+        if self._due:
             self.disconnect()
-        with self._connecting():
+        with SendRecord(None).current():
             super().connect()  # type: ignore[misc]
 
     def disconnect(self, *args: Any, **options: Any) -> None:
         self._due = 0
         super().disconnect(*args, **options)  # type: ignore[misc]
 
-    def send_command(self, *args: Any, **options: Any) -> None:
-        self._count_due(1, 1)
-        super().send_command(*args, **options)  # type: ignore[misc]
+    def pack_commands(self, commands: Iterable[Any]) -> Any:
+        several = [*commands]
+        self._packed = len(several)
+        return super().pack_commands(several)  # type: ignore[misc]
 
-    def check_health(self) -> None:
-        try:
-            super().check_health()  # type: ignore[misc]
-        except BaseException:
-            _current_command.get().begin()  # it was not sent
-            raise
-
-    def send_packed_command(self, *args: Any, **options: Any) -> None:
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        answers, self._packed = self._packed, 1
+        if check_health:
+            with SendRecord(None).current():
+                self.check_health()  # type: ignore[attr-defined]
+        if _is_sent_by_call():
+            self._due += answers
         self._hurry()
-        super().send_packed_command(*args, **options)  # type: ignore[misc]
+        super().send_packed_command(command, check_health=False)  # type: ignore[misc]
 
     def read_response(self, *args: Any, **options: Any) -> Any:
         self._hurry()
-        try:
-            answer = super().read_response(*args, **options)  # type: ignore[misc]
-        except (ResponseError, BusyLoadingError):
-            self._count_due(-1, -1)
-            raise
-        self._count_due(-1)
-        return answer
+        self._due = max(0, self._due - 1)  # where this fails, redis-py disconnects
+        return super().read_response(*args, **options)  # type: ignore[misc]
 
     def _hurry(self) -> None:
         if self._sock is not None:
             self._sock.settimeout(time_limit(self.socket_timeout))
 
 
-class _AsyncReplyCounter(_ReplyCounter):
-    """The same for a connection of an asynchronous client, which ends by the cancellation of its task."""
-
-    _writer: Any
+class _AsyncGuardedConnection:
+    """A connection of an asynchronous client, which ends by the cancellation of its task."""
 
     async def connect(self) -> None:
-        if self._is_stale(self._writer):
-            await self.disconnect()
-        with self._connecting():
+        with SendRecord(None).current():
             await super().connect()  # type: ignore[misc]
 
-    async def disconnect(self, *args: Any, **options: Any) -> None:
-        self._due = 0
-        await super().disconnect(*args, **options)  # type: ignore[misc]
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        if check_health:
+            with SendRecord(None).current():
+                await self.check_health()  # type: ignore[attr-defined]
+        _is_sent_by_call()
+        await super().send_packed_command(command, check_health=False)  # type: ignore[misc]
 
-    async def send_command(self, *args: Any, **options: Any) -> None:
-        self._count_due(1, 1)
-        await super().send_command(*args, **options)  # type: ignore[misc]
 
-    async def check_health(self) -> None:
-        try:
-            await super().check_health()  # type: ignore[misc]
-        except BaseException:
-            _current_command.get().begin()  # it was not sent
-            raise
-
-    async def read_response(self, *args: Any, **options: Any) -> Any:
-        try:
-            answer = await super().read_response(*args, **options)  # type: ignore[misc]
-        except (ResponseError, BusyLoadingError):
-            self._count_due(-1, -1)
-            raise
-        self._count_due(-1)
-        return answer
+def _is_sent_by_call() -> bool:
+    """Record that the commands of the running call may have arrived; return whether there is one."""
+    command = current_record.get(None)
+    if not isinstance(command, _Command):
+        return False
+    command.is_sent = True
+    return True

@@ -33,7 +33,8 @@ from .. import (
     uninterruptible,
 )
 from ..exceptions import ThrottleException
-from ._http import METHODS, STATUSES, GuardedClient, current_record, origin_of
+from ._http import METHODS, STATUSES, GuardedClient, RequestRecord, origin_of
+from ._sending import current_record
 from ._time import time_limit
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
         return response
 
     def _attempt(self, origin: str, request: requests.PreparedRequest) -> requests.Response:
-        record = current_record.get()
+        record: RequestRecord = current_record.get()
         was_sent = record.attempts > 0 and record.is_sent
         self._close_all(record.begin())
         try:
