@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from sys import modules
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from ... import _policy as policies
 from ..._call.budget import charge
@@ -21,28 +21,25 @@ from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment, StoppedIteration
 from ..._execution.race import RaceAttempt, current_attempt
 from ..._metrics.catalogue import series_of_facts
-from ..._metrics.counters import FOLD
 from ..._platform.event_loop import refuse_trio
 from ..._strategy.adaptive_timeout import LEAST
 from ..._strategy.circuit_breaker import CircuitBreaker
 from ..._strategy.gate import OnRefusal
 from ...exceptions import TimeoutException
 from . import policy
-from .strategy import BURST, RATIO, Hedge, Race, Result
+from .strategy import BURST, RATIO, Hedge, Race
 
 if TYPE_CHECKING:
     from ..._call.row import Binding
     from ..._execution.environment import Run
+    from ..._strategy.retry_budget import RetryBudget
     from ...typing import Timer
 
 
 class Hedging:
     """Starts hedges beside the first attempt of one guarded function, whose calls are asynchronous."""
 
-    __slots__ = (
-        "_batches", "_counters", "_earn", "_give_back", "_hedge", "_inside",
-        "_limit", "_may_send", "_name", "_take", "_tell",
-    )  # fmt: skip
+    __slots__ = ("_budget", "_counters", "_hedge", "_inside", "_limit", "_may_send", "_name", "_take", "_tell")
 
     def __init__(self, binding: Binding) -> None:
         self._name = binding.name
@@ -53,29 +50,17 @@ class Hedging:
         """Called for each hedge of an observed policy, which does not start; ``None`` if hedges start."""
         self._inside = binding.build_inner
         """Builds the call path of a hedge."""
-        self._counters = counters = binding.counters_of(policy.Hedge)
-        self._batches: dict[str, list[None]] = {}
-        """The lists whose entries count races, by their results."""
-        if counters is not None:
-            self._batches = {one: counters.batch(series_of_facts((("Hedge", one),))) for one in get_args(Result)}
-        self._take: Callable[[], bool | None] = self._hedge.budget.take
+        self._counters = binding.counters_of(policy.Hedge)
+        self._budget: RetryBudget = self._hedge.budget
+        """Pays for hedges: the budget of the method, or one of its own, from which observed hedges take, too."""
+        self._take: Callable[[], bool | None] = self._budget.take
         """Takes the price of a hedge, and returns whether it was left; ``None`` if the hedge starts without payment."""
-        self._give_back: Callable[[], object] = self._hedge.budget.give_back
-        """Returns the price of a hedge that was never sent."""
-        self._earn: Callable[[], object] = self._hedge.budget.succeed
-        """Called after a race with a winner."""
-        own: tuple[float, float] = RATIO, BURST
         declared: Any = binding.policies.get(policies.RetryBudget)
-        if self._tell is not None and binding.is_enforced(policies.RetryBudget):
-            own = declared.ratio, declared.burst  # hedges that are not sent take no token from retries
-        elif declared is not None:
-            budget, tell = binding.strategies.get(policies.RetryBudget), binding.on_refusal_of(policies.RetryBudget)
-            # An observed policy starts no hedge, and counts none.
-            budget_counters = binding.counters_of(policies.RetryBudget) if self._tell is None else None
-            self._take = partial(charge, budget, tell, budget_counters, "hedge")
-            self._give_back = budget.give_back
-            self._earn = lambda: None  # the budget of a method counts the call itself
-        self._hedge.budget.renew(*own)
+        self._budget.renew(*((RATIO, BURST) if declared is None else (declared.ratio, declared.burst)))
+        if declared is not None and self._tell is None:
+            self._budget = binding.strategies.get(policies.RetryBudget)
+            tell = binding.on_refusal_of(policies.RetryBudget)
+            self._take = partial(charge, self._budget, tell, binding.counters_of(policies.RetryBudget), "hedge")
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
         """Return *call*, the path of the first attempt, wrapped by this layer."""
@@ -155,51 +140,34 @@ class Hedging:
             failure = None if run.cancelled() else run.exception()
             if failure is None or not isinstance(failure, Exception):
                 if failure is None and not run.cancelled():
-                    race.succeed(number, now)
-                    self._earn()
+                    self._succeed(race, number, now)
                 return run
-            self._refund(race, {number})
             race.fail(number, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
         return None
+
+    def _succeed(self, race: Race, number: int, now: float) -> None:
+        race.succeed(number, now)
+        if self._budget is self._hedge.budget:  # the budget of a method counts the call itself
+            self._budget.succeed()
 
     def _leave(self, race: Race, runs: dict[int, Run], environment: Environment) -> None:
         race.end()
         environment.cancel_children(list(runs.values()))
-        self._refund(race, race.paid)
-
-    def _refund(self, race: Race, numbers: set[int]) -> None:
-        """Return the price of those hedges that were never sent."""
-        for number in (race.paid & numbers).difference(race.sent):
+        for number in race.paid.difference(race.sent):
             race.paid.remove(number)
-            self._give_back()
+            self._budget.give_back()
 
     def _is_own_timeout(self, failure: BaseException, elapsed: float) -> bool:
         return isinstance(failure, TimeoutException) and 0.0 < self._limit <= elapsed
 
     def _watched(self, call: GuardedCall, environment: Environment, tell: OnRefusal) -> GuardedCall:
-        """Return the path of a call whose hedges are only counted (rule X7)."""
+        """Return the path of a call whose hedges are only counted, at its end (rule X7)."""
 
         async def watched(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             race = self._begin()
-            timer: Timer | None = None
-            unsent: list[None] = []
-
-            def look() -> None:
-                nonlocal timer
-                if race.is_over:
-                    return
-                now = clock.monotonic()
-                if race.due <= now:
-                    race.take_turn()
-                    if self._may_send(now) and self._take() is not False:
-                        unsent.append(None)
-                timer = environment.call_later(race.due - now, look) if race.due < inf else None
-
             try:
-                look()
                 result = await call(args, kwargs)
-                race.succeed(0, clock.monotonic())
-                self._earn()
+                self._succeed(race, 0, clock.monotonic())
                 return result
             except TimeoutException as failure:
                 now = clock.monotonic()
@@ -207,20 +175,18 @@ class Hedging:
                 raise
             finally:
                 race.end()
-                if timer is not None:
-                    timer.cancel()
-                for _ in unsent:
-                    tell()  # only now: a slow handler of the log would delay the timers of the process
+                now = clock.monotonic()
+                while race.due <= now:
+                    race.take_turn()
+                    if self._may_send(now) and self._take() is not False:
+                        tell()
                 self._count(race)
 
         return watched
 
     def _count(self, race: Race) -> None:
         if self._counters is not None:
-            batch = self._batches[race.result]
-            batch.append(None)
-            if len(batch) >= FOLD:
-                self._counters.fold()
+            self._counters.add(series_of_facts((("Hedge", race.result),)))
 
 
 def announced(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from ..._call.row import AttemptBinding, Binding, Layer, Row, StrategyFactory
 from ..._metrics.catalogue import Metric, PolicyMetrics
@@ -11,11 +11,6 @@ from ..._policy import ChronoUnit, seconds
 from ..._strategy.gate import Gate
 from ...exceptions import Fault
 from .policy import Hedge
-
-if TYPE_CHECKING:
-    from .strategy import Result
-
-_RESULTS: Final[tuple[Result, ...]] = ("notHedged", "primary", "hedge", "failed")
 
 
 def _values(policy: Hedge) -> tuple[int, float, float]:
@@ -78,7 +73,7 @@ _SERIES = PolicyMetrics(
             "counter",
             "The number of times the hedge logic was run, by result",
             ("result",),
-            {result: (result,) for result in _RESULTS},
+            {result: (result,) for result in ("notHedged", "primary", "hedge", "failed")},
         ),
         Metric(
             "ft.hedge.delay",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from math import inf
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from ..._shown import error_text
 from ..._strategy.condition import Condition
@@ -22,9 +22,6 @@ from ..._strategy.verdict import NEUTRAL, Verdict
 RATIO: Final = 0.1
 BURST: Final = 10
 """The values of the budget of a method that declares none."""
-
-Result: TypeAlias = Literal["notHedged", "primary", "hedge", "failed"]
-"""The outcome of a race: no hedge started; the first attempt won, or a hedge won; or none won."""
 
 
 class Hedge:
@@ -163,8 +160,8 @@ class Race:
         self._failures.clear()
 
     @property
-    def result(self) -> Result:
-        """The outcome of the race."""
+    def result(self) -> str:
+        """The outcome of the race: no hedge started; the first attempt won, or a hedge won; or none won."""
         if not self.sent:
             return "notHedged"
         if self.winner is None:
