@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from itertools import islice
 from sys import getrefcount
-from typing import Any, cast
+from typing import Any
 from weakref import ref
 
 from ..._strategy.condition import Condition
@@ -32,15 +32,13 @@ _TRIES = 10
 class Partition:
     """The state of one key."""
 
-    __slots__ = ("hash", "is_gone", "key", "pin", "same", "strategies")
+    __slots__ = ("hash", "is_gone", "key", "pin", "strategies")
 
     def __init__(self, strategies: Any, key: Hashable = None, hashed: int = 0) -> None:
         self.strategies = strategies
         """A tuple of strategies; replaced as a whole if a policy needs a further one."""
         self.key = key
         self.hash = hashed
-        self.same: Partition | None = None
-        """The next partition whose key has the same hash."""
         self.pin = object()
         """The object to which each call in the partition refers, which keeps the partition in its place."""
         self.is_gone = False
@@ -81,7 +79,7 @@ class Partitions:
         self.limit = limit
         self.shared = 0
         """The number of calls that found no place."""
-        self._by_hash: dict[int, Partition] = {}
+        self._by_hash: dict[int, tuple[Partition, ...]] = {}
         # Every partition, by identity: the least recently used first.
         self._order: OrderedDict[Partition, None] = OrderedDict()
         self._looked = float("-inf")  # guarded by lock: the last moment at which many were checked
@@ -112,13 +110,13 @@ class Partitions:
         It raises nothing: ``place`` repeats the errors of a key.
         """
         try:
-            partition = self._by_hash[hash(key)]
-            if not (partition.key is key or partition.key == key):
-                partition = cast("Partition", self.find(key))  # ``None`` is in no order, either
-            self._order.move_to_end(partition)
+            for partition in self._by_hash[hash(key)]:
+                if partition.key is key or partition.key == key:
+                    self._order.move_to_end(partition)
+                    return partition
         except Exception:  # noqa: BLE001
-            return _NONE
-        return partition
+            pass
+        return _NONE
 
     def place(
         self, key: Hashable, make: Callable[[], Any], now: float
@@ -150,8 +148,7 @@ class Partitions:
             # Indexed last: an interruption before leaves a partition that no call finds, and that is removed like
             # others.
             self._order[partition] = None
-            partition.same = self._by_hash.get(hashed)
-            self._by_hash[hashed] = partition
+            self._by_hash[hashed] = (partition, *self._by_hash.get(hashed, ()))
             return (partition, pin), gone
 
     def join(self, user: Any) -> None:
@@ -173,14 +170,10 @@ class Partitions:
                 strategy.reset_after_fork(ident)
 
     def _find(self, key: Hashable, hashed: int) -> Partition | None:
-        partition = self._by_hash.get(hashed)
-        while partition is not None:
-            try:
+        for partition in self._by_hash.get(hashed, ()):
+            with suppress(Exception):  # of an older key, whose error must not fail calls of other keys
                 if partition.key is key or partition.key == key:
                     return partition
-            except Exception:  # noqa: BLE001  # an older key, whose error must not fail calls of other keys
-                pass
-            partition = partition.same
         return None
 
     def _first(self, number: int | None) -> list[Partition]:
@@ -221,17 +214,11 @@ class Partitions:
         if partition.references() > _UNUSED:
             partition.is_gone = False
             return False
-        # No call stands between a look and its change: the handler of a signal may remove partitions, too.
-        if partition.hash in self._by_hash and self._by_hash[partition.hash] is partition:
-            if partition.same is None:
-                del self._by_hash[partition.hash]
-            else:
-                self._by_hash[partition.hash] = partition.same
-        before = self._by_hash.get(partition.hash)
-        while before is not None:
-            if before.same is partition:
-                before.same = partition.same
-            before = before.same
+        others = tuple(other for other in self._by_hash.get(partition.hash, ()) if other is not partition)
+        if others:
+            self._by_hash[partition.hash] = others
+        else:
+            self._by_hash.pop(partition.hash, None)
         for user in self.users:
             if (one := user()) is not None:
                 one.forget(partition)
