@@ -209,15 +209,12 @@ class Flights:
                 return
         except Exception:  # noqa: BLE001  # of the key, which belongs to the application
             pass
-        if any(one is flight for one in list(self._by_key.values())):
-            # Its key has changed or lost its hash: copy all other flights into a new table. A flight that starts
-            # meanwhile may be missed; then no call follows it.
-            by_key: dict[Hashable, Flight] = {}
-            for one in list(self._by_key.values()):
-                with suppress(Exception):
-                    if one is not flight and one.leader is not None:
-                        by_key.setdefault(one.key, one)
-            self._by_key = by_key
+        with suppress(Exception):
+            if flight in self._by_key.values():
+                # Its key has changed or lost its hash: copy the other flights into a new table. A flight that starts
+                # meanwhile may be missed; then no call follows it.
+                others = [one for one in list(self._by_key.values()) if one is not flight and one.leader is not None]
+                self._by_key = {one.key: one for one in others}
 
 
 def _unseat_locked(follower: Seat) -> None:
