@@ -59,7 +59,7 @@ class Latencies:
         """The samples that no quantile includes yet; a caller that adds the last of ``EVERY`` calls ``quantile``."""
         self.add = self.fresh.append
         """Add a sample; no function of Python runs."""
-        self._samples = array("d")  # guarded by _lock: runs of ``EVERY``, each sorted, the newest last
+        self._samples = array("d")  # guarded by _lock: the newest last
         self._found: dict[float, float] = {}  # guarded by _lock: the quantiles of these; replaced with them
         # Reentrant: a signal handler or a finalizer may call a guarded function while its thread holds the lock.
         self._lock = threading.RLock()
@@ -72,7 +72,7 @@ class Latencies:
             self._fold_locked()
             samples, known = self._samples, self._found
             if samples and q not in known:
-                known[q] = _quantile(samples, q)
+                known[q] = sorted(samples)[min(len(samples) - 1, int(len(samples) * q))]
             return known.get(q)
 
     def reset_after_fork(self, ident: int) -> None:
@@ -85,14 +85,5 @@ class Latencies:
             # No call from here to the second line, nor in the last line: no signal handler comes between.
             taken = fresh[:EVERY]
             del fresh[:EVERY]
-            run = array("d", sorted(taken))  # so that the slowest of all are among the last of each run
+            run = array("d", sorted(taken))  # runs are sorted faster than single samples
             self._samples, self._found = self._samples[EVERY - SIZE :] + run, {}
-
-
-def _quantile(samples: array[float], q: float) -> float:
-    size = len(samples)
-    from_top = size - min(size - 1, int(size * q))
-    slow = array("d")
-    for end in range(EVERY, size + 1, EVERY):
-        slow += samples[end - min(from_top, EVERY) : end]
-    return sorted(slow)[-from_top]
