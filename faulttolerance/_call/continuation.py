@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from copy import copy
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -292,7 +293,8 @@ def _log_nested_retries(policies: BoundPolicies, retry: Retry, call: CallRecord,
     """Log once that a guard retries the calls of another guard that retries (rule T6): their attempts multiply."""
     inner = call.inner_note(failure, policies.name)
     if inner is not None:
-        policies.retry = retry.for_outer_retry()
+        policies.retry = copy(retry)  # other guards may decide by *retry*, too
+        policies.retry.is_alone = False
         log(
             WARNING,
             "%s: retries calls that %s inside it has retried: each of its attempts makes up to %d attempts there; let"

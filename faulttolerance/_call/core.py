@@ -81,7 +81,6 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
         )
     else:
         decides = _shared_retry(*values)
-        decides.is_shared = True
     return {"retry": decides}
 
 

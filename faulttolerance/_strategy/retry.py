@@ -142,7 +142,6 @@ class Retry:
         "is_alone",
         "is_random",
         "is_result_stored",
-        "is_shared",
         "jitter",
         "max_duration",
         "max_retries",
@@ -191,21 +190,11 @@ class Retry:
         """Whether a predicate or a function that decides on delays may have to be awaited; only where calls are."""
         self.is_alone = True
         """Whether no failure came yet that another guard, inside, had retried."""
-        self.is_shared = False
-        """Whether several guards decide by this object."""
 
     @property
     def has_custom_delay(self) -> bool:
         """Whether a function of the application decides on delays, which may have to be awaited where calls are."""
         return self.retry_after is not None or isinstance(self.back_off, CustomBackOff)
-
-    def for_outer_retry(self) -> Retry:
-        """Return the retry that a guard uses from now on, after a failure that another guard had retried."""
-        from copy import copy
-
-        retry = copy(self) if self.is_shared else self
-        retry.is_alone = retry.is_shared = False
-        return retry
 
     def after_failure(
         self,
