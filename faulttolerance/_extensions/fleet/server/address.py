@@ -66,31 +66,26 @@ def address_of_url(url: str) -> Address:
     base, _, kind = scheme.partition("+")
     if base not in ("redis", "rediss", "unix") or kind not in ("", "sentinel", "cluster") or (base == "unix" and kind):
         raise ValueError("has an unknown scheme")
-    service = ""
     try:
         parts = urlsplit(f"{base}://{rest}")
         user, at, hosts = parts.netloc.rpartition("@")
-        path = parts.path
+        service, path = "", parts.path.strip("/")
         if kind == "sentinel":
-            service, _, path = path.lstrip("/").partition("/")
+            service, _, path = path.partition("/")
         read: Any = parse_url  # without types in redis-py
-        one_each = [f"{base}://{user}{at}{host}/{path.lstrip('/')}?{parts.query}" for host in hosts.split(",")]
-        found: list[Settings] = [read(one) for one in one_each]
+        several = hosts.split(",") if kind else [hosts]
+        found: list[Settings] = [read(f"{base}://{user}{at}{host}/{path}?{parts.query}") for host in several]
     except ValueError:
         raise ValueError("redis-py cannot read") from None
     settings = _connection_settings(found[0])
     if base == "unix":
-        if not path.strip("/"):
-            raise ValueError("has no path")
         return Address("unix", is_encrypted=False, hosts=((found[0]["path"], 0),), settings=settings)
-    if kind == "sentinel" and not service:
-        raise ValueError("has no service name after its hosts")
-    if path.strip("/") and "db" not in settings:
-        raise ValueError("has no number in the place of the database")
-    if kind == "cluster" and settings.get("db"):
-        raise ValueError("has a database number, but a cluster has only one database")
-    if not kind and len(found) > 1:
-        raise ValueError("has several hosts")
+    if (
+        (path and "db" not in settings)
+        or (kind == "sentinel" and not service)
+        or (kind == "cluster" and settings.get("db"))
+    ):
+        raise ValueError("has a path that does not fit")
     default_port = 26379 if service else 6379
     places = tuple((one.get("host", "localhost"), one.get("port", default_port)) for one in found)
     own = {name: found[0].get(f"sentinel_{name}") for name in ("username", "password")}

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...._policy.kind import BRIEF, Kind, duration
-from ...._policy.parameter import warn_of_bare_number
-from ...._policy.unit import ChronoUnit, format_duration, seconds
+from ...._policy.kind import BRIEF, duration, kinds, text
+from ...._policy.parameter import Values, call_source, check, warn_of_bare_numbers
+from ...._policy.unit import ChronoUnit, seconds
 from ...._shown import error_text, install, shown
 from ....exceptions import Fault, raise_faults
 from ....typing import Duration
@@ -27,22 +27,26 @@ _SOCKET_TIMEOUT: Final = 0.5
 """In seconds; no call waits so long. A server with a shorter pause is not lost."""
 _MAX_ROUND_TRIPS: Final = 5
 """The maximum number of times that a request is sent: the server may lack its script, or name another node."""
-_LONGEST_NAMESPACE: Final = 200
-_KINDS: Final = {
-    # The name is placed between the braces of a hash tag.
-    "namespace": Kind(
-        "text",
-        f"printable text of up to {_LONGEST_NAMESPACE} characters, without braces",
-        lambda value: (
-            isinstance(value, str)
-            and value.isprintable()
-            and 0 < len(value.strip()) == len(value) <= _LONGEST_NAMESPACE
-            and not {*"{}"} & {*value}
+
+
+class _Values(Values):
+    """The values of a fleet, without its address."""
+
+    _kinds = kinds(
+        namespace=text(
+            "printable text of up to 200 characters, without braces",  # it is placed between the braces of a hash tag
+            lambda name: name.isprintable() and 0 < len(name.strip()) == len(name) <= 200 and not {*"{}"} & {*name},
         ),
-    ),
-    "poll": duration("> 0", plausible=BRIEF),
-    "patience": duration("> 0"),
-}
+        poll=duration("> 0", plausible=BRIEF),
+        patience=duration("> 0"),
+    )
+
+    namespace: str
+    poll: Duration = 1000
+    patience: Duration = 50
+
+
+_Values.where = "RedisFleet"
 
 
 class RedisFleet:
@@ -77,29 +81,20 @@ class RedisFleet:
         patience: Duration = 50,
     ) -> None:
         address = _address(url_or_client)
-        faults = [address] if isinstance(address, Fault) else []
-        for name, value in (("namespace", namespace), ("poll", poll), ("patience", patience)):
-            kind, where = _KINDS[name], f"RedisFleet({name})"
-            if kind.accepts(value):
-                warn_of_bare_number(where, kind, value)
-            else:
-                faults.append(Fault(where, kind.problem(value), value, kind.allowed))
-        raise_faults(faults)
+        self._values = {"namespace": namespace, "poll": poll, "patience": patience}
+        faults = check(_Values, self._values, _Values.where)
+        raise_faults([address, *faults] if isinstance(address, Fault) else faults)
+        warn_of_bare_numbers(_Values, (), self._values)
         assert isinstance(address, Address)
         self.namespace: str = namespace
-        self.poll: float = seconds(_KINDS["poll"].normalised(poll), ChronoUnit.MILLIS)
-        self.patience: float = seconds(_KINDS["patience"].normalised(patience), ChronoUnit.MILLIS)
+        self.poll: float = seconds(poll, ChronoUnit.MILLIS)
+        self.patience: float = seconds(patience, ChronoUnit.MILLIS)
         self._address: Address = address
         self._hosts = deque(address.hosts)  # the first is asked next, in each session
 
     def __repr__(self) -> str:
-        durations = {"poll": (self.poll, 1.0), "patience": (self.patience, 0.05)}
-        parts = [
-            f", {name}={format_duration(value, ChronoUnit.SECONDS)!r}"
-            for name, (value, default) in durations.items()
-            if value != default
-        ]
-        return f"RedisFleet({str(self._address)!r}, namespace={self.namespace!r}{''.join(parts)})"
+        values = call_source("", _Values, self._values).removeprefix("(")
+        return f"RedisFleet({str(self._address)!r}, {values}"
 
     def connect(self, changed: Callable[[], object] | None = None) -> RedisSession:
         """Return a session, which connects at its first use; *changed* is never called."""
@@ -253,7 +248,6 @@ def _address(url_or_client: object) -> Address | Fault:
     where = "RedisFleet(url_or_client)"
     try:
         import redis
-        import redis.asyncio
     except ImportError:
         return Fault("RedisFleet", "needs redis-py, which is not installed", None, install("redis"))
     if isinstance(url_or_client, str):
@@ -265,10 +259,8 @@ def _address(url_or_client: object) -> Address | Fault:
             address = address_of_url(url_or_client)
         elif isinstance(url_or_client, (redis.Redis, redis.RedisCluster)):
             address = address_of_client(url_or_client)
-        elif isinstance(url_or_client, (redis.asyncio.Redis, redis.asyncio.RedisCluster)):
-            raise ValueError("is a client of asyncio, which belongs to one event loop")
         else:
-            raise ValueError("is not a client of redis-py")
+            raise ValueError("is no synchronous client of redis-py")
     except ValueError as error:
         return Fault(where, f"is {got}, which {error}", got, ALLOWED)
     try:
