@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from pydantic_settings import PydanticBaseSettingsSource
+
 from .._shown import ends_the_caller, error_text, install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException, definition_error, raise_faults
 from .key import CONFIG_VARIABLE
@@ -66,7 +68,8 @@ def _format_of(path: Path) -> str:
 
 
 def _foreign(source: Any) -> Source:
-    name = f"source {getattr(source, '__name__', type(source).__qualname__)}"
+    named = type(source) if isinstance(source, PydanticBaseSettingsSource) else source
+    name = f"source {getattr(named, '__name__', None) or shown(source)}"
     data = source()
     if not isinstance(data, Mapping):
         raise TypeError("it returns no mapping")
