@@ -87,28 +87,18 @@ def _method_of_descriptor(descriptor: Any, owner: type, name: str) -> Any:
     behind: Any = descriptor.func
     kind = next((kind for kind in (staticmethod, classmethod) if isinstance(behind, kind)), None)
     function: Any = descriptor.func if kind is None else behind.__func__
-    call = update_wrapper(_binding(descriptor, kind, owner), function)
+    call: Any = update_wrapper(_binding(descriptor, kind, owner), function)
     call.__name__, call.__module__ = name, owner.__module__
     call.__qualname__ = f"{owner.__qualname__}.{name}"
     if isinstance(descriptor, partialmethod):
-        _sign(call, descriptor, owner, {staticmethod: None, classmethod: "cls", None: "self"}[kind])
+        from inspect import Parameter
+
+        if (signature := signature_of(descriptor.__get__(None, owner))) is not None:
+            itself = [Parameter("cls", Parameter.POSITIONAL_ONLY)] if kind is classmethod else []
+            call.__signature__ = signature.replace(parameters=[*itself, *signature.parameters.values()])
     else:
-        call.register = descriptor.register  # type: ignore[attr-defined]
+        call.register = descriptor.register
         _, *implementations = descriptor.dispatcher.registry.values()
         if implementations and all(map(is_coroutine_function, implementations)) and not is_coroutine_function(function):
             mark_coroutine_function(call)  # the first function only reports a missing implementation
     return call if kind is None else kind(call)
-
-
-def _sign(call: Any, descriptor: Any, owner: type, first: str | None) -> None:
-    """Set the signature of *call* to the parameters that *descriptor* leaves, after the parameter named *first*."""
-    from inspect import Parameter
-
-    try:
-        signature = signature_of(descriptor.__get__(object(), owner))
-    except (TypeError, ValueError):  # a method of a built-in class refuses objects of others
-        return
-    if signature is None:
-        return
-    itself = [Parameter(first, Parameter.POSITIONAL_ONLY)] if first else []
-    call.__signature__ = signature.replace(parameters=[*itself, *signature.parameters.values()])
