@@ -16,7 +16,7 @@ from .._parameters import accepts_arguments, signature_of
 from .._record import Record
 from .._shown import shown
 from ..typing import ExceptionSet
-from .unit import ChronoUnit, member, parse_duration, suggested_duration, suggested_unit
+from .unit import ChronoUnit, member, parse_duration
 
 
 class Kind(Record):
@@ -75,9 +75,9 @@ def rate() -> Kind:
     """Accept the number of calls that are admitted in a window, without the window."""
 
     def reason(value: object) -> str:
-        parts = re.fullmatch(r"(\d+) ?(?:/|per) ?([a-z]+)", value) if isinstance(value, str) else None
-        window = parts and (suggested_duration(f"1 {parts[2]}") or f"1{parts[2]}")
-        return f"perhaps {parts[1]}, {window!r} is meant" if parts and duration().accepts(window) else ""
+        rates = r"(\d+) ?(?:/|per) ?([smhd]|second|minute|hour|day)"
+        parts = re.fullmatch(rates, value) if isinstance(value, str) else None
+        return f"perhaps {parts[1]}, '1{parts[2][0]}' is meant" if parts else ""
 
     return integer(1).__replace__(reason=reason)
 
@@ -129,7 +129,7 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "", plausible: fl
         try:
             read(value)
         except ValueError as error:
-            return str(error) or _hint(suggested_duration(str(value)))
+            return str(error)
         return ""
 
     return Kind(
@@ -153,10 +153,6 @@ def exceptions() -> Kind:
     def accepts(value: object) -> bool:
         return is_member(value) or (isinstance(value, (list, tuple, set, frozenset)) and all(map(is_member, value)))
 
-    def reason(value: object) -> str:
-        several = value if isinstance(value, (list, tuple, set, frozenset)) else (value,)
-        return next((_hint_at_exception(one) for one in several if not is_member(one)), "")
-
     def normalised(value: ExceptionSet) -> tuple[type[BaseException] | CausedBy, ...]:
         return (value,) if isinstance(value, (type, CausedBy)) else tuple(dict.fromkeys(value))
 
@@ -166,7 +162,6 @@ def exceptions() -> Kind:
         accepts,
         normalised,
         "qualified names of exception classes, or caused_by(name), separated by commas",
-        reason=reason,
     )
 
 
@@ -262,21 +257,6 @@ def _with_plain_texts(value: Any) -> Any:
     return str.__str__(value) if isinstance(value, str) else value
 
 
-def _hint(meant: str) -> str:
-    return f"perhaps {meant!r} is meant" if meant else ""
-
-
-def _hint_at_exception(value: object) -> str:
-    """Return a hint at the probable meaning of *value*, which is no exception class."""
-    if isinstance(value, str) and value.isidentifier() and value.endswith(("Error", "Exception")):
-        return f"perhaps {value} is meant, without quotes"
-    if isinstance(value, BaseException):
-        return f"perhaps the class {type(value).__name__} is meant"
-    if callable(value) and not isinstance(value, type):
-        return "but functions belong to retry_when and fail_when"
-    return ""
-
-
 def _is_finite(value: object) -> TypeGuard[float]:
     """Return whether *value* is a number that a ``float`` can represent."""
     try:
@@ -290,7 +270,7 @@ KINDS_BY_ANNOTATION: Final[Mapping[str, Kind]] = {
     "ExceptionSet": exceptions(),
     "Predicate[Any] | None": function("a predicate or None"),
     "Predicate[BaseException] | None": function("a predicate or None"),
-    "Unit": choice(ChronoUnit).__replace__(reason=lambda value: _hint(suggested_unit(value))),
+    "Unit": choice(ChronoUnit),
     "bool": Kind("flag", "True or False", lambda value: isinstance(value, bool), configurable="true or false"),
     "int": integer(1),
 }

@@ -45,16 +45,6 @@ def member(among: type[E], value: object) -> E | None:
 SUFFIXES: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 """The suffixes of text, with their lengths in microseconds, the longest first."""
 
-_WORDS: Final = {
-    "us": ("usec", "usecs", "micro", "micros", "microsecond", "microseconds", "µs", "μs"),
-    "ms": ("msec", "msecs", "milli", "millis", "millisecond", "milliseconds"),
-    "s": ("sec", "secs", "second", "seconds"),
-    "m": ("min", "mins", "minute", "minutes"),
-    "h": ("hr", "hrs", "hour", "hours"),
-    "d": ("day", "days"),
-}
-"""Words that are not accepted as suffixes, by the suffix that an error suggests for them."""
-
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
 _SUFFIXED = rf"{_NUMBER}\s*({'|'.join(SUFFIXES)})"
 _ISO = rf"P(?=.)(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
@@ -87,24 +77,6 @@ def parse_duration(text: str) -> float | timedelta:
     if not span and re.search("[1-9]", text):
         raise ValueError("shorter than a microsecond")
     return span
-
-
-def suggested_duration(text: str) -> str:
-    """Return the duration that an invalid *text* probably means, or an empty string: ``2s`` for ``2 sec``."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]+)", text.strip())
-    suffix = _suffix_of(found[2]) if found else ""
-    return f"{found[1]}{suffix}" if found and suffix else ""
-
-
-def suggested_unit(word: object) -> str:
-    """Return the name of the unit that an invalid *word* probably means, or an empty string: ``millis`` for ``ms``."""
-    length = SUFFIXES.get(_suffix_of(word), 0) if isinstance(word, str) else 0
-    return next((unit.name.lower() for unit in ChronoUnit if round(unit.value * 1e6) == length), "") if length else ""
-
-
-def _suffix_of(word: str) -> str:
-    word = word.strip().lower()
-    return word if word in SUFFIXES else next((suffix for suffix, words in _WORDS.items() if word in words), "")
 
 
 def _microseconds(text: str) -> float:
