@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._policy import parameters
 from .formatting import formatted
@@ -13,36 +13,25 @@ from .key import ENABLED, MODE, SWITCHES, Declared, Key, parameter_keys, switch_
 from .resolution import Effective, Switches
 from .settings import settings
 
+_SEVERAL = "(several)"
 
-class KeyLine:
+
+class KeyLine(NamedTuple):
     """One key, and the values of all guards that it reaches.
 
     Args:
         key: The key.
         allowed: The allowed values, in words.
         example: A valid text, for use if the guards differ.
+        value: The value in force.
+        default: The declared value.
     """
 
-    def __init__(self, key: Key, allowed: str, example: str) -> None:
-        self.key = key
-        self.allowed = allowed
-        self.example = example
-        self.values: set[str] = set()
-        self.defaults: set[str] = set()
-
-    @property
-    def value(self) -> str:
-        """The value in force."""
-        return _common(self.values)
-
-    @property
-    def default(self) -> str:
-        """The declared value."""
-        return _common(self.defaults)
-
-
-def _common(values: set[str]) -> str:
-    return next(iter(values)) if len(values) == 1 else "(several)"
+    key: Key
+    allowed: str
+    example: str
+    value: str
+    default: str
 
 
 def key_lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[KeyLine]:
@@ -50,9 +39,11 @@ def key_lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[KeyLine]:
     found: dict[str, KeyLine] = {}
 
     def add(key: Key, allowed: str, value: object, default: object, example: object) -> None:
-        line = found.setdefault(key.name, KeyLine(key, allowed, formatted(example)))
-        line.values.add(formatted(value))
-        line.defaults.add(formatted(default))
+        line = KeyLine(key, allowed, formatted(example), formatted(value), formatted(default))
+        known = found.setdefault(key.name, line)
+        if known.value != line.value:
+            known = known._replace(value=_SEVERAL)
+        found[key.name] = known if known.default == line.default else known._replace(default=_SEVERAL)
 
     for declared, effective in resolved:
         for name, one in parameters(declared.policy).items():
@@ -78,7 +69,7 @@ def template(of: Iterable[KeyLine], how: str) -> Iterator[str]:
     """
     format_line = FORMATS[how]
     for line in of:
-        value = line.example if line.value == "(several)" else line.value
+        value = line.example if line.value == _SEVERAL else line.value
         comment = f"{line.allowed}; declared: {line.default or 'nothing'}"
         yield f"# {comment}" if how == "env" else f"# {comment}; variable: {line.key.variable}"
         yield f"#{format_line(line.key, value)}"
@@ -91,18 +82,9 @@ def _quoted(key: Key, value: str) -> tuple[str, str]:
     return json.dumps(key.name, ensure_ascii=False), value if is_plain else json.dumps(value, ensure_ascii=False)
 
 
-def _escaped(text: str, signs: str) -> str:
-    """Escape as java.util.Properties does: signs that end a key or start a comment, and all signs outside ASCII."""
-
-    def one(sign: str, is_first: bool) -> str:
-        if sign in "\\" + signs or (is_first and sign in " #!"):
-            return f"\\{sign}"
-        if " " <= sign <= "~":
-            return sign
-        units = sign.encode("utf-16-be", "surrogatepass")
-        return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
-
-    return "".join(one(sign, index == 0) for index, sign in enumerate(text))
+def _in_properties(key: Key, value: str) -> str:
+    """Escape both as java.util.Properties does: as in JSON, and signs that end a key or start a comment."""
+    return "=".join(re.sub("[ :=#!]", r"\\\g<0>", json.dumps(text)[1:-1]) for text in (key.name, value))
 
 
 def _in_environment(key: Key, value: str) -> str:
@@ -115,6 +97,6 @@ FORMATS: Mapping[str, Callable[[Key, Any], str]] = {
     "env": _in_environment,
     "toml": lambda key, value: " = ".join(_quoted(key, value)),
     "yaml": lambda key, value: ": ".join(_quoted(key, value)),
-    "properties": lambda key, value: f"{_escaped(key.name, ' :=#!')}={_escaped(value, '')}",
+    "properties": _in_properties,
 }
 """The functions that format a key and its value, by the name of the format."""
