@@ -11,7 +11,7 @@ from typing import Any
 
 from .._cause import caused_by
 from .._policy import DEFAULT_PLACE, Kind, Policy, check, parameters
-from .._shown import brief, ends_the_caller, error_text, nearest
+from .._shown import brief, did_you_mean, ends_the_caller, error_text
 from ..exceptions import Fault
 from .source import Entry, flag
 
@@ -134,11 +134,11 @@ def _named(name: str) -> Any:
     if name.isidentifier():
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        callables = [one for one in dir(builtins) if callable(getattr(builtins, one))]
-        raise _unknown(name, "is not a built-in", nearest(name, callables))
+        near = did_you_mean(name, (one for one in dir(builtins) if callable(getattr(builtins, one))))
+        raise _UnknownNameError(f"names {brief(name)}, which is not a built-in{near}")
     if not name:
         raise _UnknownNameError("has an empty name")
-    path, _, last = name.replace(":", ".").rpartition(".")
+    path = name.replace(":", ".").rpartition(".")[0]
     try:
         try:
             return pkgutil.resolve_name(name)
@@ -150,18 +150,6 @@ def _named(name: str) -> Any:
             raise
         absent = error.name if isinstance(error, ModuleNotFoundError) else None
         if absent in (None, path.partition(".")[0]) or not f"{path}.".startswith(f"{absent}."):
-            raise _unknown(name, f"cannot be imported ({error_text(error)})") from None
-    raise _unknown(name, "does not exist", _neighbour(path, last))
-
-
-def _neighbour(path: str, last: str) -> str:
-    try:
-        near = nearest(last, dir(pkgutil.resolve_name(path)))
-    except Exception:  # noqa: BLE001 - a suggestion is a courtesy
-        return ""
-    return f"{path}.{near}" if near else ""
-
-
-def _unknown(name: str, problem: str, near: str = "") -> _UnknownNameError:
-    hint = f"; did you mean {near}?" if near else ""
-    return _UnknownNameError(f"names {brief(name)}, which {problem}{hint}")
+            problem = f"names {brief(name)}, which cannot be imported ({error_text(error)})"
+            raise _UnknownNameError(problem) from None
+    raise _UnknownNameError(f"names {brief(name)}, which does not exist")

@@ -250,7 +250,7 @@ BEHIND = caused_by(ConnectionError)
     ("text", "words"),
     [
         ("caused_by()", "Retry/retryOn"),
-        ("caused_by(ConectionError)", "did you mean ConnectionError?"),
+        ("caused_by(ConectionError)", "did you mean 'ConnectionError'?"),
         ("caused_by(int)", "Retry/retryOn is 'caused_by(int)'; allowed: "),
         ("caused_by(OSError", "Retry/retryOn"),
         ("caused_by(caused_by(OSError))", "Retry/retryOn"),
