@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from functools import update_wrapper
 from importlib.util import find_spec
-from types import MemberDescriptorType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple, Self
 
 from ._shown import install
@@ -48,7 +48,8 @@ def patch(target: object, path: str, /, *decorators: Callable[[Any], Any]) -> Pa
     guarded.
 
     Args:
-        target: The name of a module, patched now or as soon as it is imported; or a module, a class, an object.
+        target: The name of a module, patched now or as soon as it is imported; or a module, a class, an object. The
+            packages that contain a module are imported at once.
         path: The path from *target* to the attribute, as in ``"Client.send"``.
         *decorators: Decorators of this library, a ``Guard``, ``apply_guard(...)``, results of ``around_invoke``: as if
             they were written above the function, the first one uppermost.
@@ -100,7 +101,8 @@ class Patch:
         if not isinstance(target, str):
             self._apply()
             return
-        self._check_that_it_can_be_imported(target)
+        if target not in sys.modules and find_spec(target) is None:
+            raise ModuleNotFoundError(f"no module named {target!r}, which has to contain {self._where}", name=target)
         imports.add(target, self._apply)
         if target in sys.modules:
             try:
@@ -139,23 +141,6 @@ class Patch:
     def __repr__(self) -> str:
         state = "undone" if self._is_undone else "in place" if self.is_applied else "waits for the import"
         return f"<patch of {self._where}: {state}>"
-
-    def _check_that_it_can_be_imported(self, module: str) -> None:
-        """Check that the first package on the path to *module* that is not imported exists; check the rest after it."""
-        names = module.split(".")
-        packages = (".".join(names[:end]) for end in range(1, len(names) + 1))
-        name = next((package for package in packages if package not in sys.modules), None)
-        if name is None or self._is_undone:
-            return
-        if find_spec(name) is None:
-            raise ModuleNotFoundError(f"no module named {name!r}, which has to contain {self._where}", name=name)
-        if name != module:
-
-            def check(package: str) -> None:
-                self._check_that_it_can_be_imported(module)
-                imports.discard(package, check)
-
-            imports.add(name, check)
 
     def _apply(self, _: str = "") -> None:
         if self._is_undone:
@@ -243,8 +228,6 @@ def _take_back(changes: list[_Change]) -> None:
 
 
 def _held(holder: Any, attribute: str) -> Any:
-    if isinstance(getattr(type(holder), attribute, None), MemberDescriptorType):
-        return getattr(holder, attribute, _ABSENT)  # stored in a slot
     return getattr(holder, "__dict__", {}).get(attribute, _ABSENT)
 
 

@@ -363,7 +363,9 @@ def test_guards_that_share_a_budget_have_to_agree_on_its_values() -> None:
     """By rule B1 and rule X9: otherwise the error names both guards, by a call as by ``validate()``."""
     one, other = guarded("acme.one", RetryBudget(name="mixed")), guarded("acme.other", RetryBudget(0.5, name="mixed"))
     one.call(Callee())
-    with refused("acme.other @RetryBudget is RetryBudget(ratio=0.5, name='mixed'), and RetryBudget(name='mixed') for acme.one"):
+    with refused(
+        "acme.other @RetryBudget is RetryBudget(ratio=0.5, name='mixed'), and RetryBudget(name='mixed') for acme.one"
+    ):
         other.call(Callee())
     with refused("acme.one", "acme.other", "name='mixed'"):
         validate()
