@@ -152,18 +152,18 @@ def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
 
 def _result_mismatches(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> Iterator[Mismatch]:
     """Yield a mismatch of the results or their kinds: ``async def -> T``, ``Awaitable[T]``, ``Future[T]``, ``T``."""
-    fits_now = asynchronous is not True and _returns_same(guarded, substitute, asynchronous)
-    if not fits_now and (asynchronous is False or not _leads_to_same(guarded, substitute)):
+    fits = _returns_same if asynchronous is False else _leads_to_same
+    if not fits(guarded, substitute):
         allowed = f"{guarded.returned_text}, as the guarded function returns, or a subtype"
         yield f"which returns {substitute.returned_text}", allowed
 
 
-def _returns_same(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> bool:
+def _returns_same(guarded: Callee, substitute: Callee) -> bool:
     if not is_coroutine_function(substitute.function):
         return is_assignable(substitute.returned, guarded.returned)
     if return_kind_of(guarded.returned) is ReturnKind.AWAITABLE:
         return is_assignable(substitute.returned, awaited_type(guarded.returned))
-    return asynchronous is False  # the wrong kind was reported already
+    return True  # the wrong kind was reported already
 
 
 def _leads_to_same(guarded: Callee, substitute: Callee) -> bool:

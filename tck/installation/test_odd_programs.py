@@ -185,22 +185,22 @@ class Lazy:
 
 
 @pytest.mark.parametrize(
-    ("descriptor", "hint"),
+    ("descriptor", "name"),
     [
-        (property, "guard the function below @property"),
-        (functools.cached_property, "guard the function below @cached_property"),
-        (lambda function: functools.partialmethod(function, 1), "guard the method that it calls"),
-        (functools.singledispatchmethod, "guard the functions that it chooses from"),
-        (Lazy, "a Lazy cannot be guarded; allowed: a function, a method, a class; guard the function below @Lazy"),
+        (property, "@property"),
+        (functools.cached_property, "@cached_property"),
+        (lambda function: functools.partialmethod(function, 1), "@partialmethod"),
+        (functools.singledispatchmethod, "@singledispatchmethod"),
+        (Lazy, "@Lazy"),
     ],
 )
 def test_a_descriptor_that_cannot_be_guarded_is_refused_with_the_remedy(
-    descriptor: Callable[[Any], Any], hint: str
+    descriptor: Callable[[Any], Any], name: str
 ) -> None:
     """Every decorator refuses it, and names the descriptor below it."""
     audit = around_invoke(lambda invocation: invocation.proceed())
     for decorator in (retry, retry(max_retries=1), timeout, bulkhead, rate_limit, Guard(retry=Retry()), audit):
-        with refused("cannot be guarded", hint):
+        with refused(f"{name} cannot be guarded; allowed: a function, a method, a class; guard the function in it"):
             decorator(descriptor(lambda self, *_: None))
 
 

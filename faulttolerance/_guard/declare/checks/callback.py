@@ -134,12 +134,8 @@ class _Check:
         self.is_settled = self._guarded.is_settled and callee.is_settled
         if not accepts_arguments(callee.function, arguments):
             problem = f"{subject}, which does not take one argument: {callee.signature}"
-            allowed = "a handler that takes an ExecutionContext"
-            takes_as_guarded = not isinstance(value, type) and not any(
-                mismatches(self._guarded, callee, self.is_awaited)
-            )
-            by_name = "; pass a function with the parameters of the guarded function as fallback_method, by its name"
-            yield problem, f"{allowed}{by_name if takes_as_guarded else ''}"
+            by_name = "a function with the parameters of the guarded function is passed as fallback_method, by its name"
+            yield problem, f"a handler that takes an ExecutionContext; {by_name}"
         yield from _of(subject, mismatches(self._guarded, callee, self.is_awaited, but_parameters=True))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from functools import partialmethod, singledispatchmethod
 from typing import Any
 
 from ...._call.core import is_detached
@@ -35,7 +34,6 @@ _COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
 """The policies that have no effect alone, and the policies that they modify."""
 _NO_ROW = Row()
 """The row of a policy that only configuration declares."""
-_CALLED_BY = {partialmethod: "the method that it calls", singledispatchmethod: "the functions that it chooses from"}
 
 
 def definition_faults(declaration: Declaration) -> list[Fault]:
@@ -117,13 +115,8 @@ def descriptor_faults(target: object) -> list[Fault]:
     """Return the fault of a *target* that becomes another object when it is looked up."""
     if callable(target) or isinstance(target, classmethod) or not hasattr(type(target), "__get__"):
         return []
-    kind = type(target).__name__
-    what = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
-    function = getattr(target, "fget", None) or getattr(target, "func", None)
-    name = getattr(function, "__qualname__", "")
-    called = next((one for each, one in _CALLED_BY.items() if isinstance(target, each)), f"the function below @{kind}")
-    allowed = f"a function, a method, a class; guard {called}"
-    return [Fault(f"{what} ({name})" if name else what, "cannot be guarded", target, allowed)]
+    allowed = "a function, a method, a class; guard the function in it"
+    return [Fault(f"@{type(target).__name__}", "cannot be guarded", target, allowed)]
 
 
 def _asynchronous_faults(
