@@ -14,7 +14,6 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
     adaptive_throttle,
-    apply_guard,
     asynchronous,
     before_retry,
     bulkhead,
@@ -30,7 +29,6 @@ from faulttolerance import (
     timeout,
     validate,
 )
-from faulttolerance.policies import CircuitBreaker, Retry
 from faulttolerance.testing import configured
 from kit import key
 from kit.definition import refused
@@ -272,22 +270,6 @@ def test_a_companion_of_a_policy_that_is_switched_off_is_no_mistake() -> None:
         assert (function(), validate()) == ("done", [])
     with configured({"MP_Fault_Tolerance_NonFallback_Enabled": "false"}):
         assert (function(), validate()) == ("done", [])
-
-
-@each_companion
-@pytest.mark.parametrize("by", [Guard(retry=Retry(), circuit_breaker=CircuitBreaker()), apply_guard("nobody's")])
-def test_a_companion_above_a_guard_is_refused(
-    annotation: str, companion: Any, principal: Any, decorator: str, by: Any
-) -> None:
-    """R9: a Guard takes none, so that users would put it there."""
-
-    def function() -> None: ...
-
-    with refused(f"function @{annotation} is above a Guard, whose @", f"allowed: {decorator} below it"):
-        companion(by(function))
-    with refused(f"function @{annotation} is above a Guard, whose @"):
-        companion(timeout(by(function)))
-    assert companion(principal(by(function))) is not None
 
 
 def test_a_decorator_that_a_guard_refuses_is_no_fault_of_the_next_function() -> None:

@@ -76,10 +76,6 @@ class Decorator:
             yield Fault(where, "is on a generator function", function, INSTEAD_OF_GENERATORS)
         if self._kind in declaration.policies:
             yield Fault(where, "is present twice", None, "one of each kind per function")
-        if above := definition.companion_above_guard_faults(self._kind, declaration):
-            from .guard import finder_of
-
-            yield from above if finder_of(declaration.template) is not None else ()
 
     def _faults(self, where: str) -> list[Fault]:
         return check(self._kind, self._values, f"{where} @{self._kind.annotation}")

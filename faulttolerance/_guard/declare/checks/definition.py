@@ -178,15 +178,6 @@ def companion_faults(declared: Sequence[Declared], where: str, cls: type | None)
             yield Fault(place, problem, None, f"{_decorators(mains)} on the same method or its class")
 
 
-def companion_above_guard_faults(kind: type[Policy], declaration: Declaration) -> list[Fault]:
-    """Return the fault of a companion above a ``Guard`` whose own policy it cannot reach."""
-    mains = _COMPANIONS.get(kind, ())
-    if not mains or any(main in declaration.policies for main in mains):
-        return []
-    problem = f"is above a Guard, whose {_either(mains)} it cannot modify"
-    return [Fault(f"{declaration.where} @{kind.annotation}", problem, None, f"{_decorators(mains)} below it")]
-
-
 def _either(kinds: Iterable[type[Policy]]) -> str:
     return " or ".join(f"@{kind.annotation}" for kind in kinds)
 
