@@ -4,7 +4,6 @@
 
 import sys
 from collections.abc import Callable
-from types import FunctionType, MethodType
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
@@ -68,19 +67,6 @@ class LateLookup:
         else:
             return getattr(find_in_module(self._attribute, self._function), "function", None)
         return function if callable(function) else None
-
-    def shows_self(self, method: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Return whether the signature of *method*, found for *args*, has a parameter for the object that it has.
-
-        A descriptor may bind by an object of its own, which shows the signature of the function that it wraps.
-        """
-        named = find_in_class(self._attribute, type(args[0])) if self._takes_self else None
-        if named is None or not named.takes_self or self._attribute in getattr(args[0], "__dict__", ()):
-            return False
-        from inspect import unwrap
-
-        behind = unwrap(method, stop=lambda each: isinstance(each, (MethodType, staticmethod)))
-        return behind is not method and isinstance(behind, FunctionType)
 
     def missing(self) -> str:
         """Return the message that there is no such function."""
