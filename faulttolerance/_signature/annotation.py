@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import inspect
-import re
 import sys
 import types
 import typing
@@ -120,8 +119,7 @@ class Scope(NamedTuple):
         try:
             return eval(text.strip(), {"__builtins__": builtins}, _Names(*self.namespaces))  # type: ignore[arg-type]  # only read
         except Exception:  # noqa: BLE001  # the text and its failures are the application's
-            head = re.match(r"[\s'\"]*([A-Za-z_][\w.]*)", text)
-            return UnresolvedName(head[1]) if head else Any
+            return UnresolvedName(text.partition("[")[0].strip(" '\""))
 
 
 def _type_arguments(cls: type, args: tuple[Type, ...] | None) -> dict[Any, Type]:

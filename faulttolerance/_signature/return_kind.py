@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from typing import Any, Union
@@ -50,8 +49,8 @@ def return_kind_of(returned: Type) -> ReturnKind:
 
 
 def _return_kind_of_class(cls: type) -> ReturnKind:
-    future = _loaded("concurrent.futures", "Future")
-    if future is not None and issubclass(cls, future):
+    # By name, because the module may not be imported.
+    if ("concurrent.futures._base", "Future") in [(base.__module__, base.__name__) for base in cls.__mro__]:
         return ReturnKind.FUTURE
     if getattr(cls, "__await__", None) is not None:
         return ReturnKind.AWAITABLE
@@ -60,22 +59,15 @@ def _return_kind_of_class(cls: type) -> ReturnKind:
     return ReturnKind.PLAIN
 
 
-def _loaded(module: str, name: str) -> type | None:
-    """Return a class of the standard library if it is loaded; no class can derive from it before that."""
-    cls = getattr(sys.modules.get(module), name, None)
-    return cls if isinstance(cls, type) else None
-
-
 def awaited_type(returned: Type) -> Type:
     """Return the type of the result of awaiting *returned*, or of waiting for it."""
     if returned.head is Union:
         return union_of(map(awaited_type, returned.args or ()))
-    futures = (_loaded("asyncio", "Future"), _loaded("concurrent.futures", "Future"), _loaded("asyncio", "Task"))
     for base, args in ancestry(returned).items():
         if args is None:
             continue
         if base is Coroutine:
             return args[-1]
-        if base in (Awaitable, *futures):
+        if base is Awaitable or base.__name__ in ("Future", "Task"):
             return args[0]
     return ANYTHING

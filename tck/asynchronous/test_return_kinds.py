@@ -136,7 +136,6 @@ def test_the_return_annotation_tells_the_kind_of_the_result(
         ("Annotated[Future[Decimal], 'soon']", ReturnKind.FUTURE),
         ("Optional[Decimal]", ReturnKind.UNKNOWN),
         ("int[str]", ReturnKind.UNKNOWN),
-        ("Future(", ReturnKind.FUTURE),
         ("the future", ReturnKind.UNKNOWN),
         ("", ReturnKind.UNKNOWN),
         ("42", ReturnKind.UNKNOWN),
