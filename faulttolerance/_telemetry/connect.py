@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from prometheus_client import CollectorRegistry
 
-    from .._platform.background import Ticker
     from .multiprocess import MultiprocessExporter
     from .opentelemetry import Exporter
     from .prometheus import Collector
@@ -31,8 +30,6 @@ ChosenProvider: TypeAlias = "MeterProvider | Literal['auto', 'unchanged'] | None
 
 _PROMETHEUS = "prometheus_client"
 _OPENTELEMETRY = "opentelemetry.metrics"
-_WRITE_SECONDS = 0.5
-"""Seconds between writes if several processes share one scrape; at least one write a second is promised."""
 _PATIENCE_SECONDS = 0.5
 
 
@@ -50,11 +47,9 @@ class Telemetry:
         """The modules of exporters that the application has not imported yet."""
         self._collector: tuple[CollectorRegistry, Collector] | None = None
         self._multiprocess: MultiprocessExporter | None = None
-        self._ticker: Ticker | None = None
         self._exporter: Exporter | None = None
         # Instruments cannot be removed: a new connection reuses the earlier instruments.
         self._exporters: list[Exporter] = []
-        self._through_proxy: Exporter | None = None
 
     def connect_if_due(self) -> None:
         """Connect the exporters, once something is counted; called outside the registry's lock.
@@ -113,7 +108,7 @@ class Telemetry:
         return tracing_mode() if self._tracing is None else self._tracing
 
     def _every_exporter(self) -> Iterator[Exporter | MultiprocessExporter]:
-        return filter(None, (*self._exporters, self._through_proxy, self._multiprocess))
+        return filter(None, (*self._exporters, self._multiprocess))
 
     def _connect(self, arrived: str = "") -> None:
         missing = []
@@ -142,14 +137,10 @@ class Telemetry:
         from .prometheus import Collector, is_exposed_by_opentelemetry
 
         if is_multiprocess():
-            from .._platform.background import Ticker
-
             with self._lock:
-                if self._multiprocess is None or self._ticker is None:
-                    self._multiprocess = exporter = MultiprocessExporter()
-                    self._ticker = Ticker(_WRITE_SECONDS, exporter.write, exporter.reset_after_fork)
-                self._ticker.start()
-            self._ticker.tick()
+                self._multiprocess = self._multiprocess or MultiprocessExporter()
+                self._multiprocess.ticker.start()
+            self._multiprocess.write()
             return
         registry = self._registry
         is_chosen = registry != "auto"
@@ -173,7 +164,7 @@ class Telemetry:
             registry, collector = connected
             with suppress(KeyError):  # the application has emptied it, as test suites do
                 registry.unregister(collector)
-        if self._multiprocess is not None and self._ticker is not None and self._ticker.stop():
+        if self._multiprocess is not None and self._multiprocess.ticker.stop():
             self._multiprocess.write(levels=False)
 
     def _connect_opentelemetry(self, *, has_just_arrived: bool) -> None:
@@ -182,9 +173,7 @@ class Telemetry:
         application = get_meter_provider()
         provider = application if self._provider == "auto" else self._provider
         is_proxy = has_just_arrived or type(provider).__name__.startswith("_Proxy")
-        # Instruments on the proxy became instruments of the provider that was set later.
-        known = self._through_proxy if provider is application else None
-        known = known or next((one for one in self._exporters if one.provider() is provider), None)
+        known = next((one for one in self._exporters if one.provider() is provider), None)
         if known is not None:
             known.is_on = True
             self._exporter = known
@@ -197,11 +186,10 @@ class Telemetry:
             with self._making:
                 if self._exporter is None:
                     self._exporter = Exporter(provider)
-                    if is_proxy:
-                        self._through_proxy = self._exporter
-                    else:
-                        living = [one for one in self._exporters if one.provider() is not None]
-                        self._exporters = [*living, self._exporter]
+                    if is_proxy:  # its instruments become those of the provider that is set later
+                        self._exporter.provider = get_meter_provider
+                    living = [one for one in self._exporters if one.provider() is not None]
+                    self._exporters = [*living, self._exporter]
 
         if is_proxy:
             make()

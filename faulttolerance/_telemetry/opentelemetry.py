@@ -12,7 +12,7 @@ is changed.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -30,7 +30,7 @@ class Exporter:
     """The instruments on one meter provider: created once, they exist as long as the provider does."""
 
     def __init__(self, provider: MeterProvider) -> None:
-        self.provider = ref(provider)
+        self.provider: Callable[[], object] = ref(provider)
         self.is_on = True
         """Whether the counts are exported; an instrument can be created only once and never be removed."""
         self._values: dict[str, list[tuple[str, Series, float]]] | None = None
