@@ -62,65 +62,55 @@ def _answering(handler: Any) -> Any:
 
 def _unary(behavior: Callable[..., Any]) -> Callable[..., Any]:
     def answer(request: Any, context: Any) -> Any:
-        try:
-            with _in_time(context):
-                return behavior(request, context)
-        except Exception as failure:
-            if end := _end(failure, context):
-                context.abort(*end)
-            raise
+        return _step(context, behavior, request, context)
 
     return answer
 
 
 def _stream(behavior: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
     def answer(request: Any, context: Any) -> Iterator[Any]:
-        try:
-            with _in_time(context):
-                responses = iter(behavior(request, context))
-            while True:
-                with _in_time(context):  # not around ``yield``: the code that sends a response is not interrupted
-                    response = next(responses, _NO_MORE)
-                if response is _NO_MORE:
-                    return
-                yield response
-        except Exception as failure:
-            if end := _end(failure, context):
-                context.abort(*end)
-            raise
+        responses = iter(_step(context, behavior, request, context))
+        while (response := _step(context, next, responses, _NO_MORE)) is not _NO_MORE:
+            yield response
 
     return answer
 
 
 def _awaited(behavior: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     async def answer(request: Any, context: Any) -> Any:
-        try:
-            async with _in_time(context):
-                return await behavior(request, context)
-        except Exception as failure:
-            if end := _end(failure, context):
-                await context.abort(*end)
-            raise
+        return await _step_async(context, behavior, request, context)
 
     return answer
 
 
 def _async_stream(behavior: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
     async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
-        try:
-            responses = aiter(behavior(request, context))
-            while True:
-                async with _in_time(context):
-                    response = await anext(responses, _NO_MORE)
-                if response is _NO_MORE:
-                    return
-                yield response
-        except Exception as failure:
-            if end := _end(failure, context):
-                await context.abort(*end)
-            raise
+        responses = aiter(behavior(request, context))
+        while (response := await _step_async(context, anext, responses, _NO_MORE)) is not _NO_MORE:
+            yield response
 
     return answer
+
+
+def _step(context: Any, function: Callable[..., Any], *args: Any) -> Any:
+    """Call *function* within the time of its call; the code that sends a response is not interrupted."""
+    try:
+        with _in_time(context):
+            return function(*args)
+    except Exception as failure:
+        if end := _end(failure, context):
+            context.abort(*end)
+        raise
+
+
+async def _step_async(context: Any, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    try:
+        async with _in_time(context):
+            return await function(*args)
+    except Exception as failure:
+        if end := _end(failure, context):
+            await context.abort(*end)
+        raise
 
 
 def _in_time(context: Any) -> Any:
