@@ -24,8 +24,6 @@ ACQUIRES = "takes"
 """The place may acquire something that would not be released."""
 RELEASES = "gives"
 """The place may release something, or nothing is known about it."""
-ENDS = "ends"
-"""The end of a ``with`` block, after which nothing is left to release."""
 USES = "uses"
 """A call whose result is used: an exception after it loses the result."""
 SKIPS = "skips"
@@ -33,9 +31,9 @@ SKIPS = "skips"
 RETURNS = "returns"
 """The function may return, and then the result depends on its caller."""
 
-_ACQUIRING = frozenset({"__aenter__", "__enter__", "acquire"})
-ACQUIRE_RELEASE = _ACQUIRING | {"__aexit__", "__exit__", "release"}
-"""The names of functions that acquire or release something."""
+ACQUIRE_RELEASE = dict.fromkeys(("__aenter__", "__enter__", "acquire"), ACQUIRES)
+ACQUIRE_RELEASE |= dict.fromkeys(("__aexit__", "__exit__", "release"), RELEASES)
+"""The names of functions that acquire or release something, and which of both they do."""
 
 _BLOCKING = frozenset(
     {
@@ -66,9 +64,6 @@ _MAX_INSTRUCTIONS_AHEAD = 200
 """The largest number of instructions that are examined."""
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
 _ACQUIRING_STEPS = ("BEFORE_ASYNC_WITH", "BEFORE_WITH", "LOAD_SPECIAL")
-_BOUNDARIES = (
-    "FOR_ITER", "JUMP", "POP_JUMP", "POP_TOP", "RERAISE", "RESUME", "RETURN", "SEND", "STORE_", "YIELD_VALUE",
-)  # fmt: skip
 _LOADS = (
     "LOAD_ATTR", "LOAD_DEREF", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_METHOD", "LOAD_NAME", "LOAD_SUPER_ATTR",
     "STORE_FAST_LOAD",
@@ -112,44 +107,27 @@ class _Instructions:
         return bisect_right(self.offsets, offset) - 1
 
     def acquire_release(self, number: int) -> str | None:
-        """Return the kind of this instruction if it acquires or releases something, judged by names; else ``None``."""
-        name = self.steps[number].opname
-        if name in _ACQUIRING_STEPS:
+        """Return the kind of this instruction if it or what it loads acquires or releases something, else ``None``."""
+        step = self.steps[number]
+        name = step.opname
+        if name in _ACQUIRING_STEPS or (name == "CALL" and self.steps[number - 1].opname == "LOAD_SPECIAL"):
             return ACQUIRES
-        if name == "WITH_EXCEPT_START":
+        if name == "WITH_EXCEPT_START" or self._ends_block(number):
             return RELEASES
-        if name not in _CALLS:
-            return None
-        if self._ends_block(number):
-            return ENDS
-        kind = None
-        for step in reversed(self.steps[max(0, number - 60) : number]):
-            if kind is ACQUIRES or step.opname.startswith(_BOUNDARIES):
-                break
-            kind = _named_acquire_release(step) or kind
-        return kind
+        return ACQUIRE_RELEASE.get(_last_name(step) if name.startswith(_LOADS) else self._callee(number))
 
     def _ends_block(self, number: int) -> bool:
-        """Return whether this is ``__exit__(None, None, None)``, the call at the end of a ``with`` block."""
-        first, *arguments = [step for step in self.steps[max(0, number - 5) : number] if step.opname != "PRECALL"][-4:]
-        # From 3.14 on the function lies below the block, and any other function is loaded just before its arguments.
-        return (
-            len(arguments) == 3
-            and all("CONST" in step.opname and step.argval is None for step in arguments)
-            and not first.opname.startswith(("LOAD_", "PUSH_NULL"))
-            and self.steps[number].arg == (3 if sys.version_info >= (3, 14) else 2)
-        )
+        """Return whether this is a call with three times ``None``, as at the end of a ``with`` block."""
+        before = [step for step in self.steps[max(0, number - 4) : number] if step.opname != "PRECALL"][-3:]
+        is_call = self.steps[number].opname in _CALLS and len(before) == 3
+        return is_call and all("CONST" in step.opname and step.argval is None for step in before)
 
     def uses_result(self, number: int) -> bool:
-        """Return whether this instruction is a call whose result is used, and may need a release."""
-        if self.steps[number].opname not in _CALLS or self.steps[number + 1].opname == "POP_TOP":
+        """Return whether this is a call that does more than block, whose result is used and may need a release."""
+        if self.steps[number].opname not in _CALLS or self.steps[number + 1].opname == "POP_TOP" or self.blocks(number):
             return False
         name, is_global = self.path_of_callee(number)
         return not (is_global and name in _HARMLESS) and name.rpartition(".")[2] not in _HARMLESS_NAMES
-
-    def loses_result(self, number: int) -> bool:
-        """Return whether this instruction is a call with a used result that does more than block."""
-        return self.uses_result(number) and not self.blocks(number)
 
     def blocks(self, number: int) -> bool:
         """Return whether this instruction calls a function that blocks, judged by its name."""
@@ -179,14 +157,14 @@ class _Instructions:
         call = self.steps[number]
         arguments = _STACKED[call.opname](call.arg) if call.opname in _STACKED else call.arg
         depth = 0
-        last, first = number, max(0, number - 60)
-        if last > first and self.steps[last - 1].opname == "PRECALL":
+        last = number - 1
+        if self.steps[last].opname == "PRECALL":
             last -= 1  # 3.11: it belongs to this call
-        for place in range(last - 1, first - 1, -1):
+        for place in range(last, -1, -1):
             step = self.steps[place]
             if depth == arguments and step.opname not in ("KW_NAMES", "PUSH_NULL"):
                 return place if step.opname.startswith(_LOADS) else None
-            if step.opname.startswith(_BOUNDARIES):
+            if _jumps(step):
                 return None
             if depth != arguments:
                 depth += dis.stack_effect(step.opcode, step.arg, jump=False)
@@ -254,14 +232,10 @@ class _Instructions:
     def _ends_handling(self, number: int) -> bool:
         return self.steps[number].opname.startswith(("POP_EXCEPT", "RAISE", "RERAISE", "RETURN"))
 
-    def handles_failure(self, number: int) -> bool:
-        """Return whether this instruction belongs to the handling of an exception, or the cleanup after it."""
-        return number in self.handling
-
     def successors(self, number: int) -> list[int]:
         """Return the indexes of the possible next instructions."""
         step = self.steps[number]
-        if step.opcode not in dis.hasjrel and step.opcode not in dis.hasjabs:
+        if not _jumps(step):
             return [number + 1]
         target = bisect_left(self.offsets, step.argval)  # after any prefixes
         return [target] if step.opname.startswith("JUMP") else [target, number + 1]
@@ -289,14 +263,18 @@ class _Instructions:
             return RETURNS
         if self.jumps_out(number):
             return SKIPS
-        kind = _named_acquire_release(step) or (self.acquire_release(number) if name in _CALLS else None)
+        kind = None if name.startswith("BEFORE_") else self.acquire_release(number)
         if kind is not None:
-            return RELEASES if kind is ENDS else kind
+            return kind
         # Conservative: a call by keywords, the resumption after a ``yield`` and a conditional jump need not be checked.
         is_sure = name == "JUMP_BACKWARD" or (name in _CALLS and name not in ("CALL_KW", "PRECALL"))
         if not (is_sure and self.is_checked(number)):
             return None
-        return USES if self.loses_result(number) else ""
+        return USES if self.uses_result(number) else ""
+
+
+def _jumps(step: dis.Instruction) -> bool:
+    return step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
 
 
 def _last_name(step: dis.Instruction) -> Any:
@@ -304,47 +282,15 @@ def _last_name(step: dis.Instruction) -> Any:
     return step.argval[-1] if isinstance(step.argval, tuple) else step.argval
 
 
-def _named_acquire_release(step: dis.Instruction) -> str | None:
-    """Return ``ACQUIRES`` or ``RELEASES`` if this instruction loads a name of ``ACQUIRE_RELEASE``, else ``None``."""
-    if step.opname == "LOAD_SPECIAL":
-        return ACQUIRES
-    if not step.opname.startswith(_LOADS):
-        return None
-    names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-    if any(name in _ACQUIRING for name in names):
-        return ACQUIRES
-    return RELEASES if any(name in ACQUIRE_RELEASE for name in names) else None
-
-
 @lru_cache(64)
 def _instructions(code: CodeType) -> _Instructions:
     return _Instructions(code)
 
 
-def calls_of(code: CodeType) -> Iterator[tuple[int, str, set[object]]]:
-    """Yield for each call in *code* its offset, its instruction, and the names loaded since the previous call."""
-    loaded: set[object] = set()
-    for step in _instructions(code).steps:
-        if step.opname.startswith(_LOADS):
-            loaded.update(step.argval if isinstance(step.argval, tuple) else (step.argval,))
-        elif step.opname in _CALLS and step.opname != "PRECALL":
-            yield step.offset, step.opname, loaded
-            loaded = set()
-
-
-@lru_cache(1024)
-def acquire_release_at(code: CodeType, offset: int) -> str | None:
-    """Return ``ACQUIRES``, ``RELEASES`` or ``ENDS`` if the instruction at *offset* is such a call, by its names."""
-    if offset < 0 or not _opname(code, offset).startswith((*_CALLS, *_ACQUIRING_STEPS, "WITH_EXCEPT_START")):
-        return None
-    instructions = _instructions(code)
-    return instructions.acquire_release(instructions.at(offset))
-
-
 def _at_offset(fact: Callable[[_Instructions, int], T], before_start: T) -> Callable[[CodeType, int], T]:
     """Return a function for the *fact* about the instruction at an offset of a code; *before_start* at offset -1."""
 
-    @lru_cache(256)
+    @lru_cache(1024)
     def fact_at(code: CodeType, offset: int) -> T:
         instructions = _instructions(code)
         return fact(instructions, instructions.at(offset)) if offset >= 0 else before_start
@@ -352,19 +298,21 @@ def _at_offset(fact: Callable[[_Instructions, int], T], before_start: T) -> Call
     return fact_at
 
 
+acquire_release_at = _at_offset(_Instructions.acquire_release, None)
+"""Returns ``ACQUIRES`` or ``RELEASES`` if the instruction at an offset does that, judged by names, else ``None``."""
 callee_at = _at_offset(_Instructions.path_of_callee, ("", False))
 """Returns the callee at an offset, as the code spells it, and whether that starts with a global name.
 
 The name is empty if there is no call at the offset, or its callee has no name."""
 is_checked = _at_offset(_Instructions.is_checked, before_start=False)
 """Returns whether an exception that was sent is raised at an offset, after the execution of the instruction."""
-uses_result_at = _at_offset(_Instructions.loses_result, before_start=False)
+uses_result_at = _at_offset(_Instructions.uses_result, before_start=False)
 """Returns whether the instruction at an offset is a call with a used result that does more than block."""
 blocks_at = _at_offset(_Instructions.blocks, before_start=False)
 """Returns whether the instruction at an offset calls a function that blocks, judged by its name."""
 jumps_out = _at_offset(_Instructions.jumps_out, before_start=False)
 """Returns whether an exception that is raised at an offset skips a handler that is meant for it."""
-handles_failure = _at_offset(_Instructions.handles_failure, before_start=False)
+handles_failure = _at_offset(lambda instructions, number: number in instructions.handling, before_start=False)
 """Returns whether the instruction at an offset belongs to the handling of an exception, or the cleanup after it."""
 caught_at = _at_offset(_Instructions.caught, frozenset[str]())
 """Returns the names that the ``except`` blocks around an offset load, as those of the exceptions that they catch.
@@ -416,10 +364,11 @@ def may_call(code: CodeType, offset: int) -> bool:
     Otherwise the running code is a finalizer, the callback of a weak reference, or the handler of a signal. An
     exception would be lost there, or come out at a place that does not expect it.
     """
-    return _opname(code, offset).startswith(_CALLERS)
+    return opname(code, offset).startswith(_CALLERS)
 
 
-def _opname(code: CodeType, offset: int) -> str:
+def opname(code: CodeType, offset: int) -> str:
+    """Return the name of the instruction at *offset*, which may be that of its last cache entry."""
     instructions = code.co_code
     while offset > 0 and instructions[offset] == 0:  # a cache entry
         offset -= 2

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from types import CodeType, FrameType, FunctionType
 from typing import Any, TypeVar, cast
 
 from ..._platform.frames import module_of
-from .instructions import calls_of
+from .instructions import opname
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,9 +61,4 @@ def has_deadline(frame: FrameType) -> bool:
 
 def calls_guarded_function(frame: FrameType) -> bool:
     """Return whether *frame* is in the call of the guarded function."""
-    return is_ours(frame) and frame.f_code in _roles and frame.f_lasti in _spreading_calls(frame.f_code)
-
-
-@cache
-def _spreading_calls(code: CodeType) -> frozenset[int]:
-    return frozenset(offset for offset, opname, _ in calls_of(code) if opname == "CALL_FUNCTION_EX")
+    return is_ours(frame) and frame.f_code in _roles and opname(frame.f_code, frame.f_lasti) == "CALL_FUNCTION_EX"

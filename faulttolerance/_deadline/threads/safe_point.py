@@ -14,7 +14,6 @@ import sys
 import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
-from itertools import takewhile
 from types import FrameType
 from typing import TypeAlias
 
@@ -25,7 +24,6 @@ from .chain import BlockDeadline, Depth
 from .instructions import (
     ACQUIRE_RELEASE,
     ACQUIRES,
-    ENDS,
     RELEASES,
     RETURNS,
     SKIPS,
@@ -43,7 +41,7 @@ from .instructions import (
 )
 from .pending_interrupt import NOT_PYTHON, OURS
 from .roles import calls_guarded_function, examines_threads, has_deadline, is_attempt, is_ours, is_timed_attempt
-from .sleeper import is_in_condition_wait, sleeping_calls
+from .sleeper import is_asleep, is_in_condition_wait
 
 Stack: TypeAlias = tuple[FrameType, ...]
 """The frames of a thread, the innermost first; read at one moment, as those of another thread must be."""
@@ -108,7 +106,7 @@ def reason_unsafe(
     elif is_in_condition_wait(frame):
         # The thread sleeps where a ``finally`` restores everything; the ``finally`` itself must not be interrupted.
         waits = asleep or blocked
-        if not (waits and frame.f_lasti in sleeping_calls()) or _starts_thread(stack):
+        if not (waits and is_asleep(frame)) or _starts_thread(stack):
             return f"it was in {_name_of(frame)}"
     elif blocked:
         if frame.f_code.co_name in RESTORING:
@@ -170,7 +168,7 @@ def _reason_here(stack: Stack, is_patient: bool, exact: bool, may_wait: bool, bl
     code, offset = frame.f_code, frame.f_lasti
     kind = acquire_release_at(code, offset)
     # After an acquiring call the exception would come before any code holds the acquired object, which is lost.
-    if (kind is ACQUIRES and not blind) or (kind is not None and is_patient and not (exact and kind is ENDS)):
+    if (kind is ACQUIRES and not blind) or (kind is not None and is_patient):
         return f"it was acquiring or releasing something in {_name_of(frame)}"
     if jumps_out(code, offset):
         return f"it was at the end of a loop in {_name_of(frame)}, where an exception skips the block around it"
@@ -240,8 +238,7 @@ def _starts_thread(stack: Stack) -> bool:
 
     On 3.11 an exception would even be raised in the new thread, which has the identifier of this thread until it runs.
     """
-    callers = takewhile(lambda step: module_of(step) == "threading", stack[1:])
-    return any(step.f_code is _THREAD_START for step in callers)
+    return _THREAD_START in [step.f_code for step in stack[:3]]
 
 
 def _is_made_for_waiting(frame: FrameType, callee: FrameType | None) -> bool:

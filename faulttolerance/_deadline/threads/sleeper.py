@@ -11,13 +11,11 @@ from __future__ import annotations
 import _thread
 import threading
 from collections.abc import Iterator
-from functools import cache
-from itertools import dropwhile
 from types import FrameType
 from typing import Any
 
 from ..._platform.atomic import once, variables_of
-from .instructions import calls_of
+from .instructions import callee_at
 
 _CONDITION_WAIT = threading.Condition.wait.__code__
 _LOCKS = (_thread.LockType, _thread.RLock)
@@ -54,19 +52,16 @@ class Sleeper:
         """Remove the sleeper from the queue, on its own thread; return whether it was still there."""
         if not self.is_usual:
             return True  # an assumption: unusual locks cannot be checked
-        takes, leaves, _, gives = self.steps()
-        has_left = False
-        for is_free in takes:
+        for is_free in once(self._lock.acquire, False):  # no signal's handler comes between the call and the ``try``
             if is_free:
                 try:
-                    for _ in leaves:
-                        has_left = True
+                    self._queue.remove(self._waiter)
+                    return True
                 except ValueError:
-                    break
+                    return False
                 finally:
-                    for _ in gives:
-                        break
-        return has_left
+                    self._lock.release()
+        return False
 
 
 def is_in_condition_wait(frame: FrameType) -> bool:
@@ -79,11 +74,7 @@ def sleeper_in(frame: FrameType) -> Sleeper | None:
     return Sleeper(frame) if is_in_condition_wait(frame) else None
 
 
-@cache
-def sleeping_calls() -> frozenset[int]:
-    """Return the offsets of the calls in which ``Condition.wait`` sleeps.
-
-    They follow the release of the condition's lock; the ``finally`` around them takes it again.
-    """
-    calls = dropwhile(lambda call: "_release_save" not in call[2], calls_of(_CONDITION_WAIT))
-    return frozenset(offset for offset, _, loaded in calls if "acquire" in loaded)
+def is_asleep(frame: FrameType) -> bool:
+    """Return whether *frame*, of ``Condition.wait``, sleeps; the ``finally`` around it takes the lock again."""
+    sleeps = callee_at(frame.f_code, frame.f_lasti)[0] == "waiter.acquire"
+    return sleeps and "gotit" in variables_of(frame)  # its first call of this name comes before the lock's release
