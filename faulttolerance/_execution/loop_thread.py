@@ -21,7 +21,8 @@ class LoopThread:
     def __init__(self) -> None:
         self.loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
         """Creates the loop; ``None`` creates an ordinary loop. Virtual time sets it."""
-        self._lock = threading.Lock()
+        # Reentrant: where a greenlet replaces the thread, other greenlets of this thread run until it has started.
+        self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None  # guarded by _lock
         self._thread: threading.Thread | None = None  # guarded by _lock
         self._users = 0  # guarded by _lock
@@ -37,24 +38,17 @@ class LoopThread:
         import asyncio
 
         with self._lock:
-            thread = None
             if self._loop is None:
-                self._loop = (self.loop_factory or asyncio.new_event_loop)()
-                thread = threading.Thread(target=_run, args=(self._loop,), name="faulttolerance-loop", daemon=True)
-                self._thread = thread
-            loop = self._loop
-            self._users += 1
-        if thread is not None:
-            # Not under the lock: if a greenlet replaces the thread, other greenlets run until it has started.
-            try:
-                thread.start()
-            except BaseException:
-                with self._lock:
+                self._loop = loop = (self.loop_factory or asyncio.new_event_loop)()
+                self._thread = threading.Thread(target=_run, args=(loop,), name="faulttolerance-loop", daemon=True)
+                try:
+                    self._thread.start()
+                except BaseException:
                     self._loop = self._thread = None
-                    self._users -= 1
-                loop.close()
-                raise
-        return loop
+                    loop.close()
+                    raise
+            self._users += 1
+            return self._loop
 
     def release(self) -> None:
         """Release one use of the loop."""
@@ -74,7 +68,7 @@ class LoopThread:
 
     def forget(self) -> None:
         """Reset the state in a forked child, where the thread does not exist."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._left_behind.append(self._loop)
         self._loop = self._thread = None
         self._users = 0

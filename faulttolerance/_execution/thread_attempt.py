@@ -33,8 +33,6 @@ from .thread_call import NO_THREAD, Suspension, log_dropped, run_urgently
 if TYPE_CHECKING:
     import asyncio
 
-    from ..typing import Timer
-
 
 class ThreadAttempt(Suspension):
     """An attempt on a thread, including the wait for an awaitable that it returned."""
@@ -42,7 +40,6 @@ class ThreadAttempt(Suspension):
     # Attributes of the class, so that the creation of an attempt calls less; most keep their default.
     _waiter: Waiter | None = None
     """Its place in the queue of the bulkhead."""
-    _wait_timer: Timer | None = None
     _has_ended = False
     """Whether the body has ended, or will never start; read after a place in that queue was taken."""
     _deadlines: ThreadDeadlines | None = None
@@ -75,7 +72,7 @@ class ThreadAttempt(Suspension):
                 if not record.queued:
                     self._waiter = None
                 elif waiter.until < math.inf:
-                    self._wait_timer = clock.call_at(waiter.until, partial(while_alive, ref(waiter), bulkhead.expire))
+                    self.call_at(waiter.until, partial(while_alive, ref(waiter), bulkhead.expire))
             if attempt.deadline is not None:
                 self.set_timer(attempt.deadline)
             if not record.queued:
@@ -91,9 +88,9 @@ class ThreadAttempt(Suspension):
     def _refuse(self, error: BaseException, may_run: bool) -> bool:
         """Fail the attempt with *error*, which came before its body was started, or was sure to be."""
         try:
-            if isinstance(error, BulkheadException):
+            if isinstance(error, BulkheadException) and not may_run:
                 self.call.is_shared = False  # no other thread was notified of the attempt yet
-            self.cancel_timer()
+            self.cancel_timers()
             claimed = self.claim()
             if take(self._start_token):
                 if not isinstance(error, BulkheadException):
@@ -112,33 +109,12 @@ class ThreadAttempt(Suspension):
         """Submit the body, or its refusal, when the wait for a permit is over; from any thread, and at times twice."""
         if not take(self._wake_token):
             return
-        waiter = self._waiter
-        is_refused = waiter is not None and waiter.reason != ""
-        step = self._leave_queue if is_refused else self._run_body
-        try:
-            pool.submit(partial(self._resume_after, step), urgent=is_refused)
-        except RuntimeError as error:
-            if self.claim():
-                self.cancel_timer()
-                self.call.fail(error)
-            raise
-
-    def _leave_queue(self) -> bool:
-        """Fail the attempt, which got no permit; return whether that counts, so that the call continues here."""
         bulkhead, waiter = self.attempt.bulkhead, self._waiter
-        self.cancel_timer()
-        if bulkhead is None or waiter is None or not self.claim():
-            return False  # the attempt was withdrawn
-        take(self._start_token)
-        self._waiter = None  # the waiter refers to this object
-        self.error = bulkhead.refusal(waiter.reason)
-        return True
-
-    def cancel_timer(self) -> None:
-        """Cancel the timers."""
-        super().cancel_timer()
-        if self._wait_timer is not None:
-            self._wait_timer.cancel()
+        if bulkhead is None or waiter is None or not waiter.reason:
+            self.submit(partial(self._resume_after, self._run_body), urgent=False)
+        else:
+            self._waiter = None  # the waiter refers to this object
+            self.submit(partial(self._resume_after, self._refuse, bulkhead.refusal(waiter.reason), True))
 
     def _resume_after(self, step: Callable[..., bool], *args: Any) -> None:
         """Run one step on this thread of the pool, and resume the call if the outcome of the step counts."""
@@ -166,8 +142,6 @@ class ThreadAttempt(Suspension):
             attempt.bulkhead.held[attempt.record] = self.ident
             if not self._wake_token:
                 attempt.record.running_since = clock.monotonic()
-                if self._wait_timer is not None:
-                    self._wait_timer.cancel()
             attempt.record.admitted = True
         error: BaseException | None = None
         result = None
@@ -189,8 +163,14 @@ class ThreadAttempt(Suspension):
         if deadlines.dependents and attempt.deadline is not None and clock.monotonic() >= attempt.deadline:
             mark_missed(deadlines, self._own_entry)
         try:
-            if error is None and self._is_to_be_awaited(result):
-                return self._await(result, context)
+            if error is None:
+                try:
+                    if self._is_to_be_awaited(result):
+                        self._await(result, context)
+                        return False
+                except Exception as raised:  # the loop was closed, or no new loop could be created
+                    drop(result, None)
+                    error = raised
             self.release_permit()
             return self._conclude(result, error, clock.monotonic())
         finally:
@@ -220,7 +200,7 @@ class ThreadAttempt(Suspension):
 
     def _conclude(self, result: Any, error: BaseException | None, ended: float) -> bool:
         """Store the outcome of the attempt, unless the call went on without it; return whether it counts."""
-        self.cancel_timer()
+        self.cancel_timers()
         try:
             if not self.claim():
                 drop(result, error)
@@ -241,7 +221,7 @@ class ThreadAttempt(Suspension):
         result = None if error is not None else future.result()
         try:
             self.release_permit()
-            self.cancel_timer()
+            self.cancel_timers()
             if self.is_awaited:
                 conclusion = partial(self._resume_after, self._conclude, result, error, clock.monotonic())
                 self.submit(conclusion)
@@ -265,7 +245,7 @@ class ThreadAttempt(Suspension):
 
     def abandon(self, may_interrupt: bool) -> None:
         """Withdraw or end the body, because the caller gave up."""
-        self.cancel_timer()
+        self.cancel_timers()
         self._withdraw(may_interrupt, may_interrupt)
 
     def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> bool:
@@ -296,27 +276,18 @@ class ThreadAttempt(Suspension):
         awaits = self.attempt.awaits
         if issubclass(type(result), concurrent.futures.Future):
             return bool(awaits)
-        try:
-            return awaits is not False and isawaitable(result)
-        except Exception:  # a lazy object, which the question for its class evaluates
-            return False
+        return awaits is not False and isawaitable(result)
 
-    def _await(self, result: Any, context: Context) -> bool:
-        """Wait for the awaitable *result*, with the permit; return whether the attempt ended at once."""
+    def _await(self, result: Any, context: Context) -> None:
+        """Wait for the awaitable *result*, with the permit."""
         if issubclass(type(result), concurrent.futures.Future):
             self._awaited = result
             if not self.is_awaited:
                 result.cancel()
             result.add_done_callback(to_its_end(self.conclude_with, result, concurrent.futures.CancelledError))
-            return False
-        try:
-            self._awaited = AwaitedTask(self, result)
-            self._awaited.begin(result, context)
-        except Exception as error:  # the loop was closed, or no new loop could be created
-            drop(result, None)
-            self.release_permit()
-            return self._conclude(None, error, clock.monotonic())
-        return False
+            return
+        self._awaited = task = AwaitedTask(self, result)
+        task.loop.call_soon_threadsafe(to_its_end(task.begin, result, context), None)
 
 
 def _entry_of(attempt: Attempt, outer: Entry) -> Entry:
@@ -341,22 +312,11 @@ class AwaitedTask:
         self._body = body
         loop = awaitable.get_loop() if asyncio.isfuture(awaitable) else body.call.loop
         self._is_borrowed = loop is None
-        self._loop: asyncio.AbstractEventLoop = loop_thread.acquire() if loop is None else loop
+        self.loop: asyncio.AbstractEventLoop = loop_thread.acquire() if loop is None else loop
         self._task: asyncio.Task[Any] | None = None
 
     def begin(self, awaitable: Any, context: Context) -> None:
-        """Schedule the creation of the task on its loop.
-
-        Raises:
-            RuntimeError: The loop was closed.
-        """
-        try:
-            self._loop.call_soon_threadsafe(to_its_end(self._begin, awaitable, context), None)
-        except RuntimeError:
-            self._return_loop()
-            raise
-
-    def _begin(self, awaitable: Any, context: Context) -> None:
+        """Create the task, on its loop."""
         body = self._body
         if self._task is None:
             if not body.is_awaited:
@@ -368,7 +328,7 @@ class AwaitedTask:
             self._deadline = TaskDeadline()
             self._deadline.start(when, effective_deadline(context.run(current.get)))
             context.run(current.set, self._deadline)
-            self._task = context.run(self._loop.create_task, _outcome(awaitable))  # not every loop accepts a context
+            self._task = context.run(self.loop.create_task, _outcome(awaitable))  # not every loop accepts a context
         self._deadline.task = self._task
         self._task.add_done_callback(self._return_loop)  # first, as a thread that has the result may fork
         self._task.add_done_callback(to_its_end(self._end, self._task))
@@ -376,16 +336,12 @@ class AwaitedTask:
     def cancel(self) -> None:
         """Cancel the task, from any thread."""
         try:
-            self._loop.call_soon_threadsafe(to_its_end(self._cancel), None)
+            self.loop.call_soon_threadsafe(to_its_end(self._cancel), None)
         except RuntimeError:
             self._body.release_permit()  # the loop was closed, and the task with it
 
     def _cancel(self) -> None:
-        if self._task is None:
-            return  # _begin releases the permit
-        if self._body.call.stopped and not self._body.call.is_late:
-            self._task.cancel()
-        else:
+        if self._task is not None:  # otherwise ``begin`` releases the permit
             self._deadline.expire()  # not in an ``uninterruptible`` block
 
     def _end(self, task: asyncio.Task[Any]) -> None:

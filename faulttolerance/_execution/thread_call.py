@@ -297,7 +297,7 @@ class Suspension:
     """The thread that runs a body."""
     value: Any = None
     error: BaseException | None = None
-    _timer: Timer | None = None
+    _timers: tuple[Timer, ...] = ()
 
     def __await__(self) -> Generator[Suspension, None, Any]:
         yield self
@@ -309,7 +309,7 @@ class Suspension:
 
     def abandon(self, may_interrupt: bool) -> None:
         """Undo the start of the wait, for a caller that gave up and has claimed the suspension."""
-        self.cancel_timer()
+        self.cancel_timers()
 
     def expire(self) -> None:
         """Continue, because the moment of the timer has come; called by the timer."""
@@ -318,12 +318,16 @@ class Suspension:
     def set_timer(self, when: float) -> None:
         """Call ``expire`` when the moment *when* has come."""
         # A clock may keep a cancelled timer until it would have been due, but must not keep the call.
-        self._timer = clock.call_at(when, partial(while_alive, ref(self), type(self).expire))
+        self.call_at(when, partial(while_alive, ref(self), type(self).expire))
 
-    def cancel_timer(self) -> None:
-        """Cancel the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+    def call_at(self, when: float, callback: Callable[[], object]) -> None:
+        """Run *callback* when the moment *when* has come, unless the suspension is over."""
+        self._timers = (*self._timers, clock.call_at(when, callback))
+
+    def cancel_timers(self) -> None:
+        """Cancel the timers."""
+        for timer in self._timers:
+            timer.cancel()
 
     def claim(self) -> bool:
         """Claim the right to resume the coroutine; return false if it was claimed before."""
@@ -333,12 +337,13 @@ class Suspension:
             return False
         return True
 
-    def submit(self, job: Callable[[], object]) -> None:
+    def submit(self, job: Callable[[], object], urgent: bool = True) -> None:
         """Run *job*, which continues the call, on a thread of the pool; a body that follows waits for a free thread."""
         try:
-            pool.submit(job, urgent=True)
+            pool.submit(job, urgent)
         except RuntimeError as error:
             self.claim()
+            self.abandon(may_interrupt=False)
             self.call.fail(error)
 
     def resume_on_pool(self) -> None:

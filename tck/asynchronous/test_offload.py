@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Guard, asynchronous, bulkhead, coalesce, deadline, fallback, hedge, retry, timeout
+from faulttolerance import asynchronous, bulkhead, coalesce, deadline, fallback, hedge, retry, timeout
 from faulttolerance._deadline.attempt_record import AttemptRecord
 from faulttolerance._deadline.clock import clock
 from faulttolerance._deadline.interruption import remaining, sleep
@@ -1555,14 +1555,13 @@ class Imitation:
     __class__: Any = concurrent.futures.Future
 
 
-@pytest.mark.parametrize("kind", [Lazy, Imitation])
-def test_a_result_that_cannot_say_what_it_is_ends_the_call(kind: type[Any]) -> None:
-    """Its type alone says whether the result of the body is a future; nothing it raises ends the thread."""
+@pytest.mark.parametrize(("kind", "failure"), [(Lazy, RuntimeError), (Imitation, type(None))])
+def test_a_result_that_cannot_say_what_it_is_ends_the_call(kind: type[Any], failure: type[Any]) -> None:
+    """Its type alone says whether the result of the body is a future; what it raises else fails the attempt."""
 
     def service() -> Any:
         return kind()
 
     call = asynchronous(bulkhead(1, waiting_task_queue=1)(service))
 
-    assert [type(call().result(PATIENCE)) for _ in range(2)] == [kind] * 2
-    assert type(asyncio.run(Guard(timeout("20s")).call_async(service))) is kind
+    assert [type(call().exception(PATIENCE)) for _ in range(2)] == [failure] * 2

@@ -422,7 +422,7 @@ def test_an_exception_of_a_handler_on_the_loop_of_the_library_returns_the_loop_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else it counts as idle while a call uses it. A handler may run there where greenlets replace threads."""
-    begin, coming, wrong = AwaitedTask._begin, list[Strike](), []
+    begin, coming, wrong = AwaitedTask.begin, list[Strike](), []
 
     def begin_struck(*args: Any) -> None:
         with coming.pop() if coming else nullcontext():
@@ -435,7 +435,7 @@ def test_an_exception_of_a_handler_on_the_loop_of_the_library_returns_the_loop_o
     def call() -> Awaitable[str]:
         return answer()
 
-    monkeypatch.setattr(AwaitedTask, "_begin", begin_struck)
+    monkeypatch.setattr(AwaitedTask, "begin", begin_struck)
     for strike in strikes("thread_attempt.py"):
         coming.append(strike)
         call().exception(10)
