@@ -9,30 +9,23 @@ from .._shown import nearest
 from .parameter import Values
 
 _EQUIVALENTS: Final = {
-    "max_retries": "attempts max_attempts max_retry_attempts max_tries stop tries",
+    "max_retries": "attempts max_attempts max_tries stop tries",
     "factor": "base exp_base multiplier wait_exp_base",
     "min_delay": "base",
     "retry_on": "exceptions retry",
-    "abort_on": "giveup ignore_exceptions",
+    "abort_on": "giveup",
     "max_duration": "max_time timeout",
-    "jitter": "use_jitter wait_jitter",
+    "jitter": "wait_jitter",
     "max_delay": "max_value wait_max",
-    "delay": "break_duration interval recovery_timeout reset_timeout wait wait_duration wait_duration_in_open_state"
-    " wait_initial",
-    "fail_on": "expected_exception record_exceptions",
-    "skip_on": "exclude ignore_exceptions",
-    "request_volume_threshold": "fail_max failure_threshold minimum_number_of_calls minimum_throughput"
-    " sliding_window_size",
-    "failure_ratio": "failure_rate_threshold",
-    "success_threshold": "permitted_number_of_calls_in_half_open_state",
-    "slow": "slow_call_duration_threshold",
-    "value": "calls duration fallback_function limit_for_period max_calls max_concurrency max_concurrent"
-    " max_concurrent_calls permit_limit seconds timeout timeout_duration",
-    "window": "limit_refresh_period per period sampling_duration",
-    "max_wait": "max_wait_duration timeout_duration",
-    "waiting_task_queue": "queue queue_limit",
+    "delay": "interval recovery_timeout reset_timeout timeout_duration wait wait_initial",
+    "fail_on": "expected_exception",
+    "skip_on": "exclude",
+    "request_volume_threshold": "fail_max failure_threshold",
+    "value": "calls fallback_function max_calls max_concurrency max_concurrent seconds timeout",
+    "window": "per period",
+    "waiting_task_queue": "queue",
 }
-"""The names of each parameter in tenacity, stamina, backoff, pybreaker, circuitbreaker, resilience4j and Polly."""
+"""The names of each parameter in tenacity, stamina, backoff, pybreaker, circuitbreaker and other Python libraries."""
 
 _REPLACEMENTS: Final = {
     ("Fallback", "default"): "fallback(lambda context: ...)",

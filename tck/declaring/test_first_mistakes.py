@@ -196,8 +196,6 @@ def test_a_guard_takes_a_callable_and_not_its_result() -> None:
         (retry, "giveup", "abort_on"),
         (exponential_backoff, "multiplier", "factor"),
         (circuit_breaker, "exclude", "skip_on"),
-        (circuit_breaker, "sampling_duration", "window"),
-        (circuit_breaker, "permitted_number_of_calls_in_half_open_state", "success_threshold"),
         (Retry, "attempts", "max_retries"),
         (CircuitBreaker, "fail_max", "request_volume_threshold"),
         (Timeout, "seconds", "value"),
