@@ -1,4 +1,4 @@
-"""The first deadline of a process: guards that were in use before obey it."""
+"""The first deadline of a process: guards that were in use before obey it, and making it touches none of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import asyncio
 import os
 import sys
 
-from faulttolerance import Guard, TimeoutException, configure, deadline, retry
+from faulttolerance import Guard, TimeoutException, configure, deadline, fingerprint, retry
 from faulttolerance.policies import Deadline, Retry
 from faulttolerance.testing import virtual_time
 
@@ -73,6 +73,20 @@ BLOCKING = [
 ]
 AWAITED = [Client().awaited, decorated_coroutine, lambda: guard.call_async(passed_coroutine)]
 ran = []
+
+def calls_of(action):
+    calls = 0
+
+    def count(frame, event, arg):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return calls
 """
 
 
@@ -115,6 +129,37 @@ with virtual_time() as time:
 print(call_all(asyncio.run), len(ran) == before)
 """
     assert output_of(program, after=IMPORTS).splitlines() == ["11 0", "0 True"]
+
+
+@pytest.mark.parametrize("first", ["deadline(100_000)", "deadline(100_000).__enter__()", "limited.call(int)"])
+def test_the_first_deadline_concerns_no_guard_in_use(first: str) -> None:
+    """However many guards there are, making it, entering it and calling under it cost the same."""
+    program = f"""{GUARDS}
+limited = Guard(deadline=Deadline(100_000), name="limited")
+
+kept = [Guard(retry=Retry(), name=str(number)) for number in range(int(sys.argv[1]))]
+for each in kept:
+    each.call(int)
+read = calls_of(fingerprint), calls_of(fingerprint)
+print(calls_of(lambda: {first}))
+assert calls_of(fingerprint) <= read[1] + 100, "the paths are still there"
+"""
+    few, many = (int(output_of(program, arguments=(number,), after=IMPORTS)) for number in ("2", "40"))
+
+    assert few == many
+
+
+def test_a_guard_is_resolved_again_only_at_its_first_call_after_the_first_deadline() -> None:
+    program = f"""{GUARDS}
+
+for call in BLOCKING:
+    call()
+with deadline(100_000):
+    pass
+first, *later = ([calls_of(call) for call in BLOCKING] for _ in range(3))
+print(later[0] == later[1], all(3 * one < other for one, other in zip(later[1], first)), len(ran) == 4 * len(BLOCKING))
+"""
+    assert output_of(program, after=IMPORTS) == "True True True"
 
 
 @pytest.mark.parametrize(

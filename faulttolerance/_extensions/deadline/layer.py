@@ -18,7 +18,7 @@ from ..._deadline.task import current
 from ..._deadline.threads.chain import binding_mark, deadlines_here, effective_entry, this_thread
 from ..._execution.caller_thread import Arguments, GuardedCall
 from ..._execution.environment import Environment
-from ..._guard.resolve.transaction import restore
+from ..._guard.resolve.resolver import renew_at_next_calls
 from ..._metrics.catalogue import Interned
 from ...exceptions import TimeoutException
 
@@ -84,15 +84,13 @@ def under_deadline(name: str, call: GuardedCall, environment: Environment | None
 class _Asking:
     is_on = False
     """Whether call paths that are resolved now ask."""
-    is_everywhere = False
 
 
 def ask_the_time() -> None:
-    """Ask the remaining time before calls from now on: the call paths of all guards in use are resolved again."""
-    if not _Asking.is_everywhere:
+    """Ask the remaining time before calls from now on; guards in use do so from their next call on."""
+    if not _Asking.is_on:
         _Asking.is_on = True  # first: a guard that is resolved afterwards asks
-        restore(lambda before: before._replace())
-        _Asking.is_everywhere = True  # last: until then, other threads do not rely on this thread
+        renew_at_next_calls()
 
 
 def asking_the_time(call: GuardedCall, name: str, asynchronous: bool) -> GuardedCall:

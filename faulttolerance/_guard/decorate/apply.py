@@ -117,14 +117,14 @@ def _entrance(resolver: MethodResolver) -> Callable[..., Any]:
     if declaration.binding == FUNCTION:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
-            return resolver.call(args, kwargs)
+            return resolver.entered_call(args, kwargs)
 
     elif declaration.binding == INSTANCE:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
                 # Most objects are of the class that defines the method, and this is the fastest check for it.
-                call = resolver.call if type(args[0]) is resolver.home else resolver.calls[id(type(args[0]))]
+                call = resolver.call if type(args[0]) is resolver.entered_home else resolver.calls[id(type(args[0]))]
             except (KeyError, IndexError):
                 pass  # after the handler, so that this is not the context of an error in the call
             else:
@@ -135,7 +135,7 @@ def _entrance(resolver: MethodResolver) -> Callable[..., Any]:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
-                call = resolver.call if args[0] is resolver.home else resolver.calls[id(args[0])]
+                call = resolver.call if args[0] is resolver.entered_home else resolver.calls[id(args[0])]
             except (KeyError, IndexError):
                 pass  # after the handler, so that this is not the context of an error in the call
             else:

@@ -98,7 +98,7 @@ class Guard:
             TypeError: If *function* returned an awaitable: the call is neither retried nor replaced.
         """
         resolver = self._resolver
-        path = resolver.paths.get(call_blocking) or resolver.path(call_blocking)
+        path = resolver.entered_paths.get(call_blocking) or resolver.path(call_blocking)
         try:
             return path((function, *args), kwargs)  # type: ignore[no-any-return]
         except TypeError:
@@ -140,7 +140,7 @@ class Guard:
             running_loop(self.name)  # before it starts
             return await self._resolver.path(call_detached)((function, *args), kwargs)
         resolver = self._resolver
-        path = resolver.paths.get(call_awaited) or resolver.path(call_awaited)
+        path = resolver.entered_paths.get(call_awaited) or resolver.path(call_awaited)
         try:
             return await path((function, *args), kwargs)
         except TypeError:
@@ -322,7 +322,7 @@ def _decorated(
     def guarded(*args: Any, **kwargs: Any) -> Any:
         nonlocal known
         resolver, current = find(), known
-        if current.effective is not resolver.effective:
+        if current.effective is not resolver.entered_effective:
             current = known = _Path(*resolver.resolve(function, asynchronous))
         return current.call(args, kwargs)
 

@@ -38,10 +38,12 @@ class BlockForm(NamedTuple):
     asynchronous: bool
 
 
-class GuardResolver(Resolver):
+class GuardResolver(Resolver, entered_paths="paths", entered_effective="effective"):
     """Finds the call paths of one ``Guard``, for each way to call it. The class that uses it is always ``None``."""
 
     __slots__ = ("__weakref__", "_guard", "declared", "effective", "name", "paths", "site")
+    entered_effective: EffectivePolicies | None
+    entered_paths: dict[object, GuardedCall]
 
     def __init__(self, guard: Guard, site: CreationSite, declared: Sequence[Declared]) -> None:
         self._guard = ref(guard)
@@ -128,7 +130,7 @@ class GuardResolver(Resolver):
 
     def path(self, caller: Any) -> GuardedCall:
         """Return the call path of functions that are passed to *caller*, one of ``_CALLERS``, or of blocks."""
-        return self.paths.get(caller) or self.resolve(caller, _is_awaited(caller))[1]
+        return self.entered_paths.get(caller) or self.resolve(caller, _is_awaited(caller))[1]
 
     def blocks(self, *, retries: bool) -> Callable[[bool], GuardedCall]:
         """Return a function that returns the call path of blocks; its argument is whether they belong to a coroutine.

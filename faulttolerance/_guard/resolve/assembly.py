@@ -17,13 +17,11 @@ from ..._call.order import ORDER, rows_for
 from ..._call.row import AttemptBinding, Binding, Layer, Row
 from ..._call.specialize import source_of
 from ..._call.state import State, StateDraft
-from ..._config import settings
 from ..._deadline.threads.roles import CALLER, register
 from ..._execution.caller_thread import Callback, GuardedCall
 from ..._execution.environment import Environment
 from ..._metrics.catalogue import Schema, schema_of
 from ..._metrics.counters import Counters, Ledger
-from ..._platform.swap import Swap
 from ..._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy, RecallingHandler, recalling_handler_in
 from ..._signature.kind import own_attribute
 from ..._strategy.gate import OnRefusal
@@ -71,9 +69,7 @@ def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Decla
         # A finalizer may call a guard that ends with it: weak references are cleared before.
         if is_hidden or (resolver := declaration.resolver) is None:
             return function(*args, **kwargs)
-        swap = Swap()
-        resolver.drop(cls, swap)
-        settings.version.force(swap)
+        resolver.renew_paths(type(resolver))
         return resolver.for_class(cls)(args, kwargs)
 
     return call

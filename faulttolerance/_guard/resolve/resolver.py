@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import ref
 
 from ..._call.core import is_detached
@@ -78,9 +79,21 @@ class Resolver:
     """Finds the call paths of one guard, and keeps them until the configuration changes.
 
     The policies behind a path are not kept: they are resolved again on request.
+
+    A subclass gives the slots from which calls read their paths further names, which only calls read. Until a renewal
+    they are the slots, too, and nothing is asked.
     """
 
     __slots__ = ("class_entries", "declaration")
+    _entrances: ClassVar[list[tuple[type, dict[str, Any]]]] = []
+    """The subclasses, and the slots that calls read, by the names under which they do so."""
+
+    def __init_subclass__(cls, **entrances: str) -> None:
+        slots = {name: vars(cls)[slot] for name, slot in entrances.items()}
+        for name, slot in slots.items():
+            setattr(cls, name, slot)
+        if slots:
+            cls._entrances.append((cls, slots))
 
     def __init__(self, declaration: Declaration | None) -> None:
         settings.require_packages()
@@ -119,12 +132,44 @@ class Resolver:
         if self.uncalled_breaker(names):
             self.create_state(getattr(self.declaration, "owner", None))
 
+    def renew_paths(self: AnyResolver, kind: type) -> None:
+        """Drop the call paths, so that the next call of each class resolves the policies again; the states stay.
+
+        With them the resolver becomes an instance of *kind*, and drafts from before are not current any more.
+        """
+        while True:
+            seen, swap = settings.version.current, Swap()
+            for cls in self.classes_with_path():
+                self.drop(cls, swap)
+                registry.notify_changes(self, cls, swap)
+            swap.attribute(self, "__class__", kind)
+            if settings.version.swap(seen, swap):
+                return
+
+
+def renew_at_next_calls() -> None:
+    """Renew the call paths of each guard at its next call; no guard is touched now.
+
+    A property takes the place of the slots that calls read, at the same cost for any number of guards. It drops the
+    paths of the resolver that a call enters, and makes the resolver an instance of a subclass in which they are slots.
+    """
+    for kind, slots in Resolver._entrances:
+        renewed = type(kind.__name__, (kind,), {"__slots__": (), "__module__": kind.__module__, **slots})
+        for name, slot in slots.items():
+            setattr(kind, name, property(partial(_enter, renewed, slot)))
+
+
+def _enter(renewed: type, slot: Any, resolver: Any) -> Any:
+    resolver.renew_paths(renewed)
+    return slot.__get__(resolver)
+
 
 class Draft:
     """The draft of a guard for one class: it has no effect before ``stage``."""
 
     def __init__(self, resolver: AnyResolver, cls: type | None, effective: EffectivePolicies) -> None:
         self._resolver = resolver
+        self._kind = type(resolver)
         self._cls = cls
         self._entry = resolver.class_entry_of(cls) or ClassEntry(cls, resolver.declaration)
         self.effective = effective
@@ -139,6 +184,7 @@ class Draft:
         """Whether the sources of the draft have not changed."""
         entry, state = self._resolver.class_entry_of(self._cls), self.state
         is_known = entry is None or entry is self._entry  # not ``==``, for which all references to a class are equal
+        is_known = is_known and type(self._resolver) is self._kind  # its paths may have been renewed
         return is_known and self._entry.state in (None, state.state) and state.is_current
 
     def stage(self, swap: Swap) -> None:
@@ -178,11 +224,13 @@ _NO_CALLS: dict[int, GuardedCall] = {}
 """The call paths of each method that no other class has called yet; nothing is ever stored here."""
 
 
-class MethodResolver(Resolver):
+class MethodResolver(Resolver, entered_call="call", entered_home="home"):
     """Finds the call path of one guarded function for each class that calls it."""
 
     __slots__ = ("call", "calls", "home")
     declaration: Declaration
+    entered_call: GuardedCall
+    entered_home: type | None
 
     def __init__(self, declaration: Declaration) -> None:
         self.home: type | None = _NoClass
