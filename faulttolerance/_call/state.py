@@ -65,8 +65,10 @@ class State:
 
     def breakers_in_use(self) -> list[circuits.CircuitBreaker]:
         """Return the circuit breakers through which calls pass, or would if the policy were not switched off."""
-        kinds = dict.fromkeys((*map(type, self.policies), CircuitBreaker))
-        return [strategy for kind, strategy in self.strategies.in_use(kinds) if kind is CircuitBreaker]
+        return self._breakers_of(dict.fromkeys((*map(type, self.policies), CircuitBreaker)))
+
+    def _breakers_of(self, in_force: Iterable[type[Policy]]) -> list[circuits.CircuitBreaker]:
+        return [strategy for kind, strategy in self.strategies.in_use(in_force) if kind is CircuitBreaker]
 
     @property
     def breaker_names(self) -> tuple[str, ...]:
@@ -76,7 +78,7 @@ class State:
         return (self.name, self.alias) if self.alias else (self.name,)
 
     def update_strategies(self) -> None:
-        """Pass the values of ``policies`` to every strategy.
+        """Pass the values of ``policies`` to every strategy, and stop the clocks of circuits that no call asks.
 
         A signal handler or another thread may change these meanwhile, and call this method itself. Each caller checks
         again afterwards, so the last pass happens after the last change.
@@ -88,7 +90,18 @@ class State:
                 for strategies in (self.strategies, *self.strategies.nested()):
                     if (strategy := strategies.get(kind)) is not None:
                         STRATEGY_FACTORIES[kind].renew(strategy, policy)
+            self._count_time(policies)
             self._updated_for = policies
+
+    def _count_time(self, policies: tuple[Policy, ...]) -> None:
+        if (own := self.circuit_breaker) is None:
+            return
+        now, in_force = clock.monotonic(), [*map(type, policies)]
+        asked = {*self._breakers_of(in_force)}
+        if CircuitBreaker in in_force:
+            asked.add(own)  # a key may be without a place at any time
+        for breaker in self.every_breaker():
+            breaker.count_time(breaker in asked, now)
 
     def conditions(self) -> dict[type[Policy], Condition]:
         """Return the current condition of each strategy whose policy is in force; for several keys, the worst.

@@ -128,7 +128,7 @@ class CircuitBreaker:
         self.last_failure = ""
         """The class of the last failure since the last reset, for people."""
         self._spent: Mapping[StateName, float] = _NOTHING_SPENT  # guarded by the lock
-        self._entered = now  # guarded by the lock
+        self._entered = now  # guarded by the lock; infinity while no time counts
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread holds the lock.
         self.lock = threading.RLock()
         """The lock that is held while the circuit changes; other parts of the guard may use it, too."""
@@ -332,7 +332,10 @@ class CircuitBreaker:
             self.opened_total += other.opened_total
 
     def time_in(self, state: StateName, now: float) -> float:
-        """Return the seconds spent in *state* since creation or ``start_counting``; the number never falls."""
+        """Return the seconds spent in *state* since creation or ``start_counting``, without those that do not count.
+
+        The number never falls.
+        """
         with self.lock:
             current = self.state
             spent = self._spent[state]
@@ -348,8 +351,21 @@ class CircuitBreaker:
         with self.lock:
             self._update_locked(now)
             self._spent = _NOTHING_SPENT
-            self._entered = now
+            if self._entered < math.inf:
+                self._entered = now
             self.opened_total = 0
+
+    def count_time(self, counts: bool, now: float) -> None:
+        """Start or stop to count the time for ``time_in``: it does not count while no call asks the circuit."""
+        with self.lock:
+            if counts == (self._entered < math.inf):
+                return
+            if counts:
+                self._entered = now
+            else:
+                self._update_locked(now)
+                self._spend_locked(now)
+                self._entered = math.inf
 
     def deliver(self, listener: Callable[[StateName, StateName, str], object]) -> None:
         """Notify *listener* of every transition that was not delivered, in the order in which they happened.
@@ -424,11 +440,15 @@ class CircuitBreaker:
             self.transitions.append(Transition(old, state.name, reason))
 
     def _enter_locked(self, state: CircuitState, at: float, failure: str = "") -> None:
-        # Threads read the clock before they get here, so moments may arrive in the wrong order.
-        name = self.state.name
-        self._spent = {**self._spent, name: self._spent[name] + max(0.0, at - self._entered)}
-        self._entered = max(at, self._entered)
+        self._spend_locked(at)
         if isinstance(state, Open):
             because = f" after {failure}" if failure else ""
             self.message = f"{self.name}: circuit breaker is open{because}"  # callers that see the new state need it
         self.state = state
+
+    def _spend_locked(self, at: float) -> None:
+        """Add the time up to *at* to that of the present state."""
+        # Threads read the clock before they get here, so moments may arrive in the wrong order.
+        name = self.state.name
+        self._spent = {**self._spent, name: self._spent[name] + max(0.0, at - self._entered)}
+        self._entered = max(at, self._entered)

@@ -812,6 +812,40 @@ def test_each_second_counts_for_a_single_state() -> None:
     assert (before, silent, times(120.0)) == ((3, 1, 0), (3, 10, 2), (6, 10, 4))
 
 
+def test_no_time_counts_while_no_call_asks_the_circuit() -> None:
+    """The state stays, and moves as always; a fork does not start the clock."""
+    circuit = make(delay=10.0, volume=1, ratio=1.0, now=100.0)
+    run(circuit, "f", 103.0)
+
+    def times(now: float) -> tuple[float, float, float]:
+        return circuit.time_in(CLOSED, now), circuit.time_in(OPEN, now), circuit.time_in(HALF_OPEN, now)
+
+    circuit.count_time(False, 105.0)
+    stopped = times(120.0)
+    circuit.count_time(False, 121.0)
+    run(circuit, "s", 122.0)
+    moved = times(123.0)
+    circuit.count_time(True, 125.0)
+    circuit.count_time(True, 126.0)
+    going = times(130.0)
+    circuit.count_time(False, 130.0)
+    circuit.start_counting(131.0)
+
+    assert stopped == moved == (3, 2, 0)
+    assert going == (8, 2, 0)
+    assert times(140.0) == (0, 0, 0)
+
+
+def test_time_that_counts_again_after_the_delay_is_half_open() -> None:
+    circuit = make(delay=10.0, volume=1, ratio=1.0, now=100.0)
+    run(circuit, "f", 103.0)
+
+    circuit.count_time(False, 105.0)
+    circuit.count_time(True, 120.0)
+
+    assert [circuit.time_in(state, 121.0) for state in (CLOSED, OPEN, HALF_OPEN)] == [3, 2, 1]
+
+
 def test_no_time_is_lost_to_threads_that_read_the_clock_early() -> None:
     """A thread that was overtaken on its way to the circuit does not turn time back."""
     circuit = make(now=0.0)

@@ -92,6 +92,36 @@ def test_a_policy_that_is_switched_off_has_no_gauges(decorate: Any, kind: str, g
     assert level() == before
 
 
+def test_a_circuit_that_is_switched_off_spends_no_time_in_a_state(clock: Clock) -> None:
+    """Else an alert on open circuits would go on although every call is admitted."""
+
+    @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0, delay="1h")
+    def work(fails: bool = False) -> None:
+        if fails:
+            raise TestException
+
+    def spent() -> list[int]:
+        (guard,) = guards(f"{__name__}.{work.__qualname__}")
+        times = {dict(tags)["state"]: spent for (name, tags), spent in guard.counts.items() if "state" in dict(tags)}
+        return [times[state] // 1_000_000_000 for state in ("closed", "open", "halfOpen")]
+
+    with pytest.raises(TestException):
+        work(fails=True)
+    clock.sleep(10)
+    enabled = f"{__name__}/{work.__qualname__}/CircuitBreaker/enabled"
+    with configured({enabled: "false"}):
+        work()
+        clock.sleep(100)
+        off = spent()
+        with configured({enabled: "true"}):
+            with pytest.raises(CircuitBreakerOpenException):
+                work()
+            clock.sleep(20)
+            assert spent() == [0, 30, 0]
+
+    assert off == [0, 10, 0]
+
+
 def test_attempts_that_an_open_circuit_refuses_are_counted_one_by_one(meter: PrometheusMeter, clock: Clock) -> None:
     """The circuit breaker is inside the retries: each attempt is refused."""
 
