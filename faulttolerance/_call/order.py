@@ -85,6 +85,11 @@ class Strategies(tuple[Any, ...]):
         return cls(places)
 
     @property
+    def own(self) -> Strategies:
+        """The strategies without those by which a test replaces some of them."""
+        return self
+
+    @property
     def partitions(self) -> Any:
         """The strategy that contains strategies for each key, if calls are divided by keys."""
         return next((strategy for kind, _ in _NESTING if (strategy := self.get(kind)) is not None), None)

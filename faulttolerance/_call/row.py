@@ -216,8 +216,6 @@ class Row(Record):
     """Returns the names of circuits that other processes have moved, and that no guard here has met."""
     refusal: tuple[type[RefusedException], str] | None = None
     """The exception of a refusal, and who refuses, in words."""
-    exhausted: Callable[[], type] | None = None
-    """Returns the class of the strategy while a test lets it refuse every call; ``None``: tests cannot."""
     is_busy: Callable[[], bool] | None = None
     """Returns whether a thread of the extension is about to do something; virtual time waits for it."""
     problem: Callable[[], str] | None = None

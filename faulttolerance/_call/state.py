@@ -162,6 +162,7 @@ class StateDraft:
         entered: The ledger that provides the counts to readers.
         detached: Whether attempts may run detached.
         observed: The policies that are only observed.
+        wrappers: The overrides of tests, which may replace strategies.
     """
 
     __slots__ = (
@@ -184,6 +185,7 @@ class StateDraft:
         *,
         detached: bool = False,
         observed: Iterable[type[Policy]] = (),
+        wrappers: Iterable[Any] = (),
     ) -> None:
         self.state = state
         self._policies = policies
@@ -191,6 +193,7 @@ class StateDraft:
         self._before = _parts(state)
         self._ledger = entered
         self.strategies, self._counters, self._meter = self._before
+        self.strategies = self.strategies.own
         made = self.strategies.by_policy()
         for kind, factory in STRATEGY_FACTORIES.items():
             if kind not in policies or kind in made:
@@ -200,6 +203,8 @@ class StateDraft:
                 if strategy is not None:
                     made[kind] = strategy
                     self.strategies = Strategies.of(made)
+        for wrapper in wrappers:
+            self.strategies = wrapper.around_strategies(state, self.strategies, policies)
         self._stateful = tuple(policies[kind] for kind in STRATEGY_FACTORIES if kind in policies)
         if self._meter is not None:
             self._renew_meter(self._meter.queues)

@@ -74,8 +74,8 @@ class HalfOpen(CircuitState):
 
     __slots__ = ("overdue", "probes", "reopened", "successes")
 
-    def __init__(self, since: float, reopened: int = 0) -> None:
-        super().__init__(HALF_OPEN, since)
+    def __init__(self, since: float, reopened: int = 0, is_forced: bool = False) -> None:
+        super().__init__(HALF_OPEN, since, is_forced=is_forced)
         self.reopened = reopened
         # All guarded by the breaker's lock.
         self.successes = 0
@@ -210,14 +210,19 @@ class CircuitBreaker:
             self._move_locked(Closed(self._new_window(), now), now)
 
     def force(self, now: float, name: StateName) -> None:
-        """Open or close the circuit until ``reset``: results of a closed one are still counted, and open nothing."""
+        """Open or close the circuit until ``reset``: results of a closed one are still counted, and open nothing.
+
+        Half-open, it goes on by its probes.
+        """
         with self.lock:
             self._update_locked(now)
             reason = "by force_open, until it is reset" if name == OPEN else ""
             self._move_locked(self._forced(name, now), now, reason)
 
     def _forced(self, name: StateName, now: float) -> CircuitState:
-        """Return the state *name*, which is open or closed, until ``reset``."""
+        """Return the state *name* until ``reset``."""
+        if name == HALF_OPEN:
+            return HalfOpen(now, is_forced=True)
         return Open(now, math.inf) if name == OPEN else Closed(self._new_window(), now, is_forced=True)
 
     def follow(self, state: StateName, wait: float, reopened: int, reason: str, now: float) -> None:
@@ -319,7 +324,7 @@ class CircuitBreaker:
     def copy_force(self, other: "CircuitBreaker", now: float) -> None:
         """Force the circuit into the state into which *other* is forced, if any; this is no transition of its own."""
         forced = other.state
-        if forced.is_forced and forced.name != HALF_OPEN and not self.state.is_forced:
+        if forced.is_forced and not self.state.is_forced:
             with self.lock:
                 self._update_locked(now)
                 self._enter_locked(self._forced(forced.name, now), now)
@@ -441,7 +446,7 @@ class CircuitBreaker:
 
     def _enter_locked(self, state: CircuitState, at: float, failure: str = "") -> None:
         self._spend_locked(at)
-        if isinstance(state, Open):
+        if isinstance(state, Open) or not self.message:
             because = f" after {failure}" if failure else ""
             self.message = f"{self.name}: circuit breaker is open{because}"  # callers that see the new state need it
         self.state = state

@@ -19,7 +19,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from operator import indexOf
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from ..exceptions import RateLimitException
 from .condition import Condition
@@ -78,7 +78,7 @@ class _Fixed(_Window):
         if ahead + self.count < self.limit:
             return now
         beyond = ahead - max(0, self.limit - self.count)
-        return end + beyond // self.limit * self.length
+        return end + beyond // (self.limit or 1) * self.length
 
     def record(self, now: int, since: int) -> None:
         self.count += 1
@@ -241,8 +241,6 @@ class RateLimit:
 
     waiter_type = TurnWaiter
     """The class of the waiters with which calls ask."""
-    follows_fleet: ClassVar = True
-    """Whether the limit follows the shared limit of a fleet."""
 
     def __init__(self, name: str, values: LimitValues) -> None:
         self._message = f"{name}: rate limit is exceeded"

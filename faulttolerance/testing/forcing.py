@@ -1,26 +1,40 @@
-"""Forced states of guards for a time: an open circuit, a full bulkhead, a spent budget."""
+"""Forced states of guards for a time: an open circuit, a full bulkhead, a spent budget.
+
+Within the block, calls meet strategies that are made for it. Those of the target stay as they are, with the calls in
+flight.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
-from typing import Any, Literal, TypeAlias
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from itertools import chain
+from typing import Any, Final, Literal, TypeAlias
 
 from .._call.order import STRATEGY_FACTORIES, Strategies
 from .._call.state import State
-from .._guard.resolve.resolver import state_listeners
-from .._policy import CircuitBreaker, Policy
+from .._config import Effective
+from .._deadline.clock import clock
+from .._extensions.fleet.policy import FleetWide
+from .._extensions.partition_by.policy import PartitionBy
+from .._guard.resolve.circuit_breakers import deliver_transitions
+from .._guard.resolve.transaction import overridden
+from .._policy import Bulkhead, CircuitBreaker, Policy, RateLimit, RateLimitType, RetryBudget
 from .._shown import shown
-from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN
+from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN, StateName
 from ..exceptions import definition_error
-from .forced_strategies import EXHAUSTED, change_class, exhaust_strategy, force_breaker
 from .reusable_context import ReusableContext
-from .target import Target, kind_of, target_of
+from .target import Target, TargetWrapper, kind_of, target_of
 
-ForceState: TypeAlias = Callable[[Any], Callable[[], object]]
-"""A function that changes a strategy's state, and returns a function that ends the change."""
+Values: TypeAlias = Mapping[type[Policy], Mapping[str, Any]]
+"""The values that some policies have within a block."""
+
+_EXHAUSTED: Final[Values] = {
+    Bulkhead: {"value": 0, "waiting_task_queue": 0, "max_wait": 0, "latency": 0},
+    RateLimit: {"value": 0, "type": RateLimitType.FIXED, "min_spacing": 0, "max_wait": 0},
+    RetryBudget: {"ratio": 0.0, "burst": 0.0, "name": ""},
+}
 
 
 def force(target: Any, state: Literal["open", "half-open", "closed"]) -> ReusableContext[None]:
@@ -29,7 +43,7 @@ def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Reusabl
     An open circuit stays open, and a closed circuit closed, whatever the outcomes of its calls are. A half-open circuit
     admits probes, and goes on as they end. Listeners are notified as usual. When the block ends, each circuit is as it
     was before: its state, since when, the results in its window, how often it has opened. Calls that it had admitted
-    before count in it if they end after the block.
+    before count in it.
 
     Args:
         target: A guarded function or method, a method of an object, for its class, a class with its subclasses, or a
@@ -53,21 +67,20 @@ def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Reusabl
     if state not in (OPEN, HALF_OPEN, CLOSED):
         raise definition_error(f"{where}(state)", f"is {shown(state)}", state, "'open', 'half-open' or 'closed'")
     named = target_of(where, target)
-    force_state = partial(force_breaker, state=state)
-    return ReusableContext("force", lambda: _forced(where, named, (CircuitBreaker,), force_state))
+    return ReusableContext("force", lambda: _forced(where, named, {CircuitBreaker: {}}, state=state))
 
 
 def exhaust(target: Any, *which: str | type[Policy]) -> ReusableContext[None]:
     """Use up the limits of calls within a block, or for a decorated test: every call is refused.
 
-    A bulkhead has no permit and no place in its queue, a rate limit has no room in its window, a retry budget has no
-    token, and an adaptive throttle refuses every call, for as long as the block lasts. When it ends, each is as if the
-    calls within had not been made. Calls in flight go on, and the permits and tokens that they release count.
+    A bulkhead has no permit and no place in its queue, a rate limit has no room in its window, and a retry budget has
+    no token, for as long as the block lasts. When it ends, each is as if the calls within had not been made. Calls in
+    flight are unchanged.
 
     Args:
-        target: As for ``force``. A retry budget with a name is used up for all guards that share it.
-        which: One or more of ``"Bulkhead"``, ``"RateLimit"``, ``"RetryBudget"`` and ``"AdaptiveThrottle"``; by default
-            all of these that the target has.
+        target: As for ``force``. A retry budget with a name is used up for the target alone.
+        which: One or more of ``"Bulkhead"``, ``"RateLimit"`` and ``"RetryBudget"``; by default all of these that the
+            target has.
 
     Raises:
         FaultToleranceDefinitionException: The target is not guarded, or a named policy is not in force on it.
@@ -83,99 +96,77 @@ def exhaust(target: Any, *which: str | type[Policy]) -> ReusableContext[None]:
     """
     where = "testing.exhaust"
     kinds = tuple(kind_of(where, one) for one in which)
-    if wrong := [kind for kind in kinds if kind not in EXHAUSTED]:
-        allowed = ", ".join(repr(kind.annotation) for kind in EXHAUSTED)
+    if wrong := [kind for kind in kinds if kind not in _EXHAUSTED]:
+        allowed = ", ".join(repr(kind.annotation) for kind in _EXHAUSTED)
         raise definition_error(where, f"got {wrong[0].annotation!r}", wrong[0].annotation, allowed)
     named = target_of(where, target)
-    return ReusableContext("exhaust", lambda: _forced(where, named, kinds, exhaust_strategy))
+    return ReusableContext("exhaust", lambda: _forced(where, named, _EXHAUSTED, kinds))
 
 
 @contextmanager
-def _forced(where: str, target: Target, kinds: Collection[type[Policy]], force_state: ForceState) -> Iterator[None]:
-    """Impose on every strategy of *kinds* that *target* has, and on those of classes and keys that come meanwhile."""
+def _forced(
+    where: str,
+    target: Target,
+    values: Values,
+    kinds: Collection[type[Policy]] = (),
+    state: StateName | None = None,
+) -> Iterator[None]:
+    """Force the policies of *kinds*, or all with *values*, for the block; their circuits into *state*."""
     present = target.in_force()
-    wanted = kinds or [kind for kind in EXHAUSTED if kind in present]
     missing = [kind.annotation for kind in kinds if kind not in present]
+    wanted = {kind: values[kind] for kind in kinds or values if kind in present}
     if missing or not wanted:
-        names = ", ".join(missing or [kind.annotation for kind in EXHAUSTED])
+        names = ", ".join(missing or [kind.annotation for kind in values])
         raise definition_error(where, f"got {target.name}", target.name, f"a target with {names} in force")
-    forced_states = _ForcedStates(target, wanted, force_state)
-    try:
-        state_listeners[forced_states] = forced_states.force_use
-        for state in list(target.states()):
-            forced_states.force_all(state)
-        yield
-    finally:
-        state_listeners.pop(forced_states, None)
-        forced_states.end()
+    forced = _Forced(target, wanted, state)
+    target.create_states()
+    with overridden(forced):
+        try:
+            yield
+        finally:
+            forced.close_circuits()
 
 
-class _ForcedStates:
-    """The changes that one block imposes, and their end."""
+class _ForcedStrategies(Strategies):
+    """Strategies of which some are made for a block; ``own`` are those of the target."""
 
-    def __init__(self, target: Target, kinds: Collection[type[Policy]], force_state: ForceState) -> None:
-        self._target = target
-        self._kinds = kinds
-        self._force_state = force_state
-        self._taken: set[int] = set()
-        self._ends = ExitStack()
-        # Reentrant: listeners are notified of the changes, and may call guards that come into use.
-        self._lock = threading.RLock()
-        self._is_over = False
+    own = Strategies()
 
-    def end(self) -> None:
-        """Restore everything as it was found, and impose on nothing more."""
-        with self._lock:
-            self._is_over = True
-        self._ends.close()
 
-    def force_strategy(self, strategy: Any) -> None:
-        """Impose on one strategy, once: strategies may be shared."""
-        if id(strategy) not in self._taken:
-            self._taken.add(id(strategy))
-            self._ends.callback(self._force_state(strategy))
+class _Forced(TargetWrapper):
+    """The values and the strategies that stand for those of one target; no fleet shares them."""
 
-    def force_use(self, subject: Any, state: State) -> None:
-        """Impose on the *state* of *subject*, a guard and the class that uses it, if the target covers it."""
-        if self._target.covers(subject):
-            self.force_all(state)
+    def __init__(self, target: Target, values: Values, state: StateName | None) -> None:
+        super().__init__(target)
+        self._values = values
+        self._state = state
+        self._made: dict[State, dict[type[Policy], Any]] = {}
 
-    def force_all(self, state: State) -> None:
-        """Impose on the strategies of *state*, its keys included."""
-        with self._lock:
-            if self._is_over:
-                return
-            if (partitions := state.partitions) is not None and id(partitions) not in self._taken:
-                self._watch(partitions, state)
-            for kind, strategy in state.strategies.items():
-                if kind in self._kinds:
-                    self.force_strategy(strategy)
+    def __call__(self, subject: object, effective: Effective) -> Effective:
+        """Return the values within the block."""
+        policy, kind = copy(effective.policy), type(effective.policy)
+        if not self._target.covers(subject):
+            return effective
+        vars(policy).update(self._values.get(kind, {}))  # unchecked: no declaration may exhaust a limit
+        return effective._replace(policy=policy, enabled=effective.enabled and kind is not FleetWide)
 
-    def _watch(self, partitions: Any, state: State) -> None:
-        """Impose on strategies of new keys, before a call gets them."""
-        complete = partial(self._complete, state)
+    def around_strategies(
+        self, state: State, strategies: Strategies, in_force: Mapping[type[Policy], Policy]
+    ) -> Strategies:
+        """Return the *strategies* of *state* with those of the block."""
+        made = self._made.setdefault(state, {})
+        for kind, policy in in_force.items():
+            if kind in (*self._values, PartitionBy) and kind not in made:
+                made[kind] = STRATEGY_FACTORIES[kind].make(state.name, policy, strategies)
+                if self._state is not None and kind is CircuitBreaker:
+                    made[kind].force(clock.monotonic(), self._state)
+        forced = _ForcedStrategies.of({**strategies.by_policy(), **made})
+        forced.own = strategies.own  # type: ignore[misc]  # a property for readers
+        return forced
 
-        class Watched(type(partitions)):  # type: ignore[misc]
-            __slots__ = ()
-
-            def place(self, key: Any, make: Callable[[], Any], now: float) -> Any:
-                # A block around this one comes first, as it ends last.
-                placed, gone = super().place(key, make, now)
-                if placed is not None:
-                    complete(placed[0])
-                return placed, gone
-
-        with partitions.lock:
-            self._taken.add(id(partitions))
-            self._ends.callback(change_class(partitions, Watched))
-
-    def _complete(self, state: State, partition: Any) -> None:
-        if self._is_over:
-            return
-        in_force = {type(policy): policy for policy in state.policies}
-        made = partition.strategies.by_policy()
-        for kind, memory in STRATEGY_FACTORIES.items():
-            if kind in self._kinds and kind in in_force and memory.is_per_key:
-                made[kind] = made.get(kind) or memory.make(state.name, in_force[kind], Strategies.of(made))
-                self.force_strategy(made[kind])
-        partition.strategies = Strategies.of(made)
+    def close_circuits(self) -> None:
+        """Close the forced circuits, for those who listen to them."""
+        if self._state is not None:
+            for breaker in chain.from_iterable(state.every_breaker() for state in self._made):
+                breaker.reset(clock.monotonic())
+                deliver_transitions(breaker)

@@ -11,7 +11,7 @@ from .._call.continuation import RetryDelays
 from .._call.core import is_detached
 from .._config import Effective
 from .._guard.resolve.transaction import overridden
-from .._policy import Policy, Retry, parameters
+from .._policy import Policy, Retry
 from .._shown import shown
 from ..exceptions import definition_error
 from .reusable_context import ReusableContext
@@ -52,7 +52,7 @@ def disabled(*what: Any) -> ReusableContext[None]:
         is_meant = kind in kinds if kinds else not is_detached((kind,))
         if is_meant and (not targets or any(target.covers(subject) for target in targets)):
             configured = {**effective.configured, "enabled": "testing.disabled()"}
-            return Effective(effective.policy, False, configured, effective.observed)
+            return effective._replace(enabled=False, configured=configured)
         return effective
 
     # Each time another object: the block that ends removes its own.
@@ -89,10 +89,8 @@ def no_wait(*, attempts: int | None = None) -> ReusableContext[None]:
         policy = effective.policy
         if not isinstance(policy, Retry) or attempts is None or 0 <= policy.max_retries < attempts:
             return effective
-        values: dict[str, Any] = {name: getattr(policy, name) for name in parameters(policy)}
-        values["max_retries"] = attempts - 1
         configured = {**effective.configured, "max_retries": "testing.no_wait(attempts)"}
-        return Effective(Retry._of(values), effective.enabled, configured, effective.observed)
+        return effective._replace(policy=policy.__replace__(max_retries=attempts - 1), configured=configured)
 
     @contextmanager
     def passing() -> Iterator[None]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._call.state import State, alias_in
+from .._call.state import alias_in
 from .._config.key import UNDECLARED
 from .._guard.declare.declaration import accessors, declaration_of, unbound
 from .._guard.declare.registry import resolvers
@@ -16,6 +16,8 @@ from .._signature.naming import class_name
 from ..exceptions import definition_error
 
 if TYPE_CHECKING:
+    from .._call.order import Strategies
+    from .._call.state import State
     from .._config import Effective
     from .._execution.caller_thread import GuardedCall
     from .._execution.environment import Environment
@@ -49,8 +51,8 @@ class Target(NamedTuple):
         """Return the policies that are in force for any class."""
         return {kind for _, _, effective in self._uses() for kind in effective.policies}
 
-    def states(self) -> Iterator[State]:
-        """Yield the states of the guards, which need not have been called, class by class.
+    def create_states(self) -> None:
+        """Create the states of the guards, class by class, as if they had been called.
 
         A breaker has its further name for one class only, the first that is called: such a state is left to the calls.
 
@@ -60,9 +62,6 @@ class Target(NamedTuple):
         for resolver, cls, effective in list(self._uses()):
             if not alias_in(effective.policies):
                 resolver.create_state(cls)
-            state = resolver.state(cls)
-            if state is not None:
-                yield state
 
     def _uses(self) -> Iterator[tuple[AnyResolver, type | None, EffectivePolicies]]:
         for resolver in self.guards or list(resolvers()):
@@ -88,6 +87,18 @@ class TargetWrapper:
     def applies_to_calls_of(self, subject: object) -> bool:
         """Return whether *subject* belongs to the target."""
         return self._target.covers(subject)
+
+    def around_strategies(
+        self, state: State, strategies: Strategies, in_force: Mapping[type[Policy], Policy]
+    ) -> Strategies:
+        """Return the strategies as they are."""
+        return strategies
+
+    def around_attempt(
+        self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
+    ) -> Callable[..., Any]:
+        """Return the function as it is."""
+        return function
 
     def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
         """Return the call as it is."""

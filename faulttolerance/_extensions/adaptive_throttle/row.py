@@ -52,12 +52,6 @@ _SERIES = PolicyMetrics(
 )
 
 
-def _exhausted() -> type:
-    from .exhausted import ExhaustedThrottle
-
-    return ExhaustedThrottle
-
-
 ADAPTIVE_THROTTLE = Row(
     AdaptiveThrottle,
     gate_values,
@@ -65,5 +59,4 @@ ADAPTIVE_THROTTLE = Row(
     is_gate=True,
     series=_SERIES,
     refusal=(ThrottleException, "the adaptive throttle refuses"),
-    exhausted=_exhausted,
 )

@@ -96,7 +96,7 @@ class FleetRateLimit:
         """
         response, limit, link = waiter.response, self._limit, self._links.current
         if response == _NOT_REQUESTED:
-            if not limit.follows_fleet or not link.processes:  # without a fleet, the limit of this process decides
+            if not link.processes:  # without a fleet, the limit of this process decides
                 waiter.awaits_fleet_turn = None
                 if self._may_wait:
                     return limit.request_turn(waiter, now)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..._call.order import RANK
+from ..._call.order import RANK, Strategies
+from ..._call.state import State
 from ..._config import Configuration, Declared, Effective, Switches, settings, with_configured_policies
 from ..._execution.caller_thread import GuardedCall
 from ..._execution.environment import Environment
@@ -39,6 +40,12 @@ class CallWrapper(Protocol):
 
     def applies_to_calls_of(self, subject: object) -> bool:
         """Return whether it wraps calls of *subject*, a guard and the class that uses it."""
+        ...
+
+    def around_strategies(
+        self, state: State, strategies: Strategies, in_force: Mapping[type[Policy], Policy]
+    ) -> Strategies:
+        """Return the *strategies* of *state*, some of which may be replaced."""
         ...
 
     def around_attempt(

@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 ledger.of_process.append((CONFIGURATION, read_fingerprint))
 
 
-state_listeners: dict[object, Callable[[tuple[AnyResolver, type | None], State], object]] = {}
-"""The functions to call with a state of a guard for a class whenever it comes into use, before its first call."""
-
-
 class ClassEntry(ref[type]):
     """Refers to a class that uses a guard, and holds the state of the guard for it.
 
@@ -175,7 +171,9 @@ class Draft:
         self.effective = effective
         detached = resolver.declaration is None or is_detached(effective.policies)  # a ``Guard`` knows it at a call
         state = self._entry.state or State(effective.name)
-        self.state = StateDraft(state, effective.policies, detached=detached, observed=effective.observed)
+        self.state = StateDraft(
+            state, effective.policies, detached=detached, observed=effective.observed, wrappers=effective.call_wrappers
+        )
         self.calls: dict[object, GuardedCall] = {}
         """The call paths, as the resolver holds them."""
 
@@ -215,8 +213,6 @@ class Draft:
             finally:
                 self.state.state.update_strategies()
             if is_done:
-                for notify in list(state_listeners.values()):
-                    notify((self._resolver, self._cls), self.state.state)
                 return True
 
 
