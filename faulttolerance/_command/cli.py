@@ -89,22 +89,16 @@ def check(
             help="Fail also on unused keys, on listeners of circuits that no guard has, and on doubts.",
         ),
     ] = False,
-    ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", help="Codes of doubts to ignore, as in FT002.", metavar="CODE")
-    ] = None,
     config: Config = None,
 ) -> None:
     """Import modules and report every fault; exit status 1 if there is a fault, or nothing to check."""
-    ignored = {code.strip().upper() for one in ignore or () for code in one.split(",")}
-    if wrong := next(unknown(ignored), ""):
-        raise typer.BadParameter(wrong, param_hint="--ignore")
     with redirect_stdout(sys.stderr):
         is_whole = _imported(modules, recursive)
         unused = _validated()
         guards = list(control.guards())
-        findings = sorted(set(lint(guards, settings.snapshot, ignored)), key=lambda one: (one.where, one))
+        findings = sorted(set(lint(guards, settings.snapshot)), key=lambda one: (one.where, one))
         declared = (one for guard in guards for one in guard._effective.declared)
-        unused_codes = list(unknown(codes_of(settings.snapshot, declared)))
+        unused_codes = unknown(codes_of(settings.snapshot, declared))
     for doubt in (*unused, *unused_codes, *findings):
         _warn(str(doubt))
     if not is_whole:
@@ -132,13 +126,12 @@ def explain(
     """Show the policies of a function, a guard, or a class's methods, in order, with each value and its source."""
     with redirect_stdout(sys.stderr):
         _import(modules or (), recursive=False)
-        try:
-            explained = _explained_at(name, show_all)
-        except typer.BadParameter:
-            named = control.guards(name)
-            explained = [explanation.explain_alone(guard._resolver, guard._cls, all=show_all) for guard in named]
-            if not explained:
-                raise
+        explained = _explained_at(name.replace(":", "."), show_all) or [
+            explanation.explain_alone(guard._resolver, guard._cls, all=show_all) for guard in control.guards(name)
+        ]
+    if not explained:
+        near = did_you_mean(name.replace(":", "."), [guard.name for guard in control.guards()])
+        raise typer.BadParameter(f"no guard has the name {name!r}{near}; name the modules to import after it")
     typer.echo(json.dumps([one.as_dict() for one in explained], indent=2) if as_json else "\n".join(explained))
 
 
@@ -188,43 +181,24 @@ def keys(
 
 
 def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
-    """Import the module of *name* and explain the object in it; raise ``BadParameter`` if nothing guarded is there."""
-    module, colon, path = name.partition(":")
-    if colon:
-        _import([module], recursive=False)
-    else:
-        module, path = _split(name)
-    if not module:
-        near = did_you_mean(name, [guard.name for guard in control.guards()])
-        raise typer.BadParameter(f"no guard has the name {name!r}{near}; name the modules to import after it")
-    if not path:
-        raise typer.BadParameter(f"{name!r} is a module: list shows its guards")
-    parent, target = None, importlib.import_module(module)
-    for step in path.split("."):
-        try:
-            parent, target = target, getattr(target, step)
-        except AttributeError:
-            raise typer.BadParameter(f"{name!r}: there is no {step}{did_you_mean(step, dir(target))}") from None
-    if not (explained := _explained(parent, path.rpartition(".")[2], target, show_all)):
-        raise typer.BadParameter(f"{name!r} is not guarded")
-    return explained
-
-
-def _split(name: str) -> tuple[str, str]:
-    """Import the modules at the start of *name*, left to right; return the last module and the rest of the name."""
-    module, path = "", name
-    while path:
-        step, _, rest = path.partition(".")
-        longer = f"{module}.{step}" if module else step
-        try:
-            is_module = find_spec(longer) is not None
-        except (ModuleNotFoundError, ValueError):  # the parent is no package, or the text is no module name
-            is_module = False
-        if not is_module:
-            break
+    """Import the modules at the start of *name*, and explain the object in the last of them."""
+    parent, target, module, path = None, None, "", name
+    while path and _is_module(longer := f"{module}.{path.partition('.')[0]}".removeprefix(".")):
         _import([longer], recursive=False)
-        module, path = longer, rest
-    return module, path
+        module, target, path = longer, importlib.import_module(longer), path.partition(".")[2]
+    try:
+        for step in path.split("."):
+            parent, target = target, getattr(target, step)
+    except AttributeError:
+        return []
+    return _explained(parent, path.rpartition(".")[2], target, show_all)
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ModuleNotFoundError, ValueError):  # the parent is no package, or the text is no module name
+        return False
 
 
 def _explained(parent: Any, name: str, target: Any, show_all: bool) -> list[explanation.Explanation]:

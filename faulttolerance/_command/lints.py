@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._call.order import ROWS
 from .._config import Declared, Snapshot, ignore_keys
@@ -13,7 +14,6 @@ from .._guard.decorate.guard import decorated_functions
 from .._inspection.explanation import explanations_of
 from .._parameters import signature_of
 from .._policy import (
-    Bulkhead,
     ChronoUnit,
     CircuitBreaker,
     ExponentialBackoff,
@@ -22,7 +22,6 @@ from .._policy import (
     FibonacciBackoff,
     HonorRetryAfter,
     Policy,
-    RateLimit,
     Retry,
     RetryWhen,
     Timeout,
@@ -32,18 +31,13 @@ from .._policy import (
     seconds,
 )
 from .._shown import brief, escaped, shown
-from ..exceptions import (
-    BulkheadException,
-    CircuitBreakerOpenException,
-    FaultToleranceException,
-    RateLimitException,
-    TimeoutException,
-)
+from ..exceptions import CircuitBreakerOpenException, FaultToleranceException, RateLimitException, TimeoutException
 
 if TYPE_CHECKING:
     from .._control.configure import GuardedMethod
 
 Policies = Mapping[type[Policy], Any]
+"""The policies of a guard that are at work: neither a time-out of 0, nor a retry without retries."""
 Findings = Iterator[str]
 """The parameter, as in ``@Retry(retry_on)``, the reason for the doubt, and a remedy."""
 
@@ -51,6 +45,7 @@ _SHORT = 0.01
 _MISTAKES = (NameError, AttributeError, TypeError)
 _CONTEXT = ("context", "ctx")
 """The usual names of a handler's parameter that takes the context."""
+_REFUSALS = [(kind, *row.refusal) for kind, row in ROWS.items() if row.refusal is not None]
 
 
 class LintFinding(NamedTuple):
@@ -72,18 +67,14 @@ class LintFinding(NamedTuple):
 
 def _uncounted(policies: Policies) -> Findings:
     """Specification, circuitbreaker: any exception that ``failOn`` does not name is a success."""
-    breaker, when = policies.get(CircuitBreaker), policies.get(FailWhen)
-    if breaker is None or (when is not None and when.exception is not None):
+    breaker = policies.get(CircuitBreaker)
+    if breaker is None or _is_predicate(policies.get(FailWhen)):
         return
-    inside = (
-        (Bulkhead, BulkheadException, "a call that the bulkhead refuses"),
-        (RateLimit, RateLimitException, "a call that the rate limit refuses"),
-        (Timeout, TimeoutException, "a call that takes too long"),
-    )
-    for kind, error, case in inside:
-        if _is_at_work(policies.get(kind)) and not _names(error, breaker.fail_on, breaker.skip_on):
+    for kind, error, case in (*_REFUSALS, (Timeout, TimeoutException, "takes too long")):
+        is_inside = kind in policies and not hasattr(kind, "fail_on")
+        if is_inside and not _names(error, breaker.fail_on, breaker.skip_on):
             yield (
-                f"@CircuitBreaker(fail_on) does not name {error.__name__}: {case} counts as a success; name"
+                f"@CircuitBreaker(fail_on) does not name {error.__name__}: a call that {case} counts as a success; name"
                 f" {error.__name__} in fail_on, or in skip_on if that is meant"
             )
 
@@ -99,9 +90,7 @@ def _bare(policies: Policies) -> Findings:
 
 def _not_retried(policies: Policies) -> Findings:
     retry = _retry_by_sets(policies)
-    if retry is None or not _is_at_work(policies.get(Timeout)):
-        return
-    if not _names(TimeoutException, retry.retry_on, retry.abort_on):
+    if retry is not None and Timeout in policies and not _names(TimeoutException, retry.retry_on, retry.abort_on):
         yield (
             "@Retry(retry_on) does not name TimeoutException: an attempt that times out is not retried; name"
             " TimeoutException in retry_on, or in abort_on if that is meant"
@@ -109,8 +98,8 @@ def _not_retried(policies: Policies) -> Findings:
 
 
 def _scattered(policies: Policies) -> Findings:
-    retry: Any = policies.get(Retry)
-    if not _retries(retry) or retry.jitter_kind != "added":
+    retry = policies.get(Retry)
+    if retry is None or retry.jitter_kind != "added":
         return
     delay, jitter = seconds(retry.delay, retry.delay_unit), seconds(retry.jitter, retry.jitter_delay_unit)
     if 0 < delay < jitter:
@@ -121,8 +110,8 @@ def _scattered(policies: Policies) -> Findings:
 
 
 def _hasty(policies: Policies) -> Findings:
-    timeout: Any = policies.get(Timeout)
-    if _is_at_work(timeout) and (limit := seconds(timeout.value, timeout.unit)) < _SHORT:
+    timeout = policies.get(Timeout)
+    if timeout is not None and (limit := seconds(timeout.value, timeout.unit)) < _SHORT:
         yield (
             f"@Timeout(value) is {_spelled(limit)}: below 10ms, pauses of threads and of garbage collection end"
             " healthy calls; a bare number counts milliseconds"
@@ -130,8 +119,8 @@ def _hasty(policies: Policies) -> Findings:
 
 
 def _impatient(policies: Policies) -> Findings:
-    breaker, timeout = policies.get(CircuitBreaker), cast("Any", policies.get(Timeout))
-    if breaker is None or not _is_at_work(timeout):
+    breaker, timeout = policies.get(CircuitBreaker), policies.get(Timeout)
+    if breaker is None or timeout is None:
         return
     delay, limit = seconds(breaker.delay, breaker.delay_unit), seconds(timeout.value, timeout.unit)
     if delay < limit:
@@ -155,18 +144,16 @@ def _swallows(policies: Policies) -> Findings:
 
 def _as_if_seconds(policies: Policies) -> Findings:
     for kind, policy in policies.items():
-        if kind is Timeout or (kind is Retry and not _retries(policy)):
-            continue  # FT005 reports every short time-out
-        for name, parameter in parameters(kind).items():
+        for name, parameter in parameters(kind).items() if kind is not Timeout else ():  # FT005 reports time-outs
             value, unit = getattr(policy, name), parameter.kind.unit
             if parameter.kind.looks_like_seconds(value, getattr(policy, unit) if unit else ChronoUnit.MILLIS):
                 yield f"@{kind.__name__}({name}) {in_milliseconds(value)}"
 
 
 def _stunted(policies: Policies) -> Findings:
-    retry, exponential = policies.get(Retry), cast("Any", policies.get(ExponentialBackoff))
+    retry, exponential = policies.get(Retry), policies.get(ExponentialBackoff)
     growth = exponential or policies.get(FibonacciBackoff)
-    if growth is None or not _retries(retry) or seconds(cast("Any", retry).delay, cast("Any", retry).delay_unit):
+    if growth is None or retry is None or seconds(retry.delay, retry.delay_unit):
         return
     if exponential is None or not exponential.min_delay:
         yield (
@@ -175,7 +162,7 @@ def _stunted(policies: Policies) -> Findings:
         )
 
 
-def _mistaken(policies: Policies, method: object) -> Findings:
+def _mistaken(method: object, policies: Policies) -> Findings:
     """Report a handler that gets the context of the call but is written for the arguments of the guarded function."""
     fallback = policies.get(Fallback)
     if fallback is None or not isinstance(method, FunctionType):
@@ -197,38 +184,29 @@ def _parameters_of(function: FunctionType) -> list[str]:
 
 
 def _blaming(policies: Policies) -> Findings:
-    when = policies.get(FailWhen)
-    if when is not None and when.exception is not None:
-        return
-    for kind in ROWS:
-        gate = policies.get(kind)
-        if gate is None or not hasattr(gate, "fail_on") or gate.fail_on != (Exception,):
-            continue
-        if all(isinstance(one, type) and issubclass(one, FaultToleranceException) for one in gate.skip_on):
+    gates = [gate for gate in policies.values() if hasattr(gate, "fail_on")]
+    for gate in gates if not _is_predicate(policies.get(FailWhen)) else ():
+        skips_refusals = all(isinstance(one, type) and issubclass(one, FaultToleranceException) for one in gate.skip_on)
+        if gate.fail_on == (Exception,) and skips_refusals:
             yield (
-                f"@{kind.__name__}(fail_on) is Exception: mistakes of callers, such as a ValueError, count against the"
-                " callee, and after enough of them all calls are refused; name the failures of the callee in fail_on,"
-                " or the mistakes of callers in skip_on"
+                f"@{type(gate).__name__}(fail_on) is Exception: mistakes of callers, such as a ValueError, count"
+                " against the callee, and after enough of them all calls are refused; name the failures of the callee"
+                " in fail_on, or the mistakes of callers in skip_on"
             )
 
 
 def _insistent(policies: Policies) -> Findings:
     retry = _retry_by_sets(policies)
-    if retry is None:
-        return
-    for kind, error, refuses in _REFUSALS:
-        if policies.get(kind) is None or error in retry.retry_on or not _has_class_of(error, retry.retry_on):
-            continue
+    for kind, error, refuses in _REFUSALS if retry is not None else ():
         waits = HonorRetryAfter in policies and error in (CircuitBreakerOpenException, RateLimitException)
-        if not waits and not _names(error, retry.abort_on):
+        if kind not in policies or waits or error in retry.retry_on or _names(error, retry.abort_on):
+            continue
+        if _has_class_of(error, retry.retry_on):
             yield (
                 f"@Retry(retry_on) is {_listed(retry.retry_on)}, which includes {error.__name__}: an attempt that"
                 f" {refuses} is retried at once, and refused again; name {error.__name__} in abort_on, or in retry_on"
                 " if that is meant"
             )
-
-
-_REFUSALS = [(kind, *row.refusal) for kind, row in ROWS.items() if row.refusal is not None]
 
 
 LINTS: Mapping[str, Callable[[Policies], Findings]] = {
@@ -249,21 +227,16 @@ _NESTED, _MISTAKEN = "FT007", "FT011"
 CODES = (*sorted([*LINTS, _NESTED, _MISTAKEN]),)
 
 
-def lint(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterable[str] = ()) -> Iterator[LintFinding]:
-    """Yield the findings about *guards*, except for codes that are *ignored* here or by a key ``Check/ignore``."""
-    everywhere = frozenset(ignored)
+def lint(guards: Iterable[GuardedMethod], snapshot: Snapshot) -> Iterator[LintFinding]:
+    """Yield the findings about *guards*, except for codes that a key ``Check/ignore`` names."""
     for guard in guards:
-        silent = everywhere | codes_of(snapshot, guard._effective.declared)
-        policies = {type(policy): policy for policy in guard.policies}
-        for code in set(LINTS) - silent:
-            yield from (LintFinding(code, guard.name, text) for text in LINTS[code](policies))
-        if _MISTAKEN not in silent:
-            yield from (LintFinding(_MISTAKEN, guard.name, text) for text in _mistaken(policies, guard.method))
-        if _NESTED not in everywhere:
-            yield from _nested(guard.method, guard._cls, snapshot)
-    if _NESTED not in everywhere:
-        for function in decorated_functions():
-            yield from _nested(function, None, snapshot)
+        policies = {type(policy): policy for policy in guard.policies if _is_at_work(policy)}
+        lints = {**LINTS, _MISTAKEN: partial(_mistaken, guard.method)}
+        for code in lints.keys() - codes_of(snapshot, guard._effective.declared):
+            yield from (LintFinding(code, guard.name, text) for text in lints[code](policies))
+        yield from _nested(guard.method, guard._cls, snapshot)
+    for function in decorated_functions():
+        yield from _nested(function, None, snapshot)
 
 
 def codes_of(snapshot: Snapshot, declared: Iterable[Declared]) -> frozenset[str]:
@@ -276,10 +249,10 @@ def codes_of(snapshot: Snapshot, declared: Iterable[Declared]) -> frozenset[str]
     return frozenset(codes - {""})
 
 
-def unknown(codes: Iterable[str]) -> Iterator[str]:
-    """Yield a message for each code that no lint has."""
-    for code in sorted(set(codes) - set(CODES)):
-        yield f"no doubt has the code {brief(shown(code))}; there are {', '.join(CODES)}"
+def unknown(codes: Iterable[str]) -> list[str]:
+    """Return a message for each code that no lint has."""
+    known = ", ".join(CODES)
+    return [f"no doubt has the code {brief(shown(code))}; there are {known}" for code in sorted({*codes} - {*CODES})]
 
 
 def _nested(function: Any, cls: type | None, snapshot: Snapshot) -> Iterator[LintFinding]:
@@ -287,14 +260,13 @@ def _nested(function: Any, cls: type | None, snapshot: Snapshot) -> Iterator[Lin
     parts = [*explanations_of(function, cls)]
     if _NESTED in codes_of(snapshot, (declared for part in parts for declared in part.effective.declared)):
         return
-    retrying = [part for part in parts if _retries(part.effective.policies.get(Retry))]
-    for outer, inner in pairwise(retrying):
-        attempts = [_attempts(part.effective.policies[Retry]) for part in (outer, inner)]
+    retries = [(part, part.effective.policies.get(Retry)) for part in parts]
+    for (outer, retry), (_, inner) in pairwise([one for one in retries if one[1] is not None and _is_at_work(one[1])]):
         yield LintFinding(
             _NESTED,
             outer.title,
-            f"@Retry(max_retries) is above another: each of {attempts[0]} attempts makes up to {attempts[1]} of"
-            " the guard inside; let only one of them retry",
+            f"@Retry(max_retries) is above another: each of {_attempts(retry)} attempts makes up to {_attempts(inner)}"
+            " of the guard inside; let only one of them retry",
         )
 
 
@@ -302,18 +274,20 @@ def _attempts(retry: Any) -> str:
     return str(retry.max_retries + 1) if retry.max_retries >= 0 else "endlessly many"
 
 
+def _is_at_work(policy: Any) -> bool:
+    if isinstance(policy, Timeout):
+        return seconds(policy.value, policy.unit) != 0
+    return not isinstance(policy, Retry) or policy.max_retries != 0
+
+
 def _retry_by_sets(policies: Policies) -> Any:
     """Return the retry if sets of exceptions decide what it retries; ``None`` if a predicate decides."""
-    retry, when = policies.get(Retry), policies.get(RetryWhen)
-    return retry if _retries(retry) and (when is None or when.exception is None) else None
+    return None if _is_predicate(policies.get(RetryWhen)) else policies.get(Retry)
 
 
-def _retries(retry: Any) -> bool:
-    return retry is not None and retry.max_retries != 0
-
-
-def _is_at_work(policy: Any) -> bool:
-    return policy is not None and not (isinstance(policy, Timeout) and seconds(policy.value, policy.unit) == 0)
+def _is_predicate(when: Any) -> bool:
+    """Return whether *when* decides by a predicate about exceptions."""
+    return when is not None and when.exception is not None
 
 
 def _names(error: type[BaseException], *sets: Any) -> bool:

@@ -392,13 +392,13 @@ def test_a_guard_that_no_attribute_holds_is_explained_by_its_name(run: Run, tmp_
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("shop.billing", "'shop.billing' is a module: list shows its guards"),
+        ("shop.billing", "no guard has the name 'shop.billing'; did you mean 'shop.billing."),
         ("nobody", "no guard has the name 'nobody'; name the modules to import after it"),
         ("cli paymens", "no guard has the name 'cli paymens'"),
-        ("shop.billing.Client.chrge", "there is no chrge; did you mean 'charge'?"),
-        ("shop.billing:Client.chrge", "there is no chrge; did you mean 'charge'?"),
-        ("shop.billing:Future", "is not guarded"),
-        ("shop.billing:Client.__init__", "is not guarded"),
+        ("shop.billing.Client.chrge", "did you mean 'shop.billing.Client.charge'?"),
+        ("shop.billing:Client.chrge", "did you mean 'shop.billing.Client.charge'?"),
+        ("shop.billing:Future", "no guard has the name 'shop.billing:Future'"),
+        ("shop.billing:Client.__init__", "no guard has the name 'shop.billing:Client.__init__'"),
     ],
 )
 def test_explain_tells_the_reason_where_it_finds_no_guard(run: Run, target: str, message: str) -> None:

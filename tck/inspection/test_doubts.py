@@ -431,8 +431,7 @@ def check(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     [
         ((), {}, 0, ["FT002", "FT005"]),
         (("--strict",), {}, 1, ["FT002", "FT005"]),
-        (("--strict", "--ignore", "FT002,ft005"), {}, 0, []),
-        (("--strict", "--ignore", "FT002", "--ignore", "FT005"), {}, 0, []),
+        (("--strict",), {"FAULTTOLERANCE_CHECK_IGNORE": "FT002,ft005"}, 0, []),
         (("--strict",), {"FAULTTOLERANCE_CHECK_IGNORE": "FT002"}, 1, ["FT005"]),
     ],
 )
@@ -448,5 +447,4 @@ def test_check_reports_doubts_and_fails_if_it_is_strict(
 @pytest.mark.outside
 def test_an_unknown_code_is_reported(check: Callable[..., Any]) -> None:
     """Rule M4: a typing mistake switches no doubt off."""
-    assert check("--ignore", "FT999").returncode == 2
     assert "no doubt has the code 'FT999'; there are FT001" in check(FAULTTOLERANCE_CHECK_IGNORE="FT999").stderr
