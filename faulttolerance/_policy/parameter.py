@@ -29,8 +29,6 @@ DEFAULT_PLACE: Final = "the default"
 class Parameter:
     """One parameter of one annotation."""
 
-    __slots__ = ("default", "kind", "name")
-
     def __init__(self, name: str, kind: Kind, default: Any) -> None:
         self.name = name
         self.kind = kind

@@ -38,20 +38,6 @@ class AdaptiveLimit:
         latency: The target.
     """
 
-    __slots__ = (
-        "_at_one_since",
-        "_count",
-        "_late",
-        "_most",
-        "_over",
-        "_since",
-        "ceiling",
-        "exact_limit",
-        "latency",
-        "quiet_below",
-        "uncounted",
-    )
-
     def __init__(self, ceiling: int, latency: float) -> None:
         self.ceiling = ceiling
         self.latency = latency

@@ -27,8 +27,6 @@ class AdaptiveTimeout:
         ceiling: The longest limit, in seconds.
     """
 
-    __slots__ = ("_latencies", "ceiling", "seconds")
-
     def __init__(self, ceiling: float) -> None:
         self.ceiling = ceiling
         self.seconds = ceiling

@@ -48,8 +48,6 @@ class ApplicationFunction:
         report: Called with an error, never in place of the call's own failure.
     """
 
-    __slots__ = ("_function", "_read", "_report")
-
     def __init__(
         self, function: Callable[[Any], Any], read: Callable[[Any], Any], report: Callable[[Exception], None]
     ) -> None:
@@ -93,8 +91,6 @@ class BackOff:
         minimum: No delay is shorter, jitter included.
     """
 
-    __slots__ = ("maximum", "minimum", "steps")
-
     def __init__(self, steps: tuple[float, ...], maximum: float = math.inf, minimum: float = 0.0) -> None:
         self.steps = steps
         self.maximum = maximum
@@ -123,8 +119,6 @@ class Exponential(BackOff):
         minimum: No delay is shorter, jitter included.
     """
 
-    __slots__ = ("_factor",)
-
     def __init__(self, first: float, factor: float, maximum: float = 0.0, minimum: float = 0.0) -> None:
         super().__init__((first or minimum,), maximum or math.inf, minimum)
         self._factor = float(factor)
@@ -146,8 +140,6 @@ class Full:
         upper: The back-off whose delays are the longest.
     """
 
-    __slots__ = ("upper",)
-
     def __init__(self, upper: BackOff) -> None:
         self.upper = upper
 
@@ -168,8 +160,6 @@ class Decorrelated:
         first: The shortest delay.
         maximum: No delay is longer.
     """
-
-    __slots__ = ("first", "maximum")
 
     def __init__(self, first: float, maximum: float = math.inf) -> None:
         self.first = min(first, maximum)
@@ -198,8 +188,6 @@ class CustomBackOff:
         default: The delay where the code of the application fails.
         tell: Called when the code of the application fails.
     """
-
-    __slots__ = ("_name", "_report", "default", "make")
 
     def __init__(
         self,
@@ -235,8 +223,6 @@ class CustomBackOff:
 
 class CustomDelays:
     """The delays of one guarded call, as decided by the application for *owner*."""
-
-    __slots__ = ("_decide", "_is_made", "_owner")
 
     def __init__(self, owner: CustomBackOff) -> None:
         self._owner = owner

@@ -440,8 +440,6 @@ class UnqueuedBulkhead:
         bulkhead: Holds the permits, and has the queue of the attempts that do wait.
     """
 
-    __slots__ = ("_bulkhead",)
-
     max_wait: Final = 0.0
 
     def __init__(self, bulkhead: Bulkhead) -> None:

@@ -95,20 +95,6 @@ class CircuitBreaker:
         now: The moment of creation; the time spent closed counts from here.
     """
 
-    __slots__ = (
-        "_chance",
-        "_entered",
-        "_spent",
-        "last_failure",
-        "lock",
-        "message",
-        "name",
-        "opened_total",
-        "state",
-        "transitions",
-        "values",
-    )
-
     judges_refusals: ClassVar = True
 
     def __init__(

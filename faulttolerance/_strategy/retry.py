@@ -53,8 +53,6 @@ class Predicates:
         tell: Called when a predicate raises, or returns an awaitable where nothing awaits it.
     """
 
-    __slots__ = ("all", "exception", "result")
-
     def __init__(self, exception: Predicate | None, result: Predicate | None, source: str, tell: ReportError) -> None:
         self.all = tuple(one for one in (exception, result) if one is not None)
         """The predicates that exist."""
@@ -132,25 +130,6 @@ class Retry:
             its place.
         is_result_stored: Whether a fallback outside remembers good results.
     """
-
-    __slots__ = (
-        "_always_retried",
-        "abort_on",
-        "back_off",
-        "consults",
-        "fixed_delay",
-        "is_alone",
-        "is_random",
-        "is_result_stored",
-        "jitter",
-        "max_duration",
-        "max_retries",
-        "plain_delay",
-        "predicates",
-        "retry_after",
-        "retry_on",
-        "returns_rejected_result",
-    )
 
     def __init__(
         self,

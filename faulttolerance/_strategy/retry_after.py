@@ -33,8 +33,6 @@ class RetryAfter(ApplicationFunction):
         tell: Called with an error that occurred.
     """
 
-    __slots__ = ("max_delay",)
-
     def __init__(
         self,
         max_delay: float,

@@ -33,8 +33,6 @@ class RetryBudget:
         is_shared: Whether several guards share the budget.
     """
 
-    __slots__ = ("__weakref__", "_burst", "_lock", "_ratio", "is_shared", "missing")
-
     def __init__(self, ratio: float, burst: float, *, is_shared: bool = False) -> None:
         self.is_shared = is_shared
         self._ratio = round(ratio * _TOKEN)

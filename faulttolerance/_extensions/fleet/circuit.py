@@ -53,11 +53,6 @@ class FleetCircuit(GateWrapper):
         deliver: Reports the transitions of the breaker that other processes caused.
     """
 
-    __slots__ = (
-        "__weakref__", "_deliver", "_is_joined", "_is_reset", "_lease", "_links", "_new_holder",
-        "_pause_until", "_pending_until", "_probes", "_record", "_refused_at", "_written_state", "key",
-    )  # fmt: skip
-
     _gate: CircuitBreaker
 
     def __init__(

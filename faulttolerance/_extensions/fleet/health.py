@@ -23,8 +23,6 @@ class FleetHealth:
         now: The time of the first read, so that the first call finds a connection.
     """
 
-    __slots__ = ("_pause", "_poll", "_reached", "next_read_at", "reason", "since")
-
     def __init__(self, poll: float, now: float) -> None:
         self.next_read_at = now
         """The time of the next read of the circuits; for a lost fleet, the time of the next trial."""

@@ -69,8 +69,6 @@ class FleetState:
         key: The name of the state in the fleet.
     """
 
-    __slots__ = ("_circuit", "key", "share")
-
     def __init__(self, key: str) -> None:
         _use_default_fleet(key)
         self.key = key

@@ -75,8 +75,6 @@ class FleetRateLimit:
         may_wait: Whether calls queue for their turn, as long as *limit* allows.
     """
 
-    __slots__ = ("_key", "_limit", "_links", "_may_wait", "_share")
-
     waiter_type = FleetTurnWaiter
 
     def __init__(self, limit: RateLimit, share: LocalShare, key: str, links: Links, *, may_wait: bool) -> None:

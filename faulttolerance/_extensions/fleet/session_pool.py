@@ -24,8 +24,6 @@ class SessionPool:
     lock stays held. The reference is weak, so another session is created once the lost session is collected.
     """
 
-    __slots__ = ("_idle", "_newest", "_retry_at", "_used_at", "is_wanted")
-
     def __init__(self) -> None:
         self._idle: list[CallSession] = []
         self._newest: Callable[[], CallSession | None] = _nothing

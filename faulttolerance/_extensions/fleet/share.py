@@ -12,8 +12,6 @@ from ..._strategy.rate_limit import LimitValues, RateLimit, ticks
 class LocalShare:
     """The share of a limit for one of several processes; guarded by the lock of the whole limit."""
 
-    __slots__ = ("_known", "_limit", "full_until")
-
     def __init__(self) -> None:
         self.full_until = 0
         """The moment until which the fleet has no turn for any process, by its own answer."""
