@@ -45,34 +45,26 @@ def read_switches(snapshot: Snapshot) -> tuple[Switches, list[Fault]]:
 
 
 EVENTS, SPANS, OFF = "events", "spans", "off"
-_TRACING = {"": EVENTS, "true": EVENTS, "false": OFF, EVENTS: EVENTS, SPANS: SPANS, OFF: OFF}
+TRACING = {"": EVENTS, "true": EVENTS, "false": OFF, EVENTS: EVENTS, SPANS: SPANS, OFF: OFF}
+"""The tracing modes by the text of values, in lower case."""
 
 
 def tracing_mode() -> str:
     """Return the tracing mode of the environment; ``EVENTS`` if the variable is unset or invalid."""
-    return _TRACING.get(variable(TRACING_VARIABLE).lower(), EVENTS)
+    return TRACING.get(variable(TRACING_VARIABLE).lower(), EVENTS)
 
 
-def tracing_faults() -> list[Fault]:
-    """Return the faults of the tracing switch."""
-    place, value = f"environment variable {TRACING_VARIABLE}", variable(TRACING_VARIABLE)
-    if value.lower() not in _TRACING:
-        return [Fault(TRACING_VARIABLE, f"is {shown(value)}", value, "events, spans or off", place)]
-    if tracing_mode() == SPANS and not can_make_spans():
-        return [Fault(TRACING_VARIABLE, f"is {SPANS!r}", value, SPANS_NEED, place)]
-    return []
-
-
-SPANS_NEED = f"'spans' only with opentelemetry-api: {install('opentelemetry')}"
-
-
-def can_make_spans() -> bool:
-    """Return whether the package that creates spans is installed."""
-    try:
-        import_module("opentelemetry.trace")
-    except ImportError:
-        return False
-    return True
+def tracing_faults(where: str, value: object, place: str = "") -> list[Fault]:
+    """Return the faults of a tracing mode: the *value* of an argument, or of the variable."""
+    allowed = ""
+    if (mode := TRACING.get(str(value).lower())) is None:
+        allowed = "events, spans or off"
+    elif mode == SPANS:
+        try:
+            import_module("opentelemetry.trace")
+        except ImportError:
+            allowed = f"'spans' only with opentelemetry-api: {install('opentelemetry')}"
+    return [Fault(where, f"is {shown(value)}", value, allowed, place)] if allowed else []
 
 
 def variable(name: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 from .._log import WARNING, log
 from .._platform.swap import Swap, Version
 from ..exceptions import Fault, FaultToleranceDefinitionException, raise_faults
-from .key import Declared
-from .resolution import Effective, Switches, read_switches, resolved, tracing_faults
+from .key import TRACING_VARIABLE, Declared
+from .resolution import Effective, Switches, read_switches, resolved, tracing_faults, variable
 from .snapshot import PROPERTIES, Inputs, Snapshot, environment, files_of_environment
 from .source import Source, entries_of, source_of
 
@@ -122,7 +122,9 @@ class Settings:
 
             sources_read += read(inputs, named)
         snapshot = Snapshot(sources_read, inputs, state.number)
-        raise_faults([*read_switches(snapshot)[1], *tracing_faults()])
+        place = f"environment variable {TRACING_VARIABLE}"
+        faults = tracing_faults(TRACING_VARIABLE, variable(TRACING_VARIABLE), place)
+        raise_faults([*read_switches(snapshot)[1], *faults])
         return snapshot
 
     @staticmethod

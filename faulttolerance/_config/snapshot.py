@@ -7,13 +7,13 @@ The environment is read without pydantic-settings, which would be imported only 
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from .._policy import parameters
 from .._record import Record
-from .._shown import shown
+from .._shown import one_or_several, shown
 from ..exceptions import Fault
 from .key import (
     CONFIG_VARIABLE,
@@ -59,19 +59,33 @@ class Inputs(Record):
     blocks: tuple[Mapping[str, Any], ...] = ()
 
 
-def inputs_of(**values: Any) -> tuple[dict[str, Any], list[Fault]]:
-    """Return ``properties``, ``files`` and ``sources``, if passed, in the form of ``Inputs``, and their faults.
+def inputs_of(
+    properties: object = None, files: object = None, sources: object = None
+) -> tuple[dict[str, Any], list[Fault]]:
+    """Return the arguments that are not ``None``, in the form of ``Inputs``, and their faults.
 
     Iterators are exhausted.
     """
-    inputs, faults = {}, list[Fault]()
-    for name, value in values.items():
-        if value is not None:
-            keep, allowed = _KINDS[name]
-            try:
-                inputs[name] = keep(value)
-            except (TypeError, ValueError):
-                faults.append(Fault(f"configure({name})", f"is {shown(value)}", value, allowed))
+    inputs, faults = dict[str, Any](), list[Fault]()
+
+    def refuse(name: str, value: object, allowed: str) -> None:
+        faults.append(Fault(f"configure({name})", f"is {shown(value)}", value, allowed))
+
+    if isinstance(properties, Mapping):
+        inputs["properties"] = (dict(properties),)
+    elif properties is not None:
+        refuse("properties", properties, "a mapping of keys to values")
+    if files is not None:
+        try:
+            inputs["files"] = tuple(map(_file, one_or_several(files)))
+        except TypeError:
+            refuse("files", files, "a path, or several")
+    if sources is not None:
+        functions = one_or_several(sources)
+        if all(map(callable, functions)):
+            inputs["sources"] = functions
+        else:
+            refuse("sources", sources, "functions that return mappings")
     return inputs, faults
 
 
@@ -97,37 +111,7 @@ def _file(file: str | os.PathLike[str]) -> File:
     name = os.fspath(file)
     if not isinstance(name, str):
         raise TypeError
-    path = os.path.expanduser(name)
-    try:
-        return File(name, os.path.abspath(path))
-    except FileNotFoundError:  # the working directory does not exist any more, and nothing in it
-        return File(name, path)
-
-
-def _files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[File, ...]:
-    # A single path must not be split into letters.
-    return tuple(map(_file, [files] if isinstance(files, (str, os.PathLike)) else files))
-
-
-def _mappings(properties: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-    if not isinstance(properties, Mapping):
-        raise TypeError
-    return (dict(properties),)
-
-
-def _callables(sources: Iterable[Any]) -> tuple[Any, ...]:
-    callables = tuple(sources)
-    if not all(map(callable, callables)):
-        raise TypeError
-    return callables
-
-
-_KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
-    "properties": (_mappings, "a mapping of keys to values"),
-    "files": (_files, "a path, or several"),
-    "sources": (_callables, "a list of functions that return mappings"),
-}
-"""The normalising function of each argument, and the words for its allowed values."""
+    return File(name, os.path.abspath(os.path.expanduser(name)))
 
 
 _PARAMETERS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._call.order import ORDER
 from .._call.row import ProcessSetting
-from .._config.resolution import EVENTS, OFF, SPANS, SPANS_NEED, can_make_spans
+from .._config.resolution import TRACING, tracing_faults
 from .._shown import shown
 from .._telemetry.connect import telemetry
 from ..exceptions import Fault
@@ -23,8 +23,8 @@ def faults_of(arguments: Mapping[str, Any]) -> list[Fault]:
         for name, (accepts, allowed) in _ALLOWED.items()
         if (value := arguments[name]) is not None and not accepts(value)
     ]
-    if _tracing_mode(arguments["tracing"]) == SPANS and not can_make_spans():
-        faults.append(Fault("configure(tracing)", f"is {SPANS!r}", arguments["tracing"], SPANS_NEED))
+    if arguments["tracing"] is not None:
+        faults += tracing_faults("configure(tracing)", arguments["tracing"])
     for setting, value in _changed(arguments):
         faults += setting.faults(value)
     return faults
@@ -47,7 +47,7 @@ def apply(arguments: Mapping[str, Any]) -> None:
         set_interrupt_signal(arguments["interrupt_signal"])
     for setting, value in _changed(arguments):
         setting.use(value)
-    tracing = _tracing_mode(arguments["tracing"])
+    tracing = TRACING.get(str(arguments["tracing"]).lower())
     telemetry.configure(arguments["prometheus_registry"], arguments["meter_provider"], tracing)
 
 
@@ -66,13 +66,6 @@ def _is_signal(chosen: Any) -> bool:
     return can_interrupt(chosen)
 
 
-def _tracing_mode(chosen: Any) -> str | None:
-    """Return the name of the chosen tracing mode; ``None`` if *chosen* is no mode."""
-    if type(chosen) is bool:
-        return EVENTS if chosen else OFF
-    return chosen if isinstance(chosen, str) and chosen in (EVENTS, SPANS, OFF) else None
-
-
 def _is_exporter(method: str) -> Callable[[Any], bool]:
     """Return a check that counts can be exported to an argument, by its attribute *method*."""
     return lambda chosen: hasattr(chosen, method) or (isinstance(chosen, str) and chosen in ("auto", "unchanged"))
@@ -87,7 +80,6 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "interruptible_modules": (_are_names, "names of modules, as in ['sympy']"),
     "uninterruptible_modules": (_are_names, "names of modules, as in ['acme.pool']"),
     "interrupt_signal": (_is_signal, "a signal of signal.valid_signals() that can be caught"),
-    "tracing": (lambda value: _tracing_mode(value) is not None, "'events', 'spans', 'off' or None"),
     "prometheus_registry": (_is_exporter("register"), "a CollectorRegistry, 'auto' or None"),
     "meter_provider": (_is_exporter("get_meter"), "a MeterProvider, 'auto' or None"),
 }
