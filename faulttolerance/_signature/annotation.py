@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import inspect
-import sys
 import types
 import typing
 from collections import ChainMap
@@ -66,15 +65,11 @@ class UnresolvedName:
 
 
 class _Names(ChainMap[str, Any]):
-    """The names that the text of an annotation can use; those imported lazily stay so until their module is loaded."""
+    """The names that the text of an annotation can use; those that are imported lazily are known by name only."""
 
     def __getitem__(self, name: str) -> Any:
         value = super().__getitem__(name)
-        if type(value) is not LAZY_IMPORT:
-            return value
-        path = str(value).split("'")[1]
-        is_loaded = path in sys.modules or path.rpartition(".")[0] in sys.modules
-        return value.resolve() if is_loaded else UnresolvedName(path)
+        return UnresolvedName(str(value).split("'")[1]) if type(value) is LAZY_IMPORT else value
 
     def __missing__(self, name: str) -> Any:
         return UnresolvedName(name)
@@ -123,11 +118,8 @@ class Scope(NamedTuple):
 
 
 def _type_arguments(cls: type, args: tuple[Type, ...] | None) -> dict[Any, Type]:
-    """Return *args* by type parameter of *cls*; if only its bases are generic, by those of the bases in their order."""
+    """Return *args* by type parameter of *cls*, as far as it has those that ``typing`` records."""
     own = vars(cls).get("__parameters__")
-    if own is None:
-        bases = vars(cls).get("__orig_bases__", ())
-        own = tuple(dict.fromkeys(parameter for base in bases for parameter in getattr(base, "__parameters__", ())))
     return dict(zip(own, args, strict=False)) if args is not None and isinstance(own, tuple) else {}
 
 
