@@ -185,13 +185,14 @@ def _budget_conflicts(several: Iterable[InForce], own: State | None = None) -> I
     wanted = [(budget, one.name) for one in several if (budget := _shared_budget_in(one.policies.values()))]
     if not wanted:
         return
-    names = {name for _, name in wanted}
+    names, sought = {name for _, name in wanted}, {budget.name for budget, _ in wanted}
     declared: dict[str, tuple[RetryBudget, str]] = {}
     for state in _every_state_in_force():
-        if (state.name not in names if own is None else state is not own) and (
-            budget := _shared_budget_in(state.policies)
-        ):
+        budget = _shared_budget_in(state.policies)
+        if budget and (state.name not in names if own is None else state is not own):
             declared[budget.name] = budget, state.name
+        if sought <= declared.keys():
+            break
     for budget, name in wanted:
         other, owner = declared.setdefault(budget.name, (budget, name))
         if other != budget:
