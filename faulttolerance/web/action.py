@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from .. import circuit_breakers
-from .._log import ERROR, INFO, log
+from .._log import INFO, log
 from .._shown import escaped
 from . import reading
 from .messages import Request
@@ -68,12 +68,6 @@ def perform(request: Request, identity: object) -> bool:
 def log_unauthorized(request: Request) -> None:
     """Log that ``authorize`` rejected *request*."""
     log(INFO, "circuit of %s: %s was not authorised for %s", escaped(request.guard), request.action, _caller(request))
-
-
-def log_hook_failure(request: Request, error: Exception) -> None:
-    """Log that ``authorize`` raised *error*: the action is not applied."""
-    guard = escaped(request.guard)
-    log(ERROR, "authorize failed: %s of the circuit of %s was not done", request.action, guard, error=error)
 
 
 def _caller(request: Request, identity: Any = True) -> str:

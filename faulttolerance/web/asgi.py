@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from .messages import Request, Response
 from .status import MOST_BYTES, TOO_LONG, Hook, StatusPage
@@ -13,8 +13,6 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-
-T = TypeVar("T")
 
 
 def asgi_app(
@@ -61,18 +59,9 @@ def asgi_app(
                 await _send(send, status.message(request, 413, TOO_LONG))
                 return
             request = request._replace(body=body)
-        await _send(send, await status.answer(request, _in_thread))
+        await _send(send, await status.answer(request, asyncio.to_thread))
 
     return application
-
-
-async def _in_thread(function: Callable[..., T], *args: Any) -> T:
-    """Call *function* without blocking the loop: reading a thousand guards takes a tenth of a second."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return function(*args)  # the loop of another library, such as trio
-    return await asyncio.to_thread(function, *args)
 
 
 def _request(scope: MutableMapping[str, Any]) -> Request:

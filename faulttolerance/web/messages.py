@@ -4,9 +4,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
-
-OutputFormat = Literal["html", "json"]
+from typing import Any, NamedTuple
 
 _POLICY = (
     "default-src 'none'; connect-src 'self'; form-action 'self'; img-src 'self'; script-src 'self'; style-src 'self'; "
@@ -85,7 +83,7 @@ def as_html(status: int, page: str, *headers: tuple[str, str]) -> Response:
     return response(status, "text/html; charset=utf-8", page.encode(), ("vary", "accept"), *headers)
 
 
-def format_for(request: Request) -> OutputFormat:
-    """Return the format of the response: a page where the header Accept names texts and no JSON, as in browsers."""
+def is_for_people(request: Request) -> bool:
+    """Return whether a page is wanted, and no JSON: the header Accept names texts and no JSON, as in browsers."""
     accepted = request.headers.get("accept", "").lower()
-    return "html" if "text/" in accepted and "json" not in accepted else "json"
+    return "text/" in accepted and "json" not in accepted

@@ -40,9 +40,9 @@ class Frame(NamedTuple):
 
 
 def guards_page(frame: Frame, values: JsonObject, guard_filter: GuardFilter) -> str:
-    """Return the page of the guards that *guard_filter* accepts, with the status of the process if *values* has it."""
-    head = _status(values) if "status" in values else None
-    return _page(frame, "", (head, _filter(values, guard_filter), _guards(frame, values)), values.get("process"))
+    """Return the page of the status of the process, and of the guards that *guard_filter* accepts."""
+    content = _status(values), _filter(values, guard_filter), _guards(frame, values)
+    return _page(frame, "", content, values["process"])
 
 
 def message_page(frame: Frame, status: int, words: str) -> str:

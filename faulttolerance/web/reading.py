@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from .. import circuit_breakers, fingerprint, guards, health
+from .._platform.fork import at_fork
 
 if TYPE_CHECKING:
     from .._control.configure import GuardedMethod
@@ -54,8 +55,7 @@ def _reset_after_fork() -> None:
     _started, _lock, _readings = datetime.now(UTC), Lock(), WeakKeyDictionary()
 
 
-if hasattr(os, "register_at_fork"):  # does not exist on Windows
-    os.register_at_fork(after_in_child=_reset_after_fork)  # the start of a forked worker is the moment of the fork
+at_fork(child=_reset_after_fork)  # the start of a forked worker is the moment of the fork
 
 
 class GuardFilter(NamedTuple):
@@ -83,23 +83,16 @@ def name_of(process: JsonObject) -> str:
     return f"{process['host']}/{process['pid']}/{process['started']}"
 
 
-def readiness(critical: Iterable[str]) -> JsonObject:
-    """Return whether calls get through."""
-    return health(critical).as_dict()
-
-
 def overview(critical: Iterable[str], guard_filter: GuardFilter) -> JsonObject:
-    """Return the values of the process and of the wanted guards."""
-    head = {"critical": list(critical), "fingerprint": fingerprint(), "process": process()}
-    return {**readiness(critical), **head, **listing(guard_filter)}
-
-
-def listing(guard_filter: GuardFilter) -> JsonObject:
-    """Return the wanted guards, those in trouble first, and their numbers."""
+    """Return the values of the process and of the wanted guards, those in trouble first, and their numbers."""
     every = [(guard, bool(guard.impaired)) for guard in guards()]
     found = [one for one in every if (one[1] or not guard_filter.impaired) and _matches(one[0], guard_filter.query)]
     found.sort(key=lambda one: (not one[1], one[0].name))
     return {
+        **health(critical).as_dict(),
+        "critical": list(critical),
+        "fingerprint": fingerprint(),
+        "process": process(),
         "total": len(every),
         "impaired": sum(impaired for _, impaired in every),
         "matching": len(found),

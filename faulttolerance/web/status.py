@@ -9,19 +9,20 @@ from importlib.resources import files
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, quote
 
+from .. import health
 from .._log import ERROR, log
 from .._shown import one_or_several, shown
 from ..exceptions import Fault, raise_faults
 from . import action, page, reading
 from .hosts import is_known
-from .messages import OutputFormat, Request, Response, as_html, as_json, format_for, response
+from .messages import Request, Response, as_html, as_json, is_for_people, response
 
 Hook: TypeAlias = Callable[[Request], Any]
 """A function of the application that decides: true or an identity for yes, false for no. It may be ``async def``."""
 
 Run: TypeAlias = Callable[..., Awaitable[Any]]
 """A way of calling a function with arguments that may take long."""
-View: TypeAlias = Callable[[Request, OutputFormat], Response]
+View: TypeAlias = Callable[[Request], Response]
 
 MOST_BYTES = 16_384
 """The maximum size of a body; forms have some hundreds of bytes."""
@@ -35,9 +36,6 @@ _ASSETS = {
     "/page.js": "text/javascript; charset=utf-8",
     "/icon.svg": "image/svg+xml",
 }
-_INDEX = "/index"
-"""The path of the first page before ``.json``, where an empty name would not do."""
-
 _GUARDS = "/guards/"
 
 
@@ -58,19 +56,16 @@ class StatusPage:
         title: str,
     ) -> None:
         self._critical, self._hosts = one_or_several(critical), one_or_several(hosts)
-        texts = [
-            *(("critical", one, "names of guards, or patterns such as 'acme.payments.*'") for one in self._critical),
+        names = "names of guards, or patterns such as 'acme.payments.*'"
+        texts: list[tuple[str, object, str]] = [
+            *(("critical", one, names) for one in self._critical),
             *(("hosts", one, "names of hosts, or patterns such as '*.shop.example'") for one in self._hosts),
             ("title", title, "text for the head of the page"),
         ]
-        hooks = [
-            ("admit", admit, "a callable that takes the request, or None: whoever reaches it may"),
-            ("authorize", authorize, "a callable that takes the request, or None: nobody may"),
-        ]
-        wrong: list[tuple[str, object, str]] = [
-            one for one in texts if not (isinstance(one[1], str) and one[1].strip())
-        ]
-        wrong += [one for one in hooks if not (one[1] is None or callable(one[1]))]
+        wrong = [one for one in texts if not (isinstance(one[1], str) and one[1].strip())]
+        for name, hook in (("admit", admit), ("authorize", authorize)):
+            if hook is not None and not callable(hook):
+                wrong.append((name, hook, "a callable that takes the request, or None"))
         raise_faults(Fault(f"{where}({name})", f"is {shown(value)}", value, allowed) for name, value, allowed in wrong)
         self._admit = admit
         self._authorize = authorize
@@ -81,86 +76,64 @@ class StatusPage:
         try:
             if not is_known(request, self._hosts):
                 raise EarlyResponse(421, "this is not served under the name in Host; hosts=... sets the names")
-            if self._admit is not None:
-                identity, error = await _decision(self._admit, request, run)
-                if error is not None:
-                    log(ERROR, "admit failed: nothing was shown", error=error)
-                    raise EarlyResponse(500, "the check of admit failed")
-                if not identity:
-                    raise EarlyResponse(403, "not admitted")
+            if self._admit is not None and not await _decision(self._admit, request, run):
+                raise EarlyResponse(403, "not admitted")
             if self._authorize is not None and (acting := await run(_action_request, request)) is not None:
-                answer = await self._act(self._authorize, acting, run)
+                if wrong := action.rejection(acting):
+                    raise EarlyResponse(*wrong)
+                answer = await run(_perform, acting, await _decision(self._authorize, acting, run))
             else:
                 answer = await run(self._view, request)
         except EarlyResponse as early:
             answer = self.message(request, *early.args)
         return answer._replace(body=b"") if request.method == "HEAD" else answer
 
-    async def _act(self, authorize: Hook, request: Request, run: Run) -> Response:
-        if wrong := action.rejection(request):
-            raise EarlyResponse(*wrong)
-        identity, error = await _decision(authorize, request, run)
-        if error is not None:
-            action.log_hook_failure(request, error)
-            raise EarlyResponse(500, "the check of authorize failed; nothing was done")
-        if not identity:
-            action.log_unauthorized(request)
-            raise EarlyResponse(403, "not authorised")
-        done: Response = await run(_perform, request, identity)
-        return done
-
     def _view(self, request: Request) -> Response:
         path = request.path
-        if path in _ASSETS:
-            _check_method(request)
-            return _asset(path)
-        view, output = self._view_at(path), format_for(request)
-        if view is None and path.endswith(".json"):  # the name of a guard may end so, too
-            stem = path.removesuffix(".json")
-            view, output = self._view_at("/" if stem == _INDEX else stem), "json"
+        view = self._view_at(path)
         if view is None:
             if self._authorize is not None and _action_in(path) is not None:
                 raise EarlyResponse(405, "actions need POST", ("allow", "POST"))
             if not path:
                 raise EarlyResponse(307, "the page has a slash at its end", ("location", _with_slash(request)))
             raise EarlyResponse(404, "nothing is here")
-        _check_method(request)
-        return view(request, output)
+        if request.method not in ("GET", "HEAD"):
+            raise EarlyResponse(405, f"{request.method} changes nothing here", ("allow", "GET, HEAD"))
+        return view(request)
 
     def _view_at(self, path: str) -> View | None:
+        if path in _ASSETS:
+            return lambda request: _asset(path)
         if path.startswith(_GUARDS):
             values = reading.guard_called(path.removeprefix(_GUARDS))
             return None if values is None else partial(self._guard, values)
         views: dict[str, View] = {
-            "/": partial(self._guards, partial(reading.overview, self._critical)),
-            "/guards": partial(self._guards, reading.listing),
+            "/": self._guards,
             "/health": self._health,
             "/ready": partial(self._health, down_status=503),
         }
         return views.get(path)
 
-    def _guards(
-        self, read: Callable[[reading.GuardFilter], reading.JsonObject], request: Request, output: OutputFormat
-    ) -> Response:
-        guard_filter = _filter(request.query, output)
-        values = read(guard_filter)
-        if output == "json":
+    def _guards(self, request: Request) -> Response:
+        guard_filter = _filter(request)
+        values = reading.overview(self._critical, guard_filter)
+        if not is_for_people(request):
             return as_json(200, values)
         return as_html(200, page.guards_page(self._frame(request), values, guard_filter))
 
-    def _health(self, request: Request, output: OutputFormat, down_status: int = 200) -> Response:
-        values = reading.readiness(self._critical)
+    def _health(self, request: Request, down_status: int = 200) -> Response:
+        values = health(self._critical).as_dict()
         return as_json(down_status if values["status"] == "down" else 200, values)
 
-    def _guard(self, values: reading.JsonObject, request: Request, output: OutputFormat) -> Response:
-        if output == "json":
+    def _guard(self, values: reading.JsonObject, request: Request) -> Response:
+        if not is_for_people(request):
             return as_json(200, values)
         may_act = self._authorize is not None and "CircuitBreaker" in values["policies"]
         return as_html(200, page.guard_page(self._frame(request), values, may_act=may_act))
 
     def message(self, request: Request, status: int, words: str, *headers: tuple[str, str]) -> Response:
         """Return a response of words alone."""
-        if format_for(request) == "html":
+        if is_for_people(request):
             return as_html(status, page.message_page(self._frame(request), status, words), *headers)
         return as_json(status, {"status": status, "error": words}, *headers)
 
@@ -168,35 +141,34 @@ class StatusPage:
         return page.Frame(self._title, _root(request.path))
 
 
-async def _decision(hook: Hook, request: Request, run: Run) -> tuple[object, Exception | None]:
-    """Return the result of *hook*, or its exception."""
+async def _decision(hook: Hook, request: Request, run: Run) -> object:
+    """Return the result of *hook*; if it fails, nothing is shown or done."""
     try:
-        identity, error = await run(_called, hook, request)
-        return await identity if inspect.isawaitable(identity) else identity, error
+        identity = await run(_called, hook, request)
+        return await identity if inspect.isawaitable(identity) else identity
     except Exception as error:  # noqa: BLE001  # errors of the application's hook
-        return None, error
+        log(ERROR, "the hook %r of the status page failed: nothing was shown or done", hook, error=error)
+        raise EarlyResponse(500, "the check failed; nothing was shown or done") from None
 
 
-def _called(hook: Hook, request: Request) -> tuple[object, Exception | None]:
+def _called(hook: Hook, request: Request) -> object:
     try:
-        return hook(request), None
-    except StopIteration as error:  # no future can hold it
-        return None, error
+        return hook(request)
+    except StopIteration as error:
+        raise RuntimeError("the hook raised StopIteration") from error  # no future can hold it
 
 
 def _perform(request: Request, identity: object) -> Response:
+    if not identity:
+        action.log_unauthorized(request)
+        raise EarlyResponse(403, "not authorised")
     if not action.perform(request, identity):
         raise EarlyResponse(404, "no circuit has this name any more")
-    if format_for(request) == "html":
+    if is_for_people(request):
         # Relative: a proxy may serve the page under any prefix.
         location = f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}"
         return response(303, "text/plain; charset=utf-8", b"", ("location", location))
     return as_json(200, reading.guard_called(request.guard) or {})
-
-
-def _check_method(request: Request) -> None:
-    if request.method not in ("GET", "HEAD"):
-        raise EarlyResponse(405, f"{request.method} changes nothing here", ("allow", "GET, HEAD"))
 
 
 def _action_in(path: str) -> tuple[str, str] | None:
@@ -216,9 +188,9 @@ def _action_request(request: Request) -> Request | None:
     return request._replace(guard=named[0], action=named[1])
 
 
-def _filter(query: str, output: OutputFormat) -> reading.GuardFilter:
-    sent = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
-    limit = sent.get("limit", "" if output == "json" else str(_ROWS))
+def _filter(request: Request) -> reading.GuardFilter:
+    sent = {name: values[-1] for name, values in parse_qs(request.query, keep_blank_values=True).items()}
+    limit = sent.get("limit", str(_ROWS) if is_for_people(request) else "")
     if limit and not (limit.isascii() and limit.isdigit() and len(limit) < 10):
         raise EarlyResponse(400, "limit is a number of guards")
     return reading.GuardFilter(

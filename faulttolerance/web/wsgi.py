@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from ..exceptions import Fault, raise_faults
 from .messages import Request, Response
 from .status import MOST_BYTES, TOO_LONG, Hook, StatusPage
 
@@ -42,16 +40,9 @@ def wsgi_app(
         title: The title in the head of the page.
 
     Raises:
-        FaultToleranceDefinitionException: If an argument is not of the described kind, or a hook is a coroutine
-            function.
+        FaultToleranceDefinitionException: If an argument is not of the described kind.
     """
     status = StatusPage("wsgi_app", critical, hosts, admit, authorize, title)
-    hooks = {"admit": admit, "authorize": authorize}
-    raise_faults(
-        Fault(f"wsgi_app({argument})", "is a coroutine function", hook, "a plain function, or asgi_app")
-        for argument, hook in hooks.items()
-        if inspect.iscoroutinefunction(hook)
-    )
 
     def application(environ: MutableMapping[str, Any], start_response: StartResponse) -> list[bytes]:
         response = _respond(status, environ)
