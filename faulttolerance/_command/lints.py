@@ -45,7 +45,9 @@ _SHORT = 0.01
 _MISTAKES = (NameError, AttributeError, TypeError)
 _CONTEXT = ("context", "ctx")
 """The usual names of a handler's parameter that takes the context."""
-_REFUSALS = [(kind, *row.refusal) for kind, row in ROWS.items() if row.refusal is not None]
+_REFUSALS: list[tuple[type[Policy], Any, str]] = [
+    (kind, *row.refusal) for kind, row in ROWS.items() if row.refusal is not None
+]
 
 
 class LintFinding(NamedTuple):
@@ -231,7 +233,7 @@ def lint(guards: Iterable[GuardedMethod], snapshot: Snapshot) -> Iterator[LintFi
     """Yield the findings about *guards*, except for codes that a key ``Check/ignore`` names."""
     for guard in guards:
         policies = {type(policy): policy for policy in guard.policies if _is_at_work(policy)}
-        lints = {**LINTS, _MISTAKEN: partial(_mistaken, guard.method)}
+        lints: dict[str, Callable[[Policies], Findings]] = {**LINTS, _MISTAKEN: partial(_mistaken, guard.method)}
         for code in lints.keys() - codes_of(snapshot, guard._effective.declared):
             yield from (LintFinding(code, guard.name, text) for text in lints[code](policies))
         yield from _nested(guard.method, guard._cls, snapshot)

@@ -62,10 +62,10 @@ class StatusPage:
             *(("hosts", one, "names of hosts, or patterns such as '*.shop.example'") for one in self._hosts),
             ("title", title, "text for the head of the page"),
         ]
+        callables = "a callable that takes the request, or None"
+        hooks: list[tuple[str, object, str]] = [("admit", admit, callables), ("authorize", authorize, callables)]
         wrong = [one for one in texts if not (isinstance(one[1], str) and one[1].strip())]
-        for name, hook in (("admit", admit), ("authorize", authorize)):
-            if hook is not None and not callable(hook):
-                wrong.append((name, hook, "a callable that takes the request, or None"))
+        wrong += [one for one in hooks if not (one[1] is None or callable(one[1]))]
         raise_faults(Fault(f"{where}({name})", f"is {shown(value)}", value, allowed) for name, value, allowed in wrong)
         self._admit = admit
         self._authorize = authorize
@@ -81,7 +81,7 @@ class StatusPage:
             if self._authorize is not None and (acting := await run(_action_request, request)) is not None:
                 if wrong := action.rejection(acting):
                     raise EarlyResponse(*wrong)
-                answer = await run(_perform, acting, await _decision(self._authorize, acting, run))
+                answer: Response = await run(_perform, acting, await _decision(self._authorize, acting, run))
             else:
                 answer = await run(self._view, request)
         except EarlyResponse as early:
