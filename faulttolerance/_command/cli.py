@@ -21,13 +21,11 @@ from typing import Annotated, Any
 
 import typer
 
-from .._config import Effective, settings, template
-from .._config.formatting import formatted
+from .._config import settings, template
 from .._config.report import Unused
 from .._config.snapshot import name_file
 from .._control import configure as control
 from .._inspection import explanation
-from .._policy import parameters
 from .._shown import did_you_mean, error_text, escaped
 from ..exceptions import FaultToleranceDefinitionException
 from .lints import codes_of, lint, unknown
@@ -132,7 +130,7 @@ def explain(
     if not explained:
         near = did_you_mean(name.replace(":", "."), [guard.name for guard in control.guards()])
         raise typer.BadParameter(f"no guard has the name {name!r}{near}; name the modules to import after it")
-    typer.echo(json.dumps([one.as_dict() for one in explained], indent=2) if as_json else "\n".join(explained))
+    _print_explained(explained, as_json)
 
 
 @app.command(name="list")
@@ -146,12 +144,8 @@ def list_(
     with redirect_stdout(sys.stderr):
         _import(modules, recursive)
         guards = sorted(control.guards(), key=lambda guard: guard.name)
-        listed = [explanation.dict_of(guard._effective) for guard in guards]
-    if as_json:
-        typer.echo(json.dumps(listed, indent=2))
-    else:
-        rows = [(guard.name, *row) for guard in guards for value in guard._effective.values for row in _rows(value)]
-        _print_table(("guard", "parameter", "value", "source"), rows)
+        listed = [explanation.explain_alone(guard._resolver, guard._cls, all=True) for guard in guards]
+    _print_explained(listed, as_json)
     with redirect_stdout(sys.stderr):
         _validated()
 
@@ -210,19 +204,6 @@ def _explained(parent: Any, name: str, target: Any, show_all: bool) -> list[expl
         return []
 
 
-def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
-    """Yield key, value and source of each parameter."""
-    policy, sources = effective.policy, effective.sources
-    annotation = policy.annotation
-    if not effective.enabled:
-        yield f"{annotation}/enabled", "false", sources.get("enabled", "MP_Fault_Tolerance_NonFallback_Enabled")
-    elif not parameters(policy):
-        yield annotation, "", sources.get("enabled", "decorator")
-    else:
-        for name, parameter in parameters(policy).items():
-            yield f"{annotation}/{parameter.key}", formatted(parameter.formatted_value(policy)) or "none", sources[name]
-
-
 # Helpers
 
 
@@ -278,6 +259,10 @@ def _validated() -> list[Unused]:
 
 def _warn(line: str) -> None:
     typer.echo(escaped(line), err=True)
+
+
+def _print_explained(explained: Iterable[explanation.Explanation], as_json: bool) -> None:
+    typer.echo(json.dumps([one.as_dict() for one in explained], indent=2) if as_json else "\n".join(explained))
 
 
 def _print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:

@@ -14,6 +14,7 @@ from .._guard.decorate.guard import Guard, finder_of
 from .._guard.resolve.assembly import code_of
 from .._guard.resolve.effective import EffectivePolicies
 from .._policy import Parameter, Policy, parameters
+from .._shown import escaped
 from .._signature.kind import is_coroutine_function
 from .._signature.naming import class_name
 
@@ -157,6 +158,7 @@ class GuardExplanation:
             lines.append(f"  {value.policy.annotation} ({place}{state}){now}")
             lines += _lines_of(value, declared, all, condition.live if condition is not None else {})
         lines += [f"  wrong: {problem}" for problem in self._wrong]
+        lines = [*map(escaped, lines)]  # names and values of the application keep to their lines
         if source and effective.policies:
             lines.append(code_of(effective, self._asynchronous or is_detached(effective.policies)))
         return "\n".join(lines)
