@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from ..._call.bound_policies import NUMBER
 from ..._deadline.threads.roles import CALLER, register
@@ -29,66 +29,55 @@ def spanned(function: Callable[..., Any], name: str, is_awaited: bool) -> Callab
 
     @register(CALLER)
     def call(*args: Any, **kwargs: Any) -> Any:
-        span = _Span(name, kwargs.pop(NUMBER, 1))
-        try:
-            with undisturbed():  # a deadline would leave the span started, and current
-                span.begin()
+        with _Span(name, kwargs.pop(NUMBER, 1)) as span:
             span.result = function(*args, **kwargs)
             return span.result
-        except BaseException as error:
-            span.failure = error
-            raise
-        finally:
-            with undisturbed():
-                span.leave()
 
     @register(CALLER)
     async def awaited(*args: Any, **kwargs: Any) -> Any:
-        span = _Span(name, kwargs.pop(NUMBER, 1))
-        try:
-            span.begin()
+        with _Span(name, kwargs.pop(NUMBER, 1)):
             return await function(*args, **kwargs)
-        except BaseException as error:
-            span.failure = error
-            raise
-        finally:
-            span.leave()
 
     return awaited if is_awaited else call
 
 
 class _Span:
-    """One span, stored before it is started: a signal handler may raise at any moment."""
+    """A block with one span, which is stored before it is started: a signal handler may raise at any moment."""
 
     def __init__(self, name: str, attempt: int) -> None:
         self._name = name
         self._attempt = attempt
         self._span: Any = None
         self._detach: Callable[[], object] = bool
-        self.failure: BaseException | None = None
         self.result: object = None
 
-    def begin(self) -> None:
+    def __enter__(self) -> Self:
         """Start the span, and make it current."""
         from opentelemetry import context, trace
 
         attributes: dict[str, str | int] = {"ft.method": self._name, "ft.attempt": self._attempt}
         try:
-            self._span = trace.get_tracer("faulttolerance").start_span(self._name, attributes=attributes)
-            self._detach = partial(context.detach, context.attach(trace.set_span_in_context(self._span)))
+            with undisturbed():  # a deadline would leave the span started, and current
+                self._span = trace.get_tracer("faulttolerance").start_span(self._name, attributes=attributes)
+                self._detach = partial(context.detach, context.attach(trace.set_span_in_context(self._span)))
         except Exception as error:  # noqa: BLE001  # of a sampler or a processor
             log_guard_error(self._name, _FAILED, error)
+        except BaseException as error:
+            self.__exit__(None, error)
+            raise
+        return self
 
-    def leave(self) -> None:
+    def __exit__(self, _: object, failure: BaseException | None, *trace: object) -> None:
         """Restore the previous current span, and end this span unless a future is still pending."""
         detach, self._detach = self._detach, bool
         try:
-            detach()
-            listen = getattr(self.result, "add_done_callback", None)
-            if self.failure is None and callable(listen):
-                listen(self._end_with)
-            else:
-                self._end(self.failure)
+            with undisturbed():
+                detach()
+                listen = getattr(self.result, "add_done_callback", None)
+                if failure is None and callable(listen):
+                    listen(self._end_with)
+                else:
+                    self._end(failure)
         except Exception as error:  # noqa: BLE001  # of a processor, or of an attribute of the result
             log_guard_error(self._name, _FAILED, error)
 
