@@ -157,7 +157,7 @@ if TYPE_CHECKING:
     class _Admission(Awaitable[float], Protocol):
         """A place of a task or a thread in a queue."""
 
-        def wait(self) -> float: ...
+        def __call__(self) -> float: ...
 
     class _Tasks(TaskEnvironment):
         """The environment of tasks, with admissions of both kinds."""
@@ -238,7 +238,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     admission = environment.acquire(bulkhead, permit) if ASYNC else acquire(bulkhead, permit)
                     if admission is not None:
                         record.queued = True
-                        record.running_since = await admission if ASYNC else admission.wait()
+                        record.running_since = await admission if ASYNC else admission()
                 admitted_by = BY_BULKHEAD
             if DETACHED:
                 result = await environment.attempt(policies.new_attempt(record, began, function, args, kwargs, awaits))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import CoroutineType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from weakref import ref
 
 from .._deadline.clock import Alarm, clock
@@ -29,38 +30,30 @@ _HEAP_TYPE = 1 << 9
 _warned: set[str] = set()
 
 
-class ThreadAdmission(NamedTuple):
-    """The place of a thread in the queue of a bulkhead."""
-
-    bulkhead: Bulkhead
-    waiter: Waiter
-    alarm: Alarm
-
-    def wait(self) -> float:
-        """Sleep until the permit is granted; return that moment.
-
-        Raises:
-            BulkheadException: No permit became free in time, or another call took the place.
-            Interrupted: A deadline of this thread passed.
-        """
-        bulkhead, waiter, alarm = self
-        clock.sleep(max(0.0, waiter.until - clock.monotonic()), alarm)
-        if not (waiter.admitted or waiter.reason):
-            bulkhead.expire(waiter)
-        if waiter.reason:
-            raise bulkhead.refusal(waiter.reason)
-        return clock.monotonic()
-
-
-def acquire_on_thread(bulkhead: Bulkhead, permit: object) -> ThreadAdmission | None:
-    """Acquire a permit for an attempt of this thread: at once (returns ``None``), or after ``wait`` of the result.
+def acquire_on_thread(bulkhead: Bulkhead, permit: object) -> Callable[[], float] | None:
+    """Acquire a permit for an attempt of this thread: at once (returns ``None``), or by a call of the result.
 
     Raises:
         BulkheadException: The bulkhead and its queue are full.
     """
     alarm = Alarm()
     waiter = Waiter(permit, get_ident(), alarm.ring if bulkhead.max_wait else None, Criticality.current())
-    return None if bulkhead.enter(waiter) is None else ThreadAdmission(bulkhead, waiter, alarm)
+    return None if bulkhead.enter(waiter) is None else partial(_wait_for_permit, bulkhead, waiter, alarm)
+
+
+def _wait_for_permit(bulkhead: Bulkhead, waiter: Waiter, alarm: Alarm) -> float:
+    """Sleep until the permit is granted; return that moment.
+
+    Raises:
+        BulkheadException: No permit became free in time, or another call took the place.
+        Interrupted: A deadline of this thread passed.
+    """
+    clock.sleep(max(0.0, waiter.until - clock.monotonic()), alarm)
+    if not (waiter.admitted or waiter.reason):
+        bulkhead.expire(waiter)
+    if waiter.reason:
+        raise bulkhead.refusal(waiter.reason)
+    return clock.monotonic()
 
 
 def pause(name: str, seconds: float) -> None:
