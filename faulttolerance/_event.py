@@ -83,7 +83,9 @@ class GaveUp(NamedTuple):
         A failure that the policies do not retry is the application's answer and no sign of trouble. An open circuit was
         reported when it opened, so the refused calls need no further report.
         """
-        return self.reason != "not retryable" and not isinstance(self.failure, CircuitBreakerOpenException)
+        return self.reason != "the failure is not to be retried" and not isinstance(
+            self.failure, CircuitBreakerOpenException
+        )
 
 
 class Recovered(NamedTuple):

@@ -124,7 +124,7 @@ class CallRecord:
             if inner is not None:
                 outer_name, inner_name = distinct_names(name, inner.guard)
                 tried = f"{tried} of {outer_name}, each up to {inner.limit} of {inner_name},"
-            reason = self.veto_reason or _REASONS[stop]
+            reason = self.veto_reason or stop.value
             text = f"faulttolerance: {tried} in {elapsed:.3f} s{self._failure_classes()}; no more, because {reason}"
             ours = Note(text, name, self.attempts if limit == inf else int(limit), self.began)
             # Not by assignment: a frozen dataclass that is an exception rejects it.
@@ -157,18 +157,6 @@ class CallRecord:
             kinds.append(f"{attempts}: {vars(kind).get('_words', kind.__name__)}")
         return f" ({', '.join(kinds)})"
 
-
-_REASONS = {
-    Stop.NOT_RETRYABLE: "the failure is not to be retried",
-    Stop.MAX_RETRIES_REACHED: "max_retries reached",
-    Stop.MAX_DURATION_REACHED: "max_duration reached",
-    Stop.DEADLINE: "an enclosing deadline would pass during the delay",
-    Stop.PREDICATE_FAILED: "the exception predicate of retry_when failed, which is logged",
-    Stop.TOLD_TOO_LONG: "the failure asks for a longer wait than max_delay of honor_retry_after",
-    Stop.TOLD_PAST_MAX_DURATION: "the failure asks for a wait beyond max_duration",
-    Stop.LEFT: "the block left its loop",
-    Stop.BUDGET_SPENT: "the retry budget is spent",
-}
 
 RETURNED = "valueReturned"
 NOT_RETRYABLE = "exceptionNotRetryable"

@@ -86,20 +86,19 @@ _NO_PREDICATES: Final = Predicates(None, None, "@retry_when", ignore_error)
 
 
 class Stop(Enum):
-    """The reason why there is no further attempt."""
+    """The reason why there is no further attempt, in the words of notes and events."""
 
-    NOT_RETRYABLE = "not retryable"
+    NOT_RETRYABLE = "the failure is not to be retried"
     """The failure is not to be retried, or the application's back-off ended the retries."""
     MAX_RETRIES_REACHED = "max_retries reached"
     MAX_DURATION_REACHED = "max_duration reached"
-    DEADLINE = "deadline of an enclosing call"
-    """The delay would reach the deadline of an enclosing call."""
-    PREDICATE_FAILED = "the exception predicate failed"
-    LEFT = "the loop was left"
+    DEADLINE = "an enclosing deadline would pass during the delay"
+    PREDICATE_FAILED = "the exception predicate of retry_when failed, which is logged"
+    LEFT = "the block left its loop"
     """The attempt is a block that ended its loop, and only then was found to have ended late."""
-    TOLD_TOO_LONG = "told to wait longer than honor_retry_after allows"
-    TOLD_PAST_MAX_DURATION = "told to wait past max_duration"
-    BUDGET_SPENT = "retry budget spent"
+    TOLD_TOO_LONG = "the failure asks for a longer wait than max_delay of honor_retry_after"
+    TOLD_PAST_MAX_DURATION = "the failure asks for a wait beyond max_duration"
+    BUDGET_SPENT = "the retry budget is spent"
     VETOED = "vetoed"
     """The application decided so, and gave its reason in words of its own."""
 

@@ -308,7 +308,7 @@ def test_the_failure_is_the_callees_and_hooks_hear_why() -> None:
 
     assert raised.value is failure
     kinds = [(type(one), getattr(one, "reason", "")) for one in heard]
-    assert kinds == [(RetryScheduled, ""), (GaveUp, "retry budget spent"), (GaveUp, "retry budget spent")]
+    assert kinds == [(RetryScheduled, ""), (GaveUp, "the retry budget is spent"), (GaveUp, "the retry budget is spent")]
 
 
 def test_it_is_counted() -> None:

@@ -228,7 +228,7 @@ def test_refusals_between_retries_and_reasons_are_recorded() -> None:
         ended(query)
 
     assert [attempt.outcome for attempt in calls[0].attempts] == ["raised", "raised", "refused", "refused"]
-    assert (calls[0].refusals, calls[0].stop) == (("RateLimit",) * 2, "retry budget spent")
+    assert (calls[0].refusals, calls[0].stop) == (("RateLimit",) * 2, "the retry budget is spent")
 
 
 def test_a_result_that_was_not_accepted_is_told_apart() -> None:
