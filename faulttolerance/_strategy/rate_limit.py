@@ -262,19 +262,12 @@ class RateLimit:
         with self.lock:
             window = self.window
             if now <= window.has_room_until and window.count < window.limit and not (self.waiting or self.spacing):
-                window.count += 1  # as below, by fewer steps: most calls come this way
+                window.count += 1  # as in ``request_turn``, by fewer steps: most calls come this way
                 self.last = now
                 return
-            moment = ticks(now)
-            self._remove_overdue_locked(moment)
-            due = self.due_locked(moment, len(self.waiting))
-            if due <= moment:
-                window.record(moment, moment)
-                self.last = now
-                return
-        raise self.refusal(wait_for(now, due))
+        self.request_turn(NO_WAITER, now, may_wait=False)
 
-    def request_turn(self, waiter: TurnWaiter, now: float) -> float:
+    def request_turn(self, waiter: TurnWaiter, now: float, *, may_wait: bool = True) -> float:
         """Return 0.0 for an admitted call, else the seconds after which it asks again, unless it is woken before.
 
         A caller that does not ask again, for whatever reason, calls ``leave``.
@@ -289,7 +282,7 @@ class RateLimit:
                 ahead = self.waiting.count_before(waiter)
             due = self.due_locked(moment, ahead)
             if due > moment:
-                if waiter.until is None and due - moment <= self.max_wait:
+                if may_wait and waiter.until is None and due - moment <= self.max_wait:
                     waiter.until = moment + self.max_wait
                     self.waiting[waiter] = None
                 waiter.next_request_at = min(due, waiter.until or 0)
