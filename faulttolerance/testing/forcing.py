@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
 from .._call.order import STRATEGY_FACTORIES, Strategies
@@ -124,7 +123,7 @@ def _forced(
         try:
             yield
         finally:
-            forced.close_circuits()
+            forced.end()
 
 
 class _ForcedStrategies(Strategies):
@@ -164,9 +163,10 @@ class _Forced(TargetWrapper):
         forced.own = strategies.own  # type: ignore[misc]  # a property for readers
         return forced
 
-    def close_circuits(self) -> None:
-        """Close the forced circuits, for those who listen to them."""
-        if self._state is not None:
-            for breaker in chain.from_iterable(state.every_breaker() for state in self._made):
+    def end(self) -> None:
+        """Close the forced circuits, for those who listen to them, and give the states their own strategies back."""
+        for state in self._made:
+            for breaker in state.every_breaker() if self._state is not None else ():
                 breaker.reset(clock.monotonic())
                 deliver_transitions(breaker)
+            state.strategies = state.strategies.own  # also where no call path is renewed

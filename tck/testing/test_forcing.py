@@ -28,6 +28,7 @@ from faulttolerance import (
     retry,
     retry_budget,
 )
+from faulttolerance._guard.resolve.resolver import renew_at_next_calls
 from faulttolerance.policies import Bulkhead, CircuitBreaker, FleetWide, RateLimit, Retry, RetryBudget
 from faulttolerance.testing import MemoryFleet, configured, disabled, exhaust, force, inject, reset, virtual_time
 from kit.definition import refused
@@ -409,6 +410,20 @@ def test_classes_that_come_into_use_within_a_block_are_forced_too() -> None:
             assert (outcome(StandIn().query), outcome(Second().query)) == (1, 1)
         assert outcome(Second().query) is CircuitBreakerOpenException
     assert (StandIn().query(), Second().query(), Smaller().run()) == (1, 1, 1)
+
+
+def test_a_class_that_waits_for_its_next_call_has_its_own_limit_back() -> None:
+    """Its call path was dropped in the block, as where metrics are connected late."""
+
+    class Smaller(Exhausted):
+        pass
+
+    with exhaust(Exhausted.run):
+        renew_at_next_calls()
+        assert outcome(Exhausted().run) is BulkheadException
+        assert health().status == "degraded"
+    assert health().status == "up"
+    assert Smaller().run() == 1
 
 
 def test_calls_decide_which_class_has_the_further_name_of_a_circuit() -> None:
