@@ -76,6 +76,7 @@ class TargetWrapper:
     """The base of overrides that change no value, and wrap the calls and attempts of one target."""
 
     is_innermost = False
+    """Whether it is a part of the body to the others."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -101,7 +102,7 @@ class TargetWrapper:
         return function
 
     def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
-        """Return the call as it is."""
+        """Return the call of the guard *name* as it is; its first *own* arguments are not from the caller."""
         return call
 
 

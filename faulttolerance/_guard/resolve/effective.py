@@ -4,13 +4,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._call.order import RANK, Strategies
-from ..._call.state import State
+from ..._call.order import RANK
 from ..._config import Configuration, Declared, Effective, Switches, settings, with_configured_policies
-from ..._execution.caller_thread import GuardedCall
-from ..._execution.environment import Environment
 from ..._policy import Bulkhead, Policy, Timeout
 from ..._signature.lookup import defining_class_of
 from ..._signature.method import as_method, bind_at_each_call
@@ -32,38 +29,11 @@ if TYPE_CHECKING:
     from ..declare.registry import AnyResolver
 
 
-class CallWrapper(Protocol):
-    """A wrapper of attempts and calls that is no policy: an override of the configuration that changes no value."""
+def call_wrappers_of(basis: Configuration, subject: object) -> list[Any]:
+    """Return the call wrappers among the overrides of *basis* that apply to *subject*, the innermost first.
 
-    is_innermost: bool
-    """Whether it is a part of the body to the others."""
-
-    def applies_to_calls_of(self, subject: object) -> bool:
-        """Return whether it wraps calls of *subject*, a guard and the class that uses it."""
-        ...
-
-    def around_strategies(
-        self, state: State, strategies: Strategies, in_force: Mapping[type[Policy], Policy]
-    ) -> Strategies:
-        """Return the *strategies* of *state*, some of which may be replaced."""
-        ...
-
-    def around_attempt(
-        self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
-    ) -> Callable[..., Any]:
-        """Return the *function* that the guard *name* calls for each attempt, wrapped by this wrapper.
-
-        Without an *environment* the function blocks its thread.
-        """
-        ...
-
-    def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
-        """Return the whole *call* of the guard *name*, wrapped; its first *own* arguments are not from the caller."""
-        ...
-
-
-def call_wrappers_of(basis: Configuration, subject: object) -> list[CallWrapper]:
-    """Return the call wrappers among the overrides of *basis* that apply to *subject*, the innermost first."""
+    A call wrapper is no policy, and changes no value: it wraps the attempts and calls of a test, as ``TargetWrapper``.
+    """
     found: list[Any] = [override for override in basis.overrides if hasattr(override, "applies_to_calls_of")]
     return sorted((one for one in found if one.applies_to_calls_of(subject)), key=lambda one: not one.is_innermost)
 
@@ -91,7 +61,7 @@ class EffectivePolicies(NamedTuple):
     declared_by: Mapping[type[Policy], type] = {}
     switches: Switches = Switches()
     line: str = ""
-    call_wrappers: Sequence[CallWrapper] = ()
+    call_wrappers: Sequence[Any] = ()
 
     @property
     def policies(self) -> dict[type[Policy], Policy]:

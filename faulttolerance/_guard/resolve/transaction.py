@@ -31,7 +31,6 @@ from .effective import EffectivePolicies
 from .fingerprint import follow_configuration
 
 if TYPE_CHECKING:
-    from ..declare.registry import AnyResolver
     from .resolver import Draft
 
 
@@ -136,35 +135,27 @@ _Found: TypeAlias = list[tuple[EffectivePolicies, list[Fault], list[Change]]]
 
 
 def _prepare(before: Configuration, after: Configuration, in_use: GuardsInUse) -> _Found:
-    """Draft the guards in use for the change to *after*."""
+    """Draft the guards in use for the change to *after*; where that fails, the next call of the guard finds out."""
     found: _Found = []
     for resolver, cls, swap in in_use.swaps():
-        draft = _try_draft(resolver, cls, before, after, found)
+        draft: Draft | None = None
+        try:
+            if after.snapshot is not None:  # else no guard was in use when it was in force
+                effective, faults = resolver.effective_policies(cls, after)
+                former = resolver.in_force(cls, before)
+                draft = None if faults else resolver.draft(cls, effective)
+                found.append((effective, faults, changes(effective.name, former.values, effective.values)))
+        except FaultToleranceDefinitionException:
+            raise
+        except Exception as error:  # noqa: BLE001  # the others must still follow
+            draft = None
+            words = "its next call resolves its policies again, because resolving them failed"
+            log_guard_error(registry.name_of(resolver), words, error)
         if draft is not None:
             draft.stage(swap)
         else:
             resolver.drop(cls, swap)
     return found
-
-
-def _try_draft(
-    resolver: AnyResolver, cls: type | None, before: Configuration, after: Configuration, found: _Found
-) -> Draft | None:
-    """Return the draft of a guard, or ``None`` if that fails: its next call finds out, and others still follow."""
-    if after.snapshot is None:  # no guard was in use when it was in force
-        return None
-    try:
-        effective, faults = resolver.effective_policies(cls, after)
-        draft: Draft | None = None if faults else resolver.draft(cls, effective)
-        former = resolver.in_force(cls, before)
-        found.append((effective, faults, changes(effective.name, former.values, effective.values)))
-    except FaultToleranceDefinitionException:
-        raise
-    except Exception as error:  # noqa: BLE001
-        words = "its next call resolves its policies again, because resolving them failed"
-        log_guard_error(registry.name_of(resolver), words, error)
-        return None
-    return draft
 
 
 def _commit(before: Configuration, after: Configuration, in_use: GuardsInUse) -> bool:
