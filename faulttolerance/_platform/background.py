@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from .fork import at_fork
 from .unpatched import native, run_on_thread
-
-
-def within(seconds: float, function: Callable[[], object]) -> None:
-    """Call *function* on a thread of its own, and wait for it no longer than *seconds*."""
-    thread = threading.Thread(target=function, name="faulttolerance-telemetry", daemon=True)
-    thread.start()
-    thread.join(seconds)
 
 
 class Aside:
@@ -59,26 +51,30 @@ class Ticker:
     Args:
         seconds: The interval.
         function: The function; it must not raise.
-        in_child: Called in the child of a fork before anything else of this ticker.
     """
 
-    def __init__(self, seconds: float, function: Callable[[], object], in_child: Callable[[], object]) -> None:
+    def __init__(self, seconds: float, function: Callable[[], object]) -> None:
         self._seconds = seconds
         self.tick = function
         """Calls the function now."""
-        self._in_child = in_child
-        self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_on = False
-        at_fork(self._before_fork, self._after_fork, self._after_fork_in_child)
+        at_fork(self._before_fork, self._after_fork, self._after_fork)
 
     def start(self) -> None:
         """Start the calls."""
+        from multiprocessing.util import Finalize, register_after_fork
+
+        def finish_process(_: object) -> None:
+            Finalize(None, self._finish, exitpriority=0)
+
         if not self._is_on:
             self._run()
             self._is_on = True
             atexit.register(self._finish)
-            self._finish_with_multiprocessing()
+            # A process of multiprocessing ends without atexit.
+            finish_process(self)
+            register_after_fork(self, finish_process)
 
     def stop(self) -> bool:
         """Stop the calls, and return whether there were any."""
@@ -95,15 +91,6 @@ class Ticker:
     def _after_fork(self) -> None:
         if self._is_on:
             self._run()
-
-    def _after_fork_in_child(self) -> None:
-        if self._is_on:
-            self._in_child()
-            self._run()
-            util = sys.modules.get("multiprocessing.util")
-            if util is not None:
-                # A registration from before the start of a process of multiprocessing is removed at that start.
-                util.register_after_fork(self, Ticker._finish_with_multiprocessing)
 
     def _run(self) -> None:
         self._over = over = threading.Event()
@@ -124,9 +111,3 @@ class Ticker:
     def _finish(self) -> None:
         if self._is_on:
             self.tick()
-
-    def _finish_with_multiprocessing(self) -> None:
-        # A process of multiprocessing ends without atexit.
-        util = sys.modules.get("multiprocessing.util")
-        if util is not None:
-            util.Finalize(None, self._finish, exitpriority=0)

@@ -42,7 +42,7 @@ class MultiprocessExporter:
         self._values: dict[tuple[str, Series], Any] = {}
         self._levels: dict[tuple[str, Series], Any] = {}  # the values of gauges
         self.reset()
-        self.ticker = Ticker(_WRITE_SECONDS, self.write, self.reset_after_fork)
+        self.ticker = Ticker(_WRITE_SECONDS, self.write)
 
     def reset(self) -> None:
         """Reset the written counts, in the child of a fork, or after the counts were reset."""
