@@ -39,12 +39,9 @@ class IdentityReference(ref[Any]):
     def __new__(cls, target: object) -> Self:
         try:
             self = super().__new__(cls, target)
-        except TypeError:
-            kind = type(target)
-            raise UnsuitableKeyError(
-                f"{kind.__module__}.{kind.__qualname__} supports no weak references, which identify its objects after "
-                "a call; identify calls by key=, or add the slot `__weakref__` to the class"
-            ) from None
+        except TypeError as error:
+            problem = f"{error}; identify calls by key=, or add the slot `__weakref__` to the class"
+            raise UnsuitableKeyError(problem) from None
         self._ident = id(target)
         return self
 
