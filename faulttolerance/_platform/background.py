@@ -11,6 +11,13 @@ from .fork import at_fork
 from .unpatched import native, run_on_thread
 
 
+def within(seconds: float, function: Callable[[], object]) -> None:
+    """Call *function* on a thread of its own, and wait for it no longer than *seconds*."""
+    thread = threading.Thread(target=function, name="faulttolerance-telemetry", daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
 class Aside:
     """A caller of functions, one after another, on a thread that exists as long as there is work."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from threading import RLock, Thread
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .._config.resolution import OFF, SPANS, tracing_mode
@@ -195,9 +195,9 @@ class Telemetry:
             make()
         else:
             # A provider creates no instruments during a collection, and this thread may be the collecting thread.
-            thread = Thread(target=partial(_try, make), name="faulttolerance-telemetry", daemon=True)
-            thread.start()
-            thread.join(_PATIENCE_SECONDS)
+            from .._platform.background import within
+
+            within(_PATIENCE_SECONDS, partial(_try, make))
 
     def _disconnect_opentelemetry(self) -> None:
         exporter, self._exporter = self._exporter, None
