@@ -157,7 +157,7 @@ _LATER = {
     "._recommended": ("recommended",),
     "._guard.decorate.interceptor": ("around_invoke",),
     "._guard.resolve.circuit_breakers": ("circuit_breakers",),
-    "._execution.criticality": ("Criticality", "criticality"),
+    "._execution.criticality": ("criticality",),
     "._execution.future": ("Future", "completed_future"),
     "._deadline.threads.async_exception": ("Interrupted",),
     "._deadline.interruption": ("remaining", "sleep"),
