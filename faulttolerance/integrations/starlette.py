@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from typing import Any
 
@@ -66,27 +65,8 @@ class DeadlineMiddleware:
         left = time_left(Headers(scope=scope).get, self._longest) if scope["type"] == "http" else None
         if left is None:
             await self._app(scope, receive, send)
-            return
-
-        async def refuse(late: TimeoutException) -> None:
-            response = _response(late, Headers(scope=scope).get("accept", ""))
-            assert response is not None
-            await response(scope, receive, send)
-
-        until = _DeadlineUntilResponse(send, refuse)
-        try:
-            if not left:
-                raise TimeoutException("no time left")
-            await until.run(self._app, scope, receive, left)
-        except TimeoutException as late:
-            if until.is_answered:
-                raise
-            until.is_late = True
-            if until.refusal is None:
-                await refuse(late)
-        finally:
-            if until.refusal is not None:
-                await until.refusal
+        else:
+            await _DeadlineUntilResponse(self._app, scope, receive, send).run(left)
 
 
 class _LateAnswer(asyncio.CancelledError):
@@ -96,63 +76,69 @@ class _LateAnswer(asyncio.CancelledError):
 class _DeadlineUntilResponse:
     """The deadline of one request, which ends where the response begins."""
 
-    def __init__(self, send: Send, refuse: Callable[[TimeoutException], Coroutine[Any, Any, None]]) -> None:
-        self._send = send
-        self._refuse = refuse
-        self._exits: list[Callable[..., object]] = []
-        """Leaves the block, once; it is removed for that, because an exception's traceback would keep it alive."""
+    def __init__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        self._app, self._scope, self._receive, self._send = app, scope, receive, send
+        self._block = ExitStack()
+        """Leaves the block of the deadline, once."""
         self._task: Any = None
         self._context = copy_context()
         self._cancel_scope = CancelScope()
-        self.refusal: asyncio.Task[None] | None = None
+        self._refusal: asyncio.Task[None] | None = None
         """Sends the response while the request is in a block that anyio shields, such as the wait for a thread."""
-        self.is_late = False
+        self._is_late = False
         """Whether the request has no time left for a response that has not begun."""
-        self.is_answered = False
+        self._is_answered = False
 
-    async def run(self, app: ASGIApp, scope: Scope, receive: Receive, left: float) -> None:
-        """Run *app*; raise ``TimeoutException``, or start ``refusal``, where there is no response in *left* seconds."""
-        block = deadline_block(left)
-        # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
-        self._exits.append(block.__exit__)
-        await block.__aenter__()  # a deadline of the task, which may have no frame but those of the library
-        self._task = asyncio.current_task()
+    async def run(self, left: float) -> None:
+        """Run the application; refuse the request if there is no response in *left* seconds."""
         try:
-            with self._cancel_scope, on_deadline(self._expire):
-                await app(scope, receive, self._answer)
-        except _LateAnswer:
-            pass
-        except BaseException as failure:
-            self._end(failure)
-            raise
-        self._end()
+            await self._run(left)
+        except TimeoutException as late:
+            if self._is_answered:
+                raise
+            self._is_late = True
+            if self._refusal is None:
+                await self._refuse(late)
+        finally:
+            if self._refusal is not None:
+                await self._refusal
+
+    async def _run(self, left: float) -> None:
+        self._task = asyncio.current_task()
+        block = deadline_block(left)
+        with self._block:
+            # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
+            self._block.push(block)
+            await block.__aenter__()  # a deadline of the task, which may have no frame but those of the library
+            with suppress(_LateAnswer), self._cancel_scope, on_deadline(self._expire):
+                await self._app(self._scope, self._receive, self._answer)
 
     async def _answer(self, message: Message) -> None:
-        if self.is_late and not self.is_answered:
+        if self._is_late and not self._is_answered:
             await checkpoint_if_cancelled()
             raise _LateAnswer
         if message["type"] == "http.response.start":
             with suppress(TimeoutException):  # nobody was interrupted yet, and the response is there
-                self._end()
-            self.is_answered = True
+                self._block.close()
+            self._is_answered = True
         await self._send(message)
 
-    def _end(self, failure: BaseException | None = None) -> None:
-        if self._exits:
-            kind, trace = (None, None) if failure is None else (type(failure), failure.__traceback__)
-            self._exits.pop()(kind, failure, trace)
+    async def _refuse(self, late: TimeoutException) -> None:
+        response = _response(late, Headers(scope=self._scope).get("accept", ""))
+        assert response is not None
+        await response(self._scope, self._receive, self._send)
 
     def _expire(self) -> None:
-        self.is_late = True
+        self._is_late = True
         if not self._is_shielded():
             return
         # The cancellation that follows would cut the block, in which the request waits for a thread that uses what it
         # holds, or leaves a dependency of FastAPI; anyio's does not.
         try:
-            self._end()
+            self._block.close()
         except TimeoutException as late:
             self._cancel_scope.cancel()
-            self.refusal = self._context.run(asyncio.create_task, self._refuse(late))
+            self._refusal = self._context.run(asyncio.create_task, self._refuse(late))
 
     def _is_shielded(self) -> bool:
         """Return whether the task is in a block that anyio shields; it has no public name for the scopes of a task."""
