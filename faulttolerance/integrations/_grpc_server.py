@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any
 
@@ -51,45 +52,33 @@ def _answering(handler: Any) -> Any:
     kind = f"{'stream' if handler.request_streaming else 'unary'}_{gives}"
     behavior = getattr(handler, kind)
     if iscoroutinefunction(behavior):
-        answer: Any = _awaited(behavior)
+        answer: Any = _awaited
     elif isasyncgenfunction(behavior):
-        answer = _async_stream(behavior)
+        answer = _async_stream
     else:
-        answer = _stream(behavior) if handler.response_streaming else _unary(behavior)
+        answer = _stream if handler.response_streaming else _unary
     make = getattr(grpc, f"{kind}_rpc_method_handler")
-    return make(answer, handler.request_deserializer, handler.response_serializer)
+    return make(partial(answer, behavior), handler.request_deserializer, handler.response_serializer)
 
 
-def _unary(behavior: Callable[..., Any]) -> Callable[..., Any]:
-    def answer(request: Any, context: Any) -> Any:
-        return _step(context, behavior, request, context)
-
-    return answer
+def _unary(behavior: Callable[..., Any], request: Any, context: Any) -> Any:
+    return _step(context, behavior, request, context)
 
 
-def _stream(behavior: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-    def answer(request: Any, context: Any) -> Iterator[Any]:
-        responses = iter(_step(context, behavior, request, context))
-        while (response := _step(context, next, responses, _NO_MORE)) is not _NO_MORE:
-            yield response
-
-    return answer
+def _stream(behavior: Callable[..., Any], request: Any, context: Any) -> Iterator[Any]:
+    responses = iter(_step(context, behavior, request, context))
+    while (response := _step(context, next, responses, _NO_MORE)) is not _NO_MORE:
+        yield response
 
 
-def _awaited(behavior: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def answer(request: Any, context: Any) -> Any:
-        return await _step_async(context, behavior, request, context)
-
-    return answer
+async def _awaited(behavior: Callable[..., Awaitable[Any]], request: Any, context: Any) -> Any:
+    return await _step_async(context, behavior, request, context)
 
 
-def _async_stream(behavior: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
-    async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
-        responses = aiter(behavior(request, context))
-        while (response := await _step_async(context, anext, responses, _NO_MORE)) is not _NO_MORE:
-            yield response
-
-    return answer
+async def _async_stream(behavior: Callable[..., AsyncIterator[Any]], request: Any, context: Any) -> AsyncIterator[Any]:
+    responses = aiter(behavior(request, context))
+    while (response := await _step_async(context, anext, responses, _NO_MORE)) is not _NO_MORE:
+        yield response
 
 
 def _step(context: Any, function: Callable[..., Any], *args: Any) -> Any:
