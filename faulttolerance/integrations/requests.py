@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -195,11 +194,6 @@ class _PoolInTime:
         return _in_time(super()._get_timeout(timeout))  # type: ignore[misc]  # the wait has taken some of the time
 
 
-@cache
-def _in_time_kind(kind: type) -> type:
-    return type(kind.__name__, (_PoolInTime, kind), {})
-
-
 def _limit_waiting(adapter: Any) -> None:
     """Limit the wait of *adapter* for a free connection, where it waits: ``HTTPAdapter(pool_block=True)``."""
     if not isinstance(adapter, HTTPAdapter):
@@ -209,8 +203,7 @@ def _limit_waiting(adapter: Any) -> None:
     def pool_in_time(*args: Any, **options: Any) -> Any:
         pool = find(*args, **options)
         if getattr(pool, "block", False) and not isinstance(pool, _PoolInTime):
-            kind: Any = type(pool)
-            pool.__class__ = _in_time_kind(kind)
+            pool.__class__ = type(type(pool).__name__, (_PoolInTime, type(pool)), {})
         return pool
 
     adapter.get_connection_with_tls_context = pool_in_time  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from functools import partial
 from inspect import iscoroutinefunction
@@ -157,8 +157,7 @@ def _limit_waiting(connection: Connection) -> None:
     info, left = connection.info, remaining()
     if left is None and _BUSY_TIMEOUT not in info:
         return
-    cursor = connection.connection.cursor()
-    try:
+    with closing(connection.connection.cursor()) as cursor:
         if _BUSY_TIMEOUT not in info:
             cursor.execute("PRAGMA busy_timeout")
             (info[_BUSY_TIMEOUT],) = cursor.fetchone() or (0,)
@@ -166,8 +165,6 @@ def _limit_waiting(connection: Connection) -> None:
         cursor.execute(f"PRAGMA busy_timeout = {own if left is None else min(own, max(1, int(left * 1000)))}")
         if left is None:
             del info[_BUSY_TIMEOUT]
-    finally:
-        cursor.close()
 
 
 # Transactions
