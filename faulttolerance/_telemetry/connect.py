@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from prometheus_client import CollectorRegistry
 
+    from .._platform.background import Ticker
     from .multiprocess import MultiprocessExporter
     from .opentelemetry import Exporter
     from .prometheus import Collector
@@ -31,6 +32,8 @@ ChosenProvider: TypeAlias = "MeterProvider | Literal['auto', 'unchanged'] | None
 _PROMETHEUS = "prometheus_client"
 _OPENTELEMETRY = "opentelemetry.metrics"
 _PATIENCE_SECONDS = 0.5
+_WRITE_SECONDS = 0.5
+"""Seconds between writes if several processes share one scrape; at least one write a second is promised."""
 
 
 class Telemetry:
@@ -47,6 +50,7 @@ class Telemetry:
         """The modules of exporters that the application has not imported yet."""
         self._collector: tuple[CollectorRegistry, Collector] | None = None
         self._multiprocess: MultiprocessExporter | None = None
+        self._ticker: Ticker | None = None
         self._exporter: Exporter | None = None
         # Instruments cannot be removed: a new connection reuses the earlier instruments.
         self._exporters: list[Exporter] = []
@@ -137,10 +141,14 @@ class Telemetry:
         from .prometheus import Collector, is_exposed_by_opentelemetry
 
         if is_multiprocess():
+            from .._platform.background import Ticker
+
             with self._lock:
-                self._multiprocess = self._multiprocess or MultiprocessExporter()
-                self._multiprocess.ticker.start()
-            self._multiprocess.write()
+                if self._multiprocess is None or self._ticker is None:
+                    self._multiprocess = exporter = MultiprocessExporter()
+                    self._ticker = Ticker(_WRITE_SECONDS, exporter.write)
+                self._ticker.start()
+            self._ticker.tick()
             return
         registry = self._registry
         is_chosen = registry != "auto"
@@ -164,7 +172,7 @@ class Telemetry:
             registry, collector = connected
             with suppress(KeyError):  # the application has emptied it, as test suites do
                 registry.unregister(collector)
-        if self._multiprocess is not None and self._multiprocess.ticker.stop():
+        if self._multiprocess is not None and self._ticker is not None and self._ticker.stop():
             self._multiprocess.write(levels=False)
 
     def _connect_opentelemetry(self, *, has_just_arrived: bool) -> None:

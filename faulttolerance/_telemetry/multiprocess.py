@@ -15,11 +15,7 @@ from prometheus_client import values
 from .._log import log_guard_error
 from .._metrics.catalogue import Metric, Series, every_metric, labels
 from .._metrics.counters import Reading, ledger
-from .._platform.background import Ticker
 from .prometheus import LIMITS, exposed_name
-
-_WRITE_SECONDS = 0.5
-"""Seconds between writes if several processes share one scrape; at least one write a second is promised."""
 
 
 @cache
@@ -42,7 +38,6 @@ class MultiprocessExporter:
         self._values: dict[tuple[str, Series], Any] = {}
         self._levels: dict[tuple[str, Series], Any] = {}  # the values of gauges
         self.reset()
-        self.ticker = Ticker(_WRITE_SECONDS, self.write)
 
     def reset(self) -> None:
         """Reset the written counts, in the child of a fork, or after the counts were reset."""
