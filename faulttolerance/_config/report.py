@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from .._policy import parameters
@@ -100,12 +99,38 @@ def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
         for entry in source.entries
         if (entry.name, entry.place) not in used
     ]
-    names = _KnownNames(keys(declared).values() if left else ())
+    known = [*keys(declared).values(), *map(switch_key, SWITCHES)] if left else []
+    names, variables = [key.name for key in known], [key.variable for key in known]
     return [
-        Unused(entry.name, entry.place, names.nearest(entry.name, source.is_environment))
+        Unused(entry.name, entry.place, _nearest(source, entry, names, variables))
         for source, entry in left
-        if names.are_like(source, entry)
+        if _is_like_ours(source, entry, variables)
     ]
+
+
+def _is_like_ours(source: Source, entry: Entry, variables: list[str]) -> bool:
+    """Return whether an unused key is likely meant for this library."""
+    if not source.is_shared or looks_like_a_switch(entry.name):
+        return True
+    if "/" in entry.name:
+        return bool(nearest(entry.name.split("/")[-2], CONFIGURABLE, 0.8))
+    is_similar = entry.name.startswith(PREFIX) or bool(nearest(entry.name.upper(), variables, 0.9))
+    return source.is_environment and is_similar
+
+
+def _nearest(source: Source, entry: Entry, names: list[str], variables: list[str]) -> str:
+    """Return the most similar key that would be used; empty if no key is similar."""
+    if source.is_environment and "/" not in entry.name:
+        return nearest(entry.name.upper(), variables, 0.8)
+    leaf, leaves = _leaf(entry.name), dict.fromkeys(map(_leaf, names))
+    if leaf not in leaves:  # far fewer than names
+        leaf = nearest(leaf, leaves)
+    return nearest(entry.name, [name for name in names if _leaf(name) == leaf])
+
+
+def _leaf(name: str) -> str:
+    """Return the annotation and the parameter of a key."""
+    return "/".join(name.split("/")[-2:])
 
 
 def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
@@ -140,54 +165,3 @@ def changes(where: str, before: Sequence[Effective], after: Sequence[Effective])
             if former != present
         ]
     return differences
-
-
-class _KnownNames:
-    """All known spellings, arranged for guesses: the path before the annotation, and the rest."""
-
-    def __init__(self, known: Iterable[Key]) -> None:
-        self._paths: dict[str, list[str]] = {}
-        self._variables: list[str] = []
-        for key in known:
-            for name in key.names:
-                path, leaf = _split(name)
-                self._paths.setdefault(leaf, []).append(path)
-            self._variables.append(key.variable)
-
-    @cached_property
-    def _owners(self) -> tuple[str, ...]:
-        """The beginnings of variables for a known class and annotation, folded."""
-        paths = {folded(path) for paths in self._paths.values() for path in paths} - {""}
-        return tuple(path + annotation.upper() for path in paths for annotation in CONFIGURABLE)
-
-    def are_like(self, source: Source, entry: Entry) -> bool:
-        """Return whether an unused key is likely meant for this library."""
-        if not source.is_shared or looks_like_a_switch(entry.name):
-            return True
-        if "/" in entry.name:
-            return bool(nearest(_split(entry.name)[1].partition("/")[0], CONFIGURABLE, 0.8))
-        return source.is_environment and (
-            entry.name.startswith(PREFIX)
-            or folded(entry.name).startswith(self._owners)
-            or bool(nearest(entry.name.upper(), self._variables, 0.9))
-        )
-
-    def nearest(self, name: str, is_environment: bool) -> str:
-        """Return the most similar key that would be used; empty if no key is similar."""
-        if folded(name).startswith("MP"):
-            near = {folded(switch): switch for switch in SWITCHES}.get(nearest(folded(name), map(folded, SWITCHES)), "")
-            return switch_key(near).variable if near and is_environment and name.isupper() else near
-        if is_environment and "/" not in name:
-            return nearest(name.upper(), self._variables, 0.8)
-        path, leaf = _split(name)
-        leaf = leaf if leaf in self._paths else nearest(leaf, self._paths)
-        paths = self._paths.get(leaf, [])
-        if path not in paths:
-            path = nearest(path, filter(None, paths))
-        return "/".join(filter(None, (path, leaf))) if leaf and path in paths else ""
-
-
-def _split(name: str) -> tuple[str, str]:
-    """Split a key into the path of its owner, and annotation with parameter."""
-    *path, annotation, leaf = ["", *name.split("/")] if "/" in name else ["", "", name]
-    return "/".join(filter(None, path)), f"{annotation}/{leaf}"

@@ -335,7 +335,7 @@ def test_empty_text_in_a_file_is_a_value() -> None:
     ("name", "nearest"),
     [
         ("MP_FAULT_TOLERANCE_METRICS_ENABLE", "MP_FAULT_TOLERANCE_METRICS_ENABLED"),
-        ("MP_Fault_Tolerance_NonFallbackEnable", "MP_Fault_Tolerance_NonFallback_Enabled"),
+        ("MP_Fault_Tolerance_NonFallbackEnable", "MP_FAULT_TOLERANCE_NONFALLBACK_ENABLED"),
         ("MP_FAULT_TOLERENCE_METRICS_ENABLED", "MP_FAULT_TOLERANCE_METRICS_ENABLED"),
     ],
 )
