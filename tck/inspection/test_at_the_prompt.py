@@ -103,6 +103,14 @@ def test_the_repr_of_a_guard_makes_one_like_it() -> None:
     assert repr(again) == text
 
 
+def test_a_guard_completes_to_public_names() -> None:
+    """Rule M2: names that begin with an underscore are private."""
+    shown = dir(ft.Guard())
+
+    assert {"call", "call_async", "close", "name"} <= set(shown)
+    assert [name for name in shown if name.startswith("_") and not name.endswith("__")] == []
+
+
 def test_policies_for_everything_that_a_guard_takes_are_exported() -> None:
     """Rule M2."""
     taken = {
