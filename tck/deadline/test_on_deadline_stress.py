@@ -97,7 +97,7 @@ def test_threads_that_end_at_about_their_deadlines() -> None:
     assert sum(resource.wrong for resource in resources) == 0
     assert outcomes == {"in time", "late"}
     assert not left
-    assert len(watchdog.timers.alive) < 100
+    assert len(watchdog.timers.callbacks) < 100
 
 
 def test_tasks_that_are_cancelled_at_about_their_deadlines() -> None:

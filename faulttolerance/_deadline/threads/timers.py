@@ -2,54 +2,55 @@
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from collections.abc import Callable
 from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
 from math import inf
+from typing import TypeAlias
 
 from ..._log import ERROR, log
 from ..._platform.unpatched import native
+
+_Key: TypeAlias = tuple[float, int]
+"""The moment of a timer, and its number."""
 
 
 class Timer:
     """A callback that is due at a moment; ``Timers.call_at`` creates it."""
 
-    __slots__ = ("_alive", "callback", "when")
+    __slots__ = ("_callbacks", "_key")
 
-    def __init__(self, alive: dict[Timer, None], when: float, callback: Callable[[], object]) -> None:
-        self.when = when
-        self.callback = callback
-        self._alive = alive
-        alive[self] = None
-
-    def __lt__(self, other: Timer) -> bool:
-        return self.when < other.when
+    def __init__(self, callbacks: dict[_Key, Callable[[], object]], key: _Key) -> None:
+        self._callbacks = callbacks
+        self._key = key
 
     def cancel(self) -> None:
         """Remove the callback if it has not started."""
-        self._alive.pop(self, None)
+        self._callbacks.pop(self._key, None)
 
 
 class Timers:
-    """All timers: any thread adds or cancels them, and only the thread that runs them sorts them."""
+    """All timers: any thread adds or cancels them, each by one call of C code."""
 
     def __init__(self, rouse: Callable[[Callable[[], object]], object]) -> None:
         self._rouse = rouse
         """Makes the other thread call ``run_due`` soon, and calls its argument in one step with that."""
         self.next: float = inf
         """The moment of the next ``run_due``."""
-        self.alive: dict[Timer, None] = {}
-        self._incoming: deque[Timer] = deque()
-        self._heap: list[Timer] = []
+        self.callbacks: dict[_Key, Callable[[], object]] = {}
+        """The callbacks that have not started and were not cancelled."""
+        self._numbers = count()
+        self._heap: list[_Key] = []
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
         """Run a short callback on the other thread at *when*; its exceptions are logged."""
-        timer = Timer(self.alive, when, callback)
-        self._incoming.append(timer)
-        if when < self.next or self._has_many_cancelled(len(self._incoming)):
+        key = (when, next(self._numbers))
+        self.callbacks[key] = callback
+        heappush(self._heap, key)
+        if when < self.next or self._has_many_cancelled:
             self._rouse(partial(setattr, self, "next", -inf))
-        return timer
+        return Timer(self.callbacks, key)
 
     def run_due(self) -> float:
         """Run the due callbacks, and return when the next timer is due."""
@@ -58,23 +59,23 @@ class Timers:
         return self.next
 
     def _run_due(self) -> float:
-        heap, alive = self._heap, self.alive
-        while self._incoming:
-            heapq.heappush(heap, self._incoming.popleft())
-        if self._has_many_cancelled(0):
-            heap[:] = [timer for timer in heap if timer in alive]
-            heapq.heapify(heap)
+        heap, callbacks = self._heap, self.callbacks
+        if self._has_many_cancelled:
+            heap[:] = filter(callbacks.__contains__, heap)  # one call of C code: no other thread adds a key meanwhile
+            heapify(heap)
         while heap:
-            first = heap[0]
-            if first in alive and first.when > native.monotonic():
-                return first.when
-            heapq.heappop(heap)
-            if alive.pop(first, first) is None:
+            key = heappop(heap)
+            if key in callbacks and key[0] > native.monotonic():
+                heappush(heap, key)
+                return key[0]
+            callback = callbacks.pop(key, None)
+            if callback is not None:
                 try:
-                    first.callback()
+                    callback()
                 except BaseException as error:  # other timers need this thread
                     log(ERROR, "a timer's callback failed", error=error)
         return inf
 
-    def _has_many_cancelled(self, more: int) -> bool:
-        return len(self._heap) + more > 2 * len(self.alive) + 64
+    @property
+    def _has_many_cancelled(self) -> bool:
+        return len(self._heap) > 2 * len(self.callbacks) + 64

@@ -132,7 +132,7 @@ class Watchdog(Daemon):
             self.next = inf
         self.timers.next = inf
         has_deadline = any(deadlines.innermost is not None for deadlines in deadlines_of_threads())
-        return not self.forks and (bool(self.timers.alive) or has_deadline)
+        return not self.forks and (bool(self.timers.callbacks) or has_deadline)
 
     # Forks
 
