@@ -63,6 +63,6 @@ def begin_call_deadline(seconds: float, when: float, what: str) -> TaskDeadline:
     deadline = TaskDeadline()
     deadline.start(when, effective_deadline(current.get()))
     deadline.queue = NO_LOOP
-    deadline.bind()
+    deadline.is_binding = True
     current.set(deadline)
     return deadline

@@ -14,7 +14,7 @@ from .._platform.event_loop import loop_here
 from .._platform.greenlets import lock_here
 from ..typing import Timer
 from .clock import clock, raise_if_expired
-from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, effective_deadline
+from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, effective_deadlines
 from .threads.callbacks import DeadlineCallback, call_due
 from .threads.chain import BindingMark, Entry, ThreadDeadlines, deadlines_here, latest_of, uncovered
 
@@ -117,13 +117,8 @@ def _nearest_of_thread(deadlines: ThreadDeadlines) -> tuple[float, Entry]:
 
 def _nearest_of_task(before: float) -> TaskDeadline | None:
     """Return the nearest deadline before *before* that counts for the running context, or ``None``."""
-    nearest = None
-    deadline = effective_deadline(current.get())
-    while deadline is not None:
-        if deadline.when < before and deadline.state < EXPIRED and not deadline.is_held:
-            nearest, before = deadline, deadline.when
-        deadline = effective_deadline(deadline.previous)
-    return nearest
+    deadlines = (one for one in effective_deadlines(current.get()) if one.when < before and one.state < EXPIRED)
+    return min((one for one in deadlines if not one.is_held), key=lambda one: one.when, default=None)
 
 
 def _is_of_running_loop(deadline: TaskDeadline) -> bool:

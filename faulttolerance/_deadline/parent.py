@@ -25,8 +25,7 @@ class ParentDeadline(TaskDeadline):
         self.task = NO_TASK
         self.queue = NO_LOOP
         self.was_missed = False
-        if type(entry) is BlockDeadline and entry.is_binding:
-            self.bind()
+        self.is_binding = type(entry) is BlockDeadline and entry.is_binding
 
     @property
     def effective(self) -> TaskDeadline | None:  # type: ignore[override]
@@ -40,7 +39,7 @@ def inherit_deadlines(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None
     for entry in reversed([*chain(deadlines)]):
         if type(entry) is BindingMark:
             if inherited and inherited[-1].entry is entry[1]:
-                inherited[-1].bind()
+                inherited[-1].is_binding = True
         elif type(entry) is BlockDeadline and entry.is_at_rest:
             pass  # the thread is not in the block any more, or in a generator that is suspended
         elif type(entry) is list:

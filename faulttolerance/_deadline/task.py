@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,8 @@ NO_QUEUE: Any = SimpleNamespace(ident=0, pending={})
 NO_LOOP: Any = SimpleNamespace(ident=0, loop=None, pending={})
 """Replaces the queue of a deadline that no loop watches; it stays empty."""
 
+_NONE: dict[Any, None] = {}
+
 
 class TaskDeadline:
     """One deadline of a guarded coroutine, linked to the deadline that encloses it.
@@ -36,9 +39,7 @@ class TaskDeadline:
     never reset: every reader moves on to the deadline that is ``effective``, wherever the variable was inherited.
     """
 
-    __slots__ = (
-        "_binding", "_blocks", "_callbacks", "cancelling", "effective", "previous", "queue", "state", "task", "when",
-    )  # fmt: skip
+    __slots__ = ("__dict__", "cancelling", "effective", "previous", "queue", "state", "task", "when")
 
     when: float
     """The moment at which the deadline passes, on the shared clock."""
@@ -54,12 +55,12 @@ class TaskDeadline:
     """``RUNNING``, ``DEFERRED``, ``EXPIRED`` or ``CANCELLED``."""
     effective: TaskDeadline | None
     """Itself while its call lasts; afterwards the deadline that encloses it."""
-    _blocks: dict[object, None]
-    """The ``uninterruptible`` blocks that hold the deadline back; missing before the first block."""
-    _callbacks: dict[DeadlineCallback, None]
-    """The functions that ``on_deadline`` calls before the task is interrupted; missing before the first block."""
-    _binding: bool
-    """Whether the deadline is of ``deadline``; missing if it is not."""
+    _blocks: dict[object, None] = _NONE
+    """The ``uninterruptible`` blocks that hold the deadline back; an own dict from the first block on."""
+    _callbacks: dict[DeadlineCallback, None] = _NONE
+    """The functions that ``on_deadline`` calls before the task is interrupted; an own dict from the first block on."""
+    is_binding = False
+    """Whether detached calls that are made from now on end with the deadline (rule D4), as under ``deadline``."""
 
     def start(self, when: float, previous: TaskDeadline | None) -> None:
         """Set the values; not an ``__init__``, because the deadline of an attempt is created without this call."""
@@ -84,7 +85,7 @@ class TaskDeadline:
             self.state = DEFERRED
             if self.is_held:
                 return  # still held: no other thread released it before it could see ``DEFERRED``
-        for cancel in reversed([*getattr(self, "_callbacks", ())]):
+        for cancel in reversed([*self._callbacks]):
             if cancel.claim():
                 cancel.call()
         if self.effective is not self:
@@ -100,41 +101,22 @@ class TaskDeadline:
 
     def callbacks_before(self) -> dict[DeadlineCallback, None]:
         """Return the functions to call before the task is interrupted, for an addition by the thread of its loop."""
-        if not hasattr(self, "_callbacks"):
-            self._callbacks = {}
-        return self._callbacks
-
-    @property
-    def is_binding(self) -> bool:
-        """Whether detached calls that are made under the deadline end with it (rule D4), as under ``deadline``."""
-        return getattr(self, "_binding", False)
-
-    def bind(self) -> None:
-        """Mark the deadline, so that detached calls that are made from now on end with it."""
-        self._binding = True
+        own: dict[DeadlineCallback, None] = self.__dict__.setdefault("_callbacks", {})
+        return own
 
     @property
     def is_held(self) -> bool:
         """Whether an ``uninterruptible`` block holds the deadline back."""
-        return bool(getattr(self, "_blocks", None))
+        return bool(self._blocks)
 
     def hold(self, block: object) -> None:
         """Hold the deadline back until ``release`` is called for *block*; from any thread."""
-        if not hasattr(self, "_blocks"):
-            # Two threads may be here at the same time: both use the dict that was stored first.
-            blocks = _first_blocks.setdefault(self, {})
-            if not hasattr(self, "_blocks"):
-                self._blocks = blocks
-            _first_blocks.pop(self, None)
-        self._blocks[block] = None
+        self.__dict__.setdefault("_blocks", {})[block] = None  # two threads may be here at the same time
 
     def release(self, block: object) -> None:
         """Undo ``hold`` for *block*, even if that call was interrupted."""
-        _first_blocks.pop(self, None)
-        getattr(self, "_blocks", {}).pop(block, None)
+        self._blocks.pop(block, None)
 
-
-_first_blocks: dict[TaskDeadline, dict[object, None]] = {}
 
 NO_DEADLINE: Final = TaskDeadline()
 """Replaces the deadline of an attempt without a deadline, and the deadline around an outermost deadline."""
@@ -152,16 +134,19 @@ def effective_deadline(deadline: TaskDeadline | None) -> TaskDeadline | None:
     return deadline
 
 
+def effective_deadlines(innermost: TaskDeadline | None) -> Iterator[TaskDeadline]:
+    """Yield the deadlines whose calls have not ended: *innermost*, and those around it."""
+    deadline = effective_deadline(innermost)
+    while deadline is not None:
+        yield deadline
+        deadline = effective_deadline(deadline.previous)
+
+
 def binding_deadlines(deadline: TaskDeadline | None, task: object = None) -> list[TaskDeadline]:
     """Return the deadlines, from *deadline* outwards, that end a detached call which is made now, in *task* if any.
 
     The deadlines of *task* are left out, because they end the call themselves, and those that an ``uninterruptible``
     block holds back: the call may clean up there.
     """
-    binding = []
-    while deadline is not None:
-        counts = deadline.effective is deadline and not deadline.is_held
-        if counts and deadline.is_binding and deadline.task is not task:
-            binding.append(deadline)
-        deadline = deadline.previous
-    return binding
+    binding = (one for one in effective_deadlines(deadline) if one.is_binding and one.task is not task)
+    return [one for one in binding if not one.is_held]

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._platform.loop_callback import to_its_end
 from .clock import clock, raise_if_expired
-from .task import DEFERRED, EXPIRED, NO_TASK, TaskDeadline, current, effective_deadline
+from .task import DEFERRED, EXPIRED, NO_TASK, TaskDeadline, current, effective_deadlines
 from .threads.async_exception import withdraw
 from .threads.chain import Entry, ThreadDeadlines, deadlines_here, effective_entry, latest_of
 from .threads.watchdog import watchdog
@@ -32,11 +32,9 @@ class uninterruptible:  # noqa: N801
         try:
             if deadlines.in_flight is not None:
                 withdraw(deadlines)
-            deadline = effective_deadline(current.get())
-            while deadline is not None:
+            for deadline in effective_deadlines(current.get()):
                 block.held.append(deadline)
                 deadline.hold(block)
-                deadline = effective_deadline(deadline.previous)
             self._blocks.append(block)
         except BaseException:
             deadlines.innermost = block.outer

@@ -168,7 +168,7 @@ class TaskEnvironment(Environment):
                 await asyncio.wait(running)
 
     async def bind_detached_calls(self) -> None:
-        current.get().bind()
+        current.get().is_binding = True
 
     async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:
         return await _outcome(function(*args), awaits=True)

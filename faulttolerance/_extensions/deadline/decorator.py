@@ -162,7 +162,7 @@ def _path(name: str, limit: float, of_task: bool) -> GuardedCall:
         if limit:
             refuse_late(name)
             if of_task:
-                current.get().bind()
+                current.get().is_binding = True
             else:
                 deadlines_here().innermost.is_binding = True
         block: Any = run_block(method, course)
