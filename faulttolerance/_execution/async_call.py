@@ -61,7 +61,6 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
 
     def close(self) -> None:
         """Cancel a call that has started, and prevent the start of a call that has not."""
-        self._start = None
         self.cancel()
 
     def cancel(self, msg: Any = None) -> bool:

@@ -75,7 +75,6 @@ class Pool:
         self._parked: list[_Worker] = []
         self._urgent: deque[Job] = deque()
         self._waiting: deque[Job] = deque()
-        self._ended: list[threading.Thread] = []
         self._shutdowns: dict[threading.Event, None] = {}
         """The shutdowns that are under way; each event is set when no work is left."""
 
@@ -167,11 +166,9 @@ class Pool:
                 return None
             parked.append(worker)
             has_something = self._urgent or self._waiting or self._shutdowns or self.is_crowded
-            is_idle = not has_something and not worker.wake.acquire(timeout=_IDLE_SECONDS)
+            if not (has_something or worker.wake.acquire(timeout=_IDLE_SECONDS)):
+                worker.is_dismissed = True
             self._unpark(worker)
-            if is_idle:
-                self._end(worker)
-                return None
 
     def _take(self, worker: _Worker) -> Job | None:
         """Remove and return the next job that *worker* should run, or ``None``."""
@@ -196,8 +193,6 @@ class Pool:
         worker.is_woken = False
 
     def _end(self, worker: _Worker) -> None:
-        if self._shutdowns:
-            self._ended.append(worker.thread)
         self._workers.pop(worker, None)
         if self._urgent or self._waiting:  # including the job for which this thread was woken just now
             self._wake_the_next()
@@ -255,7 +250,8 @@ class Pool:
         Raises:
             RuntimeError: When called by a thread of the pool, which would wait for itself.
         """
-        if any(worker.thread is threading.current_thread() for worker in self._workers.copy()):
+        workers = self._workers.copy()
+        if any(worker.thread is threading.current_thread() for worker in workers):
             raise RuntimeError("faulttolerance.shutdown() was called by one of the threads for which it waits")
         drained = threading.Event()
         try:
@@ -264,8 +260,9 @@ class Pool:
             self._check_drained()
             if not drained.wait(timeout):
                 return False
-            while self._ended:
-                self._ended.pop().join(_JOIN_SECONDS)
+            for worker in workers:
+                if worker.ident:  # otherwise the thread could not be started
+                    worker.thread.join(_JOIN_SECONDS)
             return True
         finally:
             self._shutdowns.pop(drained, None)
@@ -279,13 +276,8 @@ class Pool:
 
     def forget_other_threads(self) -> None:
         """Reset the state in a forked child, where only the calling thread exists; calls stay until ``unregister``."""
-        ident = get_ident()
-        self._workers = {worker: None for worker in self._workers if worker.ident == ident}
-        self._parked = []
-        self._urgent = deque()
-        self._waiting = deque()
-        self._ended = []
-        self._shutdowns = {}
+        here = {worker: None for worker in self._workers if worker.ident == get_ident()}
+        vars(self).update(vars(Pool(self.max_threads)), _calls=self._calls, _workers=here)
 
     def _dismiss(self, how_many: int) -> list[_Worker]:
         sent = self._parked[-how_many:] if how_many > 0 else []
