@@ -72,7 +72,7 @@ class Seat:
 class Flight:
     """The overlapping calls with one key."""
 
-    __slots__ = ("followers", "key", "leader", "waits_for")
+    __slots__ = ("followers", "key", "leader")
 
     def __init__(self, key: Hashable, leader: Seat) -> None:
         self.key = key
@@ -80,8 +80,6 @@ class Flight:
         """``None`` after the end of the flight."""
         self.followers: dict[Seat, None] = _NOBODY
         """The followers in the order of their arrival."""
-        self.waits_for: dict[Seat, Flight] = {}
-        """The flights that calls within this flight follow."""
 
 
 class Flights:
@@ -128,8 +126,6 @@ class Flights:
                 if around and _leads_to(flight, around):
                     return False
                 seat.flight, seat.within = flight, around
-                for waiting in around:
-                    waiting.waits_for[seat] = flight
                 if flight.followers is _NOBODY:
                     flight.followers = OrderedDict()  # finds its first item at once, even after many removals
                 flight.followers[seat] = None
@@ -219,8 +215,6 @@ class Flights:
 
 def _unseat_locked(follower: Seat) -> None:
     """Remove *follower* from its flight, so that it waits no longer."""
-    for waiting in follower.within:
-        waiting.waits_for.pop(follower, None)
     if follower.flight is not None:
         follower.flight.followers.pop(follower, None)
 
@@ -228,12 +222,13 @@ def _unseat_locked(follower: Seat) -> None:
 def _leads_to(flight: Flight, others: Collection[Flight]) -> bool:
     """Return whether *flight* is one of *others*, or waits for one of them, directly or through other flights."""
     seen: set[Flight] = set()
-    near = [flight]
+    near = list(others)
     while near:
-        flight = near.pop()
-        if flight in others:
+        other = near.pop()
+        if other is flight:
             return True
-        if flight not in seen:
-            seen.add(flight)
-            near += flight.waits_for.values()
+        if other not in seen:
+            seen.add(other)
+            for follower in other.followers:
+                near += follower.within
     return False
