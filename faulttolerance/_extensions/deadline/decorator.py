@@ -81,29 +81,23 @@ class WholeCall(Decorator):
     if TYPE_CHECKING:
 
         def __call__(self, target: F, /) -> F: ...
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-        ) -> None: ...
-        async def __aexit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-        ) -> None: ...
 
-    else:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> _Left:
+        block: Any = None
+        try:
+            block = self._innermost(sys._getframe(1))
+            if kind is not GeneratorExit:
+                block.steps.send((error, trace))
+            elif block is not None:  # otherwise the collector, which closes garbage in any order, has closed it
+                block.steps.close()
+        except BaseException:  # of the block, or of a signal handler that raised before the block was left
+            (block or self._innermost(sys._getframe(1))).steps.close()
+            raise
+        return _LEFT
 
-        def __exit__(self, kind, error, trace, /):
-            block = None
-            try:
-                block = self._innermost(sys._getframe(1))
-                if kind is not GeneratorExit:
-                    block.steps.send((error, trace))
-                elif block is not None:  # otherwise the collector, which closes garbage in any order, has closed it
-                    block.steps.close()
-            except BaseException:  # of the block, or of a signal handler that raised before the block was left
-                (block or self._innermost(sys._getframe(1))).steps.close()
-                raise
-            return _LEFT
-
-        __aexit__ = __exit__
+    __aexit__ = __exit__
 
     def _enter(self, holder: FrameType, *, is_awaited: bool) -> Self:
         # A ``with`` block of a coroutine, too, belongs to its task.
@@ -123,7 +117,7 @@ class WholeCall(Decorator):
     def _faults(self, where: str) -> list[Fault]:
         return check(self._kind, self._values, "", lambda _: ("deadline(value)", f"at {self._name}"))
 
-    def _innermost(self, holder: FrameType) -> PlainBlock | None:
+    def _innermost(self, holder: FrameType) -> Any:
         """Return the latest block that *holder* entered, or the latest of this course, or of another one."""
         blocks = self._entered.get(holder) or self._entered.get(_course()) or [*chain(*self._entered.values())]
         return next((block for block in reversed(blocks) if not block.is_over), None)
