@@ -65,16 +65,15 @@ class criticality:  # noqa: N801  # it is used as a statement, like a function
         self.level = found
 
     def __enter__(self) -> Criticality:
-        _blocks.set((*_blocks.get(), self))
+        _blocks.set((self, *_blocks.get()))
         return self.level
 
     def __exit__(self, *_: object) -> None:
-        blocks = _blocks.get()
+        blocks = list(_blocks.get())
         # Blocks of generators end in any order; the block of a coroutine that is closed may end in another context.
-        for index in reversed(range(len(blocks))):
-            if blocks[index] is self:
-                _blocks.set(blocks[:index] + blocks[index + 1 :])
-                return
+        if self in blocks:
+            blocks.remove(self)
+            _blocks.set(tuple(blocks))
 
     async def __aenter__(self) -> Criticality:
         return self.__enter__()
@@ -87,8 +86,8 @@ class criticality:  # noqa: N801  # it is used as a statement, like a function
 
 
 _blocks: ContextVar[tuple[criticality, ...]] = ContextVar("faulttolerance_criticality", default=())
-"""The blocks of the running context, the outermost first."""
+"""The blocks of the running context, the innermost first."""
 
 
 def _level(blocks: tuple[criticality, ...]) -> Criticality:
-    return blocks[-1].level if blocks else Criticality.NORMAL
+    return blocks[0].level if blocks else Criticality.NORMAL

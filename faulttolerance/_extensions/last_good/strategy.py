@@ -39,21 +39,15 @@ class LastResults:
     def recall(self, key: Hashable, now: float) -> tuple[Any] | None:
         """Return the result for *key* in a tuple, or ``None`` if there is none that is young enough."""
         entry = self._entries.get(key)
-        if entry is None:
-            return None
-        if now - entry[1] >= self.max_age:
-            if self._entries.get(key) is entry:
-                self._entries.pop(key, None)
+        if entry is None or now - entry[1] >= self.max_age:
             return None
         self._use(key)
         return (entry[0],)
 
     def reconfigure(self, max_age: float, max_entries: int) -> None:
-        """Apply new values; the stored results stay, as far as there is room."""
+        """Apply new values; the next result that is stored removes those for which there is no room."""
         self.max_age = max_age
         self.max_entries = max_entries
-        while len(self._entries) > max_entries:
-            self._entries.popitem(last=False)
 
     def is_idle(self, now: float) -> bool:
         """Return true: everything may be removed, as the least recently used result may be at any time."""
