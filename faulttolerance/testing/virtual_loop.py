@@ -25,6 +25,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     _clock_resolution = property(lambda loop: math.ulp(loop.time()), lambda loop, _: None)
     """The loop runs timers that are due before its time plus this: a nanosecond is nothing beside months of seconds."""
+    _default_executor: Any
     running: ClassVar[dict[VirtualLoop, None]] = {}
     """The loops that run, in any thread."""
 
@@ -32,8 +33,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._followed = clock, 0.0
         """The clock that it follows, or followed last, and the seconds by which its time is ahead of that clock."""
         self._waits: _LoopWait | None = None
-        self._executor_calls: dict[_ExecutorCall, None] = {}
-        """The functions that threads of executors are calling for this loop."""
+        self._at_work: dict[object, Any] = {}
+        """The executors of the functions that threads are calling for this loop."""
         super().__init__(_Selector(self))
 
     @property
@@ -78,36 +79,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         clock = self.virtual_clock
         if clock is None or (executor is not None and not isinstance(executor, ThreadPoolExecutor)):
             return super().run_in_executor(executor, func, *args)
-        executor_call = _ExecutorCall(clock, self._executor_calls, func)
-        future = super().run_in_executor(executor, executor_call, *args)
-        executor_call.executor = executor or getattr(self, "_default_executor", None)
-        clock.send(executor_call, executor_call.can_begin)
-        future.add_done_callback(lambda _: clock.begin(executor_call))  # it may have been cancelled before
+        at_work, errand = self._at_work, object()
+
+        def call(*args: Any) -> Any:
+            at_work[errand] = executor
+            clock.begin(errand)
+            try:
+                return func(*args)
+            finally:
+                del at_work[errand]
+
+        def can_begin() -> bool:
+            """Return whether the function waits although there is a thread that could call it."""
+            busy = [*at_work.copy().values()].count(executor)
+            return errand not in at_work and busy < (executor or self._default_executor)._max_workers
+
+        future = super().run_in_executor(executor, call, *args)
+        clock.send(errand, can_begin)
+        future.add_done_callback(lambda _: clock.begin(errand))  # it may have been cancelled before
         return future
-
-
-class _ExecutorCall:
-    """A function that a thread of an executor is to call."""
-
-    def __init__(self, clock: VirtualClock, started: dict[_ExecutorCall, None], function: Callable[..., Any]) -> None:
-        self.executor: object = None
-        self._clock = clock
-        self._started = started
-        self._function = function
-
-    def can_begin(self) -> bool:
-        """Return whether the function waits although there is a thread that could call it."""
-        started = self._started.copy()
-        at_work = sum(executor_call.executor is self.executor for executor_call in started)
-        return self not in started and at_work < getattr(self.executor, "_max_workers", math.inf)
-
-    def __call__(self, *args: Any) -> Any:
-        self._started[self] = None
-        self._clock.begin(self)
-        try:
-            return self._function(*args)
-        finally:
-            del self._started[self]
 
 
 class _Selector(selectors.DefaultSelector):
