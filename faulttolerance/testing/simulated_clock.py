@@ -17,13 +17,13 @@ from .._deadline.threads.watchdog import watchdog
 from .._execution.loop_thread import loop_thread
 from .._execution.pool import Job, pool
 from .._platform.event_loop import loop_here
+from .simulated_loop import SimulatedLoop
 from .simulated_run import START_TIME, SimulatedRun
 from .simulated_threads import Due
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:
     from ..typing import Alarm
-    from .simulated_loop import SimulatedLoop
 
 _UNLOCKED = (attempt.__name__, continuation.__name__)
 """The modules in which a guard reads the time while it holds no lock."""
@@ -109,8 +109,6 @@ class SimulatedClock:
 
     def loop(self) -> SimulatedLoop:
         """Return the loop on which the tasks of the run are."""
-        from .simulated_loop import SimulatedLoop
-
         run = self._here()
         return run.loops[0] if run.loops else SimulatedLoop(run)
 

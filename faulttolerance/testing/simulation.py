@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import inspect
 import random
@@ -13,7 +14,7 @@ from contextvars import copy_context
 from functools import partial
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from .._control.configure import forget_state
 from .._deadline.interruption import sleep
@@ -24,7 +25,7 @@ from .line_tracer import LineTracer
 from .schedule import Plan, Switches
 from .simulated_clock import SimulatedClock, in_use
 from .simulated_run import START_TIME, SimulatedRun
-from .waiter import VirtualTimeStalled
+from .waiter import VirtualTimeStalled, settle
 
 T = TypeVar("T")
 
@@ -69,37 +70,23 @@ class SimulationFailed(AssertionError):
         )
 
 
-class Caller(Generic[T]):
-    """A caller that ``Simulation.start`` started."""
+class Caller(Future[T]):
+    """A caller that ``Simulation.start`` started, and the future of its outcome."""
 
-    def __init__(self, run: SimulatedRun, name: str, is_there: bool = True) -> None:
-        self._run = run
-        self._is_there = is_there
-        self._is_over = False
-        self._result: T
-        self._error: BaseException | None = None
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.set_running_or_notify_cancel()
         self.name = name
 
     def __repr__(self) -> str:
-        return f"<{self.name}, {'over' if self._is_over else 'under way'}>"
+        return f"<{self.name}, {'over' if self.done() else 'under way'}>"
 
-    def done(self) -> bool:
-        """Return whether the caller has ended."""
-        return self._is_over
-
-    def result(self) -> T:
-        """Wait until the caller has ended; return its result or raise its exception."""
-        error = self.exception()
-        if error is not None:
-            raise error
-        return self._result
-
-    def exception(self) -> BaseException | None:
+    def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait until the caller has ended; return its exception, or ``None`` where it returned."""
-        if not self._is_there:
-            raise _LeftOut
-        self._run.wait_until(self.done)
-        return self._error
+        error = super().exception(timeout)
+        if isinstance(error, _LeftOut):
+            raise error
+        return error
 
 
 class _LeftOut(BaseException):
@@ -138,10 +125,12 @@ class Simulation:
         run, number = self._run, self._started + 1
         self._started = number
         what = getattr(function, "__name__", type(function).__name__)
-        caller: Caller[Any] = Caller(run, f"{what} #{number}", number not in run.plan.without)
-        if not caller._is_there:
+        caller: Caller[Any] = Caller(f"{what} #{number}")
+        if number in run.plan.without:
+            caller.set_exception(_LeftOut())
             return caller
         self.callers.append(caller)
+        caller.add_done_callback(self._judge)
         if inspect.iscoroutinefunction(function):
             self._await(caller, function(*args, **kwargs))
         else:
@@ -182,20 +171,16 @@ class Simulation:
                 self._run.wait_until(partial(_is_over, result))
                 result = result.result(0)
         except BaseException as error:  # noqa: BLE001  # it is the caller's
-            self._end(caller, None, error)
+            caller.set_exception(error)
         else:
-            self._end(caller, result, None)
+            caller.set_result(result)
 
     def _await(self, caller: Caller[Any], coroutine: Coroutine[Any, Any, Any]) -> None:
-        def ended(task: Any) -> None:
-            error = CancelledError() if task.cancelled() else task.exception()
-            self._end(caller, None if error is not None else task.result(), error)
+        self._clock.loop().begin_task(coroutine, caller.name, lambda task: settle(caller, task.result))
 
-        self._clock.loop().begin_task(coroutine, caller.name, ended)
-
-    def _end(self, caller: Caller[Any], result: Any, error: BaseException | None) -> None:
-        caller._result, caller._error, caller._is_over = result, error, True
-        is_answer = isinstance(error, (CancelledError, *self._expected))
+    def _judge(self, caller: Future[Any]) -> None:
+        error = caller.exception()
+        is_answer = isinstance(error, (asyncio.CancelledError, CancelledError, *self._expected))
         if error is not None and (not is_answer or isinstance(error, FaultToleranceDefinitionException)):
             self._run.fail(error)
 
