@@ -44,9 +44,6 @@ class Schedule:
         self._given = plan.switches
         self._chance = random.Random(f"order {plan.draw} of {plan.seed!r}")
         self._rate = self._chance.choice(_RATES)
-        self._stops: dict[str, list[int]] = {}
-        for who, point in sorted(plan.switches or (), key=lambda switch: -switch[1]):
-            self._stops.setdefault(who, []).append(point)
 
     def next_stop(self, who: str, point: int) -> int:
         """Return the next point after *point* at which the schedule decides whether *who* goes on."""
@@ -54,10 +51,7 @@ class Schedule:
             if not self._rate:
                 return MAX_POINTS
             return point + 1 + int(math.log(1.0 - self._chance.random()) / math.log(1.0 - self._rate))
-        stops = self._stops.get(who, [])
-        while stops and stops[-1] <= point:
-            stops.pop()
-        return stops[-1] if stops else MAX_POINTS
+        return min((later for name, later in self._given if name == who and later > point), default=MAX_POINTS)
 
     def choose(self, who: str, point: int, names: Sequence[str], plain: int) -> int:
         """Choose one of *names*, of which *plain* would go on the plain way; *who* stands at its *point*."""
