@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from copy import copy
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .._deadline.clock import clock
 from .._deadline.interruption import ends_this, remaining, replaces_cancellation
@@ -171,9 +171,9 @@ LIMITS: Mapping[Stop | None, str] = {
 
 
 class RetryDelays:
-    """The switch for delays between attempts; a test may turn them off."""
+    """The delays between attempts; they are skipped as long as a test asks for it."""
 
-    is_on = True
+    skipped_by: ClassVar[list[object]] = []
 
 
 class RejectedResult(NamedTuple):
@@ -244,7 +244,7 @@ def next_delay(
                     pass
             if sinks.wanted[RetryScheduled](call):
                 sinks.send(RetryScheduled(policies.name, attempts, delay, failure), call)  # type: ignore[arg-type]
-            return delay if not delay or RetryDelays.is_on else 0.0
+            return 0.0 if RetryDelays.skipped_by else delay
     call.stop = stop
     call.set_cause(failure)
     if attempts > 1 or stop not in _USUAL or failure is call.rejection:

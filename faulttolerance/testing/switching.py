@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -63,10 +62,6 @@ def _is_annotation(candidate: object) -> bool:
     return isinstance(candidate, str) or (isinstance(candidate, type) and issubclass(candidate, Policy))
 
 
-_open = 0
-_counting = threading.Lock()
-
-
 def no_wait(*, attempts: int | None = None) -> ReusableContext[None]:
     """Skip the delays between attempts within a block, or for a decorated test.
 
@@ -95,17 +90,10 @@ def no_wait(*, attempts: int | None = None) -> ReusableContext[None]:
     @contextmanager
     def passing() -> Iterator[None]:
         with nullcontext() if attempts is None else overridden(lambda *given: capped(*given)):
-            _count(1)
+            RetryDelays.skipped_by.append(passing)
             try:
                 yield
             finally:
-                _count(-1)
+                RetryDelays.skipped_by.pop()
 
     return ReusableContext("no_wait", passing)
-
-
-def _count(change: int) -> None:
-    global _open
-    with _counting:
-        _open += change
-        RetryDelays.is_on = not _open
