@@ -201,10 +201,21 @@ def _declaring(kind: Any, takes_target: bool) -> Any:
 
     def documented(name: Callable[[], None]) -> Any:
         update_wrapper(decorator, name)
+        decorator.__doc__ = _with_arguments(name.__doc__, kind.__doc__)
         decorator.__wrapped__ = kind  # type: ignore[attr-defined]  # the kind creates its signature on access
         return decorator
 
     return documented
+
+
+def _with_arguments(documentation: str | None, of_policy: str | None) -> str | None:
+    """Return the *documentation* of a decorator with the arguments section of its policy."""
+    above, title, arguments = (of_policy or "").partition("Args:\n")
+    if not documentation or not title:
+        return documentation
+    indent = above.rpartition("\n")[2]  # empty from Python 3.13 on
+    text, raises, errors = documentation.partition(f"{indent}Raises:\n")
+    return f"{text.rstrip()}\n\n{indent}{title}{arguments.rstrip()}\n" + (f"\n{raises}{errors}" if raises else indent)
 
 
 def _is_target(kind: Any, first: Any) -> bool:
