@@ -46,23 +46,19 @@ def _retry_after(policy: HonorRetryAfter, report_error: back_off.ReportError) ->
 
 
 def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
-    policies, name = binding.policies, binding.name
+    policies = binding.policies
     when: Any = policies.get(RetryWhen)
     honor: Any = policies.get(HonorRetryAfter)
     asks = when is not None or honor is not None or CustomBackoff in policies
-    report_error = ErrorLog(name) if asks else back_off.ignore_error
+    report_error = ErrorLog(binding.name) if asks else back_off.ignore_error
     delay, ceiling = seconds(policy.delay, policy.delay_unit), math.inf
     if policy.jitter_kind == "decorrelated":  # three times the last delay, repeated, would grow without end
         ceiling = max(delay, seconds(ExponentialBackoff.max_delay, ChronoUnit.MILLIS))
-    growth = [
-        row.back_off(policies[row.policy], delay, name, report_error)
-        for row in binding.rows
-        if row.back_off and row.policy and row.policy in policies
-    ]
+    growth = _growth(policies, delay, report_error)
     values: tuple[int, float, Any, float, Any, Any] = (
         policy.max_retries,
         seconds(policy.max_duration, policy.duration_unit),
-        _jittered(policy.jitter_kind, growth[0] if growth else back_off.fixed(delay, ceiling)),
+        _jittered(policy.jitter_kind, growth or back_off.fixed(delay, ceiling)),
         seconds(policy.jitter, policy.jitter_delay_unit),
         policy.retry_on,
         policy.abort_on,
@@ -85,6 +81,21 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
 
 
 _shared_retry = lru_cache(retry.Retry)  # most guards have equal values
+
+
+def _growth(
+    policies: Policies, delay: float, report_error: back_off.ReportError
+) -> back_off.BackOff | back_off.CustomBackOff | None:
+    """Return the growth of the delays that a policy beside the retry declares, or ``None``."""
+    for policy in policies.values():
+        if isinstance(policy, ExponentialBackoff):
+            maximum = seconds(policy.max_delay, policy.max_delay_unit)
+            return back_off.Exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
+        if isinstance(policy, FibonacciBackoff):
+            return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
+        if isinstance(policy, CustomBackoff):
+            return back_off.CustomBackOff(policy.value, delay, report_error)
+    return None
 
 
 def _jittered(kind: str, growth: back_off.AnyBackOff) -> back_off.AnyBackOff:
@@ -228,21 +239,6 @@ def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
     return {"bulkhead": decorated, "queues": queues}
 
 
-def _exponential(policy: ExponentialBackoff, delay: float, *_: object) -> back_off.BackOff:
-    maximum = seconds(policy.max_delay, policy.max_delay_unit)
-    return back_off.Exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
-
-
-def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.BackOff:
-    return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
-
-
-def _custom(
-    policy: CustomBackoff, delay: float, name: str, report_error: back_off.ReportError
-) -> back_off.CustomBackOff:
-    return back_off.CustomBackOff(policy.value, name, delay, report_error)
-
-
 ASYNCHRONOUS = Row(Asynchronous, excludes=AsynchronousNonBlocking)
 ASYNCHRONOUS_NON_BLOCKING = Row(AsynchronousNonBlocking)
 FALLBACK = Row(
@@ -252,9 +248,9 @@ FALLBACK = Row(
 )
 RETRY = (
     Row(Retry, _retry),
-    Row(ExponentialBackoff, modifies=Retry, back_off=_exponential),
-    Row(FibonacciBackoff, modifies=Retry, back_off=_fibonacci),
-    Row(CustomBackoff, modifies=Retry, back_off=_custom),
+    Row(ExponentialBackoff, modifies=Retry, is_back_off=True),
+    Row(FibonacciBackoff, modifies=Retry, is_back_off=True),
+    Row(CustomBackoff, modifies=Retry, is_back_off=True),
     Row(HonorRetryAfter, modifies=Retry),
     Row(RetryWhen, modifies=Retry),
     Row(BeforeRetry, modifies=Retry),

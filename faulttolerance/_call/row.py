@@ -11,7 +11,6 @@ from .._metrics.catalogue import Metric, PolicyMetrics, Schema
 from .._metrics.counters import Counters
 from .._policy import Policy
 from .._record import Record
-from .._strategy import back_off
 from .._strategy.condition import Condition
 from .._strategy.gate import Gate, OnRefusal
 from ..exceptions import Fault, RefusedException
@@ -164,8 +163,8 @@ class Row(Record):
     """The policy that excludes this policy on the same function."""
     is_for_classes: bool = True
     """Whether the policy may stand on a class."""
-    back_off: Callable[[Any, float, str, back_off.ReportError], back_off.BackOff | back_off.CustomBackOff] | None = None
-    """Returns the growth of the delays of ``Retry``; a function has at most one."""
+    is_back_off: bool = False
+    """Whether the policy defines the growth of the delays of ``Retry``; a function has one at most."""
 
     beside: tuple[type[Policy], ...] = ()
     """The policies beside which an extension without one of its own does something; empty: beside all."""

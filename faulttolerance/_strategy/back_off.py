@@ -6,10 +6,9 @@ import math
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import lru_cache, partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .._shown import shown
-from ..exceptions import definition_error
 
 LONGEST: Final = 1e9
 """The longest delay where no maximum is stated: thirty years, for which any clock can still wait."""
@@ -20,16 +19,12 @@ _FASTER: Final = 3.0
 _MIDDLE: Final = 0.5
 
 
-class Delays(Protocol):
-    """The delays of one guarded call."""
+Delays: TypeAlias = Callable[..., float]
+"""The delays of one guarded call.
 
-    def __call__(self, attempt: int, failure: BaseException | None, random: float = _MIDDLE, /) -> float:
-        """Return the seconds to wait after so many attempts and the last failure; *random* is from [0, 1).
-
-        A negative number stops the retries.
-        """
-        ...
-
+Takes the number of attempts, the last failure and a random number from [0, 1), and returns the seconds to wait; a
+negative number stops the retries.
+"""
 
 ReportError = Callable[[str, Exception], None]
 """A function that reports an error of the application's code that has no further effect: a description, the error."""
@@ -80,6 +75,15 @@ class ApplicationFunction:
             return None
         finally:
             del argument  # as above
+
+
+def seconds_of(answer: Any) -> float:
+    """Return the seconds in the *answer* of an application's function."""
+    if isinstance(answer, timedelta):
+        return answer.total_seconds()
+    if isinstance(answer, (int, float)) and not isinstance(answer, bool):
+        return float(answer)
+    raise TypeError(f"returned {shown(answer)}; allowed: seconds or a timedelta")
 
 
 class BackOff:
@@ -184,7 +188,6 @@ class CustomBackOff:
 
     Args:
         factory: Called once per guarded call that is retried; it returns the function that is called for each delay.
-        name: The owner of the delays, for the message where a delay is no number.
         default: The delay where the code of the application fails.
         tell: Called when the code of the application fails.
     """
@@ -192,11 +195,9 @@ class CustomBackOff:
     def __init__(
         self,
         factory: Callable[[], Callable[[BaseException | None], float | timedelta]],
-        name: str = "",
         default: float = 0.0,
         tell: ReportError = ignore_error,
     ) -> None:
-        self._name = name
         self._report = partial(tell, "the function of @custom_backoff; the delay of @retry applies")
         self.default = default
         self.make = ApplicationFunction(lambda _: factory(), self._deciding, self._report)
@@ -207,18 +208,7 @@ class CustomBackOff:
         return CustomDelays(self)
 
     def _deciding(self, decide: Callable[[BaseException | None], Any]) -> ApplicationFunction:
-        return ApplicationFunction(decide, self._seconds, self._report)
-
-    def _seconds(self, delay: Any) -> float:
-        """Convert the answer of the application's function to seconds."""
-        if isinstance(delay, timedelta):
-            return delay.total_seconds()
-        if isinstance(delay, (int, float)):
-            return float(delay)
-        allowed = "seconds or a timedelta; a negative delay ends the retries"
-        raise definition_error(
-            f"{self._name} @CustomBackoff(value)".lstrip(), f"returned {shown(delay)}", delay, allowed
-        )
+        return ApplicationFunction(decide, seconds_of, self._report)
 
 
 class CustomDelays:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, timedelta
+from datetime import UTC
 from functools import partial
 from typing import Any, Final
 
-from .._shown import shown
 from ..exceptions import RefusedException
-from .back_off import ApplicationFunction, ReportError, ignore_error
+from .back_off import ApplicationFunction, ReportError, ignore_error, seconds_of
 
 _SECONDS: Final = r"[0-9]+(?:\.[0-9]*)?"
 _GRPC_STATUS: Final = "grpc-status-details-bin"
@@ -62,13 +61,7 @@ def parse_retry_after(failure: BaseException, now: float) -> float | None:
 
 
 def _seconds(answer: Any) -> float | None:
-    if answer is None:
-        return None
-    if isinstance(answer, timedelta):
-        return answer.total_seconds()
-    if isinstance(answer, (int, float)) and not isinstance(answer, bool) and answer == answer:
-        return float(answer) if abs(answer) < 1e300 else math.inf if answer > 0 else -math.inf
-    raise TypeError(f"returned {shown(answer)}; allowed: seconds, a timedelta or None")
+    return None if answer is None else seconds_of(answer)
 
 
 def _header(headers: Any) -> str:

@@ -86,7 +86,7 @@ def test_a_back_off_that_gives_no_number_is_named_in_the_log(delay: object, capl
 
     (told,) = [record for record in caplog.records if record.exc_info]
     assert len(attempts) == 3
-    assert "@CustomBackoff(value) returned" in str(told.exc_info and told.exc_info[1])
+    assert "allowed: seconds or a timedelta" in str(told.exc_info and told.exc_info[1])
 
 
 def test_a_back_off_beyond_every_clock_ends_the_retrying() -> None:

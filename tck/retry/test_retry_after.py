@@ -303,7 +303,6 @@ def test_a_failure_that_says_too_much_is_replaced(invoke: Invoke) -> None:
         (lambda failure: -3, [0.1, 0.1]),
         (lambda failure: timedelta(-3), [0.1, 0.1]),
         (lambda failure: float("-inf"), [0.1, 0.1]),
-        (lambda failure: 10**400, []),
         (lambda failure: float("inf"), []),
     ],
 )
@@ -318,7 +317,7 @@ def test_read_takes_the_failure_and_gives_the_time(
     assert delays == expected
 
 
-@pytest.mark.parametrize("answer", [lambda failure: 1 / 0, lambda failure: "3", lambda failure: float("nan"), bool])
+@pytest.mark.parametrize("answer", [lambda failure: 1 / 0, lambda failure: "3", lambda failure: 10**400, bool])
 def test_read_that_fails_is_logged_once_and_says_nothing(
     answer: Callable[[Any], Any], invoke: Invoke, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:

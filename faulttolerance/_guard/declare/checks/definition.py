@@ -52,7 +52,7 @@ def definition_faults(declaration: Declaration) -> list[Fault]:
 def exclusive_faults(policies: Container[type[Policy]], where: str) -> Iterator[Fault]:
     """Yield the faults of *policies* that exclude one another."""
     yield from _excluded_faults(policies, where, ROWS)
-    back_offs = [f"@{kind.annotation}" for kind, row in ROWS.items() if row.back_off and kind in policies]
+    back_offs = [f"@{kind.annotation}" for kind, row in ROWS.items() if row.is_back_off and kind in policies]
     if len(back_offs) > 1:
         place, allowed = f"{where} {' and '.join(back_offs)}", "one back-off per function"
         yield Fault(place, "are both present", None, allowed)
