@@ -26,7 +26,7 @@ def test_a_lost_fleet_is_asked_at_once_and_then_more_and_more_seldom() -> None:
     health.record_loss("gone", 100.0, 0.5)
     waits = [health.next_read_at - 100.0]
     for _ in range(7):
-        health.record_miss("still gone", 0.0, 0.5)
+        health.record_loss("still gone", 0.0, 0.5)
         waits.append(health.next_read_at)
 
     assert waits == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 0.8, 0.8, 0.8])
@@ -44,7 +44,7 @@ def test_the_fleet_is_shared_again_within_two_seconds_after_any_outage(
     back = now + outage
     while (now := health.next_read_at) < back:
         now += takes
-        health.record_miss("still gone", now, chance)
+        health.record_loss("still gone", now, chance)
 
     assert health.next_read_at - back < 2.0
 
@@ -61,7 +61,7 @@ def test_processes_do_not_ask_all_at_once(chance: float, wait: float) -> None:
 def test_a_fleet_that_is_found_and_lost_again_is_asked_at_once() -> None:
     health = FleetHealth(1.0, 0.0)
     health.record_loss("gone", 10.0, 0.5)
-    health.record_miss("still gone", 11.0, 0.5)
+    health.record_loss("still gone", 11.0, 0.5)
     assert health.reason == "still gone"
     assert health.record_recovery(13.5) == 3.5
     assert health.is_up

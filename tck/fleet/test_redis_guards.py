@@ -145,9 +145,9 @@ def test_a_server_that_refuses_the_commands_of_calls_is_lost_once(
     """By rule F5: it is found again when it permits the commands, not because it answers; no call fails meanwhile."""
     news: list[str] = []
     misses: list[str] = []
-    miss = FleetHealth.record_miss
+    miss = FleetHealth.record_loss
     monkeypatch.setattr(
-        FleetHealth, "record_miss", lambda self, reason, *more: (misses.append(reason), miss(self, reason, *more))
+        FleetHealth, "record_loss", lambda self, reason, *more: misses.append(reason) or miss(self, reason, *more)
     )
     set_event_sinks([lambda event: news.append(type(event).__name__)])
     redis.ask(*refuse)

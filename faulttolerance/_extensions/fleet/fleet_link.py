@@ -9,8 +9,9 @@ from weakref import WeakValueDictionary
 
 from ..._deadline.clock import clock
 from ..._platform.fork import at_fork
+from ..._shown import error_text
 from .protocol import CircuitFollower, Fleet, Link, OnResponse, Request, TurnRequest
-from .server_link import Circuits, ServerLink, ThreadedLink, reason_of
+from .server_link import Circuits, ServerLink, ThreadedLink
 
 
 class DirectLink(ServerLink):
@@ -52,7 +53,7 @@ class DirectLink(ServerLink):
         try:
             (response,) = self._exchange([request])
         except Exception as error:  # any error means that there is no answer
-            self._lose(reason_of(error))
+            self._lose(error_text(error))
             return None
         if not was_up:
             self._regain()

@@ -45,22 +45,17 @@ class FleetHealth:
         self.next_read_at = now + self._poll * (0.9 + 0.2 * chance)
 
     def record_loss(self, reason: str, now: float, chance: float) -> bool:
-        """Record the loss of the fleet; return whether it was not known yet."""
+        """Record that the fleet does not answer; return whether that was not known yet."""
+        self.reason, lasted, is_new = reason, now - self.since, True
         try:
             self._reached.pop()
+            self.since = now
         except IndexError:
-            return False
-        lasted = now - self.since
-        self.reason, self.since = reason, now
-        self._pause = _SHORTEST_PAUSE if lasted > _STEADY_SECONDS else min(2 * self._pause, _LONGEST_PAUSE)
-        self._schedule_trial(now, chance)
-        return True
-
-    def record_miss(self, reason: str, now: float, chance: float) -> None:
-        """Record that a lost fleet still does not answer."""
-        self.reason = reason
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        self._schedule_trial(now, chance)
+            is_new = False
+        is_steady = is_new and lasted > _STEADY_SECONDS
+        self._pause = _SHORTEST_PAUSE if is_steady else min(2 * self._pause, _LONGEST_PAUSE)
+        self.next_read_at = now + self._pause * (0.8 + 0.4 * chance)
+        return is_new
 
     def record_recovery(self, now: float) -> float:
         """Record that a lost fleet has answered; return the seconds without it."""
@@ -68,6 +63,3 @@ class FleetHealth:
         self.since, self.reason = now, ""
         self._reached.append(None)
         return seconds
-
-    def _schedule_trial(self, now: float, chance: float) -> None:
-        self.next_read_at = now + self._pause * (0.8 + 0.4 * chance)

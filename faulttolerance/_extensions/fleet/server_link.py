@@ -20,6 +20,7 @@ from ..._platform.daemon import Daemon
 from ..._platform.greenlets import hub_here
 from ..._platform.loop_callback import together
 from ..._platform.unpatched import native
+from ..._shown import error_text
 from ...typing import Timer
 from .health import MAX_BATCH, FleetHealth
 from .protocol import (
@@ -155,7 +156,7 @@ class ServerLink(Link):
             _apply_records(self._circuits(), lambda key: self._records.get(key, ABSENT))
 
     def _lose(self, reason: str) -> None:
-        """Record and report the loss of the fleet, on any thread, unless it is known."""
+        """Record that the fleet does not answer, on any thread; report its loss unless that is known."""
         if self.health.record_loss(reason, self._now(), chance()):
             _apply_records(self._circuits(), lambda _: None)
             react(self.fleet, partial(sinks.send, FleetLost(self._namespace, reason)))
@@ -181,11 +182,6 @@ def _apply_records(circuits: list[CircuitFollower], record_of: Callable[[str], C
             circuit.follow(record_of(circuit.key), now)
         except Exception as error:  # the other circuits must get their records
             log(ERROR, "a circuit of the fleet was not notified", error=error)
-
-
-def reason_of(error: BaseException) -> str:
-    """Return the reason for the loss of the fleet, for people."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _notify(on_response: OnResponse, response: Any) -> None:
@@ -302,7 +298,7 @@ class ThreadedLink(ServerLink):
                         self._fill_pool()
                 except BaseException as error:  # for example a malformed answer; no other code here handles it
                     log(ERROR, "an answer of the fleet was not understood", error=error)
-                    self._fail(error, self.health.is_up)
+                    self._fail(error)
         finally:
             self._close()
             hub = hub_here()
@@ -339,7 +335,7 @@ class ThreadedLink(ServerLink):
             responses = self._exchange(requests)
         except BaseException as error:  # any error means that there is no answer
             self._trial_requests |= {getattr(request, "kind", ""): trial_of(request) for request in requests}
-            self._fail(error, was_up)
+            self._fail(error)
             return
         finally:
             self._sent_at = 0.0
@@ -375,12 +371,9 @@ class ThreadedLink(ServerLink):
         self._session_pool.close_session()  # even while a call uses it
         super()._close()
 
-    def _fail(self, error: BaseException, was_up: bool) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._close()
-        if was_up:
-            self._lose(reason_of(error))
-        else:
-            self.health.record_miss(reason_of(error), native.monotonic(), chance())
+        self._lose(error_text(error))
         self._fail_outstanding()
 
     def _start_connect_timer(self) -> Timer:
