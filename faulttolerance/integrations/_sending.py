@@ -28,7 +28,7 @@ class SendRecord:
 
     @contextmanager
     def current(self) -> Iterator[Self]:
-        """Let vetoes read the record in the block."""
+        """Pass the record to vetoes within the block."""
         token = current_record.set(self)
         try:
             yield self
