@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from .. import circuit_breakers, fingerprint, guards, health
-from .._platform.fork import at_fork
 
 if TYPE_CHECKING:
     from .._control.configure import GuardedMethod
@@ -55,7 +54,8 @@ def _reset_after_fork() -> None:
     _started, _lock, _readings = datetime.now(UTC), Lock(), WeakKeyDictionary()
 
 
-at_fork(child=_reset_after_fork)  # the start of a forked worker is the moment of the fork
+if hasattr(os, "register_at_fork"):  # does not exist on Windows
+    os.register_at_fork(after_in_child=_reset_after_fork)  # the start of a forked worker is the moment of the fork
 
 
 class GuardFilter(NamedTuple):
