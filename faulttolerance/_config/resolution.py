@@ -6,7 +6,7 @@ The switches are read without pydantic: a service mesh can switch everything off
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from .._shown import install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import ENABLED, MODE, SWITCHES, TRACING_VARIABLE, UNDECLARED, Declared, parameter_keys, switch_key
 from .snapshot import Snapshot
-from .source import Entry, flag, integer, observes, parsed
+from .source import FLAG, OBSERVED, Entry, parsed
 
 
 class Switches(NamedTuple):
@@ -35,7 +35,7 @@ def read_switches(snapshot: Snapshot) -> tuple[Switches, list[Fault]]:
     for name, field, default in zip(SWITCHES, Switches._fields, Switches(), strict=True):
         if setting := snapshot.find([switch_key(name)]):
             try:
-                values[field] = parsed(*setting, flag if isinstance(default, bool) else integer)
+                values[field] = parsed(*setting, FLAG if isinstance(default, bool) else None)
             except FaultToleranceDefinitionException as error:
                 faults += error.faults
     return Switches(**values), faults
@@ -120,19 +120,19 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
     def find(name: str) -> tuple[str, Entry] | None:
         return snapshot.find(parameter_keys(declared, name)) if snapshot.mentions(annotation, name) else None
 
-    def switch(name: str, parse: Callable[[object], bool]) -> bool | None:
+    def switch(name: str, words: Mapping[str, bool]) -> bool | None:
         if (setting := find(name)) is None:
             return None
         configured[name] = _source(*setting)
         try:
-            return parsed(*setting, parse)
+            return bool(parsed(*setting, words))
         except FaultToleranceDefinitionException as error:
             faults.extend(error.faults)
             return False
 
-    if (is_on := switch(ENABLED, flag)) is not None:
+    if (is_on := switch(ENABLED, FLAG)) is not None:
         enabled = is_on
-    observed = bool(switch(MODE, observes))
+    observed = bool(switch(MODE, OBSERVED))
     settings = {name: setting for name in parameters(policy) if (setting := find(name))}
     if settings:
         from .value import validated

@@ -2,15 +2,13 @@
 
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from .._record import Record
 from .._shown import shown
 from ..exceptions import definition_error
 from .key import ORDINAL, PREFIX
-
-T = TypeVar("T")
 
 
 class Entry(NamedTuple):
@@ -50,7 +48,7 @@ def source_of(
     by_name = {entry.name: entry for entry in entries}
     for key in (ORDINAL, PREFIX + ORDINAL.upper()) if is_environment else (ORDINAL,):
         if entry := by_name.pop(key, None):
-            ordinal = parsed(ORDINAL, entry, integer)
+            ordinal = parsed(ORDINAL, entry)
     return Source(name, ordinal, tuple(by_name.values()), is_environment, is_shared)
 
 
@@ -63,46 +61,19 @@ def entries_of(place: str, data: Mapping[Any, Any], above: str = "") -> Iterator
             yield Entry(f"{above}{key}", value, place)
 
 
-def flag(value: object) -> bool:
-    """Parse ``true`` or ``false``, in any case of letters; raise ``ValueError`` for everything else."""
-    return value if isinstance(value, bool) else _is_first(value, "true", "false")
+FLAG = {"true": True, "false": False}
+OBSERVED = {"observe": True, "enforce": False}
 
 
-def _is_first(value: object, *words: str) -> bool:
-    word = value.strip().lower() if isinstance(value, str) else ""
-    if word not in words:
-        raise ValueError
-    return word == words[0]
-
-
-def integer(value: object) -> int:
-    """Parse an integer; raise ``ValueError`` for everything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise ValueError
-    return int(value)
-
-
-def observes(value: object) -> bool:
-    """Parse ``observe`` or ``enforce``, in any case of letters; raise ``ValueError`` for everything else."""
-    return _is_first(value, "observe", "enforce")
-
-
-ALLOWED: Mapping[Callable[[object], Any], str] = {
-    flag: "true or false",
-    integer: "an integer",
-    observes: "observe or enforce",
-}
-"""The words for the allowed values."""
-
-
-def parsed(key: str, entry: Entry, parse: Callable[[object], T]) -> T:
-    """Parse the value of *entry*, found for *key*, by ``flag``, ``integer`` or ``observes``.
+def parsed(key: str, entry: Entry, words: Mapping[str, bool] | None = None) -> Any:
+    """Return the meaning of the value of *entry*, found for *key*: of one of *words* in any case, or as an integer.
 
     Raises:
-        FaultToleranceDefinitionException: If *parse* rejects the value.
+        FaultToleranceDefinitionException: If the value is something else.
     """
+    text = str(entry.value).strip().lower() if isinstance(entry.value, (str, int)) else ""
     try:
-        return parse(entry.value)
-    except ValueError:
-        problem = f"is {shown(entry.value)}"
-        raise definition_error(key, problem, entry.value, ALLOWED[parse], entry.place) from None
+        return int(text) if words is None else words[text]
+    except (KeyError, ValueError):
+        allowed = "an integer" if words is None else " or ".join(words)
+        raise definition_error(key, f"is {shown(entry.value)}", entry.value, allowed, entry.place) from None

@@ -13,7 +13,7 @@ from .._cause import caused_by
 from .._policy import DEFAULT_PLACE, Kind, Policy, check, parameters
 from .._shown import brief, did_you_mean, ends_the_caller, error_text
 from ..exceptions import Fault
-from .source import Entry, flag
+from .source import FLAG, Entry
 
 _CAUSED_BY = re.compile(r"(?:faulttolerance\.)?caused_by\s*\(([^()]*)\)")
 _BETWEEN_MEMBERS = re.compile(r",(?![^()]*\))")
@@ -68,6 +68,10 @@ def _number(value: Any) -> Any:
     return float(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else value
 
 
+def _flag(value: Any) -> Any:
+    return FLAG.get(value.strip().lower()) if isinstance(value, str) else value
+
+
 def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
@@ -117,7 +121,7 @@ def _callable(value: Any) -> Any:
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "integer": _integer,
     "number": _number,
-    "flag": flag,
+    "flag": _flag,
     "text": _stripped,
     "word": _stripped,
     "member": _stripped,
