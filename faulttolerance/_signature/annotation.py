@@ -21,18 +21,17 @@ from .kind import function_behind
 class Type(NamedTuple):
     """A resolved annotation: without strings, aliases and ``Annotated``, and with values for type variables.
 
-    *head* is a class, ``Union``, ``Any``, a type variable without a value, an unresolved name, or a value that only
-    equality can compare. *args* are the type arguments, ``None`` for a bare generic, a ``Callable`` or a plain class. A
-    ``NewType`` is its base, and a ``Literal`` the classes of its values, as at run time.
+    *head* is a class, ``Union``, or another object, which is unknown: a type variable without a value, an unresolved
+    name, a special form such as ``NoReturn``, any other value. *args* are the type arguments, ``None`` for a bare
+    generic, a ``Callable`` or a plain class. A ``NewType`` is its base, and a ``Literal`` the classes of its values, as
+    at run time.
     """
 
     head: Any
     args: tuple[Type, ...] | None = None
 
 
-ANYTHING = Type(Any)
-_UNKNOWN = (type(typing.Final), typing.ParamSpec, typing.TypeVarTuple)
-"""The types of annotations whose values no class describes: of ``NoReturn``, ``LiteralString``, ``TypeGuard``, ..."""
+ANYTHING = Type(...)
 
 # Reading
 
@@ -166,8 +165,6 @@ def _resolve_generic(annotation: Any, scope: Scope) -> Type:
         return union_of(_resolve_all(args, scope))
     if origin is Literal:
         return union_of(Type(type(value)) for value in args)
-    if isinstance(head, _UNKNOWN):
-        return ANYTHING
     if origin is Callable:
         return Type(head)
     return Type(head, _resolve_all(args, scope) or None)
@@ -219,7 +216,7 @@ def union_of(types_: Iterable[Type]) -> Type:
 
 def is_gradual(type_: Type) -> bool:
     """Return whether *type_*, or a member of it, is unknown, and so matches every type."""
-    return any(member.head is Any or isinstance(member.head, (UnresolvedName, TypeVar)) for member in members(type_))
+    return any(not isinstance(member.head, type) for member in members(type_))
 
 
 def is_resolved(type_: Type) -> bool:
@@ -239,7 +236,7 @@ def accepts(type_: Type, value: object) -> bool:
         return any(accepts(member, value) for member in type_.args or ())
     if isinstance(head, UnresolvedName):
         return head.ends_in(*(cls.__name__ for cls in type(value).__mro__))
-    return is_gradual(type_) or (isinstance(head, type) and isinstance(value, head))
+    return is_gradual(type_) or isinstance(value, head)
 
 
 # Comparing
@@ -262,10 +259,6 @@ def is_assignable(type_: Type, target: Type) -> bool:
         return all(is_assignable(member, target) for member in type_.args or ())
     if target.head is Union:
         return any(is_assignable(type_, member) for member in target.args or ())
-    if type_.head == target.head:
-        return _are_equivalent(type_.args, target.args)
-    if not isinstance(type_.head, type) or not isinstance(target.head, type):
-        return False
     if target.head in _PROMOTIONS.get(type_.head, ()):
         return True
     try:

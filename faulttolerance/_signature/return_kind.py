@@ -43,7 +43,7 @@ def return_kind_of(returned: Type) -> ReturnKind:
     if head is Union:
         kinds = {return_kind_of(member) for member in returned.args or ()}
         return kinds.pop() if len(kinds) == 1 else ReturnKind.UNKNOWN
-    if isinstance(head, type) and head is not object and head is not Any:
+    if isinstance(head, type) and head is not object:
         return _return_kind_of_class(head)
     return ReturnKind.UNKNOWN
 

@@ -120,7 +120,7 @@ class _Adapter:
         self._error = extra[0] if extra else None
         self._accepted = resolve(extra[0].annotation, substitute.scope) if extra else ANYTHING
         heads = [member.head for member in members(self._accepted)]
-        self._classes = tuple(head for head in heads if isinstance(head, type) and head is not Any)
+        self._classes = tuple(head for head in heads if isinstance(head, type))
         self._signature = guarded.signature
         self._is_wrapper = hasattr(declaration.template, "__wrapped__")
         # This number of positional arguments needs no defaults, and can be passed on unchanged.
