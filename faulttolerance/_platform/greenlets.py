@@ -13,7 +13,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from .._log import ERROR, log
 from ..exceptions import FaultToleranceException
 from .unpatched import get_ident, native, threads_are_real
 
@@ -59,12 +58,8 @@ class GreenletTimer:
 
     def _run(self) -> None:
         callback, self._callback = self._callback, None
-        if callback is None:
-            return
-        try:
-            callback()
-        except Exception as error:
-            log(ERROR, "a timer's callback failed", error=error)
+        if callback is not None:
+            callback()  # gevent reports its failure
 
     def cancel(self) -> None:
         """Remove the callback if it has not started."""

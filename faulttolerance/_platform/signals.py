@@ -39,12 +39,7 @@ class _Caller(Aside):
         try:
             _thread.start_new_thread(self.serve, ())
         except RuntimeError as error:
-            log(
-                ERROR,
-                "%s waits for the next signal, because no thread can be started: %s",
-                name_of(self._signum),
-                error,
-            )
+            log(ERROR, "%s waits for the next signal: no thread can be started: %s", name_of(self._signum), error)
 
     def end(self) -> None:
         """Stop further calls, and wait for the function if it is running."""
@@ -70,8 +65,5 @@ def call_on(signum: int, function: Callable[[], object]) -> bool:
 
 
 def name_of(signum: int) -> str:
-    """Return the usual name of the signal, as in ``SIGHUP``."""
-    try:
-        return signal.Signals(signum).name
-    except ValueError:
-        return f"signal {signum}"
+    """Return the name of the signal, as in ``SIGHUP``, where *signum* is more than a number."""
+    return getattr(signum, "name", f"signal {signum}")
