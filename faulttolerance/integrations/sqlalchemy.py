@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from contextvars import ContextVar
@@ -71,11 +70,7 @@ def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Excepti
     Raises:
         FaultToleranceDefinitionException: If *engine* is none, or *no_retry_on* no set of exceptions.
     """
-    # An application with such an engine has imported it; without greenlet, SQLAlchemy 2.1 cannot import it at all.
-    asynchronous: Any = sys.modules.get("sqlalchemy.ext.asyncio")
-    one: Any = engine
-    if asynchronous is not None and isinstance(one, asynchronous.AsyncEngine):
-        one = one.sync_engine
+    one: Any = getattr(engine, "sync_engine", engine)  # without greenlet, AsyncEngine cannot be imported
     if not isinstance(one, Engine):
         raise definition_error("install(engine)", f"is {engine!r}", engine, "an Engine or AsyncEngine of SQLAlchemy")
     given = failures("install(no_retry_on)", no_retry_on)
