@@ -90,11 +90,8 @@ def is_pending(result: object) -> bool:
 
 def is_kept_by_module(kind: type) -> bool:
     """Return whether the module of *kind* keeps it alive; other code may keep it alive, too."""
-    if not kind.__flags__ & _HEAP_TYPE:
-        return True
-    name = type.__getattribute__(kind, "__module__")
-    module = sys.modules.get(name) if isinstance(name, str) else None
-    return module is not None and vars(module).get(type.__getattribute__(kind, "__name__")) is kind
+    module = sys.modules.get(kind.__module__)
+    return not kind.__flags__ & _HEAP_TYPE or (module is not None and vars(module).get(kind.__name__) is kind)
 
 
 def warn_of_pending_result(name: str, result: object) -> None:

@@ -54,11 +54,7 @@ class Remembering(NamedTuple):
 
     def _find(self, args: Arguments, kwargs: Mapping[str, Any]) -> Hashable:
         key = self.key_of(*args, **kwargs)
-        try:
-            hash(key)
-        except TypeError:
-            refuse_unhashable(self.name, key)
-            raise
+        refuse_unhashable(self.name, key)
         return key
 
 

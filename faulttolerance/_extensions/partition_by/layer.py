@@ -85,13 +85,10 @@ class Partitioning:
 
     def _place(self, key: Hashable) -> tuple[Partition, object]:
         """Return the partition for a *key* without one, and its pin; if there is no place, the shared partition."""
+        refuse_unhashable(self._state.name, key)
         partitions, now = self._partitions, clock.monotonic()
         with partitions.lock:
-            try:
-                placed, gone = partitions.place(key, Strategies, now)
-            except TypeError:
-                refuse_unhashable(self._state.name, key)
-                raise
+            placed, gone = partitions.place(key, Strategies, now)
             shared = self._state.circuit_breaker
             for breaker in (partition.strategies.get(CircuitBreaker) for partition in gone):
                 if shared is not None and breaker is not None:
