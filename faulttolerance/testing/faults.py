@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
-from functools import wraps
-from inspect import iscoroutinefunction
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, overload
 
 from .._call.block import BlockingEnvironment
@@ -54,22 +53,16 @@ class FailTimes:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise the next failure, or return ``None``; with a function as the only argument, decorate it."""
         if len(args) == 1 and not kwargs and callable(args[0]) and not isinstance(args[0], type):
-            return self._failing(args[0])
+            return ReusableContext("fail_times", self._failing)(args[0])
         failure = self.next_failure()
         if failure is not None:
             raise failure
         return None
 
-    def _failing(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self()
-            return function(*args, **kwargs)
-
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            self()
-            return await function(*args, **kwargs)
-
-        return wraps(function)(awaited if iscoroutinefunction(function) else call)
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        self()
+        yield
 
     def __repr__(self) -> str:
         return f"<testing.fail_times: {self._times - self._left} of {self._times} failures have come>"
