@@ -80,7 +80,6 @@ class VirtualClock:
         self._executor_calls: dict[Hashable, Callable[[], bool]] = {}
         self._is_calling = False
         self._observer = ThreadObserver()
-        self._ignored: set[int] = set()
         self._stall_detector = StallDetector(self._real_time)
         self._time_thread: threading.Thread | None = None
         self._started: list[threading.Thread] = []
@@ -296,18 +295,11 @@ class VirtualClock:
             running.add(STARTING)
         if tick:
             stall_detector.count(not running)
-        self._ignored &= running  # of a thread that is over, another one may have the identifier
-        running -= self._ignored
-        if running and stall_detector.has_waited_long and running.isdisjoint(states.participants):
-            self._ignored |= running - {STARTING}  # they are no business of the clock, and do not seem to end
-            running.clear()
-        if self._is_advanced():
-            return not running or stall_detector.has_waited_long
-        if states.participants:
+        if states.participants and not self._is_advanced():
             if stall_detector.is_stalled:
                 self._stall(states)
             return False
-        return not running
+        return not running or stall_detector.has_waited_long  # other threads need not end
 
     def _is_advanced(self) -> bool:
         """Return whether a thread advances time, which is behind all else that is due at the end of that."""
