@@ -38,11 +38,6 @@ class SimulatedClock:
         self.run: SimulatedRun | None = None
         self._sleeping: dict[Due, Any] = {}
 
-    def begin(self, run: SimulatedRun) -> None:
-        """Become the clock of *run*."""
-        self.run = run
-        self._sleeping.clear()
-
     def _here(self) -> SimulatedRun:
         run = self.run
         if run is None or not run.has_turn():

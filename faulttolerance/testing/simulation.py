@@ -206,7 +206,7 @@ class _Simulator:
     def run(self, plan: Plan, records_history: bool = False) -> SimulatedRun:
         run = SimulatedRun(plan, self._trace, records_history)
         self._tracer.at_line = run.at_line
-        self.clock.begin(run)
+        self.clock.run = run
         sim = Simulation(run, self.clock, self._expected)
         forget_state()
         random.seed(f"{plan.seed!r}")
