@@ -259,7 +259,10 @@ def unknown(codes: Iterable[str]) -> list[str]:
 
 def _nested(function: Any, cls: type | None, snapshot: Snapshot) -> Iterator[LintFinding]:
     """Yield a finding for each guard that retries around another guard that retries."""
-    parts = [*explanations_of(function, cls)]
+    try:
+        parts = [*explanations_of(function, cls)]
+    except KeyError:
+        return  # ``validate`` reports a guard that does not exist
     if _NESTED in codes_of(snapshot, (declared for part in parts for declared in part.effective.declared)):
         return
     retries = [(part, part.effective.policies.get(Retry)) for part in parts]

@@ -12,7 +12,6 @@ from .._config.formatting import formatted, plain
 from .._guard.declare.declaration import FUNCTION, Declaration, accessors, declaration_of, unbound
 from .._guard.decorate.guard import Guard, finder_of
 from .._guard.resolve.assembly import code_of
-from .._guard.resolve.effective import EffectivePolicies
 from .._policy import Parameter, Policy, parameters
 from .._shown import escaped
 from .._signature.kind import is_coroutine_function
@@ -20,6 +19,7 @@ from .._signature.naming import class_name
 
 if TYPE_CHECKING:
     from .._guard.declare.registry import AnyResolver
+    from .._guard.resolve.effective import EffectivePolicies
     from .._strategy.condition import Condition
 
 
@@ -69,6 +69,7 @@ def explain(target: Any, name: str = "", *, all: bool = False, source: bool = Fa
 
     Raises:
         ValueError: If *target* is not guarded, or is a class and *name* is missing.
+        KeyError: If no guard has the name that ``apply_guard`` gave to *target*.
     """
     cls: type | None = None
     if isinstance(target, Guard):
@@ -101,12 +102,7 @@ def explanations_of(function: Any, cls: type | None) -> Iterator[GuardExplanatio
         function = unbound(function)
         if (find := finder_of(function)) is not None:
             where = Declaration(function, {}, FUNCTION).where
-            try:
-                resolver = find()
-            except KeyError as error:
-                yield GuardExplanation(None, None, False, where, [error.args[0]])
-            else:
-                yield GuardExplanation(resolver, None, is_coroutine_function(function), where)
+            yield GuardExplanation(find(), None, is_coroutine_function(function), where)
             function = function.__wrapped__
         elif (declaration := declaration_of(function)) is not None:
             of_class = declaration.owner if declaration.binding == FUNCTION else cls or declaration.owner
@@ -119,23 +115,12 @@ def explanations_of(function: Any, cls: type | None) -> Iterator[GuardExplanatio
 class GuardExplanation:
     """The explanation of one of the guards that wrap each other."""
 
-    def __init__(
-        self,
-        resolver: AnyResolver | None,
-        cls: type | None,
-        asynchronous: bool,
-        where: str = "",
-        wrong: list[str] = [],  # noqa: B006  # read only
-    ) -> None:
-        effective, faults = (
-            resolver.effective_policies(cls) if resolver else (EffectivePolicies(where, _no_function), [])
-        )
-        self.effective = effective
+    def __init__(self, resolver: AnyResolver, cls: type | None, asynchronous: bool, where: str = "") -> None:
+        self.effective, faults = resolver.effective_policies(cls)
         self._asynchronous = asynchronous
         self._where = where
-        self._wrong = [*wrong, *map(str, faults)]
-        state = resolver.state(cls) if resolver is not None else None
-        self._conditions = conditions_of(state, effective.values)
+        self._wrong = [*map(str, faults)]
+        self._conditions = conditions_of(resolver.state(cls), self.effective.values)
 
     @property
     def title(self) -> str:
@@ -166,9 +151,6 @@ class GuardExplanation:
     def as_dict(self) -> dict[str, Any]:
         explained: dict[str, Any] = dict_of(self.effective, self._conditions) | {"wrong": self._wrong}
         return {"name": self._where, "guard": self.effective.name, **explained} if self._where else explained
-
-
-def _no_function() -> None: ...
 
 
 def _place(declared: Declared) -> str:
