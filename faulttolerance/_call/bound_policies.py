@@ -218,7 +218,7 @@ class BoundPolicies(_Defaults):
         number = kwargs.get(NUMBER, call.attempts)
         if record.timed_out:
             if sinks.wanted[TimedOut](call):
-                sinks.send(TimedOut(self.name, number, self.timeout_of(record)), call)
+                sinks.send(TimedOut(self.name, number, self.seconds), call)
         elif record.refused_by and sinks.wanted[Rejected](call):
             assert failure is not None
             sinks.send(Rejected(self.name, number, record.refused_by, failure), call)
@@ -366,13 +366,9 @@ class BoundPolicies(_Defaults):
             record, function, args, kwargs, bulkhead, due, interrupt, awaits, self.message, seconds, self.left_behind
         )
 
-    def timeout_of(self, record: AttemptRecord) -> float:
-        """Return the seconds after which the attempt *record* timed out."""
-        return self.seconds
-
     def message(self, record: AttemptRecord) -> str:
         """Return the message for a caller whose attempt timed out."""
-        return f"{self.name}: timed out after {self.timeout_of(record):g} s"
+        return f"{self.name}: timed out after {self.seconds:g} s"
 
     def _count_attempt(self, counters: Counters, record: AttemptRecord) -> None:
         """Advance the series of an attempt, from the outermost policy to the policy that refused it."""

@@ -51,5 +51,3 @@ class AttemptRecord:
     """The moment at which the body ended, if the call was notified later; else 0.0."""
     timed_out = False
     """Whether its own deadline ended the attempt."""
-    limit = 0.0
-    """The longest duration of the attempt in seconds, if the time-out adapts."""

@@ -12,7 +12,6 @@ from ..._deadline.attempt_record import AttemptRecord
 from ..._deadline.clock import clock
 from ..._event import LimitChanged, sinks
 from ..._execution.caller_thread import Arguments
-from ..._execution.environment import Attempt
 from ..._execution.race import has_lost_as_first
 from ..._log import WARNING, log
 from ..._metrics.counters import FOLD, Counters
@@ -120,7 +119,7 @@ class ListenedPolicies(BoundPolicies):
 
 
 class AdaptivelyTimed(ListenedPolicies):
-    """Listened policies with an adaptive time-out: each attempt keeps the limit with which it started (rule E2)."""
+    """Listened policies with an adaptive time-out; messages name its present limit (rule E2)."""
 
     __slots__ = ("_time_limit",)
 
@@ -132,23 +131,6 @@ class AdaptivelyTimed(ListenedPolicies):
         attrgetter("_time_limit.seconds"), lambda policies, seconds: None
     )
     """The limit for an attempt that starts now; only the strategy changes it."""
-
-    def timeout_of(self, record: AttemptRecord) -> float:
-        """Return the seconds after which the attempt *record* timed out."""
-        return record.limit
-
-    def new_attempt(self, record: AttemptRecord, *args: Any, **kwargs: Any) -> Attempt:
-        """Return the detached attempt, after recording its limit."""
-        attempt = super().new_attempt(record, *args, **kwargs)
-        record.limit = attempt.seconds
-        return attempt
-
-    def release(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
-        """Record the limit of the attempt, and end it."""
-        if not self.detached:
-            due = record.entry[0] if record.entry is not None else record.deadline.when
-            record.limit = round(due - record.began, 9)
-        return super().release(record, failure)
 
 
 class _Told(list[float]):
