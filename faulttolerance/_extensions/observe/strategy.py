@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -58,15 +58,13 @@ class ObservedRateLimit:
     Args:
         limit: The limit.
         tell: Called for each attempt that the limit would have refused.
-        left: Returns the seconds until the nearest deadline, before which the turn of a waiting attempt must come.
         may_wait: Whether attempts may wait for their turn if the limit is enforced.
     """
 
-    __slots__ = ("_left", "_limit", "_lock", "_may_wait", "_tell", "_waiting")
+    __slots__ = ("_limit", "_lock", "_may_wait", "_tell", "_waiting")
 
-    def __init__(self, limit: RateLimit, tell: OnRefusal, left: Callable[[], float | None], *, may_wait: bool) -> None:
+    def __init__(self, limit: RateLimit, tell: OnRefusal, *, may_wait: bool) -> None:
         self._limit = limit
-        self._left = left
         self._tell = tell
         self._may_wait = may_wait
         self._waiting: deque[tuple[float, TurnWaiter]] = deque()
@@ -75,23 +73,20 @@ class ObservedRateLimit:
 
     def admit(self, now: float) -> None:
         """Admit the attempt, for any decision of the limit."""
-        refused, left = 0, self._left()
+        refused = 0
         with self._lock:
             while self._waiting and self._waiting[0][0] <= now:
                 at, place = self._waiting.popleft()
                 refused += self._is_refused_locked(place, at)
-            refused += self._is_refused_locked(TurnWaiter(PASSED, _nobody), now, left)
+            refused += self._is_refused_locked(TurnWaiter(PASSED, _nobody), now)
         for _ in range(refused):
             self._tell()
 
-    def _is_refused_locked(self, place: TurnWaiter, now: float, left: float | None = None) -> bool:
+    def _is_refused_locked(self, place: TurnWaiter, now: float) -> bool:
         try:
             if not self._may_wait:
                 self._limit.admit(now)
             elif wait := self._limit.request_turn(place, now):
-                if left is not None and left <= wait:
-                    self._limit.leave(place, now)
-                    return True
                 self._waiting.append((now + wait, place))
         except RefusedException:
             return True
