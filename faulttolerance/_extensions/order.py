@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._call import core
 from .._call.row import Row
+from .._policy import Timeout
 from .adaptive.row import ADAPTIVE
 from .adaptive_throttle.policy import AdaptiveThrottle
 from .adaptive_throttle.row import ADAPTIVE_THROTTLE
@@ -15,7 +16,7 @@ from .fleet.row import FLEET_WIDE
 from .hedge.policy import Hedge
 from .hedge.row import HEDGE
 from .last_good.row import with_last_good
-from .observe.row import OBSERVE, OBSERVED_TIMEOUT, observed_duration
+from .observe.row import OBSERVE, observed_duration
 from .partition_by.row import PARTITION_BY
 from .spans.row import SPANS
 
@@ -38,7 +39,7 @@ ORDER: tuple[Row, ...] = (
     core.RATE_LIMIT,
     FLEET_WIDE,
     core.TIMEOUT,
-    OBSERVED_TIMEOUT,
+    observed_duration(Timeout),
     core.BULKHEAD,
     OBSERVE,
     ADAPTIVE,

@@ -9,7 +9,7 @@ from typing import Any
 from ..._call.row import AttemptBinding, Binding, Layer, Row
 from ..._metrics.catalogue import Metric, Schema, schema_of_metric
 from ..._metrics.counters import Counters
-from ..._policy import Bulkhead, ChronoUnit, Policy, RateLimit, Timeout, seconds
+from ..._policy import Bulkhead, ChronoUnit, Policy, RateLimit, seconds
 from ..._strategy.gate import Gate, OnRefusal
 
 OBSERVED = Metric(
@@ -72,41 +72,29 @@ OBSERVE = Row(
 
 
 def observed_duration(kind: type[Policy]) -> Row:
-    """Return the row of a layer that times whole calls under an observed policy of *kind*, a longest duration."""
+    """Return the row that times calls, attempts or blocks under an observed policy of *kind*, a longest duration."""
 
     def layer(_: object, binding: Binding) -> Layer | None:
-        policy: Any = binding.policies.get(kind)
-        tell = binding.on_refusal_of(kind)
-        if tell is None or not policy.value:
-            return None
-        from .layer import timed
+        return None if binding.is_block else _timed(kind, binding)
 
-        return timed(seconds(policy.value, ChronoUnit.MILLIS), tell)
+    def around_attempt(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
+        timed = _timed(kind, body.binding) if body.binding.is_block else None
+        if timed is None:
+            return function
+        call = timed(lambda args, kwargs: function(*args, **kwargs), body.environment)
+        return lambda *args, **kwargs: call(args, kwargs)
 
-    return Row(beside=(kind,), is_for_observed=True, layer=layer)
-
-
-def _around_attempts(_: object, binding: Binding) -> Layer | None:
-    return None if binding.is_block else _timed_attempts(binding)
+    return Row(beside=(kind,), is_for_observed=True, layer=layer, around_attempt=around_attempt)
 
 
-def _timed_attempts(binding: Binding) -> Layer | None:
-    policy, tell = binding.policies.get(Timeout), binding.on_refusal_of(Timeout)
-    if tell is None or not isinstance(policy, Timeout) or not policy.value:
+def _timed(kind: type[Policy], binding: Binding) -> Layer | None:
+    policy: Any = binding.policies.get(kind)
+    tell = binding.on_refusal_of(kind)
+    if tell is None or not policy.value:
         return None
     from .layer import timed
 
-    limit = seconds(policy.value, policy.unit)
-    adaptive = binding.strategies.get(Timeout).adaptive(limit) if policy.adaptive else None
+    limit, adaptive = seconds(policy.value, getattr(policy, "unit", ChronoUnit.MILLIS)), None
+    if getattr(policy, "adaptive", False):
+        adaptive = binding.strategies.get(kind).adaptive(limit)
     return timed(limit, tell, adaptive, binding.name)
-
-
-def _around_block(function: Callable[..., Any], body: AttemptBinding) -> Callable[..., Any]:
-    timed = _timed_attempts(body.binding) if body.binding.is_block else None
-    if timed is None:
-        return function
-    call = timed(lambda args, kwargs: function(*args, **kwargs), body.environment)
-    return lambda *args, **kwargs: call(args, kwargs)
-
-
-OBSERVED_TIMEOUT = Row(beside=(Timeout,), is_for_observed=True, layer=_around_attempts, around_attempt=_around_block)
