@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Generic, TypeVar
@@ -38,10 +38,12 @@ class ReusableContext(Generic[T]):
         self._entered.pop().__exit__(*failure)  # type: ignore[arg-type]  # the three arguments of a block's exit
 
     def __call__(self, function: F) -> F:
-        """Decorate a test or a fixture, also a coroutine function or generator function."""
+        """Decorate a function or a coroutine function, such as a test or a fixture that returns."""
         make = self._make
-        if isinstance(function, type) or not callable(function):
-            raise definition_error(f"@testing.{self._name}", f"is on {shown(function)}", function, "a function")
+        yields = isgeneratorfunction(function) or isasyncgenfunction(function)
+        if isinstance(function, type) or not callable(function) or yields:
+            allowed = "a function that does not yield; a fixture that does has a block, with its yield in it"
+            raise definition_error(f"@testing.{self._name}", f"is on {shown(function)}", function, allowed)
         if iscoroutinefunction(function):
 
             async def awaited(*args: Any, **kwargs: Any) -> Any:
@@ -49,22 +51,6 @@ class ReusableContext(Generic[T]):
                     return await function(*args, **kwargs)
 
             return wraps(function)(awaited)  # type: ignore[return-value]
-        if isasyncgenfunction(function):
-
-            async def yielding_async(*args: Any, **kwargs: Any) -> Any:
-                with make():
-                    async with aclosing(function(*args, **kwargs)) as steps:
-                        async for step in steps:
-                            yield step
-
-            return wraps(function)(yielding_async)  # type: ignore[return-value]
-        if isgeneratorfunction(function):
-
-            def yielding(*args: Any, **kwargs: Any) -> Any:
-                with make():
-                    return (yield from function(*args, **kwargs))
-
-            return wraps(function)(yielding)  # type: ignore[return-value]
 
         def called(*args: Any, **kwargs: Any) -> Any:
             with make():

@@ -409,7 +409,7 @@ def test_other_threads_see_the_switch() -> None:
 
 
 def test_disabled_and_no_wait_are_decorators() -> None:
-    """They decorate functions, coroutine functions, and fixtures that yield; a call within a call nests."""
+    """They decorate functions and coroutine functions; a call within a call nests."""
 
     @disabled("Retry")
     def plain(times: int = 1) -> int:
@@ -420,25 +420,24 @@ def test_disabled_and_no_wait_are_decorators() -> None:
         await asyncio.sleep(0)
         await Switched().charge_async()
 
-    @no_wait(attempts=2)
-    def yielding() -> Iterator[int]:
-        yield attempts(Switched().charge)
-
-    @no_wait(attempts=2)
-    async def yielding_async() -> AsyncIterator[int]:
-        for _ in range(2):
-            await asyncio.sleep(0)
-            yield attempts(Switched().charge)
-
-    async def all_of(steps: AsyncIterator[int]) -> list[int]:
-        return [step async for step in steps]
-
     assert plain() == 1
     assert attempts(awaited) == 1
-    assert list(yielding()) == [2]
-    assert asyncio.run(all_of(yielding_async())) == [2, 2]
     with no_wait():
         assert attempts(Switched().charge) == 4
+
+
+def test_a_fixture_that_yields_has_a_block_inside() -> None:
+    """A decorator would end before the fixture begins."""
+
+    def yielding() -> Iterator[int]:
+        yield 1
+
+    async def yielding_async() -> AsyncIterator[int]:
+        yield 1
+
+    for fixture in (yielding, yielding_async):
+        with refused("@testing.no_wait", "yielding", "has a block"):
+            no_wait(attempts=2)(fixture)
 
 
 def test_explain_says_that_a_test_switched_a_policy_off() -> None:
