@@ -28,8 +28,6 @@ _CANCELLATIONS = frozenset({"CancelledError", "Cancelled", "GeneratorExit", "Gre
 class _Recorded:
     """A process that may be under way, and ends once, with the block that it manages."""
 
-    __slots__ = ("began", "failure", "result", "seconds")
-
     def __init__(self) -> None:
         self.began = clock.monotonic()
         """The start, in seconds of the library's clock."""
@@ -64,8 +62,6 @@ class _Recorded:
 
 class RecordedAttempt(_Recorded):
     """One attempt of a recorded call."""
-
-    __slots__ = ("delay", "hedge", "is_accepted", "is_late", "number", "refused_by")
 
     def __init__(self, number: int, hedge: int = 0) -> None:
         super().__init__()
@@ -106,8 +102,6 @@ class RecordedCall(_Recorded):
         kwargs: The keyword arguments of the call.
         recorder: The recorder of the call.
     """
-
-    __slots__ = ("_attempts", "_number", "_recorder", "args", "fallback", "kwargs", "name", "stop")
 
     def __init__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], recorder: _Recorder) -> None:
         super().__init__()

@@ -139,8 +139,7 @@ class _Ready(deque[asyncio.Handle]):
         run.current.points += 1
         chosen = handles[run.schedule.choose(run.current.name, run.current.points, names, 0)]
         self.remove(chosen)
-        if run.history is not None:
-            run.record(f"{_task_of(chosen).get_name()} goes on, of the tasks {', '.join(names)}")
+        run.record(f"{_task_of(chosen).get_name()} goes on, of the tasks {', '.join(names)}")
         return chosen
 
 

@@ -39,7 +39,6 @@ class SimulatedThread:
         run = self.run
         self.gate.acquire()
         self.ident = threading.get_ident()
-        before = sys.gettrace()  # a debugger's, or that of coverage
         if run.trace is not None:
             sys.settrace(run.trace)
         try:
@@ -49,14 +48,11 @@ class SimulatedThread:
             run.fail(error)
         finally:
             del self.work  # while it has the turn: finalizers are the program's, too
-            sys.settrace(before)
             run.end(self)
 
 
 class Due:
     """An event that is due at a moment, such as the end of a wait, unless it comes before or is cancelled."""
-
-    __slots__ = ("_act",)
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act: Callable[[], object] | None = act
