@@ -157,7 +157,7 @@ def _resolve_all(annotations: Iterable[Any], scope: Scope) -> tuple[Type, ...]:
 def _resolve_generic(annotation: Any, scope: Scope) -> Type:
     origin, args = get_origin(annotation), get_args(annotation)
     head = annotation if origin is None else origin
-    if _is_alias(head):
+    if type(head).__name__ == "TypeAliasType":  # of a ``type`` statement, or of its backport to older versions
         return _resolve_alias(head, args, scope)
     if origin is typing.Annotated:
         return resolve(args[0], scope)
@@ -168,11 +168,6 @@ def _resolve_generic(annotation: Any, scope: Scope) -> Type:
     if origin is Callable:
         return Type(head)
     return Type(head, _resolve_all(args, scope) or None)
-
-
-def _is_alias(annotation: Any) -> bool:
-    """Return whether *annotation* comes from a ``type`` statement, or from its backport to older versions."""
-    return type(annotation).__name__ == "TypeAliasType"
 
 
 def _resolve_alias(alias: Any, args: tuple[Any, ...], scope: Scope) -> Type:

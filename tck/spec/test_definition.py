@@ -405,7 +405,7 @@ def test_the_same_policy_twice_is_refused(policy: Any) -> None:
 
 def test_two_back_offs_are_refused() -> None:
     """The second one is refused when it is applied."""
-    with refused("@ExponentialBackoff and @FibonacciBackoff"):
+    with refused("@FibonacciBackoff is combined with @ExponentialBackoff; allowed: only one of them"):
 
         @exponential_backoff()
         @fibonacci_backoff()

@@ -49,15 +49,6 @@ def definition_faults(declaration: Declaration) -> list[Fault]:
     return faults + _interceptor_faults(declaration.interceptors, declaration, where, owner)
 
 
-def exclusive_faults(policies: Container[type[Policy]], where: str) -> Iterator[Fault]:
-    """Yield the faults of *policies* that exclude one another."""
-    yield from _excluded_faults(policies, where, ROWS)
-    back_offs = [f"@{kind.annotation}" for kind, row in ROWS.items() if row.is_back_off and kind in policies]
-    if len(back_offs) > 1:
-        place, allowed = f"{where} {' and '.join(back_offs)}", "one back-off per function"
-        yield Fault(place, "are both present", None, allowed)
-
-
 def value_faults(policies: Mapping[type[Policy], Policy], where: str) -> Iterator[Fault]:
     """Yield the faults of values of *policies* that contradict the values of another one."""
     bulkhead, timeout = policies.get(Bulkhead), policies.get(Timeout)
@@ -74,11 +65,15 @@ def value_faults(policies: Mapping[type[Policy], Policy], where: str) -> Iterato
         yield Fault(f"{where} @CircuitBreakerName(value)", problem, name.value, "one name per circuit breaker")
 
 
-def _excluded_faults(policies: Container[type[Policy]], where: str, rows: Mapping[type[Policy], Row]) -> list[Fault]:
+def exclusive_faults(
+    policies: Container[type[Policy]], where: str, rows: Mapping[type[Policy], Row] = ROWS
+) -> list[Fault]:
+    """Return the faults of *policies* that exclude one another."""
     present = {kind: row for kind, row in rows.items() if kind in policies}
     pairs = [(kind, row.excludes) for kind, row in present.items() if row.excludes in present]
     gates = [kind for kind, row in present.items() if row.is_gate]
-    pairs += [(gate, gates[0]) for gate in gates[1:]]
+    back_offs = [kind for kind, row in present.items() if row.is_back_off]
+    pairs += [(kind, group[0]) for group in (gates, back_offs) for kind in group[1:]]
     return [
         Fault(f"{where} @{kind.annotation}", f"is combined with @{other.annotation}", None, "only one of them")
         for kind, other in pairs
@@ -100,9 +95,8 @@ def class_level_faults(
         faults += _asynchronous_faults(declaration, where, cls, exemption)
     together = {**class_level, **declaration.policies}
     # Without the policies that make calls asynchronous: there a method may differ from its class.
-    faults += _excluded_faults(
-        together, where, {kind: row for kind, row in ROWS.items() if row.strategy_factory is not None}
-    )
+    rows = {kind: row for kind, row in ROWS.items() if row.strategy_factory is not None}
+    faults += exclusive_faults(together, where, rows)
     faults += value_faults({kind: policy for kind, (policy, _) in class_level.items()} | declaration.policies, where)
     asynchronous = declaration.is_asynchronous(together)
     for kind, (policy, home) in class_level.items():
