@@ -140,23 +140,19 @@ class Policy(Values):
 
 
 def warn_of_bare_numbers(policy: type[Values], args: Iterable[Any], named: Mapping[str, Any]) -> None:
-    """Warn of durations of *policy* that are passed as numbers without a unit and look like seconds."""
+    """Warn, at the application's line, of durations of *policy* that are bare numbers and look like seconds."""
     given = {**dict(zip(policy.__match_args__, args, strict=False)), **named}
     for name, value in given.items():
         parameter = policy._parameters.get(name)
-        if parameter is not None and parameter.kind.plausible and parameter.kind.unit not in given:
-            unit = policy._defaults.get(parameter.kind.unit, ChronoUnit.MILLIS)
-            warn_of_bare_number(f"{policy.where}({name})", parameter.kind, value, unit)
-
-
-def warn_of_bare_number(where: str, kind: Kind, value: object, unit: ChronoUnit = ChronoUnit.MILLIS) -> None:
-    """Warn, at the application's line, if *value* is a bare number of milliseconds that looks like seconds."""
-    if not kind.looks_like_seconds(value, unit):
-        return
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "faulttolerance":
-        level, frame = level + 1, frame.f_back
-    warnings.warn(f"{where} {in_milliseconds(value)}", MillisecondsWarning, level)
+        if parameter is None or not parameter.kind.plausible or parameter.kind.unit in given:
+            continue
+        if parameter.kind.looks_like_seconds(value, policy._defaults.get(parameter.kind.unit, ChronoUnit.MILLIS)):
+            level, frame = 1, sys._getframe()
+            while (
+                frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "faulttolerance"
+            ):
+                level, frame = level + 1, frame.f_back
+            warnings.warn(f"{policy.where}({name}) {in_milliseconds(value)}", MillisecondsWarning, level)
 
 
 def in_milliseconds(value: object) -> str:

@@ -45,11 +45,6 @@ class Closed(CircuitState):
         super().__init__(CLOSED, since, is_forced=is_forced)
         self.window = window  # guarded by the breaker's lock
 
-    def review_locked(self) -> None:
-        """Check anew whether the window is full of successes, so that one more success changes nothing."""
-        window = self.window
-        self.is_clean = window.is_full and not window.failures and not window.expires
-
 
 class Open(CircuitState):
     """The open state: attempts are refused until a moment; then the next attempt makes the circuit half-open.
@@ -242,8 +237,9 @@ class CircuitBreaker:
             self.values = values
             state = self.state
             if isinstance(state, Closed):
-                self._resize_locked(state, now)
-                state.review_locked()  # where it has failed under the new values, the next result opens it
+                self._resize_locked(state, now)  # where it has failed under the new values, the next result opens it
+                window = state.window
+                state.is_clean = window.is_full and not window.failures and not window.expires
             elif isinstance(state, Open) and not state.is_forced:
                 length = self._length(state.reopened, state.chance)
                 state.until = max(state.since + length, now)  # the time already spent open stays spent

@@ -42,17 +42,6 @@ class RetryBudget:
         # Reentrant: a signal handler or a finalizer may call a guarded function while its thread holds the lock.
         self._lock = threading.RLock()
 
-    @property
-    def tokens(self) -> float:
-        """The number of tokens, from 0 to ``burst``."""
-        with self._lock:
-            return (self._burst - self.missing) / _TOKEN
-
-    @property
-    def burst(self) -> float:
-        """The largest number of tokens."""
-        return self._burst / _TOKEN
-
     def take(self) -> bool:
         """Spend 1 token on a retry or a hedge; return false, and spend nothing, where less is left."""
         with self._lock:

@@ -16,6 +16,7 @@ from faulttolerance._strategy.bulkhead import Bulkhead, Waiter
 from faulttolerance._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT
 from faulttolerance.exceptions import BulkheadException
 from faulttolerance.policies import Criticality
+from kit.budget import tokens_of
 from simulation.kernel import Simulation
 from simulation.shipped import Gated, adaptive_throttle, circuit_breaker, retry_budget
 
@@ -75,7 +76,7 @@ class Chaos:
     def _take(self) -> bool:
         is_granted = self.budget.take()
         self.extras += is_granted
-        assert 0 <= self.budget.tokens <= self.burst
+        assert 0 <= tokens_of(self.budget) <= self.burst
         assert self.extras <= self.burst + self.earned + 1e-6
         return is_granted
 
