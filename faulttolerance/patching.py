@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NamedTuple, Self
 
-from ._shown import install
+from ._shown import install, shown
 
 try:
     import wrapt
@@ -92,12 +92,8 @@ class Patch:
         self._where = f"{_name_of(target)}.{path}"
         frame = next(application_frames(), None)
         self._source = f"patched at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
-        if not decorators:
-            raise self._refusal("got no decorator", None, "at least one")
-        allowed = "decorators, such as retry(max_retries=2)"
-        for decorator in decorators:
-            if not callable(decorator):
-                raise self._refusal(f"got {decorator!r} as a decorator", decorator, allowed)
+        if not decorators or not all(map(callable, decorators)):
+            raise self._refusal(f"got {shown(decorators)}", decorators, "decorators, such as retry(max_retries=2)")
         if not isinstance(target, str):
             self._apply()
             return

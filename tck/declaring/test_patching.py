@@ -714,7 +714,7 @@ def test_a_wrapped_function_of_a_module_is_guarded(flaky: Any) -> None:
         ("Client.address", (again,), "cannot be called"),
         ("limit", (again,), "cannot be called"),
         ("Client.pages", (again,), "generator function"),
-        ("get", (), "no decorator"),
+        ("get", (), r"got \(\); allowed: decorators"),
         ("get", ("retry",), "'retry'"),
         ("get", (again, retry), "is present twice"),
         ("get", (timeout(500), timeout(100)), "is present twice"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property, partialmethod, singledispatchmethod
 from sys import intern
 from types import FunctionType, MethodType
@@ -329,18 +330,13 @@ def exempt(function: Any) -> None:
     """Exempt *function*, or the function behind a guard, from class-level decorators."""
     if not callable(function) and not isinstance(function, _METHODS):
         raise definition_error("@unguarded", "is not on a method", function, "a method of a class")
-    try:
+    with suppress(TypeError):  # an object without weak references is no function, and is never covered
         _exempt.add(_exemptible(function))
-    except TypeError:
-        pass  # an object without weak references is no function, and is never covered
 
 
 def is_exempt(function: Any) -> bool:
     """Return whether *function* is exempt from class-level decorators."""
-    try:
-        return _exemptible(function) in _exempt
-    except TypeError:
-        return False
+    return _exemptible(function) in _exempt
 
 
 def _exemptible(function: Any) -> Any:
