@@ -86,16 +86,6 @@ def verdict_on(error: BaseException, fail_on: Classes, skip_on: Classes, fails: 
     return SUCCESS if isinstance(error, Exception) else NEUTRAL
 
 
-def is_late(error: BaseException | None, ended: float, due: float, is_own: bool, was_interrupted: bool) -> bool:
-    """Return whether an attempt came too late for its deadline; the arguments are those of ``deadline_outcome``.
-
-    Control flow passes as it is, however late (rule R0), except for the interruption by this very deadline.
-    """
-    if is_own or (error is not None and not isinstance(error, Exception)):
-        return is_own
-    return ended >= due or was_interrupted
-
-
 def deadline_outcome(
     error: BaseException | None,
     ended: float,
@@ -108,6 +98,8 @@ def deadline_outcome(
 ) -> BaseException | None:
     """Return the outcome of an attempt with a deadline: *error*, ``None``, or a ``TimeoutException`` with a note.
 
+    Control flow passes as it is, however late (rule R0), except for the interruption by this very deadline.
+
     Args:
         error: The exception of the body; ``None``: it returned.
         ended: The moment at which the body ended.
@@ -117,7 +109,8 @@ def deadline_outcome(
         is_own: Whether *error* is the interruption by this deadline, whatever the clock says.
         was_interrupted: Whether this deadline interrupted the body, which may have gone on.
     """
-    if not is_late(error, ended, due, is_own, was_interrupted):
+    is_control_flow = error is not None and not isinstance(error, Exception)
+    if not is_own and (is_control_flow or not (ended >= due or was_interrupted)):
         return error
     late = TimeoutException(message())
     late.__cause__ = error
