@@ -54,8 +54,8 @@ def parse_retry_after(failure: BaseException, now: float) -> float | None:
         return failure.retry_after
     for carrier in (getattr(failure, "response", None), failure, getattr(failure, "result", None)):
         headers = getattr(carrier, "headers", None)
-        if headers is not None and (text := _header(headers)) and (wait := _of_header(text, now)) is not None:
-            return wait
+        if headers is not None and (text := _header(headers)):
+            return _of_header(text, now)
     trailing = getattr(failure, "trailing_metadata", None)
     return _of_metadata(trailing() or ()) if callable(trailing) else None
 
@@ -74,16 +74,13 @@ def _header(headers: Any) -> str:
     return ""
 
 
-def _of_header(text: str, now: float) -> float | None:
+def _of_header(text: str, now: float) -> float:
     if re.fullmatch(_SECONDS, text):
         return float(text)
     from email.utils import parsedate_to_datetime
 
-    try:
-        date = parsedate_to_datetime(text)
-        return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
+    date = parsedate_to_datetime(text)
+    return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now)
 
 
 # gRPC: a google.rpc.Status in the trailing metadata, one of whose details is a google.rpc.RetryInfo
@@ -91,11 +88,8 @@ def _of_header(text: str, now: float) -> float | None:
 
 def _of_metadata(metadata: Any) -> float | None:
     entries: Mapping[str, Any] = {entry[0]: entry[1] for entry in metadata}
-    try:
-        _, _, detail = (entries.get(_GRPC_STATUS) or b"").partition(b"google.rpc.RetryInfo\x12")
-        found = _DURATION.match(detail[1:] or entries.get(_GRPC_RETRY_INFO) or b"")
-    except (ValueError, TypeError, AttributeError):
-        return None
+    _, _, detail = (entries.get(_GRPC_STATUS) or b"").partition(b"google.rpc.RetryInfo\x12")
+    found = _DURATION.match(detail[1:] or entries.get(_GRPC_RETRY_INFO) or b"")
     if found is None or len(found["fields"]) != found["length"][0]:  # there is more, or not all of it
         return None
     seconds, nanos = map(_whole, found.group("seconds", "nanos"))
