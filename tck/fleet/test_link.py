@@ -13,7 +13,6 @@ import pytest
 
 import faulttolerance
 from faulttolerance import FaultToleranceDefinitionException, Guard, configure, health
-from faulttolerance._extensions.fleet import layer
 from faulttolerance._extensions.fleet.fleet_link import fleet_link
 from faulttolerance._extensions.fleet.protocol import (
     CircuitRecord,
@@ -23,6 +22,7 @@ from faulttolerance._extensions.fleet.protocol import (
     Request,
     TurnRequest,
 )
+from faulttolerance._extensions.fleet.server import redis
 from faulttolerance._extensions.fleet.server_link import ThreadedLink
 from faulttolerance.instrumentation import FleetLost, FleetRegained, set_event_sinks
 from faulttolerance.policies import CircuitBreaker, FleetWide, RateLimit
@@ -617,12 +617,13 @@ def test_the_fleet_of_the_environment_never_replaces_the_fleet_of_the_program(mo
     """This holds even if the program sets its fleet on another thread while a first call reads the environment."""
     own = DistantFleet("own")
 
-    def read_environment() -> DistantFleet:
+    def read_environment(url: str, namespace: str) -> DistantFleet:
         on_another_thread(lambda: configure(fleet=own))
         return DistantFleet("of the environment")
 
     monkeypatch.setattr(fleet_link, "is_chosen", False)
-    monkeypatch.setattr(layer, "_fleet_of_environment", read_environment)
+    monkeypatch.setattr(redis, "RedisFleet", read_environment)
+    monkeypatch.setenv("FAULTTOLERANCE_FLEET_URL", "redis://")
     Guard(name="named", rate_limit=RateLimit(1), fleet_wide=FleetWide()).call(int)
 
     assert fleet_link.current.fleet is own

@@ -15,7 +15,6 @@ from ..._strategy.condition import Condition
 from ...exceptions import FaultToleranceDefinitionException
 from .circuit import FleetCircuit
 from .fleet_link import fleet_link
-from .protocol import Fleet
 from .server_link import react
 from .share import LocalShare
 
@@ -27,13 +26,19 @@ def _use_default_fleet(name: str) -> None:
     """Use the fleet of the environment if the program has set none; log once if neither exists.
 
     Raises:
-        FaultToleranceDefinitionException: If the environment's values are wrong.
+        FaultToleranceDefinitionException: If a value of the environment is wrong or missing; it shows no password.
     """
     if fleet_link.is_chosen:
         return
-    fleet = _fleet_of_environment()
-    if fleet is not None:
-        fleet_link.use(fleet, is_default=True)
+    if url := variable(_URL_VARIABLE):
+        from .server.redis import RedisFleet
+
+        try:
+            fleet_link.use(RedisFleet(url, namespace=variable(_NAMESPACE_VARIABLE)), is_default=True)
+        except FaultToleranceDefinitionException as error:
+            place = f"environment variables {_URL_VARIABLE} and {_NAMESPACE_VARIABLE}"
+            faults = [fault._replace(source=place) for fault in error.faults]
+            raise FaultToleranceDefinitionException(*faults) from None
     elif not fleet_link.is_absence_logged:
         fleet_link.is_absence_logged = True
         words = (
@@ -41,25 +46,6 @@ def _use_default_fleet(name: str) -> None:
             " circuit; call configure(fleet=...), with None if that is meant, or set %s"
         )
         log(WARNING, words, name, _URL_VARIABLE)
-
-
-def _fleet_of_environment() -> Fleet | None:
-    """Return the fleet that the environment names; ``None`` without an address.
-
-    Raises:
-        FaultToleranceDefinitionException: If a value is wrong or missing; it shows no password.
-    """
-    url, namespace = variable(_URL_VARIABLE), variable(_NAMESPACE_VARIABLE)
-    if not url:
-        return None
-    from .server.redis import RedisFleet
-
-    try:
-        return RedisFleet(url, namespace=namespace)
-    except FaultToleranceDefinitionException as error:
-        place = f"environment variables {_URL_VARIABLE} and {_NAMESPACE_VARIABLE}"
-        faults = [fault._replace(source=place) for fault in error.faults]
-        raise FaultToleranceDefinitionException(*faults) from None
 
 
 class FleetState:
