@@ -29,6 +29,9 @@ class Callee:
         takes_self: Whether its first parameter is its instance or class, which does not count as a parameter.
     """
 
+    is_awaited: bool | None = None
+    """Whether its calls are awaited, if it is guarded; ``None`` if that is not known yet."""
+
     def __init__(
         self, function: Callable[..., Any], owner: type | None = None, home: type | None = None, *, takes_self: bool
     ) -> None:
@@ -61,26 +64,20 @@ def _parameters_of(signature: inspect.Signature, takes_self: bool) -> dict[int |
     }
 
 
-def mismatches(
-    guarded: Callee, substitute: Callee, asynchronous: bool | None, *, but_parameters: bool = False
-) -> Iterator[Mismatch]:
-    """Yield the reasons why *substitute* cannot replace *guarded*.
-
-    *but_parameters*: the substitute is called with other arguments. *asynchronous*: whether calls of the guarded
-    function are awaited; ``None`` if that is not known yet.
-    """
-    yield from kind_mismatches(guarded, substitute.function, asynchronous)
+def mismatches(guarded: Callee, substitute: Callee, *, but_parameters: bool = False) -> Iterator[Mismatch]:
+    """Yield the reasons why *substitute* cannot replace *guarded*; *but_parameters*: it gets other arguments."""
+    yield from kind_mismatches(guarded, substitute.function)
     if not but_parameters:
         yield from _parameter_mismatches(guarded, substitute)
-    yield from _result_mismatches(guarded, substitute, asynchronous)
+    yield from _result_mismatches(guarded, substitute)
 
 
-def kind_mismatches(guarded: Callee, function: Callable[..., Any], asynchronous: bool | None) -> Iterator[Mismatch]:
+def kind_mismatches(guarded: Callee, function: Callable[..., Any]) -> Iterator[Mismatch]:
     """Yield a mismatch for a generator function, and for a coroutine function whose result is never awaited."""
     if is_generator_function(function):
         yield "which is a generator function", "a function that returns"
     elif (
-        asynchronous is False
+        guarded.is_awaited is False
         and is_coroutine_function(function)
         and return_kind_of(guarded.returned) is not ReturnKind.AWAITABLE
     ):
@@ -150,9 +147,9 @@ def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
 # Results
 
 
-def _result_mismatches(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> Iterator[Mismatch]:
+def _result_mismatches(guarded: Callee, substitute: Callee) -> Iterator[Mismatch]:
     """Yield a mismatch of the results or their kinds: ``async def -> T``, ``Awaitable[T]``, ``Future[T]``, ``T``."""
-    fits = _returns_same if asynchronous is False else _leads_to_same
+    fits = _returns_same if guarded.is_awaited is False else _leads_to_same
     if not fits(guarded, substitute):
         allowed = f"{guarded.returned_text}, as the guarded function returns, or a subtype"
         yield f"which returns {substitute.returned_text}", allowed

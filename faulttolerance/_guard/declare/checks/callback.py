@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 from ...._parameters import accepts_arguments, signature_of
 from ...._policy import BeforeRetry, Fallback, RecallingHandler
@@ -36,21 +36,21 @@ def faults(
     is_own_fallback = policy is declaration.policies.get(Fallback) and owner is declaration.owner
     if final and is_own_fallback and declaration.fallback_fits is asynchronous:
         return []
-    check = _Check(declaration, owner, is_awaited_in_the_end(declaration, asynchronous, final))
-    parameter, got = "value", policy.value
-    if policy.value is None:
+    guarded = Callee(declaration.template, owner, takes_self=declaration.binding != FUNCTION)
+    guarded.is_awaited = is_awaited_in_the_end(declaration, asynchronous, final)
+    parameter, got = "value", cast(Any, policy.value)
+    if got is None:
         if owner is None and not (final and declaration.binding == FUNCTION):
             return []
         parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
         got = getattr(policy, parameter)
-        problems = list(check.problems_of_named(got, isinstance(policy, Fallback)))
+        problems = _problems_of_named(got, isinstance(policy, Fallback), guarded, declaration, owner)
     elif isinstance(policy, BeforeRetry):
-        problems = list(check.problems_before_retry(f"is {shown(got)}", policy.value))
+        problems = _of(f"is {shown(got)}", kind_mismatches(guarded, got))
     else:
-        assert callable(policy.value)
-        problems = list(check.problems_of_handler(policy.value))
+        problems = [*_problems_of_handler(got, guarded)]
         if is_own_fallback:
-            declaration.fallback_fits = check.is_awaited if check.is_settled and not problems else None
+            declaration.fallback_fits = guarded.is_awaited if guarded.is_settled and not problems else None
     where = f"{where} @{policy.annotation}({parameter})"
     return [Fault(where, problem, got, allowed) for problem, allowed in problems]
 
@@ -77,66 +77,54 @@ def is_awaited_in_the_end(declaration: Declaration, asynchronous: bool, final: b
     return False if is_certain else None
 
 
-class _Check:
-    """Compares callbacks with a guarded function, as *owner* sees it, whose calls are awaited or not."""
+def _problems_of_named(
+    name: str, is_fallback: bool, guarded: Callee, declaration: Declaration, owner: type | None
+) -> Iterator[Mismatch]:
+    named = find_in_class(name, owner) if owner else find_in_module(name, declaration.template)
+    if named is None:
+        allowed = "; in a class, also of a function in its bases" if is_fallback else " that has no parameters"
+        yield missing(name, declaration.template, owner), f"the name of a function there{allowed}"
+        return
+    subject, function = f"names {shown(name)}", named.function
+    is_itself = function is declaration.guard or (owner is not None and mangle(name, owner) == declaration.name)
+    if is_fallback and is_itself:
+        allowed = "another function; if the class is guarded, exempt it by @unguarded"
+        yield f"{subject}, which is the guarded function itself", allowed
+        return
+    if named.needs_instance and declaration.binding != INSTANCE:
+        yield f"{subject}, which needs an instance", "a class method or static method, as the guarded method is"
+    if is_fallback:
+        substitute = Callee(function, owner, named.home, takes_self=named.takes_self)
+        yield from _of(subject, mismatches(guarded, substitute))
+    else:
+        if not accepts_arguments(function, int(named.takes_self)):
+            yield f"{subject}, whose parameters are {signature_of(function)}", "a function without parameters"
+        yield from _of(subject, kind_mismatches(guarded, function))
 
-    def __init__(self, declaration: Declaration, owner: type | None, is_awaited: bool | None) -> None:
-        self.is_awaited = is_awaited
-        self.is_settled = False
-        """Whether a later comparison of the handler would have the same outcome."""
-        self._declaration = declaration
-        self._owner = owner
-        self._guarded = Callee(declaration.template, owner, takes_self=declaration.binding != FUNCTION)
 
-    def problems_of_named(self, name: str, is_fallback: bool) -> Iterator[Mismatch]:
-        declaration, owner = self._declaration, self._owner
-        named = find_in_class(name, owner) if owner else find_in_module(name, declaration.template)
-        if named is None:
-            allowed = "; in a class, also of a function in its bases" if is_fallback else " that has no parameters"
-            yield missing(name, declaration.template, owner), f"the name of a function there{allowed}"
+def _problems_of_handler(value: Any, guarded: Callee) -> Iterator[Mismatch]:
+    subject, arguments = f"is {getattr(value, '__qualname__', None) or shown(value)}", 1
+    if isinstance(value, type):
+        handle = find_in_class("handle", value)
+        is_abstract = inspect.isabstract(value) or getattr(value, "_is_protocol", False)
+        subject = f"is the class {value.__qualname__}"
+        if handle is None or handle.home is FallbackHandler or is_abstract:
+            yield f"{subject}, which is abstract or does not define handle", "a class that defines handle"
             return
-        subject, function = f"names {shown(name)}", named.function
-        is_itself = function is declaration.guard or (owner is not None and mangle(name, owner) == declaration.name)
-        if is_fallback and is_itself:
-            allowed = "another function; if the class is guarded, exempt it by @unguarded"
-            yield f"{subject}, which is the guarded function itself", allowed
-            return
-        if named.needs_instance and declaration.binding != INSTANCE:
-            yield f"{subject}, which needs an instance", "a class method or static method, as the guarded method is"
-        if is_fallback:
-            substitute = Callee(function, owner, named.home, takes_self=named.takes_self)
-            yield from _of(subject, mismatches(self._guarded, substitute, self.is_awaited))
-        else:
-            if not accepts_arguments(function, int(named.takes_self)):
-                yield f"{subject}, whose parameters are {signature_of(function)}", "a function without parameters"
-            yield from self.problems_before_retry(subject, function)
-
-    def problems_before_retry(self, subject: str, function: Callable[..., Any]) -> Iterator[Mismatch]:
-        yield from _of(subject, kind_mismatches(self._guarded, function, self.is_awaited))
-
-    def problems_of_handler(self, value: Callable[[Any], Any]) -> Iterator[Mismatch]:
-        subject, arguments = f"is {getattr(value, '__qualname__', None) or shown(value)}", 1
-        if isinstance(value, type):
-            handle = find_in_class("handle", value)
-            is_abstract = inspect.isabstract(value) or getattr(value, "_is_protocol", False)
-            subject = f"is the class {value.__qualname__}"
-            if handle is None or handle.home is FallbackHandler or is_abstract:
-                yield f"{subject}, which is abstract or does not define handle", "a class that defines handle"
-                return
-            if not accepts_arguments(value, 0):
-                allowed = "or a callable, such as the bound method handle of an instance"
-                problem = f"{subject}, whose constructor needs arguments: {signature_of(value)}"
-                yield problem, f"a class whose constructor needs no arguments; {allowed}"
-            subject, arguments = f"is {value.__qualname__}.handle", 1 + handle.takes_self
-            callee = _callee_of(value, handle)
-        else:
-            callee = Callee(value, takes_self=False)
-        self.is_settled = self._guarded.is_settled and callee.is_settled
-        if not accepts_arguments(callee.function, arguments):
-            problem = f"{subject}, which does not take one argument: {callee.signature}"
-            by_name = "a function with the parameters of the guarded function is passed as fallback_method, by its name"
-            yield problem, f"a handler that takes an ExecutionContext; {by_name}"
-        yield from _of(subject, mismatches(self._guarded, callee, self.is_awaited, but_parameters=True))
+        if not accepts_arguments(value, 0):
+            allowed = "or a callable, such as the bound method handle of an instance"
+            problem = f"{subject}, whose constructor needs arguments: {signature_of(value)}"
+            yield problem, f"a class whose constructor needs no arguments; {allowed}"
+        subject, arguments = f"is {value.__qualname__}.handle", 1 + handle.takes_self
+        callee = _callee_of(value, handle)
+    else:
+        callee = Callee(value, takes_self=False)
+    guarded.is_settled = guarded.is_settled and callee.is_settled
+    if not accepts_arguments(callee.function, arguments):
+        problem = f"{subject}, which does not take one argument: {callee.signature}"
+        by_name = "a function with the parameters of the guarded function is passed as fallback_method, by its name"
+        yield problem, f"a handler that takes an ExecutionContext; {by_name}"
+    yield from _of(subject, mismatches(guarded, callee, but_parameters=True))
 
 
 def _callee_of(handler: type, handle: NamedFunction) -> Callee:
