@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import timedelta
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ._cause import CausedBy
@@ -47,7 +48,7 @@ class ExecutionContext:
             attempt that is about to start.
     """
 
-    __slots__ = ("_parameters", "args", "attempt", "failure", "kwargs", "method", "target")
+    __slots__ = ("args", "attempt", "failure", "kwargs", "method", "target")
 
     def __init__(
         self,
@@ -64,7 +65,6 @@ class ExecutionContext:
         self.kwargs: Mapping[str, Any] = {} if kwargs is None else kwargs
         self.failure = failure
         self.attempt = attempt
-        self._parameters: tuple[Any, ...] | None = None
 
     @property
     def parameters(self) -> tuple[Any, ...]:
@@ -73,22 +73,13 @@ class ExecutionContext:
         The value for ``*args`` is a tuple, the value for ``**kwargs`` a dictionary. Raises ``TypeError`` if the call's
         arguments do not fit the signature, or the function has none.
         """
-        if self._parameters is None:
-            from inspect import Parameter
-
-            signature = signature_of(self.method)
-            if signature is None:
-                raise TypeError(f"{self.method!r} has no signature")
-            target = () if self.target is None else (self.target,)
-            bound = signature.bind(*target, *self.args, **self.kwargs)
-            bound.apply_defaults()
-            values = tuple(bound.arguments.values())
-            if target and next(iter(signature.parameters.values())).kind is Parameter.VAR_POSITIONAL:
-                values = (values[0][1:], *values[1:])  # a method that receives its instance within *args
-            elif target:
-                values = values[1:]
-            self._parameters = values
-        return self._parameters
+        method = self.method if self.target is None else MethodType(self.method, self.target)
+        signature = signature_of(method)
+        if signature is None:
+            raise TypeError(f"{self.method!r} has no signature")
+        bound = signature.bind(*self.args, **self.kwargs)
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
 
     def __repr__(self) -> str:
         name = getattr(self.method, "__qualname__", repr(self.method))

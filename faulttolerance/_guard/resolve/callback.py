@@ -26,7 +26,6 @@ def context_of(
     context = _new(ExecutionContext)  # filled in place: the constructor is one more file on the way of a failing call
     context.method, context.target, context.args = split_receiver(declaration, args)
     context.kwargs, context.failure, context.attempt = kwargs, failure, attempt
-    context._parameters = None
     return context
 
 
