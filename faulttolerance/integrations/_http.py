@@ -38,7 +38,6 @@ class RequestRecord(SendRecord):
         self.request = request
         self.options: dict[str, Any] = {}
         """How the request is sent, beside what it says itself."""
-        self.attempts = 0
         self.response: Any = None
         """The response of the last attempt, which has to be closed unless the caller gets it."""
         self.given: Any = None
@@ -47,7 +46,6 @@ class RequestRecord(SendRecord):
     def begin(self) -> list[Any]:
         """Record the start of an attempt; return the responses of earlier attempts, which have to be closed."""
         before, self.response = self.response, None
-        self.attempts += 1
         self.is_running = self.is_sent = True  # until it is known that it was not: an interruption proves nothing
         return [] if before is None else [before]
 

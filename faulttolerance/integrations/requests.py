@@ -147,7 +147,7 @@ class GuardedAdapter(GuardedClient, BaseAdapter):
 
     def _attempt(self, origin: str, request: requests.PreparedRequest) -> requests.Response:
         record: RequestRecord = current_record.get()
-        was_sent = record.attempts > 0 and record.is_sent
+        was_sent = record.is_sent
         self._close_all(record.begin())
         try:
             if was_sent and not _is_text(request):
