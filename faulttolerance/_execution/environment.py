@@ -100,13 +100,11 @@ class Environment(Protocol):
     Args:
         make: Creates the coroutine of the call.
         prepare: Sets variables of that context.
-        on_start: Receives the call before its code runs, so that ``cancel_children`` works after any interruption.
+        on_start: Receives the call before its code runs, so that it can be cancelled after any interruption.
         on_end: Is called from any thread when the call has ended, also by a cancellation.
     """
-    cancel_children: Callable[[Collection[Run]], None]
-    """Ends calls that run beside the call, without waiting for them."""
-    end_children: Callable[[Collection[Run]], Awaitable[None]]
-    """Ends calls that run beside the call, and waits for them as a caller that cancels them would."""
+    await_children: Callable[[Collection[Run]], Awaitable[None]]
+    """Waits for cancelled calls that run beside the call, as a caller that cancels them would."""
     bind_detached_calls: Callable[[], Awaitable[Timer | None]]
     """Marks the deadline that started last, so that detached attempts that are made from now on end with it.
 

@@ -155,14 +155,8 @@ class TaskEnvironment(Environment):
                 raise
             raise
 
-    def cancel_children(self, runs: Collection[Run]) -> None:
-        for task in runs:
-            with suppress(RuntimeError):  # the loop was closed, and will not run the task
-                task.cancel()
-
-    async def end_children(self, runs: Collection[Any]) -> None:
+    async def await_children(self, runs: Collection[Any]) -> None:
         # The end of the call may close objects that these tasks use.
-        self.cancel_children(runs)
         while running := [run for run in runs if not run.done()]:
             with suppress(asyncio.CancelledError):  # anyio repeats it; the call ends by the first one
                 await asyncio.wait(running)

@@ -86,22 +86,14 @@ class ThreadEnvironment(Environment):
     ) -> Awaitable[None]:
         def action(call: ThreadCall) -> None:
             future: Future[Any] = Future()
-
-            def announce() -> Coroutine[Any, Any, Any]:
-                on_start(future)
-                future.add_done_callback(lambda _: on_end())
-                return make()
-
-            ChildCall(call, future, prepare).begin(announce)
+            on_start(future)
+            future.add_done_callback(lambda _: on_end())
+            ChildCall(call, future, prepare).begin(make)
 
         return step(action)
 
-    def cancel_children(self, runs: Collection[Run]) -> None:
-        for run in runs:
-            run.cancel()
-
-    async def end_children(self, runs: Collection[Run]) -> None:
-        self.cancel_children(runs)
+    async def await_children(self, runs: Collection[Run]) -> None:
+        """Wait for none: they may go on."""
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
         once = iter(args)  # does not keep the arguments, of which a failure may be one, beyond the call

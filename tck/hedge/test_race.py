@@ -40,9 +40,6 @@ class Unlucky:
     def call_later(self, seconds: float, callback: Any) -> Any:
         raise AssertionError("nothing is to wait for")
 
-    def cancel_children(self, runs: Any) -> None:
-        assert not runs
-
 
 def test_an_attempt_that_ends_before_it_can_wake_anybody_is_seen() -> None:
     """By rule H4: no wake-up is lost, wherever an attempt runs."""

@@ -7,6 +7,7 @@ waits; ``_extensions/hedge/strategy.py`` decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from math import inf
 from sys import modules
@@ -110,17 +111,17 @@ class Hedging:
                     except GeneratorExit:
                         raise
                     except BaseException:
-                        race.end()
-                        await environment.end_children(runs.values())
+                        self._leave(race, runs)
+                        await environment.await_children(runs.values())
                         raise
                     finally:
                         if timer is not None:
                             timer.cancel()
             finally:
                 try:
-                    self._leave(race, runs, environment)
+                    self._leave(race, runs)
                 except BaseException:
-                    self._leave(race, runs, environment)  # a signal handler raised: no other code ends them
+                    self._leave(race, runs)  # a signal handler raised: no other code ends them
                     raise
                 finally:
                     self._count(race)
@@ -148,9 +149,11 @@ class Hedging:
         if self._budget is self._hedge.budget:  # the budget of a method counts the call itself
             self._budget.succeed()
 
-    def _leave(self, race: Race, runs: dict[int, Run], environment: Environment) -> None:
+    def _leave(self, race: Race, runs: dict[int, Run]) -> None:
         race.end()
-        environment.cancel_children(list(runs.values()))
+        for run in list(runs.values()):
+            with suppress(RuntimeError):  # its loop was closed, and will not run it
+                run.cancel()
         for number in race.paid.difference(race.sent):
             race.paid.remove(number)
             self._budget.give_back()
