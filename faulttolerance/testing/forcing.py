@@ -6,7 +6,7 @@ flight.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from typing import Any, Final, Literal, TypeAlias
@@ -66,7 +66,7 @@ def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Reusabl
     if state not in (OPEN, HALF_OPEN, CLOSED):
         raise definition_error(f"{where}(state)", f"is {shown(state)}", state, "'open', 'half-open' or 'closed'")
     named = target_of(where, target)
-    return ReusableContext("force", lambda: _forced(where, named, {CircuitBreaker: {}}, state=state))
+    return ReusableContext("force", lambda: _forced(where, named, {CircuitBreaker: {}}, state))
 
 
 def exhaust(target: Any, *which: str | type[Policy]) -> ReusableContext[None]:
@@ -82,7 +82,7 @@ def exhaust(target: Any, *which: str | type[Policy]) -> ReusableContext[None]:
             target has.
 
     Raises:
-        FaultToleranceDefinitionException: The target is not guarded, or a named policy is not in force on it.
+        FaultToleranceDefinitionException: The target is not guarded, or none of the policies is in force on it.
 
     >>> from faulttolerance import bulkhead
     >>> @bulkhead(5)
@@ -98,24 +98,17 @@ def exhaust(target: Any, *which: str | type[Policy]) -> ReusableContext[None]:
     if wrong := [kind for kind in kinds if kind not in _EXHAUSTED]:
         allowed = ", ".join(repr(kind.annotation) for kind in _EXHAUSTED)
         raise definition_error(where, f"got {wrong[0].annotation!r}", wrong[0].annotation, allowed)
-    named = target_of(where, target)
-    return ReusableContext("exhaust", lambda: _forced(where, named, _EXHAUSTED, kinds))
+    named, values = target_of(where, target), {kind: _EXHAUSTED[kind] for kind in kinds or _EXHAUSTED}
+    return ReusableContext("exhaust", lambda: _forced(where, named, values))
 
 
 @contextmanager
-def _forced(
-    where: str,
-    target: Target,
-    values: Values,
-    kinds: Collection[type[Policy]] = (),
-    state: StateName | None = None,
-) -> Iterator[None]:
-    """Force the policies of *kinds*, or all with *values*, for the block; their circuits into *state*."""
+def _forced(where: str, target: Target, values: Values, state: StateName | None = None) -> Iterator[None]:
+    """Force the policies with *values* that are in force, for the block; circuits into *state*."""
     present = target.in_force()
-    missing = [kind.annotation for kind in kinds if kind not in present]
-    wanted = {kind: values[kind] for kind in kinds or values if kind in present}
-    if missing or not wanted:
-        names = ", ".join(missing or [kind.annotation for kind in values])
+    wanted = {kind: named for kind, named in values.items() if kind in present}
+    if not wanted:
+        names = ", ".join(kind.annotation for kind in values)
         raise definition_error(where, f"got {target.name}", target.name, f"a target with {names} in force")
     forced = _Forced(target, wanted, state)
     target.create_states()
