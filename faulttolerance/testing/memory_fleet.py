@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 from weakref import WeakSet
 
 from .._deadline.clock import clock
 from .._extensions.fleet.protocol import Request, Response
 from .._extensions.fleet.server.memory import MemoryServer
-from .._policy.kind import duration
-from .._policy.unit import ChronoUnit, seconds
-from ..exceptions import definition_error
+from .._policy import ChronoUnit, CircuitBreaker, seconds
 from ..typing import Duration
-
-_DELAY: Final = duration()
 
 
 class MemoryFleet:
@@ -74,9 +69,7 @@ class MemoryFleet:
         Raises:
             FaultToleranceDefinitionException: If *delay* is no duration.
         """
-        if not _DELAY.accepts(delay):
-            raise definition_error("MemoryFleet.open(delay)", _DELAY.problem(delay), delay, _DELAY.allowed)
-        wait = seconds(_DELAY.normalised(delay), ChronoUnit.MILLIS)
+        wait = seconds(CircuitBreaker(delay=delay).delay, ChronoUnit.MILLIS)
         self._server.set_circuit(name, _now(), round(wait * 1e6), "opened by another replica")
         self._notify()
 

@@ -96,7 +96,7 @@ def test_the_time_without_a_fleet_is_that_of_the_shared_clock() -> None:
 
 @pytest.mark.parametrize("delay", [-1, "soon", None])
 def test_a_value_that_is_no_delay_is_refused(delay: Any) -> None:
-    with pytest.raises(FaultToleranceDefinitionException, match=r"^MemoryFleet.open\(delay\) is .*; allowed: a dur"):
+    with pytest.raises(FaultToleranceDefinitionException, match=r"\(delay\) is .*; allowed: a dur"):
         MemoryFleet().open("shop", delay)
 
 
