@@ -42,8 +42,8 @@ class LineTracer:
 
     at_line: Callable[[list[Any]], object]
 
-    def __init__(self, modules: Iterable[ModuleType | str]) -> None:
-        names = tuple(module if isinstance(module, str) else module.__name__ for module in modules)
+    def __init__(self, modules: Iterable[ModuleType]) -> None:
+        names = tuple(module.__name__ for module in modules)
         self._names = frozenset(names)
         self._packages = tuple(f"{name}." for name in names)
         self._known: dict[int, tuple[Trace | None, CodeType]] = {}
@@ -105,27 +105,22 @@ def _lock_of(taken: CodeType, frame: FrameType) -> Any:
 def _with_lines(file: str) -> dict[int | None, list[CodeType] | None]:
     """Return the lines where ``with`` statements of a file begin, with what may be a lock, or are left (``None``)."""
     found: dict[int | None, list[CodeType] | None] = {}
-    try:
-        nodes: list[tuple[ast.AST, str]] = [(ast.parse("".join(linecache.getlines(file))), "")]
-    except SyntaxError:
-        return {}
-    for node, owner in nodes:
+    nodes = [*ast.walk(ast.parse("".join(linecache.getlines(file))))]
+    for node in reversed(nodes):  # inner classes first
+        if isinstance(node, ast.ClassDef):
+            _mangle(node)
+    for node in nodes:
         if isinstance(node, (ast.With, ast.AsyncWith)):
             found.setdefault(node.lineno, None)
             for expression in (item.context_expr for item in node.items):
                 found[expression.lineno] = taken = found.get(expression.lineno) or []
                 if all(isinstance(part, _PLAIN) for part in ast.walk(expression)):
-                    if owner:
-                        _mangle(expression, owner)
                     taken.append(compile(ast.Expression(expression), file, "eval", dont_inherit=True))
-        elif isinstance(node, ast.ClassDef):
-            owner = node.name
-        nodes += [(child, owner) for child in ast.iter_child_nodes(node)]
     return found
 
 
-def _mangle(expression: ast.expr, owner: str) -> None:
-    """Complete the private names of the class *owner*, as the compiler does."""
-    for part in ast.walk(expression):
+def _mangle(owner: ast.ClassDef) -> None:
+    """Complete the private names in a class, as the compiler does."""
+    for part in ast.walk(owner):
         if isinstance(part, ast.Attribute) and part.attr.startswith("__") and not part.attr.endswith("__"):
-            part.attr = f"_{owner.lstrip('_')}{part.attr}"
+            part.attr = f"_{owner.name.lstrip('_')}{part.attr}"

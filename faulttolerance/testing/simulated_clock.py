@@ -113,8 +113,6 @@ class SimulatedClock:
         if run is None or not run.has_turn() or sys._getframe(3).f_code is _START:
             return _original_wait(condition, timeout)
         inner: Any = condition
-        if not inner._is_owned():
-            raise RuntimeError("cannot wait on un-acquired lock")
         wait = run.new_wait()
         inner._waiters.append(wait)
         saved = inner._release_save()

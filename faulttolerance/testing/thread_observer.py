@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Collection
 from concurrent.futures import Future
-from types import CodeType, FrameType
+from types import FrameType
 from typing import NamedTuple
 
 from .. import _call, _control, _deadline, _execution, _extensions, _guard, _inspection, _platform
@@ -44,11 +44,8 @@ _WAITS = (threading.__name__, queue.__name__, "concurrent")
 _STANDARD_LIBRARY = os.path.dirname(threading.Condition.wait.__code__.co_filename) + os.sep
 _OURS = "faulttolerance."
 _BESIDE = (f"{__package__}", clock.__name__)
-_JOINS: tuple[CodeType, ...] = tuple(
-    getattr(threading.Thread, name).__code__
-    for name in ("join", "_wait_for_tstate_lock")
-    if hasattr(threading.Thread, name)
-)  # the second one up to Python 3.12
+_JOIN = threading.Thread.join
+_JOINS = (_JOIN.__code__, getattr(threading.Thread, "_wait_for_tstate_lock", _JOIN).__code__)  # up to Python 3.12
 _FUTURE_WAITS = (Future.result.__code__, Future.exception.__code__)
 
 _LOOKS_STILL = 5

@@ -573,16 +573,21 @@ def test_guards_begin_each_seed_afresh_and_keep_their_configuration() -> None:
         ({"scenario": 3}, r"simulate\(scenario\) is 3"),
         ({"scenario": Account.add_in_task}, "no coroutine function"),
         ({"seeds": 1000}, r"simulate\(seeds\) is 1000; allowed: several seeds"),
-        ({"switch_in": ["no.such.module"]}, "names of modules that exist"),
         ({"switch_in": 3}, r"simulate\(switch_in\) contains 3"),
         ({"switch_in": None}, r"simulate\(switch_in\) contains None"),
         ({"expected": "OSError"}, "an exception class"),
     ],
 )
 def test_bad_arguments_are_definition_errors(arguments: dict[str, Any], words: str) -> None:
-    """Each error says what is allowed; a name that is no module would silently switch nowhere."""
+    """Each error says what is allowed."""
     with pytest.raises(faulttolerance.FaultToleranceDefinitionException, match=words):
         simulate(**{"scenario": adding(Account.add_locked), **arguments})
+
+
+def test_a_name_of_no_module_is_an_error_of_its_import() -> None:
+    """It would silently switch nowhere."""
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        simulate(adding(Account.add_locked), switch_in="no_such_module")
 
 
 def test_a_single_module_may_stand_for_itself() -> None:
