@@ -157,10 +157,10 @@ def with_configured_policies(declared: Sequence[Declared], snapshot: Snapshot | 
         return declared
     nearest, added = max(declared, key=lambda one: len(one.enabled_owners)), []
     for kind in UNDECLARED:
-        own = nearest._replace(policy=kind(), level="configuration")
-        keys = (parameter_keys(own, name) for name in parameters(kind))
-        if snapshot.concerns(kind.annotation) and any(map(snapshot.find, keys)):
-            added.append(own)
+        if snapshot.concerns(kind.annotation):
+            own = nearest._replace(policy=kind(), level="configuration")
+            if any(snapshot.find(parameter_keys(own, name)) for name in parameters(kind)):
+                added.append(own)
     return [*declared, *added] if added else declared
 
 
