@@ -6,7 +6,6 @@ The environment is read without pydantic-settings, which would be imported only 
 # No ``from __future__ import annotations``: every import would compile the annotations of a named tuple.
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -177,11 +176,6 @@ class Snapshot:
         return sorted(entries, key=lambda ranked: ranked[:2])
 
 
-_ANNOTATIONS = frozenset([*CONFIGURABLE, *(name.upper() for name in CONFIGURABLE)])
-_WORD = re.compile(r"(?<![^_/])([^\W_]+)[_/](?=\w)", re.ASCII)
-_OTHER = re.compile(r"\W", re.ASCII)
-
-
 def environment() -> Source | None:
     """Return the source of the variables that could be keys; ``None`` if there are none."""
     # An empty variable counts as absent, as in MicroProfile Config. Another thread may delete a variable meanwhile:
@@ -199,6 +193,4 @@ def _could_be_a_key(name: str) -> bool:
         return False
     if name.startswith(PREFIX) or name == ORDINAL or looks_like_a_switch(name):
         return True
-    # After an annotation only letters, digits and underscores may follow. The two steps take linear time.
-    end = max((match.end() for match in _WORD.finditer(name) if match[1] in _ANNOTATIONS), default=0)
-    return end > 0 and not _OTHER.search(name, end)
+    return any(annotation.upper() in name.upper() for annotation in CONFIGURABLE)
