@@ -431,7 +431,7 @@ def test_built_in_functions_are_guarded() -> None:
 
 def test_class_that_cannot_be_changed_is_refused() -> None:
     """P7: ``retry(int)`` is no guarded conversion."""
-    with refused("builtins.int @Retry", "cannot be changed"):
+    with refused("builtins.int cannot be changed"):
         twice(int)
 
 

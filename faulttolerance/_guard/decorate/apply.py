@@ -49,16 +49,13 @@ def can_be_guarded(target: Any) -> bool:
     return callable(target) or isinstance(target, (staticmethod, classmethod))
 
 
-def apply_to(
-    target: Any, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...], decorator: str
-) -> Any:
+def apply_to(target: Any, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...]) -> Any:
     """Apply *policies* and *interceptors* to *target*: to a new guard of a function, or to a class itself.
 
-    A function that is a guard keeps its policies. *decorator* is the name in the error for a class that cannot be
-    changed.
+    A function that is a guard keeps its policies.
     """
     if isinstance(target, type):
-        return _apply_to_class(target, policies, interceptors, decorator)
+        return _apply_to_class(target, policies, interceptors)
     target = as_real_method(target)
     is_bound_later = isinstance(target, (staticmethod, classmethod))
     function = target.__func__ if is_bound_later else target
@@ -190,17 +187,14 @@ def assign_owner(owner: type, name: str, value: Any) -> list[Fault]:
 # On classes
 
 
-def _apply_to_class(
-    cls: type, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...], decorator: str
-) -> type:
+def _apply_to_class(cls: type, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...]) -> type:
     before = declared_on(cls)
     is_first = not any(before)
     declared = ClassLevel({**before.policies, **policies}, (*interceptors, *before.interceptors))
     try:
         setattr(cls, CLASS_LEVEL, declared)
     except TypeError as error:
-        where, allowed = f"{class_name(cls)} {decorator}", "a class written in Python"
-        raise definition_error(where, "is on a class that cannot be changed", cls, allowed) from error
+        raise definition_error(class_name(cls), "cannot be changed", cls, "a class written in Python") from error
     try:
         guard_methods(cls)
     except FaultToleranceDefinitionException:

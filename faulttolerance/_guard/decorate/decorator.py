@@ -35,7 +35,7 @@ class Decorator:
         declaring_frame()  # its package belongs to the application from now on
         target = as_real_method(targets[0])
         raise_faults(self._faults_on_class(target) if isinstance(target, type) else self._faults_on_function(target))
-        return apply_to(target, {self._kind: self._policy()}, (), f"@{self._kind.annotation}")
+        return apply_to(target, {self._kind: self._policy()}, ())
 
     def declared_policy(self) -> Policy:
         """Return the policy, for a ``Guard``.

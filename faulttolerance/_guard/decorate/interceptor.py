@@ -35,7 +35,7 @@ class Interceptor:
         if not can_be_guarded(target):
             problem, allowed = "is above an object that cannot be called", "a function, a method, a class"
             raise definition_error(repr(self), problem, target, allowed)
-        return apply_to(target, {}, (self,), repr(self))  # type: ignore[no-any-return]
+        return apply_to(target, {}, (self,))  # type: ignore[no-any-return]
 
     def around(self, call: GuardedCall, declaration: Declaration) -> GuardedCall:
         """Return *call*, a call of the guard of *declaration*, wrapped by the function."""
