@@ -17,7 +17,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from contextvars import Context
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -52,12 +51,8 @@ class _Worker:
         """The thread, or the thread on which it runs as a greenlet."""
         self.wake = threading.Lock()
         self.wake.acquire()
-        options: dict[str, Any] = {}
-        if sys.version_info >= (3, 14):
-            options["context"] = Context()  # not the context of the call that needs a new thread
-        self.thread = threading.Thread(
-            target=pool.run_jobs, args=(self,), name=f"faulttolerance-{next(_numbers)}", daemon=True, **options
-        )
+        name = f"faulttolerance-{next(_numbers)}"
+        self.thread = threading.Thread(target=pool.run_jobs, args=(self,), name=name, daemon=True)
 
 
 class Pool:

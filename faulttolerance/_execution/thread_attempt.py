@@ -330,7 +330,6 @@ class AwaitedTask:
             context.run(current.set, self._deadline)
             self._task = context.run(self.loop.create_task, _outcome(awaitable))  # not every loop accepts a context
         self._deadline.task = self._task
-        self._task.add_done_callback(self._return_loop)  # first, as a thread that has the result may fork
         self._task.add_done_callback(to_its_end(self._end, self._task))
 
     def cancel(self) -> None:
@@ -347,11 +346,12 @@ class AwaitedTask:
     def _end(self, task: asyncio.Task[Any]) -> None:
         import asyncio
 
+        self._return_loop()  # first, as a thread that has the result may fork
         self._deadline.effective = self._deadline.previous
         self._deadline.task = NO_TASK  # the task refers to the deadline by its context
         self._body.conclude_with(task, asyncio.CancelledError)
 
-    def _return_loop(self, _: object = None) -> None:
+    def _return_loop(self) -> None:
         if self._is_borrowed:
             self._is_borrowed = False
             loop_thread.release()

@@ -109,8 +109,8 @@ class Race:
         """The hedges that the budget paid for, without those whose price was returned."""
         self.due = inf
         """The moment of the next hedge; infinity if there is none."""
-        self.wake: Callable[[], object] = _nobody
-        """Wakes the call that waits for the attempts, from any thread."""
+        self.wake: Callable[[], object] = bool
+        """Wakes the call that waits for the attempts, from any thread; does nothing while no call waits."""
         self._hedge = hedge
         self._delay = delay
         self._max_hedges = max_hedges
@@ -157,7 +157,7 @@ class Race:
     def end(self) -> None:
         """End the waiting, and drop all failures: their tracebacks may refer to the race."""
         self.is_over = True
-        self.wake = _nobody
+        self.wake = bool
         self._failures.clear()
 
     @property
@@ -174,10 +174,6 @@ class Race:
         self.due = self.began + self._turn * self._delay
         if self._turn > self._max_hedges or self.due >= self._until:
             self.due = inf
-
-
-def _nobody() -> None:
-    """Do nothing: no call waits."""
 
 
 class DeafGate(GateWrapper):

@@ -78,7 +78,7 @@ class ObservedRateLimit:
             while self._waiting and self._waiting[0][0] <= now:
                 at, place = self._waiting.popleft()
                 refused += self._is_refused_locked(place, at)
-            refused += self._is_refused_locked(TurnWaiter(PASSED, _nobody), now)
+            refused += self._is_refused_locked(TurnWaiter(PASSED, bool), now)
         for _ in range(refused):
             self._tell()
 
@@ -91,10 +91,6 @@ class ObservedRateLimit:
         except RefusedException:
             return True
         return False
-
-
-def _nobody() -> None:
-    """Do nothing: an attempt that would wait has passed."""
 
 
 _beyond: WeakKeyDictionary[Bulkhead, dict[Hashable, None]] = WeakKeyDictionary()
