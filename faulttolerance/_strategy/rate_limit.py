@@ -22,7 +22,7 @@ from operator import indexOf
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..exceptions import RateLimitException
-from .condition import Condition
+from .condition import Condition, in_seconds
 
 WindowKind: TypeAlias = Literal["fixed", "rolling", "smooth"]
 
@@ -43,7 +43,6 @@ class _Window:
       room now.
     - ``record(now, since)`` counts an admitted call that had room from *since* on; only after ``due`` with the same
       *now*.
-    - ``used(now)`` returns the used part of the limit at the moment, in calls.
     """
 
     burst = 1
@@ -83,10 +82,6 @@ class _Fixed(_Window):
     def record(self, now: int, since: int) -> None:
         self.count += 1
 
-    def used(self, now: int) -> int:
-        self.due(now)
-        return self.count
-
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         self.due(now)
         assert self.end is not None
@@ -116,9 +111,6 @@ class _Rolling(_Window):
     def record(self, now: int, since: int) -> None:
         self.moments.append(max(now, self.moments[-1]) if self.moments else now)  # threads may be late with theirs
 
-    def used(self, now: int) -> int:
-        return sum(moment + self.length > now for moment in self.moments)
-
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         super().resize(limit, length, burst, now)
         self.moments = deque(self.moments, maxlen=min(limit, sys.maxsize))
@@ -145,11 +137,6 @@ class _Smooth(_Window):
         # A waiting call is woken a little late. Without this correction each delay would lose a part of the limit.
         taken = max(since, now - self.length // self.limit)
         self.filled = max(self.filled, taken * self.limit) + self.length
-
-    def used(self, now: int) -> int:
-        if self.filled is None:
-            return 0
-        return max(0, -((now * self.limit - self.filled) // self.length))
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         if self.filled is not None:
@@ -344,15 +331,17 @@ class RateLimit:
         with self.lock:
             moment = ticks(now)
             due = self.due_locked(moment)
-            used = self.window.used(moment)
-        return Condition(f"{used} admitted in its window", is_impaired=due > moment)
+        if due <= moment:
+            return Condition("with room")
+        return Condition(f"used up for {in_seconds((due - moment) / _PER_SECOND)}", is_impaired=True)
 
     def is_idle(self, now: float) -> bool:
         """Return whether the limit can be dropped without loss: no admitted call still counts, and none waits."""
         with self.lock:
             moment = ticks(now)
             is_spaced = self.last is None or ticks(self.last) + self.spacing <= moment
-            return is_spaced and not self.window.used(moment) and not self.waiting
+            most = self.window.burst if self.kind == "smooth" else self.window.limit
+            return is_spaced and self.window.due(moment, most - 1) <= moment and not self.waiting
 
     def reconfigure(self, values: LimitValues, now: float) -> None:
         """Replace the values; waiting calls go on; admitted calls still count, except in a window of another kind."""

@@ -139,7 +139,7 @@ def test_a_rate_limit_that_is_used_up_degrades() -> None:
     guard.close()
 
     assert (one_left, again) == ("up", "up")
-    assert spent.as_dict() == {"status": "degraded", "reasons": ["spent: RateLimit is 2 admitted in its window"]}
+    assert spent.as_dict() == {"status": "degraded", "reasons": ["spent: RateLimit is used up for 1 s"]}
 
 
 def test_a_throttle_that_refuses_degrades() -> None:
