@@ -7,6 +7,7 @@ calls a guarded function, records of that call are dropped: the same handler wou
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -119,14 +120,10 @@ _HANDLING = frozenset({"emit", "handle"})
 
 def _print_once(failure: Exception) -> None:
     """Print the error of a handler to standard error, as ``logging`` does for most errors; each class once."""
-    try:
-        import logging
-        import traceback
+    with suppress(Exception):  # there is no further place to report it
+        if type(failure) not in _failed:
+            _failed.add(type(failure))
+            import logging
 
-        if type(failure) in _failed or not logging.raiseExceptions or sys.stderr is None:
-            return
-        _failed.add(type(failure))
-        traceback.print_exception(failure, file=sys.stderr)
-        sys.stderr.write(f"A handler or filter of the logger {NAME!r} failed, which is said once.\n")
-    except Exception:  # noqa: BLE001  # there is no further place to report it
-        pass
+            message = f"a handler or filter of the logger {NAME!r} failed, which is said once"
+            logging.NullHandler().handleError(logging.makeLogRecord({"name": NAME, "msg": message}))
