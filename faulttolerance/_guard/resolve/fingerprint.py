@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..._config import Switches, settings
 from ..._config.formatting import formatted, plain
 from ..._log import log_guard_error
 from ..._policy import ChronoUnit, Policy, parameters, seconds
-from ..declare.declaration import ClassLevel, declared_on
+from ..declare.declaration import declared_on
 from ..declare.registry import name_of, renew_memos
 from .effective import EffectivePolicies
 
 if TYPE_CHECKING:
     from ..declare.registry import AnyResolver
-
-_Digest: TypeAlias = tuple[ref[type], tuple[ClassLevel, ...], str]
-"""The digest of one guard for one class: the class, the declarations on it and its bases, and the digest or ``""``."""
 
 
 def fingerprint() -> str:
@@ -31,25 +28,21 @@ def fingerprint() -> str:
     """
     basis = settings.basis()
 
-    def renewed(resolver: AnyResolver, memo: Any) -> tuple[object, dict[int, _Digest]]:
-        """Return the digests of one guard: those of *memo* if nothing has changed since."""
-        known: dict[int, _Digest] = memo[1] if memo is not None and memo[0] is basis else {}
+    def renewed(resolver: AnyResolver, memo: Any) -> tuple[object, object, set[str]]:
+        """Return the digests of one guard, those of *memo* if neither classes nor declarations have changed since."""
         try:
-            found = {id(cls): _digest_for(resolver, cls, known.get(id(cls))) for cls in resolver.classes()}
+            classes = list(resolver.classes())
+            users = [NoneType if cls is None else cls for cls in classes]
+            declared = [(ref(user), [*map(declared_on, user.__mro__)]) for user in users]
+            if memo is not None and memo[0] is basis and memo[1] == declared:
+                return memo  # type: ignore[no-any-return]
+            found = [resolver.in_force(cls, basis) for cls in classes]
         except Exception as error:  # noqa: BLE001  # the others must still be found
             log_guard_error(name_of(resolver), "it is left out, because resolving its policies failed", error)
-            return None, {}
-        return basis, found
+            return None, None, set()
+        return basis, declared, {fingerprint_of(effective) for effective in found if effective.declared}
 
-    def _digest_for(resolver: AnyResolver, cls: type | None, known: _Digest | None) -> _Digest:
-        user = NoneType if cls is None else cls
-        declared = () if cls is None else tuple(map(declared_on, cls.__mro__))
-        if known is not None and known[0]() is user and known[1] == declared:
-            return known
-        effective = resolver.in_force(cls, basis)
-        return ref(user), declared, fingerprint_of(effective) if effective.declared else ""
-
-    return _digest(digest for _, known in renew_memos(renewed) for *_, digest in known.values() if digest)
+    return _digest(digest for *_, digests in renew_memos(renewed) for digest in digests)
 
 
 def fingerprint_of(effective: EffectivePolicies) -> str:
