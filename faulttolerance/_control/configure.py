@@ -188,7 +188,7 @@ def configure(
         The changes, value by value, of the guards that were in use.
 
     Raises:
-        FaultToleranceDefinitionException: With everything that is wrong.
+        FaultToleranceDefinitionException: With all arguments that are wrong, or else with everything else.
     """
     arguments = {
         "max_threads": max_threads,
@@ -201,8 +201,8 @@ def configure(
         "fleet": fleet,
     }
     inputs, faults = inputs_of(properties=properties, files=files, sources=sources)
-    faults += process.faults_of(arguments)
-    changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults)
+    raise_faults([*faults, *process.faults_of(arguments)])
+    changes = transaction.reconfigure(partial(settings.prepare, **inputs))
     created_spans = telemetry.creates_spans
     process.apply(arguments)
     if telemetry.creates_spans != created_spans:

@@ -13,7 +13,7 @@ finds the policies in force.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,7 +23,7 @@ from ..._config.report import Change, changes
 from ..._config.settings import Override
 from ..._log import log_guard_error
 from ..._platform.swap import Swap
-from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...exceptions import Fault, FaultToleranceDefinitionException, raise_faults
 from ..declare import registry
 from ..declare.registry import GuardsInUse, name_conflicts
 from .circuit_breakers import deliver_all
@@ -34,17 +34,11 @@ if TYPE_CHECKING:
     from .resolver import Draft
 
 
-def reconfigure(
-    read: Callable[[Configuration], Snapshot],
-    *,
-    faults: Sequence[Fault] = (),
-    renews_switches: bool = False,
-) -> list[Change]:
+def reconfigure(read: Callable[[Configuration], Snapshot], *, renews_switches: bool = False) -> list[Change]:
     """Apply the configuration from *read* to every guard, or change nothing.
 
     Args:
         read: Reads the configuration that follows the given one; called again if another was put in force meanwhile.
-        faults: The faults found so far.
         renews_switches: Whether the global switches are read again, too.
 
     Raises:
@@ -55,13 +49,10 @@ def reconfigure(
     def following(before: Configuration) -> Configuration:
         nonlocal snapshot
         if snapshot is None or snapshot.version != before.number:
-            try:
-                snapshot = read(before)
-            except FaultToleranceDefinitionException as error:
-                raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
+            snapshot = read(before)
         return settings.next_configuration(snapshot, before._replace(switches=None) if renews_switches else before)
 
-    changes = _run(following, faults)
+    changes = _run(following)
     settings.warn_of_ignored_switches()
     return changes
 
@@ -91,12 +82,7 @@ def restore(former: Callable[[Configuration], Configuration]) -> None:
     _run(former, is_lenient=True)
 
 
-def _run(
-    follow: Callable[[Configuration], Configuration],
-    faults: Sequence[Fault] = (),
-    *,
-    is_lenient: bool = False,
-) -> list[Change]:
+def _run(follow: Callable[[Configuration], Configuration], *, is_lenient: bool = False) -> list[Change]:
     with registry.resolving:
         while True:
             before = settings.state
@@ -106,9 +92,8 @@ def _run(
             with GuardsInUse() as in_use:
                 found = _prepare(before, after, in_use)
                 clashes = name_conflicts([effective for effective, *_ in found])
-                wrong = dict.fromkeys(chain(*(each for _, each, _ in found), clashes))
-                if faults or (wrong and not is_lenient):
-                    raise FaultToleranceDefinitionException(*wrong, *faults)
+                if not is_lenient:
+                    raise_faults(dict.fromkeys(chain(*(faults for _, faults, _ in found), clashes)))
                 is_done = _commit(before, after, in_use)
             if is_done:
                 follow_configuration()
