@@ -86,12 +86,6 @@ class Key(Record):
         """The recommended variable: in upper case, which every shell can set."""
         return ("" if self.has_class else PREFIX) + _OTHER.sub("_", self.name).upper()
 
-    @cached_property
-    def folds(self) -> tuple[str, ...]:
-        """The ``folded`` form of every spelling."""
-        names = self.names if self.has_class else (*self.names, PREFIX + self.name)
-        return tuple(dict.fromkeys(map(folded, names)))
-
 
 class Declared(NamedTuple):
     """One policy as it is declared for one guarded method.

@@ -17,7 +17,6 @@ from .key import (
     SWITCHES,
     Declared,
     Key,
-    folded,
     ignore_keys,
     looks_like_a_switch,
     parameter_keys,
@@ -138,11 +137,11 @@ def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
     variables = [entry for source in snapshot.sources if source.is_environment for entry in source.entries]
     known: dict[str, list[Key]] = {}
     for key in keys(declared, snapshot.mentions).values() if variables else ():
-        for fold in key.folds:
-            known.setdefault(fold, []).append(key)
+        for name in key.variables:
+            known.setdefault(name, []).append(key)
     faults = []
     for entry in variables:
-        meanings = [key.name for key in known.get(folded(entry.name), ()) if entry.name in key.variables]
+        meanings = [key.name for key in known.get(entry.name, ())]
         if len(meanings) > 1:
             problem = f"stands for {' and for '.join(meanings)}"
             allowed = "a variable that stands for only one key; set these keys in a file"

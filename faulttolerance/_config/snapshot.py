@@ -134,11 +134,12 @@ class Snapshot:
         self.sources: Sequence[Source] = sorted(sources, key=lambda source: -source.ordinal)
         self.inputs = inputs
         self.version = version
-        self._index: dict[str, list[tuple[int, Entry]]] = {}
+        self._index: dict[tuple[bool, str], list[tuple[int, Entry]]] = {}
         for rank, source in enumerate(self.sources):
             for entry in source.entries:
-                self._index.setdefault(folded(entry.name), []).append((rank, entry))
-        named = (parameter for fold in self._index for end, parameter in _PARAMETERS.items() if fold.endswith(end))
+                self._index.setdefault((source.is_environment, entry.name), []).append((rank, entry))
+        folds = {folded(name) for _, name in self._index}
+        named = (parameter for fold in folds for end, parameter in _PARAMETERS.items() if fold.endswith(end))
         self._mentioned = frozenset(named)
         self._concerned = frozenset(annotation for annotation, _ in self._mentioned)
 
@@ -167,13 +168,9 @@ class Snapshot:
         return all((one.ordinal, one.name == PROPERTIES) <= (own, False) and one.name != _ENVIRONMENT for one in found)
 
     def _ranked(self, key: Key) -> list[tuple[int, int, Entry]]:
-        entries: list[tuple[int, int, Entry]] = []
-        for fold in key.folds:
-            for rank, entry in self._index.get(fold, ()):
-                names = key.variables if self.sources[rank].is_environment else key.names
-                if entry.name in names:
-                    entries.append((rank, names.index(entry.name), entry))
-        return sorted(entries, key=lambda ranked: ranked[:2])
+        spellings = [(False, name) for name in key.names] + [(True, name) for name in key.variables]
+        found = [(rank, at, entry) for at, name in enumerate(spellings) for rank, entry in self._index.get(name, ())]
+        return sorted(found, key=lambda ranked: ranked[:2])
 
 
 def environment() -> Source | None:
