@@ -184,10 +184,13 @@ def environment() -> Source | None:
     return source_of(_ENVIRONMENT, _ORDINAL_OF_THE_ENVIRONMENT, entries, is_environment=True, is_shared=True)
 
 
+_PARTS = [annotation.upper() + sign for annotation in CONFIGURABLE for sign in "_/"]
+
+
 @lru_cache(maxsize=512)  # each change of the configuration reads the variables again
 def _could_be_a_key(name: str) -> bool:
     if name in (CONFIG_VARIABLE, TRACING_VARIABLE, *PERMISSIONS) or name.startswith(FLEET_VARIABLES):
         return False
     if name.startswith(PREFIX) or name == ORDINAL or looks_like_a_switch(name):
         return True
-    return any(annotation.upper() in name.upper() for annotation in CONFIGURABLE)
+    return any(part in name.upper() for part in _PARTS)
