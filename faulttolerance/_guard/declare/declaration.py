@@ -336,7 +336,9 @@ def exempt(function: Any) -> None:
 
 def is_exempt(function: Any) -> bool:
     """Return whether *function* is exempt from class-level decorators."""
-    return _exemptible(function) in _exempt
+    with suppress(TypeError):  # an object without a hash
+        return _exemptible(function) in _exempt
+    return False
 
 
 def _exemptible(function: Any) -> Any:
