@@ -28,10 +28,6 @@ from ...._signature.naming import class_name
 from ....exceptions import Fault, definition_error
 from ..declaration import Declaration, class_level_at_home, declaration_of, declared_on, descriptors_of
 
-_COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
-    kind: tuple(filter(None, (row.modifies, row.or_else))) for kind, row in ROWS.items() if row.modifies
-}
-"""The policies that have no effect alone, and the policies that they modify."""
 _NO_ROW = Row()
 """The row of a policy that only configuration declares."""
 
@@ -165,19 +161,13 @@ def companion_faults(declared: Sequence[Declared], where: str, cls: type | None)
         return
     kinds = {type(each.policy) for each in declared}
     for each in declared:
-        mains = _COMPANIONS.get(type(each.policy), ())
+        row = ROWS.get(type(each.policy), _NO_ROW)
+        mains = [main for main in (row.modifies, row.or_else) if main is not None]
         is_of_class = each.level == "class" and cls is not None
         if mains and not any(main in kinds or (is_of_class and _occurs(main, cls)) for main in mains):
-            place, problem = f"{where} @{each.policy.annotation}", f"is used without {_either(mains)}"
-            yield Fault(place, problem, None, f"{_decorators(mains)} on the same method or its class")
-
-
-def _either(kinds: Iterable[type[Policy]]) -> str:
-    return " or ".join(f"@{kind.annotation}" for kind in kinds)
-
-
-def _decorators(kinds: Iterable[type[Policy]]) -> str:
-    return " or ".join(f"@{decorator_name(kind)}" for kind in kinds)
+            problem = f"is used without {' or '.join(f'@{main.annotation}' for main in mains)}"
+            allowed = f"{' or '.join(f'@{decorator_name(main)}' for main in mains)} on the same method or its class"
+            yield Fault(f"{where} @{each.policy.annotation}", problem, None, allowed)
 
 
 def decorator_name(kind: type[Policy]) -> str:
