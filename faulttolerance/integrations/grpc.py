@@ -21,16 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 import grpc  # type: ignore[import-untyped]
 import grpc.aio  # type: ignore[import-untyped]
 
-from .. import (
-    BulkheadException,
-    CircuitBreakerOpenException,
-    Guard,
-    RateLimitException,
-    RefusedException,
-    TimeoutException,
-)
+from .. import Guard, exceptions
 from .._shown import one_or_several
-from ..exceptions import Fault, ThrottleException, raise_faults
+from ..exceptions import Fault, raise_faults
 from ..policies import CircuitBreaker, FailWhen, HonorRetryAfter, PartitionBy, Retry, RetryWhen
 from ._grpc_server import AsyncRefusalInterceptor, RefusalInterceptor
 from ._refusals import client_exception
@@ -117,32 +110,32 @@ class _LocalError(grpc.aio.AioRpcError):  # type: ignore[misc]
         raise self
 
 
-class CallTimeout(TimeoutException, _LocalError):
+class CallTimeout(exceptions.TimeoutException, _LocalError):
     """A time-out of the guard; ``code()`` is ``DEADLINE_EXCEEDED``."""
 
     _code = _Code.DEADLINE_EXCEEDED
     result: Any = _LocalError.result
 
 
-class RefusedCall(RefusedException, _LocalError):
+class RefusedCall(exceptions.RefusedException, _LocalError):
     """A call that the guard did not admit: the base of the refusals; ``code()`` is ``UNAVAILABLE``."""
 
     result: Any = _LocalError.result
 
 
-class CircuitOpen(RefusedCall, CircuitBreakerOpenException):
+class CircuitOpen(RefusedCall, exceptions.CircuitBreakerOpenException):
     """A refusal: the circuit of the service is open."""
 
 
-class RateLimited(RefusedCall, RateLimitException):
+class RateLimited(RefusedCall, exceptions.RateLimitException):
     """A refusal: more calls were made in the window than the rate limit allows."""
 
 
-class BulkheadFull(RefusedCall, BulkheadException):
+class BulkheadFull(RefusedCall, exceptions.BulkheadException):
     """A refusal: as many calls run (and wait) as the bulkhead allows."""
 
 
-class Throttled(RefusedCall, ThrottleException):
+class Throttled(RefusedCall, exceptions.ThrottleException):
     """A refusal: the adaptive throttle spares the service the call."""
 
 
@@ -205,7 +198,7 @@ class _Rules:
         return any(fnmatchcase(method, pattern) or fnmatchcase(name, pattern) for pattern in self._patterns)
 
     def _is_failure(self, failure: BaseException) -> bool:
-        own = (TimeoutException, BulkheadException)
+        own = (exceptions.TimeoutException, exceptions.BulkheadException)
         return isinstance(failure, own) or _code_of(failure) in self._failures
 
     def _record_end(self, service: str, method: str, code: grpc.StatusCode | None) -> None:
@@ -214,7 +207,7 @@ class _Rules:
             return
         try:
             self.guard._judge(_end, service, method, code)
-        except (grpc.RpcError, RefusedException):
+        except (grpc.RpcError, exceptions.RefusedException):
             pass  # the caller of the call has it, or the circuit opened meanwhile
 
 
@@ -235,14 +228,14 @@ def _may_follow(retry: Retry, again: frozenset[grpc.StatusCode]) -> Callable[[Ba
         code = _code_of(failure)
         if code is not None and code not in again:
             return False
-        return isinstance(failure, retry_on if is_named else (TimeoutException, grpc.RpcError))
+        return isinstance(failure, retry_on if is_named else (exceptions.TimeoutException, grpc.RpcError))
 
     return may_follow
 
 
 def _code_of(failure: BaseException) -> grpc.StatusCode | None:
     """Return the code of a failed call; ``None`` if *failure* is no failed call, or a refusal of a guard."""
-    if not isinstance(failure, grpc.RpcError) or isinstance(failure, RefusedException):
+    if not isinstance(failure, grpc.RpcError) or isinstance(failure, exceptions.RefusedException):
         return None
     code = failure.code() if hasattr(failure, "code") else None
     return code if isinstance(code, grpc.StatusCode) else None
@@ -319,7 +312,7 @@ class GuardedCalls(
             return started.call
         except grpc.RpcError as failure:
             return failure
-        except (RefusedException, TimeoutException) as failure:
+        except (exceptions.RefusedException, exceptions.TimeoutException) as failure:
             ended = client_exception(failure, CallTimeout, RefusedCall)
             ended.__cause__ = failure
             return ended
@@ -378,7 +371,7 @@ class AsyncGuardedCalls(_Rules, list[Any]):
         except _StartedCall as started:
             started.call.add_done_callback(lambda over: self._tell(service, method, over))
             return started.call
-        except (RefusedException, TimeoutException) as failure:
+        except (exceptions.RefusedException, exceptions.TimeoutException) as failure:
             raise client_exception(failure, CallTimeout, RefusedCall) from failure
         finally:
             _is_repeatable.reset(token)

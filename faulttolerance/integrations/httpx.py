@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import httpcore
 import httpx
 
-from .. import (
-    BulkheadException,
-    CircuitBreakerOpenException,
-    Guard,
-    RateLimitException,
-    RefusedException,
-    TimeoutException,
-)
-from ..exceptions import ThrottleException
+from .. import Guard, exceptions
 from ._http import METHODS, STATUSES, GuardedClient, RequestRecord, origin_of
 from ._sending import current_record
 from ._time import monotonic, time_limit
@@ -54,27 +46,27 @@ _MAX_BODY_SECONDS = 1.0
 """The seconds after which no further part is read."""
 
 
-class RequestTimeout(TimeoutException, httpx.TimeoutException):
+class RequestTimeout(exceptions.TimeoutException, httpx.TimeoutException):
     """A time-out of the guard, or of a deadline around it."""
 
 
-class RefusedRequest(RefusedException, httpx.TransportError):
+class RefusedRequest(exceptions.RefusedException, httpx.TransportError):
     """A request that the guard did not admit: the base of the refusals."""
 
 
-class CircuitOpen(RefusedRequest, CircuitBreakerOpenException):
+class CircuitOpen(RefusedRequest, exceptions.CircuitBreakerOpenException):
     """A refusal: the circuit of the origin is open."""
 
 
-class RateLimited(RefusedRequest, RateLimitException):
+class RateLimited(RefusedRequest, exceptions.RateLimitException):
     """A refusal: more requests were made in the window than the rate limit allows."""
 
 
-class BulkheadFull(RefusedRequest, BulkheadException):
+class BulkheadFull(RefusedRequest, exceptions.BulkheadException):
     """A refusal: as many requests run (and wait) as the bulkhead allows."""
 
 
-class Throttled(RefusedRequest, ThrottleException):
+class Throttled(RefusedRequest, exceptions.ThrottleException):
     """A refusal: the adaptive throttle spares the host the request."""
 
 

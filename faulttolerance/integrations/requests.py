@@ -22,16 +22,7 @@ from requests.utils import rewind_body
 from urllib3.exceptions import ConnectTimeoutError, EmptyPoolError, NewConnectionError
 from urllib3.util import Timeout
 
-from .. import (
-    BulkheadException,
-    CircuitBreakerOpenException,
-    Guard,
-    RateLimitException,
-    RefusedException,
-    TimeoutException,
-    uninterruptible,
-)
-from ..exceptions import ThrottleException
+from .. import Guard, exceptions, uninterruptible
 from ._http import METHODS, STATUSES, GuardedClient, RequestRecord, origin_of
 from ._sending import current_record
 from ._time import time_limit
@@ -52,13 +43,13 @@ __all__ = [
 ]
 
 
-class RequestTimeout(TimeoutException, requests.Timeout):
+class RequestTimeout(exceptions.TimeoutException, requests.Timeout):
     """A time-out of the guard, or of a deadline around it."""
 
     response = None
 
 
-class RefusedRequest(RefusedException, requests.RequestException):
+class RefusedRequest(exceptions.RefusedException, requests.RequestException):
     """A request that the guard did not admit: the base of the refusals."""
 
     response = None
@@ -67,19 +58,19 @@ class RefusedRequest(RefusedException, requests.RequestException):
 RefusedRequest.__new__ = requests.RequestException.__new__  # type: ignore[method-assign]
 
 
-class CircuitOpen(RefusedRequest, CircuitBreakerOpenException):
+class CircuitOpen(RefusedRequest, exceptions.CircuitBreakerOpenException):
     """A refusal: the circuit of the origin is open."""
 
 
-class RateLimited(RefusedRequest, RateLimitException):
+class RateLimited(RefusedRequest, exceptions.RateLimitException):
     """A refusal: more requests were made in the window than the rate limit allows."""
 
 
-class BulkheadFull(RefusedRequest, BulkheadException):
+class BulkheadFull(RefusedRequest, exceptions.BulkheadException):
     """A refusal: as many requests run (and wait) as the bulkhead allows."""
 
 
-class Throttled(RefusedRequest, ThrottleException):
+class Throttled(RefusedRequest, exceptions.ThrottleException):
     """A refusal: the adaptive throttle spares the host the request."""
 
 
