@@ -64,7 +64,6 @@ class Ticker:
         self._seconds = seconds
         self.tick = function
         """Calls the function now."""
-        self._thread: threading.Thread | None = None
         self._is_on = False
         at_fork(self._before_fork, self._after_fork, self._after_fork)
 
@@ -111,9 +110,7 @@ class Ticker:
 
     def _halt(self) -> None:
         self._over.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        self._thread = None
+        self._thread.join()
 
     def _finish(self) -> None:
         if self._is_on:
