@@ -81,10 +81,7 @@ def _lies_among_installed(file: str, name: str) -> bool:
     if file.startswith(_STANDARD_LIBRARY) or any(f"{os.sep}{directory}{os.sep}" in file for directory in _INSTALLED):
         return True
     depth = name.count(".") + (os.path.basename(file).partition(".")[0] == "__init__")
-    directory = os.path.dirname(file)
-    for _ in range(depth):
-        directory = os.path.dirname(directory)
-    installed = _installed_in(directory)
+    installed = _installed_in(os.path.normpath(os.path.join(file, *[".."] * (depth + 1))))
     return installed is None or name.partition(".")[0] in installed
 
 
@@ -92,17 +89,11 @@ def _lies_among_installed(file: str, name: str) -> bool:
 def _installed_in(directory: str) -> frozenset[str] | None:
     """Return the names of the modules that distributions put into *directory*.
 
-    ``None`` if one has no record, or the directory lies in an archive.
+    ``None`` if one has no record, or the directory lies in an archive or nowhere.
     """
-    try:
-        folders = [entry for entry in os.listdir(directory) if entry.endswith(".dist-info")]
-    except NotADirectoryError:
-        return None
-    except OSError:
-        return frozenset()
     names: set[str] = set()
     try:
-        for folder in folders:
+        for folder in [entry for entry in os.listdir(directory) if entry.endswith(".dist-info")]:
             with open(os.path.join(directory, folder, "RECORD"), encoding="utf-8", errors="replace") as record:
                 names.update(line.partition("/")[0].partition(".")[0] for line in record)
     except OSError:
