@@ -7,7 +7,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..._log import ERROR, log
 from ..._platform.unpatched import native
@@ -16,18 +16,11 @@ _Key: TypeAlias = tuple[float, int]
 """The moment of a timer, and its number."""
 
 
-class Timer:
+class Timer(NamedTuple):
     """A callback that is due at a moment; ``Timers.call_at`` creates it."""
 
-    __slots__ = ("_callbacks", "_key")
-
-    def __init__(self, callbacks: dict[_Key, Callable[[], object]], key: _Key) -> None:
-        self._callbacks = callbacks
-        self._key = key
-
-    def cancel(self) -> None:
-        """Remove the callback if it has not started."""
-        self._callbacks.pop(self._key, None)
+    cancel: Callable[[], object]
+    """Removes the callback if it has not started."""
 
 
 class Timers:
@@ -50,7 +43,7 @@ class Timers:
         heappush(self._heap, key)
         if when < self.next or self._has_many_cancelled:
             self._rouse(partial(setattr, self, "next", -inf))
-        return Timer(self.callbacks, key)
+        return Timer(partial(self.callbacks.pop, key, None))
 
     def run_due(self) -> float:
         """Run the due callbacks, and return when the next timer is due."""
