@@ -101,11 +101,6 @@ class _SystemClock:
     call_at = staticmethod(_call_at)
 
 
-def _wall_time_of(other: Clock | type[_SystemClock]) -> Callable[[], float]:
-    ahead = wall_time() - other.monotonic()
-    return lambda: other.monotonic() + ahead
-
-
 class SharedClock:
     """The clock of the library: the clock of the system, or a replacement.
 
@@ -149,7 +144,8 @@ class SharedClock:
     def _adopt(self, other: Clock | type[_SystemClock], is_virtual: bool) -> None:
         self.changes += 1
         self.is_virtual = is_virtual
-        self.wall_time = _wall_time_of(other) if is_virtual else wall_time
+        ahead = wall_time() - other.monotonic()
+        self.wall_time = (lambda: other.monotonic() + ahead) if is_virtual else wall_time
         self.monotonic = other.monotonic
         self.random = other.random
         self.sleep = other.sleep
