@@ -222,11 +222,7 @@ class ThreadAttempt(Suspension):
         try:
             self.release_permit()
             self.cancel_timers()
-            if self.is_awaited:
-                conclusion = partial(self._resume_after, self._conclude, result, error, clock.monotonic())
-                self.submit(conclusion)
-            else:
-                drop(result, error)
+            self.submit(partial(self._resume_after, self._conclude, result, error, clock.monotonic()))
         finally:
             del error
 
@@ -235,9 +231,9 @@ class ThreadAttempt(Suspension):
         if self.claim():
             self.attempt.record.timed_out = True
             self.error = TimeoutException(self.attempt.timeout_message(self.attempt.record))
-            has_begun = not self._withdraw(may_interrupt=False, may_cancel=True)
+            self._withdraw(may_interrupt=False, may_cancel=True)
             left_behind = self.attempt.left_behind
-            if left_behind is not None and has_begun:
+            if left_behind is not None and not self._has_ended:
                 left_behind.add(self)
                 if self._has_ended:
                     left_behind.remove(self)
@@ -248,14 +244,12 @@ class ThreadAttempt(Suspension):
         self.cancel_timers()
         self._withdraw(may_interrupt, may_interrupt)
 
-    def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> bool:
-        """Withdraw the body if it has not started, otherwise end it; return whether it was withdrawn."""
-        is_withdrawn = take(self._start_token)
-        if is_withdrawn:
+    def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> None:
+        """Withdraw the body if it has not started, otherwise end it."""
+        if take(self._start_token):
             self.release_permit()
         else:
             self._give_up(may_interrupt, may_cancel)
-        return is_withdrawn
 
     def _give_up(self, may_interrupt: bool, may_cancel: bool) -> None:
         """End the body, which has started, or the awaitable that it returned."""
@@ -282,8 +276,6 @@ class ThreadAttempt(Suspension):
         """Wait for the awaitable *result*, with the permit."""
         if issubclass(type(result), concurrent.futures.Future):
             self._awaited = result
-            if not self.is_awaited:
-                result.cancel()
             result.add_done_callback(to_its_end(self.conclude_with, result, concurrent.futures.CancelledError))
             return
         self._awaited = task = AwaitedTask(self, result)

@@ -70,7 +70,9 @@ def coalescing(layer: Coalescing, call: GuardedCall, environment: Any) -> Any:
 
     async def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         if own := _own.get():
-            own = _under_way(own)
+            own = tuple(
+                [flight for flight in own if flight.leader is not None]
+            )  # tasks of their calls may outlive them
         seat = Seat(ident_of())
         flight = Flight(key_of(*args, **kwargs), seat)
         outcome: Outcome | None = None
@@ -116,11 +118,6 @@ def coalescing(layer: Coalescing, call: GuardedCall, environment: Any) -> Any:
                 del outcome, handled, flight, seat  # the traceback of a failure keeps this frame
 
     return coalesced
-
-
-def _under_way(flights: tuple[Flight, ...]) -> tuple[Flight, ...]:
-    """Return *flights* without those that have ended, which tasks and timers of their calls may outlive."""
-    return tuple(flight for flight in flights if flight.leader is not None)
 
 
 def _is_led_here(flight: Flight, seat: Seat) -> bool:
