@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from .._deadline.clock import Alarm, clock
 from .._deadline.interruption import remaining
 from .._platform.unpatched import get_ident
@@ -35,11 +33,6 @@ class _Turn:
             if left is not None and left <= seconds:
                 return self._limit.cut_short(self.waiter, self.now, seconds, left)
         return seconds
-
-    def ring(self) -> None:
-        """Wake the call for its next request, if that is still possible."""
-        with suppress(RuntimeError):  # its loop was closed
-            self.alarm.ring()
 
     def leave_queue(self) -> None:
         """Leave the queue, for any reason."""
@@ -76,7 +69,7 @@ async def take_turn_async(limit: RateLimit, environment: Environment) -> float:
             wait = environment.new_wait()
             turn.waiter.ident = wait.ident
             turn.alarm.ends(wait.wake)
-            timer = environment.call_later(seconds, turn.ring, is_usual=seconds == turn.waiter.patience)
+            timer = environment.call_later(seconds, turn.alarm.ring, is_usual=seconds == turn.waiter.patience)
             try:
                 if turn.alarm.rings:
                     wait.wake()

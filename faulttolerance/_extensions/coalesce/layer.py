@@ -70,9 +70,7 @@ def coalescing(layer: Coalescing, call: GuardedCall, environment: Any) -> Any:
 
     async def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         if own := _own.get():
-            own = tuple(
-                [flight for flight in own if flight.leader is not None]
-            )  # tasks of their calls may outlive them
+            own = tuple([flight for flight in own if flight.leader is not None])  # a task may outlive them
         seat = Seat(ident_of())
         flight = Flight(key_of(*args, **kwargs), seat)
         outcome: Outcome | None = None
