@@ -38,8 +38,6 @@ class ThreadAttempt(Suspension):
     """An attempt on a thread, including the wait for an awaitable that it returned."""
 
     # Attributes of the class, so that the creation of an attempt calls less; most keep their default.
-    _waiter: Waiter | None = None
-    """Its place in the queue of the bulkhead."""
     _has_ended = False
     """Whether the body has ended, or will never start; read after a place in that queue was taken."""
     _deadlines: ThreadDeadlines | None = None
@@ -67,11 +65,10 @@ class ThreadAttempt(Suspension):
                 return False
             call.attempted = True
             if bulkhead is not None:
-                waiter = self._waiter = Waiter(record, NO_THREAD, self._wake, level_in(call.context))
+                waiter = Waiter(record, NO_THREAD, None, level_in(call.context))
+                waiter.wake = partial(self._wake, ref(waiter))
                 record.queued = bulkhead.enter(waiter) is not None
-                if not record.queued:
-                    self._waiter = None
-                elif waiter.until < math.inf:
+                if record.queued and waiter.until < math.inf:
                     self.call_at(waiter.until, partial(while_alive, ref(waiter), bulkhead.expire))
             if attempt.deadline is not None:
                 self.set_timer(attempt.deadline)
@@ -105,15 +102,14 @@ class ThreadAttempt(Suspension):
         finally:
             del error
 
-    def _wake(self) -> None:
+    def _wake(self, known: ref[Waiter]) -> None:
         """Submit the body, or its refusal, when the wait for a permit is over; from any thread, and at times twice."""
         if not take(self._wake_token):
             return
-        bulkhead, waiter = self.attempt.bulkhead, self._waiter
+        bulkhead, waiter = self.attempt.bulkhead, known()
         if bulkhead is None or waiter is None or not waiter.reason:
             self.submit(partial(self._resume_after, self._run_body), urgent=False)
         else:
-            self._waiter = None  # the waiter refers to this object
             self.submit(partial(self._resume_after, self._refuse, bulkhead.refusal(waiter.reason), True))
 
     def _resume_after(self, step: Callable[..., bool], *args: Any) -> None:
@@ -182,7 +178,6 @@ class ThreadAttempt(Suspension):
         self._awaited = None  # it refers to this object
         if self.attempt.bulkhead is not None:
             self.attempt.bulkhead.release(self.attempt.record)
-            self._waiter = None  # the waiter refers to this object
         if self.attempt.left_behind is not None:
             self.attempt.left_behind.remove(self)
 

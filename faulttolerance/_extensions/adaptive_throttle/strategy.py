@@ -187,10 +187,7 @@ class AdaptiveThrottle:
         self._arrivals[tier].record(True, now)
         counts = {other: arrivals.held(now)[0] for other, arrivals in self._arrivals.items()}
         own, lower = max(1, counts[tier]), sum(count for other, count in counts.items() if other < tier)
-        total = sum(counts.values())
-        if own >= total:
-            return probability
-        return min(1.0, max(0.0, (probability * total - lower) / own))
+        return min(1.0, max(0.0, (probability * sum(counts.values()) - lower) / own))
 
     def _review_locked(self, now: float) -> float:
         """Count the waiting successes, remove what is too old, and return the new probability."""

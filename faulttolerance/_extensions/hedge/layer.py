@@ -191,10 +191,9 @@ def announced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     def announced(*args: Any, **kwargs: Any) -> Any:
         entry: Any = current_attempt.get()
-        if entry is not None:
-            entry.race.sent[entry.number] = None
-            if sinks.wanted[HedgeSent](None):
-                sinks.send(HedgeSent(name, entry.number, clock.monotonic() - entry.race.began))
+        entry.race.sent[entry.number] = None
+        if sinks.wanted[HedgeSent](None):
+            sinks.send(HedgeSent(name, entry.number, clock.monotonic() - entry.race.began))
         return function(*args, **kwargs)
 
     return announced
