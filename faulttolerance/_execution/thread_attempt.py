@@ -184,11 +184,6 @@ class ThreadAttempt(Suspension):
     # After the body
 
     @property
-    def is_awaited(self) -> bool:
-        """Whether the call still waits for the attempt."""
-        return self in self.call.suspended
-
-    @property
     def _own_entry(self) -> Any:
         """The entry of the attempt's deadline in the chain of its thread."""
         return self._entry if self.attempt.interrupt else self._entry[1]
@@ -306,7 +301,7 @@ class AwaitedTask:
         """Create the task, on its loop."""
         body = self._body
         if self._task is None:
-            if not body.is_awaited:
+            if body not in body.call.suspended:  # the call waits no longer
                 drop(awaitable, None)
                 body.release_permit()
                 self._return_loop()
