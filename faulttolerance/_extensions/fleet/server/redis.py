@@ -147,24 +147,20 @@ class RedisSession:
         from redis.exceptions import MovedError, NoScriptError
 
         responses: dict[int, Response] = {}
-        waiting = [*range(len(requests))]
         with_text = False
         for _ in range(_MAX_ROUND_TRIPS):
+            waiting, moved = [place for place in range(len(requests)) if place not in responses], ""
             replies = self._replies([requests[place] for place in waiting], with_text)
-            again, moved = [], ""
             for place, reply in zip(waiting, replies, strict=True):
                 if not isinstance(reply, Exception):
                     responses[place] = answer_of(requests[place], reply)
-                elif isinstance(reply, NoScriptError):
-                    again.append(place)
                 elif isinstance(reply, MovedError) or str(reply).startswith("MOVED "):
-                    again.append(place)
                     moved = str(reply)
-                else:
+                elif not isinstance(reply, NoScriptError):
                     raise reply
-            if not again:
+            if len(responses) == len(requests):
                 return [responses[place] for place in range(len(requests))]
-            waiting, with_text = again, not moved
+            with_text = not moved
             if moved:
                 self._redirect(moved)
         raise ConnectionError("the server redirects every request")
