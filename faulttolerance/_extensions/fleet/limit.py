@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..._strategy.rate_limit import GRACE, NO_WAITER, RateLimit, TurnWaiter, ticks, wait_for
+from ..._strategy.rate_limit import GRACE, RateLimit, TurnWaiter, ticks, wait_for
 from .protocol import Links, TurnRequest
 from .share import LocalShare
 
@@ -157,10 +157,10 @@ class FleetRateLimit:
     def _decide_alone(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Admit a call by the part of this process, or queue it for its turn; an answer may still come."""
         limit, processes = self._limit, self._links.current.processes
-        if limit.waiting:
-            self._remove_overdue(waiter, now)
         with limit.lock:
-            due, is_first = ticks(now), not limit.waiting.count_before(waiter)
+            due = ticks(now)
+            limit.remove_overdue_locked(due)
+            is_first = not limit.waiting.count_before(waiter)
             if is_first:
                 due = self._share.take_locked(limit, processes or 1, now)
             is_through = is_first and due <= ticks(now)
@@ -181,10 +181,9 @@ class FleetRateLimit:
     def _check_window(self, waiter: FleetTurnWaiter, now: float) -> float:
         """Return 0.0 if the fleet must be asked, else the seconds to wait before that."""
         limit = self._limit
-        if limit.waiting:
-            self._remove_overdue(waiter, now)
         with limit.lock:
             moment = due = ticks(now)
+            limit.remove_overdue_locked(moment)
             if limit.kind != "fixed":  # fixed windows start at other moments in the fleet
                 due = limit.due_locked(moment) if limit.spacing else limit.window.due(moment)
             elif limit.spacing and limit.last is not None:
@@ -196,15 +195,6 @@ class FleetRateLimit:
                 if due <= moment:
                     return 0.0
         return self._enqueue(waiter, now, due)
-
-    def _remove_overdue(self, waiter: FleetTurnWaiter, now: float) -> None:
-        """Remove first calls that never ask, for example after their loop was closed, so that no call waits for one."""
-        limit, waiting = self._limit, self._limit.waiting
-        latest = ticks(now) - GRACE - ticks(self._links.current.patience)
-        with limit.lock:
-            while (first := waiting.first) is not None and first is not waiter and first.next_request_at < latest:
-                waiting.pop(first, None)
-        limit.leave(NO_WAITER, now)
 
     def _enqueue(self, waiter: FleetTurnWaiter, now: float, due: int, expected_wait: float = 0.0) -> float:
         """Queue *waiter* for its turn, which comes at *due* if it is the first, and return the seconds to wait.
