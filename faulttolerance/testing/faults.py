@@ -136,8 +136,6 @@ def inject(
     for name, value, kind in (("latency", latency, duration()), ("rate", rate, number(0.0, 1.0))):
         if not kind.accepts(value):
             raise definition_error(f"{where}({name})", kind.problem(value), value, kind.allowed)
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, float, str))):
-        raise definition_error(f"{where}(seed)", f"is {shown(seed)}", seed, "a number, a text, or None")
     if error is not None and result is not BODY:
         raise definition_error(f"{where}(result)", "is set beside an error", result, "an error, or a result")
     delay = seconds(latency, ChronoUnit.MILLIS)
