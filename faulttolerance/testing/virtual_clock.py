@@ -6,7 +6,7 @@ import math
 import random
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
@@ -77,7 +77,8 @@ class VirtualClock:
         self._asked = 0
         self._waiting: dict[Waiter, None] = {}
         self._timers: dict[_Timer, None] = {}
-        self._executor_calls: dict[Hashable, Callable[[], bool]] = {}
+        self.executor_calls: dict[object, Callable[[], bool]] = {}
+        """Return, by call, whether another thread is to begin it, and could."""
         self._is_calling = False
         self._observer = ThreadObserver()
         self._stall_detector = StallDetector(self._real_time)
@@ -217,16 +218,6 @@ class VirtualClock:
         with self._changed:
             self._waiting.pop(waiter, None)
 
-    def send(self, errand: Hashable, can_begin: Callable[[], bool]) -> None:
-        """Hold time for work that another thread is to do, while it could begin, until it does."""
-        with self._changed:
-            self._executor_calls[errand] = can_begin
-
-    def begin(self, errand: Hashable) -> None:
-        """Record that the work has begun, or never will."""
-        with self._changed:
-            self._executor_calls.pop(errand, None)
-
     @property
     def has_ended(self) -> bool:
         """Whether the ``virtual_time()`` block is over, and the real clock is in use again."""
@@ -291,7 +282,7 @@ class VirtualClock:
         waiting = [*self._waiting]  # at once: a signal handler may change it at any place
         states = self._observer.observe({time_thread, *(waiter.ident for waiter in waiting)}, tick)
         running = states.running
-        if any(waiter.is_awake() for waiter in waiting) or any(may() for may in self._executor_calls.values()):
+        if any(waiter.is_awake() for waiter in waiting) or any(may() for may in [*self.executor_calls.values()]):
             running.add(STARTING)
         if tick:
             stall_detector.count(not running)
@@ -375,7 +366,7 @@ class VirtualClock:
         self._changed = threading.Condition()
         self._time_thread = None
         self._waiting.clear()
-        self._executor_calls.clear()
+        self.executor_calls.clear()
         self._started.clear()
         self._observer.registered &= {threading.get_ident()}
 

@@ -79,11 +79,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         clock = self.virtual_clock
         if clock is None or (executor is not None and not isinstance(executor, ThreadPoolExecutor)):
             return super().run_in_executor(executor, func, *args)
-        at_work, errand = self._at_work, object()
+        at_work, waiting, errand = self._at_work, clock.executor_calls, object()
 
         def call(*args: Any) -> Any:
             at_work[errand] = executor
-            clock.begin(errand)
+            waiting.pop(errand, None)
             try:
                 return func(*args)
             finally:
@@ -95,8 +95,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return errand not in at_work and busy < (executor or self._default_executor)._max_workers
 
         future = super().run_in_executor(executor, call, *args)
-        clock.send(errand, can_begin)
-        future.add_done_callback(lambda _: clock.begin(errand))  # it may have been cancelled before
+        waiting[errand] = can_begin
+        future.add_done_callback(lambda _: waiting.pop(errand, None))  # it may have been cancelled before
         return future
 
 
