@@ -13,6 +13,7 @@ from typing import Any
 
 from .simulated_run import SimulatedRun
 from .simulated_threads import Due
+from .thread_observer import place_of
 from .virtual_loop import VirtualLoop
 from .waiter import settle
 
@@ -106,9 +107,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def waiting_tasks(self) -> Iterator[str]:
         """Yield a line for each task that waits, with its place, for people."""
         for task in sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name):
-            frames = task.get_stack(limit=1)
-            where = f"at line {frames[0].f_lineno} of {frames[0].f_code.co_qualname}" if frames else "somewhere"
-            yield f"{task.get_name()} waits {where}"
+            yield f"{task.get_name()} waits {place_of(next(iter(task.get_stack(limit=1)), None))}"
 
     def discard(self) -> None:
         """Close the loop, of which nothing runs any more."""

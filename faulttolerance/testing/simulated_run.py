@@ -94,13 +94,8 @@ class SimulatedRun:
             if stall_detector.is_stalled:
                 self.is_stuck = True
                 where = place_of(sys._current_frames().get(self.current.ident))
-                self.fail(
-                    VirtualTimeStalled(
-                        f"{self.current.name} waits {where} for something that is not simulated: a lock that another"
-                        " caller holds while it waits or was stopped, a thread, or input; a lock that is taken by"
-                        " `with` in a module of switch_in does not block"
-                    )
-                )
+                words = "what is not simulated: a thread, input, or a lock that no `with` in switch_in takes"
+                self.fail(VirtualTimeStalled(f"{self.current.name} waits {where} for {words}"))
                 return
 
     def _unwind(self, thread: SimulatedThread) -> None:
@@ -146,9 +141,7 @@ class SimulatedRun:
     def random_numbers(self) -> random.Random:
         """Return the random numbers of the caller that has the turn: they depend on no other caller."""
         who = self.current_name()
-        if who not in self._chances:
-            self._chances[who] = random.Random(f"{self.plan.seed!r} {who}")
-        return self._chances[who]
+        return self._chances.setdefault(who, random.Random(f"{self.plan.seed!r} {who}"))
 
     def has_turn(self) -> bool:
         """Return whether the calling thread has the turn."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -167,8 +166,7 @@ class Simulation:
                 self._await(caller, result)
                 return
             if isinstance(result, Future):
-                self._run.wait_until(partial(_is_over, result))
-                result = result.result(0)
+                result = result.result()
         except BaseException as error:  # noqa: BLE001  # it is the caller's
             caller.set_exception(error)
         else:
@@ -182,11 +180,6 @@ class Simulation:
         is_answer = isinstance(error, (asyncio.CancelledError, CancelledError, *self._expected))
         if error is not None and (not is_answer or isinstance(error, FaultToleranceDefinitionException)):
             self._run.fail(error)
-
-
-def _is_over(future: Future[Any]) -> bool:
-    ending = getattr(future, "_ending", None)  # held while a call that was cancelled is being ended
-    return future.done() and (ending is None or not ending.locked())
 
 
 class _Simulator:
