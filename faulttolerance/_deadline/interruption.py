@@ -25,7 +25,7 @@ from .._strategy.verdict import deadline_outcome
 from .clock import clock, raise_if_expired
 from .gevent import watch_in_hub
 from .parent import mark_missed
-from .task import current, effective_deadlines
+from .task import current, effective_deadline
 from .threads.async_exception import Interrupted, withdraw
 from .threads.chain import BindingMark, BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread, uncovered
 from .threads.main_thread import main_thread
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
 NOT_WANTED = "interrupt=False"
 
 _TORN = "C code forked its process beside threads, without Python's hooks; in uWSGI set py-call-uwsgi-fork-hooks"
-
-_GREENLETS = (
-    "deadlines do not interrupt a call that runs in a greenlet without a hub of gevent, or in a thread where other"
-    " greenlets run meanwhile: such a call ends late, by itself; set a time-out on each operation it waits for"
-)
 
 _LATE = 0.05
 """The lateness in seconds from which on a note reports the place of the call; Python code is usually faster."""
@@ -63,7 +58,7 @@ def watch_deadline(deadlines: ThreadDeadlines, when: float) -> None:
     if deadlines.is_greenlet:
         if len(deadlines.innermost) == 2 and deadlines.hub_watch is None:
             deadlines.is_ready = "gevent" not in modules
-            _warn(_GREENLETS)
+            _warn_of_greenlets()
         return
     if not deadlines.is_ready and deadlines.is_main:
         main_thread.install_handler(deadlines)
@@ -134,14 +129,15 @@ def _note_location(
     If it interrupted the body later, add why not earlier.
     """
     pending = deadlines.pending_interrupt
-    if pending is None or pending.entry is not entry or pending.location is None or ended - pending.seen_at <= _LATE:
+    if pending is None or pending.entry is not entry or pending.location is None:
         return
-    if was_interrupted and pending.why is not None:
-        outcome.__notes__[0] += f"; it was not interrupted earlier: {pending.why}"
-    outcome.__notes__[0] += f"; at its deadline it ran {pending.location}; pass remaining() there as a time-out"
-    level = DEBUG if pending.location in _warned else WARNING
-    _warned.add(pending.location)
-    log(level, "%s: %s", outcome, outcome.__notes__[0])
+    if pending.seen_at is not None and ended - pending.seen_at > _LATE:
+        if was_interrupted and pending.why is not None:
+            outcome.__notes__[0] += f"; it was not interrupted earlier: {pending.why}"
+        outcome.__notes__[0] += f"; at its deadline it ran {pending.location}; pass remaining() there as a time-out"
+        level = DEBUG if pending.location in _warned else WARNING
+        _warned.add(pending.location)
+        log(level, "%s: %s", outcome, outcome.__notes__[0])
 
 
 def _is_own(deadlines: ThreadDeadlines, entry: Entry, error: BaseException | None) -> bool:
@@ -164,20 +160,30 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
         return "it ran in an isolated sub-interpreter"
     if not (watchdog.forks or watchdog.start()):
         why = _TORN if is_torn() else "no thread could be started to interrupt it"
-        _warn(f"deadlines interrupt no call of a thread: {why}")
+        _warn_of_missing_thread(why)
         return why
     pending = deadlines.pending_interrupt
     if pending is not None and pending.entry is entry and pending.why is not None:
         if pending.why == OTHER_GREENLETS:
-            _warn(_GREENLETS)
+            _warn_of_greenlets()
         return pending.why
     return ""
 
 
 @cache
-def _warn(message: str) -> None:
-    """Log *message* once."""
-    log(WARNING, "%s", message)
+def _warn_of_greenlets() -> None:
+    """Log once that deadlines do not interrupt some calls of greenlets, and what to use instead."""
+    log(
+        WARNING,
+        "deadlines do not interrupt a call that runs in a greenlet without a hub of gevent, or in a thread where other"
+        " greenlets run meanwhile: such a call ends late, by itself; set a time-out on each operation it waits for",
+    )
+
+
+@cache
+def _warn_of_missing_thread(why: str) -> None:
+    """Log once that deadlines do not interrupt calls, because no thread can do it."""
+    log(WARNING, "deadlines interrupt no call of a thread: %s", why)
 
 
 def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:
@@ -186,17 +192,21 @@ def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:
     *entry* may also be added to the chain shortly after this call.
     """
     deadlines.requested[id(entry)] = (entry, clock.monotonic())
-    examine_soon(deadlines)
+    if deadlines.is_greenlet:
+        if (gate := deadlines.gate) is not None:
+            gate()
+        elif deadlines.hub_watch is not None:
+            deadlines.hub_watch.look_soon()
+    else:
+        watchdog.rouse()
 
 
 def examine_soon(deadlines: ThreadDeadlines) -> None:
     """Schedule an examination of *deadlines*, of which a deadline has passed; called on any thread."""
-    if (gate := deadlines.gate) is not None:
-        gate()
-    elif deadlines.hub_watch is not None:
+    if deadlines.hub_watch is not None:
         deadlines.hub_watch.look_soon()
-    if not deadlines.is_greenlet:
-        watchdog.rouse()
+    else:
+        watchdog.wake()
 
 
 _get_current = current.get  # bound once: an attribute look-up in each call costs time
@@ -238,10 +248,12 @@ def is_past(deadlines: ThreadDeadlines, *, binds_thread: bool = False, binds_tas
         binds = type(entry) is BindingMark or (type(entry) is BlockDeadline and entry.is_binding)
         if entry[0] <= now and (binds or not binds_thread):
             return True
-    return any(
-        deadline.when <= now and not deadline.is_held and (deadline.is_binding or not binds_task)
-        for deadline in effective_deadlines(current.get())
-    )
+    deadline = effective_deadline(current.get())
+    while deadline is not None:
+        if deadline.when <= now and not deadline.is_held and (deadline.is_binding or not binds_task):
+            return True
+        deadline = effective_deadline(deadline.previous)
+    return False
 
 
 def is_outer(failure: BaseException, handled: BaseException | None) -> bool:

@@ -58,7 +58,7 @@ def test_code_that_follows_a_failure_is_told_from_other_code() -> None:
 
 def test_a_finally_begins_before_an_interruption() -> None:
     """R2a: an exception where its first call begins would skip all of it."""
-    seen: list[str | None] = []
+    seen: list[frozenset[str]] = []
 
     def look() -> None:
         caller = sys._getframe(1)
@@ -71,7 +71,7 @@ def test_a_finally_begins_before_an_interruption() -> None:
         look()
         look()
 
-    assert seen[:3] == [None, RELEASES, None]
+    assert seen[:3] == [set(), {RELEASES}, set()]
 
 
 def test_a_block_that_a_failure_ends_is_left_as_one() -> None:
@@ -111,12 +111,12 @@ def test_nothing_is_known_of_what_follows_the_last_instruction_of_a_function() -
     """An exception that is sent to a thread there may come in any code of its callers."""
     code = is_handling.__code__
 
-    assert ahead(code, len(code.co_code) - 2) == RELEASES
+    assert ahead(code, len(code.co_code) - 2) == {RELEASES}
 
 
 def test_callee_of_a_call_is_known_however_the_arguments_are_passed() -> None:
     """Messages name it, and by its name a call counts as one that blocks."""
-    seen: list[str] = []
+    seen: list[tuple[str, bool]] = []
 
     def called(*_: object, **__: object) -> None:
         caller = sys._getframe(1)
@@ -129,7 +129,7 @@ def test_callee_of_a_call_is_known_however_the_arguments_are_passed() -> None:
     called(**named)
     called(*one, **named)
 
-    assert seen == ["called"] * 5
+    assert seen == [("called", False)] * 5
 
 
 def test_a_read_over_tls_waits_in_a_socket_only() -> None:

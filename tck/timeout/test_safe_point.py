@@ -71,7 +71,7 @@ def test_a_callback_of_the_collector_is_no_safe_point() -> None:
 
 def here(found: list[str | None], late_by: float, **options: Any) -> None:
     """Add to *found* the objection to an interruption of the caller, which uses no result of this call."""
-    found.append(reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, **options))
+    found.append(reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, stuck=True, **options))
 
 
 class Rites:
@@ -153,14 +153,14 @@ def by_names_of_others(rites: Rites) -> None:
     [by_with, by_async_with, by_exit_stack, by_generator, by_names, by_names_of_others],
     ids=lambda one: one.__name__,
 )
-def test_helpers_of_a_context_manager_are_left_in_peace_for_a_while(use: Callable[[Rites], None]) -> None:
+def test_helpers_of_a_context_manager_are_left_in_peace_for_a_second(use: Callable[[Rites], None]) -> None:
     """R2a: at any depth of the thread in them."""
     at_first: list[str | None] = []
     later: list[str | None] = []
 
     def look() -> None:
-        here(at_first, 1.9)
-        here(later, 2.1)
+        here(at_first, 0.9)
+        here(later, 1.1)
 
     use(Rites(look))
 
@@ -311,6 +311,7 @@ def ended_late(body: Callable[[], object], limit: float = 50) -> str:
 def test_thread_that_waits_for_a_lock_is_never_interrupted_behind_it(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """R2a: the lock that it takes then would be lost; so it ends late, however long it waited."""
     monkeypatch.setattr(safe_point, "_PATIENCE", 0.02)
+    monkeypatch.setattr(safe_point, "_LONG_PATIENCE", 0.02)
     lock = threading.Lock()
     entered: list[bool] = []
 
@@ -368,6 +369,7 @@ def test_items_that_come_long_after_the_deadlines_of_waiting_threads_are_not_los
 ) -> None:
     """R2a: a thread that has just got one, and waits for the interpreter, is not taken for one that goes round."""
     monkeypatch.setattr(safe_point, "_PATIENCE", 0.02)
+    monkeypatch.setattr(safe_point, "_LONG_PATIENCE", 0.02)
     queues: list[queue.SimpleQueue[int]] = [queue.SimpleQueue() for _ in range(30)]
     taken: list[int] = []
     is_over = threading.Event()

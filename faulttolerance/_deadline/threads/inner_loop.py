@@ -56,7 +56,7 @@ def find_loop(stack: Stack, depth: Depth) -> InnerLoop | None:
     for step in frames_of_call(stack, depth):
         if step.f_code is running:
             return InnerLoop(step, is_idle, is_compiled=False, main="future")
-        if callee_at(step.f_code, step.f_lasti).endswith(".run_until_complete"):
+        if callee_at(step.f_code, step.f_lasti)[0].endswith(".run_until_complete"):
             main = "task" if step.f_code is asyncio.runners.Runner.run.__code__ else None
             return InnerLoop(step, is_idle=step is stack[0], is_compiled=True, main=main)
         is_idle = is_idle and step.f_code is not callback

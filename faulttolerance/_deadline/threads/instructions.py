@@ -35,10 +35,29 @@ ACQUIRE_RELEASE = dict.fromkeys(("__aenter__", "__enter__", "acquire"), ACQUIRES
 ACQUIRE_RELEASE |= dict.fromkeys(("__aexit__", "__exit__", "release"), RELEASES)
 """The names of functions that acquire or release something, and which of both they do."""
 
-_BLOCKING = {"accept", "connect", "control", "do_handshake", "epoll_wait", "poll", "select", "sleep"}
-_BLOCKING |= {"recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"}
-_BLOCKING |= {"send", "sendall", "sendmsg", "sendto"}
-"""Calls that wait for the network or the clock, and acquire nothing: sockets, selectors (of macOS, too), sleeps."""
+_BLOCKING = frozenset(
+    {
+        "accept",
+        "connect",
+        "control",  # of kqueue
+        "do_handshake",
+        "epoll_wait",
+        "poll",
+        "recv",
+        "recv_into",
+        "recvfrom",
+        "recvfrom_into",
+        "recvmsg",
+        "recvmsg_into",
+        "select",
+        "send",
+        "sendall",
+        "sendmsg",
+        "sendto",
+        "sleep",
+    }
+)
+"""Calls that wait for the network or the clock, and acquire nothing: sockets, selectors, sleeps."""
 _BLOCKING_IN_TLS = ("self._sslobj.read", "self._sslobj.write")
 """As ``_BLOCKING``, for what the code of ``ssl.SSLSocket`` calls, as it spells it; no others of that name wait."""
 _MAX_INSTRUCTIONS_AHEAD = 200
@@ -50,6 +69,11 @@ _LOADS = (
     "STORE_FAST_LOAD",
 )  # fmt: skip
 _JUMPS_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
+_STACKED: dict[str, Callable[[Any], int]] = {
+    "CALL_FUNCTION_EX": lambda argument: 2 if argument is None else 1 + (argument & 1),
+    "CALL_KW": lambda argument: argument + 1,
+}
+"""The number of values above the function on the stack at a call, from the argument; by default the argument itself."""
 _UNCHECKED = frozenset({"append", "isinstance", "len", "type"})
 """Calls that the interpreter specializes, without a check after them."""
 _HARMLESS = frozenset(dir(builtins)) - {"__import__", "eval", "exec", "input", "next", "open"}
@@ -102,11 +126,12 @@ class _Instructions:
         """Return whether this is a call that does more than block, whose result is used and may need a release."""
         if self.steps[number].opname not in _CALLS or self.steps[number + 1].opname == "POP_TOP" or self.blocks(number):
             return False
-        return not (self.path_of_callee(number) in _HARMLESS or self._callee(number) in _HARMLESS_NAMES)
+        name, is_global = self.path_of_callee(number)
+        return not (is_global and name in _HARMLESS) and name.rpartition(".")[2] not in _HARMLESS_NAMES
 
     def blocks(self, number: int) -> bool:
         """Return whether this instruction calls a function that blocks, judged by its name."""
-        is_in_tls = self.is_of_tls_socket and self.path_of_callee(number) in _BLOCKING_IN_TLS
+        is_in_tls = self.is_of_tls_socket and self.path_of_callee(number)[0] in _BLOCKING_IN_TLS
         return is_in_tls or self._callee(number) in _BLOCKING
 
     def is_checked(self, number: int) -> bool:
@@ -125,14 +150,12 @@ class _Instructions:
 
     def _callee(self, number: int) -> str:
         """Return the name of the callee of this instruction; empty if it is no call, or the callee has no name."""
-        return self.path_of_callee(number).rpartition(".")[2]
+        return self.path_of_callee(number)[0].rpartition(".")[2]
 
     def _load_of_callee(self, number: int) -> int | None:
         """Return the index of the instruction that loads the callee of this instruction by name."""
         call = self.steps[number]
-        # The number of values above the function on the stack; on 3.11 two instructions share the effect of a call.
-        is_plain = call.opname in ("CALL", "PRECALL")
-        arguments = call.arg if is_plain else -dis.stack_effect(call.opcode, call.arg) - 1
+        arguments = _STACKED[call.opname](call.arg) if call.opname in _STACKED else call.arg
         depth = 0
         last = number - 1
         if self.steps[last].opname == "PRECALL":
@@ -147,15 +170,17 @@ class _Instructions:
                 depth += dis.stack_effect(step.opcode, step.arg, jump=False)
         return None
 
-    def path_of_callee(self, number: int) -> str:
-        """Return the callee of this instruction as the code spells it; empty if it is no call, or has no name."""
+    def path_of_callee(self, number: int) -> tuple[str, bool]:
+        """Return the callee of this instruction as the code spells it, and whether that starts with a global name."""
         place = self._load_of_callee(number) if self.steps[number].opname in _CALLS else None
         names: list[str] = []
+        is_global = False
         while place is not None and place >= 0 and self.steps[place].opname.startswith(_LOADS):
             step = self.steps[place]
             names.insert(0, _last_name(step))
+            is_global = step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
             place = place - 1 if step.opname in ("LOAD_ATTR", "LOAD_METHOD") else None
-        return ".".join(names)
+        return ".".join(names), is_global
 
     def jumps_out(self, number: int) -> bool:
         """Return whether an exception at the backward jump of this instruction skips a handler around it.
@@ -275,8 +300,10 @@ def _at_offset(fact: Callable[[_Instructions, int], T], before_start: T) -> Call
 
 acquire_release_at = _at_offset(_Instructions.acquire_release, None)
 """Returns ``ACQUIRES`` or ``RELEASES`` if the instruction at an offset does that, judged by names, else ``None``."""
-callee_at = _at_offset(_Instructions.path_of_callee, "")
-"""Returns the callee at an offset as the code spells it; empty if there is no call, or the callee has no name."""
+callee_at = _at_offset(_Instructions.path_of_callee, ("", False))
+"""Returns the callee at an offset, as the code spells it, and whether that starts with a global name.
+
+The name is empty if there is no call at the offset, or its callee has no name."""
 is_checked = _at_offset(_Instructions.is_checked, before_start=False)
 """Returns whether an exception that was sent is raised at an offset, after the execution of the instruction."""
 uses_result_at = _at_offset(_Instructions.uses_result, before_start=False)
@@ -294,10 +321,10 @@ A handler of ``BaseException``, and those outside of it, do not count."""
 
 
 @lru_cache(256)
-def ahead(code: CodeType, offset: int) -> str | None:
-    """Return the worst effect that may come before the next place of an exception; ``None``: all are harmless."""
+def ahead(code: CodeType, offset: int) -> frozenset[str]:
+    """Return the effects that may come before the next place of an exception; nothing: all paths are harmless."""
     if offset < 0:
-        return RELEASES
+        return frozenset({RELEASES})
     instructions = _instructions(code)
     blocks = instructions.finally_of(instructions.at(offset))
 
@@ -311,10 +338,8 @@ def ahead(code: CodeType, offset: int) -> str | None:
         instructions.successors(instructions.at(offset)), lambda number: outcome(number) is not None
     )
     numbers = [*islice(ways, _MAX_INSTRUCTIONS_AHEAD + 1)]
-    outcomes = {outcome(number) for number in numbers}
-    if len(numbers) > _MAX_INSTRUCTIONS_AHEAD:
-        outcomes.add(RELEASES)
-    return next((effect for effect in (ACQUIRES, SKIPS, RELEASES, USES, RETURNS) if effect in outcomes), None)
+    outcomes = {effect for number in numbers if (effect := outcome(number))}
+    return frozenset(outcomes if len(numbers) <= _MAX_INSTRUCTIONS_AHEAD else {*outcomes, RELEASES})
 
 
 def goes_round(code: CodeType, offset: int, loop: int) -> bool:

@@ -27,6 +27,7 @@ from .instructions import (
     RELEASES,
     RETURNS,
     SKIPS,
+    USES,
     acquire_release_at,
     ahead,
     blocks_at,
@@ -52,8 +53,10 @@ RESTORING = frozenset({"__exit__", "_acquire_restore", "release"})
 """Functions that may wait themselves, but must run in everything that follows an exception."""
 _RELEASING = ("__aexit__", "__exit__", "aclose", "close", "destroy", "disconnect", "putconn", "release")
 """The beginnings of the names of functions that release something; their callers no longer refer to it."""
-_PATIENCE = 2.0
+_PATIENCE = 1.0
 """Seconds for which a call that acquires or releases something holds back an interruption."""
+_LONG_PATIENCE = 3.0
+"""As ``_PATIENCE``, for a thread that only passes there repeatedly; looks probably meet it elsewhere as well."""
 
 _CONTAINERS = (dict, list, set, bytearray, defaultdict, deque, OrderedDict)
 
@@ -72,6 +75,7 @@ def reason_unsafe(
     exact: bool,
     asleep: bool = False,
     blocked: bool = False,
+    stuck: bool = False,
     may_wait: bool = False,
     blind: bool = False,
     depth: Depth = 1,
@@ -84,6 +88,7 @@ def reason_unsafe(
         exact: Whether the exception is raised at this place; otherwise at the next possible place.
         asleep: Whether the thread has stood there for a while.
         blocked: Whether the thread waits in a call that the exception ends.
+        stuck: Whether the thread does not continue by itself, and so may stay there for ever.
         may_wait: Whether the thread may wait there: no two looks have shown that it goes round and passes there.
         blind: Whether it is unknown if the thread is *blocked*, which it may well be.
         depth: The extent of the call whose deadline has passed.
@@ -101,10 +106,7 @@ def reason_unsafe(
     elif is_in_condition_wait(frame):
         # The thread sleeps where a ``finally`` restores everything; the ``finally`` itself must not be interrupted.
         waits = asleep or blocked
-        # A thread that is being started would be lost; on 3.11, which gives it the identifier of this thread until it
-        # runs, the exception would even be raised there.
-        starts_thread = _THREAD_START in [step.f_code for step in stack[:3]]
-        if starts_thread or not (waits and is_asleep(frame)):
+        if not (waits and is_asleep(frame)) or _starts_thread(stack):
             return f"it was in {_name_of(frame)}"
     elif blocked:
         if frame.f_code.co_name in RESTORING:
@@ -113,10 +115,11 @@ def reason_unsafe(
         if not (blocks_at(frame.f_code, frame.f_lasti) and (exact or asleep)):
             return f"it was in {_name_of(frame)}"
     else:
-        why = _reason_here(stack, late_by < _PATIENCE, exact, may_wait, blind)
+        is_patient = late_by < (_PATIENCE if stuck else _LONG_PATIENCE)
+        why = _reason_here(stack, is_patient, exact, may_wait, blind)
         if why is not None:
             return why
-    if late_by < _PATIENCE:
+    if late_by < (_PATIENCE if stuck or waits else _LONG_PATIENCE):
         step = _acquire_release_on_the_way(stack, depth, waits)
         if step is not None:
             return f"it was acquiring or releasing something in {_name_of(step)}"
@@ -184,7 +187,7 @@ def _is_behind_call(frame: FrameType) -> bool:
     """Return whether the call is that of a method of a container, in which no other thread runs."""
     from inspect import getattr_static  # it takes long to import
 
-    first, *attributes = callee_at(frame.f_code, frame.f_lasti).split(".")
+    first, *attributes = callee_at(frame.f_code, frame.f_lasti)[0].split(".")
     owner = variables_of(frame).get(first, frame.f_globals.get(first))
     for name in attributes[:-1]:
         owner = getattr_static(owner, name, None)
@@ -223,6 +226,21 @@ def frames_of_call(stack: Stack, depth: Depth) -> Iterator[FrameType]:
         yield step
 
 
+def cleans_up(stack: Stack, depth: Depth) -> bool:
+    """Return whether the call whose extent is *depth* handles a failure of its own, above the guard."""
+    return any(
+        not is_ours(step) and handles_failure(step.f_code, step.f_lasti) for step in frames_of_call(stack, depth)
+    )
+
+
+def _starts_thread(stack: Stack) -> bool:
+    """Return whether a thread is being started, which would be lost then; the start never takes long.
+
+    On 3.11 an exception would even be raised in the new thread, which has the identifier of this thread until it runs.
+    """
+    return _THREAD_START in [step.f_code for step in stack[:3]]
+
+
 def _is_made_for_waiting(frame: FrameType, callee: FrameType | None) -> bool:
     """Return whether *frame* runs code of the standard library, or enters a generator of installed code there."""
     if not is_standard(frame) or module_of(frame) != "contextlib":
@@ -257,7 +275,7 @@ def is_dropped(frame: FrameType | None) -> bool:
     while frame is not None and not is_ours(frame):
         caller = frame.f_back
         if frame.f_code.co_name == "__del__" and caller is not None:
-            return not callee_at(caller.f_code, caller.f_lasti).endswith("__del__")
+            return not callee_at(caller.f_code, caller.f_lasti)[0].endswith("__del__")
         frame = caller
     return False
 
@@ -276,9 +294,12 @@ def _name_of(frame: FrameType) -> str:
 def _effect_ahead(stack: Stack) -> str | None:
     """Return the effect that may come before the next place of an exception; ``None`` if all effects are harmless."""
     for step, caller in zip(stack[:10], (*stack[1:11], None), strict=False):
-        effect = ahead(step.f_code, step.f_lasti)
-        if effect != RETURNS:
-            return effect
+        ways = ahead(step.f_code, step.f_lasti)
+        for one in (ACQUIRES, SKIPS, RELEASES, USES):
+            if one in ways:
+                return one
+        if RETURNS not in ways:
+            return None
         # The function may return to its caller before the next check.
         if caller is None or is_attempt(caller) or calls_guarded_function(caller):
             return None

@@ -76,5 +76,5 @@ def sleeper_in(frame: FrameType) -> Sleeper | None:
 
 def is_asleep(frame: FrameType) -> bool:
     """Return whether *frame*, of ``Condition.wait``, sleeps; the ``finally`` around it takes the lock again."""
-    sleeps = callee_at(frame.f_code, frame.f_lasti) == "waiter.acquire"
+    sleeps = callee_at(frame.f_code, frame.f_lasti)[0] == "waiter.acquire"
     return sleeps and "gotit" in variables_of(frame)  # its first call of this name comes before the lock's release

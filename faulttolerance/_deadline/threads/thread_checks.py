@@ -31,11 +31,11 @@ from .chain import (
     unmasked,
 )
 from .inner_loop import find_loop
-from .instructions import ACQUIRE_RELEASE, callee_at, handles_failure, may_call
+from .instructions import ACQUIRE_RELEASE, callee_at, may_call
 from .main_thread import main_thread
 from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
 from .roles import calls_guarded_function, has_deadline, is_ours, is_timed_attempt
-from .safe_point import IS_EXACT, Stack, frames_of_call, is_of_call, position, reason_unsafe
+from .safe_point import IS_EXACT, Stack, cleans_up, frames_of_call, is_of_call, position, reason_unsafe
 from .sleeper import sleeper_in
 from .watchdog import watchdog
 
@@ -45,8 +45,6 @@ _PATIENCE_WITH_ONE_CALL = 0.25
 """As ``_PATIENCE_WITH_CALLS``, for the call of the deadline's moment: its time-out may count from its own start."""
 _PATIENCE_WITH_DATA = 1.0
 """Seconds in which installed code that goes on after a deadline does not lose what it receives."""
-_PRESSED_FROM, _PRESSED_UNTIL = 0.005, 10.0
-"""The lateness, in seconds, at which the interpreter switches threads more often, for the sake of one that moves."""
 _SOON = 0.0005
 """Seconds until the next look at a thread whose ``on_deadline`` functions run first."""
 
@@ -54,7 +52,11 @@ _SOON = 0.0005
 def check_threads() -> float:
     """Interrupt every thread with a passed deadline that is at a safe point; return the moment of the next look."""
     soonest = inf
-    for deadlines in deadlines_of_threads():
+    threads = deadlines_of_threads()
+    for deadlines in threads:
+        if deadlines.callbacks and not watchdog.is_paused:
+            call_due(deadlines, native.monotonic())  # first: an interrupted thread leaves the block
+    for deadlines in threads:
         if deadlines.innermost is not None:
             if not (deadlines.is_main and main_thread.owns_signal()) or main_thread.misses_signals:
                 find_sender()
@@ -64,9 +66,11 @@ def check_threads() -> float:
 
 def _check_thread(deadlines: ThreadDeadlines) -> float:
     now = native.monotonic()
-    soonest = _remove_requests(deadlines, now)
+    soonest = inf
     if not watchdog.is_paused:
-        soonest = min((entry[0] for entry in unmasked(deadlines) if now < entry[0] < soonest), default=soonest)
+        soonest = min((entry[0] for entry in unmasked(deadlines) if entry[0] > now), default=inf)
+    if deadlines.requested:
+        soonest = min(soonest, _remove_requests(deadlines, now))
     if (entry := due(deadlines, -inf if watchdog.is_paused else now)) is not None:
         soonest = min(soonest, _interrupt_when_safe(deadlines, entry, now))
     return soonest
@@ -76,11 +80,13 @@ def _remove_requests(deadlines: ThreadDeadlines, now: float) -> float:
     """Remove requests that were met, or whose call is over or has not started within 1 s; return the next look."""
     soonest = inf
     for key, (entry, since) in list(deadlines.requested.items()):
-        is_elsewhere = not is_in_chain(deadlines, entry)
-        if key in deadlines.sent or (is_elsewhere and now - since > 1.0):
+        if key in deadlines.sent:
             deadlines.requested.pop(key, None)
-        elif is_elsewhere:
-            soonest = now + 0.001
+        elif not is_in_chain(deadlines, entry):
+            if now - since > 1.0:
+                deadlines.requested.pop(key, None)
+            else:
+                soonest = now + 0.001
     return soonest
 
 
@@ -100,10 +106,8 @@ def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -
     if pending is None or pending.entry is not entry:
         pending = deadlines.pending_interrupt = PendingInterrupt(entry)
     late_by = lateness(deadlines, entry, now)
-    if deadlines.callbacks:
-        call_due(deadlines, -inf if watchdog.is_paused else now)  # first: an interrupted thread leaves the block
-        if are_running(deadlines, late_by):
-            return now + _SOON
+    if deadlines.callbacks and are_running(deadlines, late_by):
+        return now + _SOON
     frame = frames_of_threads().get(deadlines.ident)
     if frame is not None and _interrupt(deadlines, pending, stack_of(frame), late_by, by_signal):
         return inf
@@ -119,7 +123,7 @@ def _interrupt(
         pending.why = OTHER_GREENLETS
         return False
     layers = depth(deadlines, entry)
-    pending.seen_at = min(pending.seen_at, native.monotonic())
+    pending.seen_at = pending.seen_at or native.monotonic()
     pending.location = pending.location or _locate_body(stack, layers)
     if (loop := find_loop(stack, layers)) is not None:
         if not pending.has_cancelled_loop:
@@ -128,8 +132,7 @@ def _interrupt(
             return False  # the loop is about to end by itself
     if _send_if_safe(deadlines, pending, stack, late_by, layers, by_signal):
         return True
-    if pending.has_moved and _PRESSED_FROM < late_by < _PRESSED_UNTIL:
-        watchdog.switches_often = True  # so that looks see the thread in more places
+    watchdog.switches_often = watchdog.switches_often or pending.needs_more_switches(late_by)
     return False
 
 
@@ -150,13 +153,15 @@ def _send_if_safe(
         late_by,
         exact=by_signal or IS_EXACT,
         asleep=is_still and cpu > 0.0 if may_be_awake else pending.looks > 1,
+        stuck=is_still and not by_signal,
         may_wait=not pending.goes_round,
         blind=by_signal and main_thread.lacks_activity,
         depth=layers,
     )
     pending.record_reason(why)
     if not by_signal:
-        is_patient = now < min(pending.seen_at + _PATIENCE_WITH_ONE_CALL, pending.went_on_at + _PATIENCE_WITH_CALLS)
+        seen_at = pending.seen_at or now
+        is_patient = now < min(seen_at + _PATIENCE_WITH_ONE_CALL, pending.went_on_at + _PATIENCE_WITH_CALLS)
         if is_patient and sleeper is None and _may_end_by_itself(pending, stack, layers):
             return False
         return why is None and send(deadlines, pending, frame, sleeper)
@@ -184,11 +189,11 @@ def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -
     passes. An exception that was sent meanwhile would be raised in the middle of the cleanup.
     """
     frame = stack[0]
-    never_fails = callee_at(frame.f_code, frame.f_lasti).rpartition(".")[2] == "sleep"
-    if pending.waits and may_call(frame.f_code, frame.f_lasti) and not never_fails:
-        return True
-    steps = [step for step in frames_of_call(stack, layers) if not is_ours(step)]
-    return any(handles_failure(step.f_code, step.f_lasti) for step in steps)
+    if (pending.waits or pending.is_first) and may_call(frame.f_code, frame.f_lasti):
+        name, _ = callee_at(frame.f_code, frame.f_lasti)
+        if name.rpartition(".")[2] != "sleep":  # ``sleep`` never fails
+            return True
+    return cleans_up(stack, layers)
 
 
 def _reason_to_wait(pending: PendingInterrupt, stack: Stack, now: float, by_signal: bool) -> str | None:
@@ -197,7 +202,7 @@ def _reason_to_wait(pending: PendingInterrupt, stack: Stack, now: float, by_sign
     It costs less than a look at all frames, which would be repeated while the thread receives.
     """
     receiver = next(step for step in stack if module_of(step) != "ssl")  # whose sockets receive in a call of theirs
-    receives = not by_signal and callee_at(receiver.f_code, receiver.f_lasti).rpartition(".")[2].startswith("recv")
+    receives = not by_signal and callee_at(receiver.f_code, receiver.f_lasti)[0].rpartition(".")[2].startswith("recv")
     is_patient = now - pending.went_on_at < _PATIENCE_WITH_DATA
     if receives and is_patient and not (is_application(receiver) or is_standard(receiver)):
         return f"it was receiving in {_function_in(receiver)}"  # the data would be lost, and the stream out of step
@@ -225,20 +230,24 @@ def _locate_body(stack: Stack, layers: Depth) -> str | None:
     """
     steps = takewhile(lambda step: has_deadline(step) or not is_timed_attempt(step), frames_of_call(stack, layers))
     body = [step for step in steps if not is_ours(step)]
-    found = body or [step for step in stack if calls_guarded_function(stack[0]) and not is_ours(step)]
-    if not found:
-        return None
-    what = _function_in(body[0]) if body else "code that is not Python"
-    application = next(filter(is_application, found), found[0])
+    if body:
+        what, application = _function_in(body[0]), next((step for step in body if is_application(step)), body[0])
+    else:
+        caller = next((step for step in stack if is_application(step) and not is_ours(step)), None)
+        if caller is None or not calls_guarded_function(stack[0]):
+            return None
+        what, application = "code that is not Python", caller
     return f"in {what}, from {os.path.basename(application.f_code.co_filename)}:{application.f_lineno}"
 
 
 def _function_in(frame: FrameType) -> str:
     """Return the name of what *frame* runs; a function written in C has no frame, so the code that calls it has it."""
     name = frame.f_code.co_qualname
-    callee = callee_at(frame.f_code, frame.f_lasti)
+    callee, is_global = callee_at(frame.f_code, frame.f_lasti)
     if is_application(frame):
         return callee or name
+    if is_global and "." in callee:
+        return callee
     last = callee.rpartition(".")[2]
     return f"{module_of(frame)}.{last if last and last not in ACQUIRE_RELEASE else name}"
 

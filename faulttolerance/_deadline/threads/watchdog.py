@@ -103,14 +103,17 @@ class Watchdog(Daemon):
     def _watch(self) -> None:
         try:
             while not self.forks:
-                if not self.is_paused:
-                    self.next = inf
-                soonest = self.look()
-                if not self.is_paused:
-                    self.next = soonest
-                self._rest(min(soonest, self.timers.run_due()) - native.monotonic())
+                self._go_round()
         finally:
             self.busy = None
+
+    def _go_round(self) -> None:
+        if not self.is_paused:
+            self.next = inf
+        soonest = self.look()
+        if not self.is_paused:
+            self.next = soonest
+        self._rest(min(soonest, self.timers.run_due()) - native.monotonic())
 
     def _rest(self, seconds: float) -> None:
         """Sleep for *seconds* or until a wake-up; shorten the switch interval if a moving thread had no safe point."""
