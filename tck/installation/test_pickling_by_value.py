@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit.program import output_of
+from kit.program import QUIET, output_of
 
 pytestmark = pytest.mark.outside
 
@@ -114,7 +114,18 @@ UNDER_GUARDS = """
 import sys, cloudpickle
 from faulttolerance import *
 
+shared = Guard(retry(max_retries=2, jitter=0), circuit_breaker(request_volume_threshold=6, failure_ratio=1))
 named = Guard(bulkhead(1), name="orders")
+tries = []
+
+@recommended("9s")
+def stock(): return "stock"
+
+@shared
+def failing(): raise OSError
+
+@shared
+async def refused(): ...
 
 class Client:
     @named
@@ -123,29 +134,41 @@ class Client:
     @apply_guard("orders")
     def send_again(self): return "sent again"
 
-@recommended("9s")
-def stock(): return "stock"
+    @timeout(9000)
+    @recommended("9s", retry(max_retries=1, jitter=0, retry_on=OSError))
+    def receive(self): return "received"
+
+def use():
+    print(stock(), Client().send(), Client().send_again(), Client().receive())
 
 if sys.argv[2] == "used":
-    Client().send(), Client().send_again(), stock()
-cloudpickle.dump(Client, open(sys.argv[1], "wb"))
-try: cloudpickle.dumps(stock)
-except TypeError as error: print(error)
+    use()
+sent = [use, stock, Client, failing, refused]
+cloudpickle.dump([cloudpickle.dumps(one) for one in sent], open(sys.argv[1], "wb"))
+cloudpickle.loads(cloudpickle.dumps(sent))[0]()
 """
 
 BEHIND_GUARDS = """
-import pickle, sys
-from faulttolerance import *
-named = Guard(bulkhead(1), name="orders")
-Client = pickle.load(open(sys.argv[1], "rb"))
-print(Client().send(), Client().send_again())
+import asyncio, pickle, sys
+from faulttolerance import CircuitBreakerOpenException, guards, validate
+use, stock, Client, failing, refused = map(pickle.loads, pickle.load(open(sys.argv[1], "rb")))
+use()
+for _ in range(2):
+    try: failing()
+    except OSError: pass
+try: asyncio.run(refused())
+except CircuitBreakerOpenException: print("refused")
+validate()
+names = {one.name for one in guards()}
+assert names >= {"orders", "__main__:5", "__main__:9"}, names
 """
 
 
 @pytest.mark.parametrize("state", ["fresh", "used"])
-def test_functions_under_guards_are_pickled_by_value_with_the_names_of_the_guards(state: str, tmp_path: Path) -> None:
-    """The other side creates the guards; one without a name is refused, with the remedy."""
+def test_functions_under_guards_are_pickled_by_value(state: str, tmp_path: Path) -> None:
+    """Functions that share a guard share one on the other side, too, also where each has a pickle of its own."""
+    used = "stock sent sent again received"
     output = output_of(UNDER_GUARDS, arguments=(str(tmp_path / "sent"), state))
 
-    assert "cannot pickle the guard __main__:14: its state belongs to this process. Give it a name" in output
-    assert output_of(BEHIND_GUARDS, arguments=(str(tmp_path / "sent"),)) == "sent sent again"
+    assert output.splitlines() == [used] * (2 if state == "used" else 1)
+    assert output_of(QUIET + BEHIND_GUARDS, arguments=(str(tmp_path / "sent"),)).splitlines() == [used, "refused"]

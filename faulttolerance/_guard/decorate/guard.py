@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import chain
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, Unpack, overload
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from ..._call.block import Attempt, Attempts, single_attempt
 from ..._call.core import is_detached
@@ -20,7 +20,7 @@ from ..._policy import CircuitBreaker, Policy, parameters
 from ..._shown import did_you_mean, shown
 from ..._signature.kind import generator_faults, is_coroutine_function, mark_coroutine_function
 from ..._signature.method import as_real_method, bind_at_each_call
-from ..._signature.naming import copy_names
+from ..._signature.naming import copy_names, import_name
 from ...exceptions import Fault, definition_error, raise_faults
 from ..declare import registry
 from ..declare.checks import definition
@@ -173,7 +173,8 @@ class Guard:
 
     def __call__(self, function: F) -> F:
         """Decorate *function*; all functions that one guard decorates share its state."""
-        return _decorated(function, lambda: self._resolver, self._resolver.check)
+        held = _Held(self)
+        return _decorated(function, lambda: held.resolver, self._resolver.check)
 
     def port(self, client: T, methods: str | Iterable[str] | None = None) -> T:
         """Return a proxy of *client* that runs its public methods under the policies, all with the state of this guard.
@@ -269,6 +270,38 @@ def _accepted_instead(value: object, kind: type[Policy]) -> str:
     first = next(iter(kind.__match_args__), "")
     fits = first and parameters(kind)[first].kind.accepts(value)
     return f"{kind.__name__}(...) or None" + (f"; perhaps {kind.__name__}({shown(value)}) is meant" if fits else "")
+
+
+class _Held:
+    """A guard in the functions that it decorates: only pickles of these by value, as from cloudpickle, come here."""
+
+    __slots__ = ("guard", "resolver")
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.resolver = guard._resolver
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what finds the guard if its module can be imported, else what makes it, with new state (rule P3)."""
+        if import_name(self.guard._creator[0], {}) not in ("", "__main__"):
+            return _Held, (self.guard,)
+        return _held_by_value, (self.resolver.site, self.resolver.declared, _named.get(self.guard.name) is self.guard)
+
+
+_received: WeakValueDictionary[str, Guard] = WeakValueDictionary()
+"""The guards without a name that came by value: a pickle with the same one joins it."""
+
+
+def _held_by_value(site: CreationSite, declared: tuple[Declared, ...], is_named: bool) -> _Held:
+    """Return a guard that came by value: the guard of that name if there is one, else a new one."""
+    guard = _named.get(site.name) if is_named else _received.get(site.name)
+    if guard is None or (not is_named and guard._resolver.declared != declared):
+        guard = Guard.__new__(Guard)
+        guard.name, guard._creator = site.name, _NO_MODULE
+        guard._resolver = GuardResolver(guard, site, declared)
+        (_named if is_named else _received)[site.name] = guard
+        registry.add(guard._resolver)
+    return _Held(guard)
 
 
 def _by_name(name: str, module: str) -> Guard:
