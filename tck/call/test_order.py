@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, get_type_hints
 
 import pytest
@@ -11,12 +12,11 @@ from faulttolerance._call.order import RANK, ROWS, STRATEGY_FACTORIES, Strategie
 from faulttolerance._call.state import State, StateDraft
 from faulttolerance._extensions.keywords import GuardPolicies
 from faulttolerance._guard.declare.checks.definition import decorator_name
-from faulttolerance._guard.decorate.guard import _PARAMETERS
 from faulttolerance._metrics.counters import Ledger
 from faulttolerance._policy import Fallback, Policy
 from faulttolerance.policies import Bulkhead, CircuitBreaker, RateLimit, Retry, Timeout
 
-GUARD_PARAMETERS = [*_PARAMETERS]
+GUARD_PARAMETERS = [name for name in inspect.signature(Guard).parameters if name not in ("given", "name")]
 
 
 def test_every_policy_has_one_row() -> None:
@@ -54,6 +54,17 @@ def test_type_checkers_know_every_policy_that_a_guard_takes() -> None:
     kinds = {decorator_name(kind): kind | None for kind in ROWS}
 
     assert get_type_hints(GuardPolicies) == {name: kinds[name] for name in GUARD_PARAMETERS}
+
+
+def test_the_signature_of_a_class_with_a_constructor_of_its_own_is_that_of_the_constructor() -> None:
+    """A guard does not have the signature of its class either: it is called with a function."""
+
+    class Limited(Guard):
+        def __init__(self, limit: int) -> None:
+            super().__init__(bulkhead=Bulkhead(limit))
+
+    assert list(inspect.signature(Limited).parameters) == ["limit"]
+    assert list(inspect.signature(Limited(1)).parameters) == ["function"]
 
 
 def test_a_guard_refuses_a_keyword_that_is_no_policy_of_a_guard() -> None:

@@ -14,11 +14,11 @@ import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from inspect import signature
 from typing import Any, NamedTuple, TypeAlias
 
 import faulttolerance
 from faulttolerance import Guard, Interrupted, circuit_breakers
-from faulttolerance._extensions.keywords import GuardPolicies
 from faulttolerance._guard.declare import registry
 from faulttolerance.policies import Timeout
 
@@ -44,7 +44,7 @@ _OF_FUNCTIONS = ("fallback", "coalesce", "partition_by", "deadline")
 """Policies that ask for results or arguments, or stand around whole calls."""
 
 
-_OF_GUARDS = frozenset(GuardPolicies.__annotations__)
+_OF_GUARDS = frozenset(signature(Guard).parameters)
 
 
 class Declared(NamedTuple):

@@ -30,6 +30,8 @@ from ..resolve.awaitable import NotAwaitableError, call_awaited, is_coroutine_co
 from .guard_resolver import GuardResolver, call_blocking, call_detached, call_ended, policy_faults
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from ..._extensions.keywords import GuardPolicies
 
 P = ParamSpec("P")
@@ -39,6 +41,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 _named: dict[str, Guard] = {}
 _finders: WeakKeyDictionary[Callable[..., Any], ref[Callable[[], GuardResolver]]] = WeakKeyDictionary()
 """The function that returns the guard of each decorated function, which holds it; a guard may refer to the function."""
+
+
+class _GuardSignature:
+    """Shows ``inspect`` and ``help`` the parameters of ``Guard`` one by one; created on request."""
+
+    def __get__(self, guard: Guard | None, owner: type[Guard]) -> Signature:
+        if guard is not None or owner.__init__ is not Guard.__init__:
+            raise AttributeError("__signature__")  # the signature of ``__call__``, or of another constructor
+        from inspect import Parameter, Signature
+
+        parameters = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=f"{kind.__name__} | None")
+            for name, kind in _PARAMETERS.items()
+        ]
+        given = Parameter("given", Parameter.VAR_POSITIONAL, annotation="Policy | Callable[..., Any]")
+        return Signature([given, *parameters, Parameter("name", Parameter.KEYWORD_ONLY, default="", annotation="str")])
 
 
 class Guard:
@@ -64,6 +82,8 @@ class Guard:
     >>> guard.call(int, "7")
     7
     """
+
+    __signature__ = _GuardSignature()
 
     def __init__(self, *given: Policy | Callable[..., Any], name: str = "", **policies: Unpack[GuardPolicies]) -> None:
         by_kind = _by_kind(given, policies)
