@@ -78,7 +78,7 @@ def test_a_missing_guard_is_reported(payments: Guard) -> None:
     @timeout
     def charge() -> None: ...
 
-    with pytest.raises(KeyError, match="no guard is named 'paymnets'; did you mean 'payments'?"):
+    with pytest.raises(KeyError, match=r"no guard is named 'paymnets'; did you mean 'payments'\?"):
         explain(charge)
 
 

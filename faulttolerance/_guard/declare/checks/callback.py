@@ -39,14 +39,15 @@ def faults(
     guarded = Callee(declaration.template, owner, takes_self=declaration.binding != FUNCTION)
     guarded.is_awaited = is_awaited_in_the_end(declaration, asynchronous, final)
     parameter, got = "value", cast(Any, policy.value)
+    problems: list[Mismatch]
     if got is None:
         if owner is None and not (final and declaration.binding == FUNCTION):
             return []
         parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
         got = getattr(policy, parameter)
-        problems = _problems_of_named(got, isinstance(policy, Fallback), guarded, declaration, owner)
+        problems = [*_problems_of_named(got, isinstance(policy, Fallback), guarded, declaration, owner)]
     elif isinstance(policy, BeforeRetry):
-        problems = _of(f"is {shown(got)}", kind_mismatches(guarded, got))
+        problems = [*_of(f"is {shown(got)}", kind_mismatches(guarded, got))]
     else:
         problems = [*_problems_of_handler(got, guarded)]
         if is_own_fallback:
