@@ -222,8 +222,8 @@ class ThreadAttempt(Suspension):
             self.attempt.record.timed_out = True
             self.error = TimeoutException(self.attempt.timeout_message(self.attempt.record))
             self._withdraw(may_interrupt=False, may_cancel=True)
-            left_behind = self.attempt.left_behind
-            if left_behind is not None and not self._has_ended:
+            left_behind, was_withdrawn = self.attempt.left_behind, self._has_ended
+            if left_behind is not None and not was_withdrawn:
                 left_behind.add(self)
                 if self._has_ended:
                     left_behind.remove(self)

@@ -94,7 +94,6 @@ class Partitioning:
                 if shared is not None and breaker is not None:
                     shared.continue_counts(breaker, now)
             if placed is not None:
-                self._complete(placed[0], key, now)
                 return placed
             is_first = partitions.shared == 1
         if is_first:
@@ -102,28 +101,24 @@ class Partitioning:
         return self._shared, self._shared.pin
 
     def _path(self, partition: Partition) -> GuardedCall:
-        """Build the call path of calls in *partition*."""
+        """Build the call path of calls in *partition*, with every strategy that the policies in force need."""
+        state, policies = self._state, None
         with self._partitions.lock:
-            self._complete(partition, partition.key, clock.monotonic())
+            while policies is not state.policies:  # another thread may change these meanwhile
+                policies = state.policies
+                in_force: dict[Any, Any] = {type(policy): policy for policy in policies}
+                made = partition.strategies.by_policy()
+                for kind, factory in STRATEGY_FACTORIES.items():
+                    if not factory.is_per_key or kind not in in_force or state.strategies.get(kind) is None:
+                        continue
+                    if kind in made:
+                        factory.renew(made[kind], in_force[kind])
+                    else:
+                        name = factory.name_of_key(state.name, partition.key) if factory.name_of_key else state.name
+                        made[kind] = factory.make(name, in_force[kind], Strategies.of(made))
+                partition.strategies = Strategies.of(made)
+            breaker, shared = partition.strategies.get(CircuitBreaker), state.circuit_breaker
+            if breaker is not None and shared is not None:
+                breaker.copy_force(shared, clock.monotonic())
         path = self._paths[partition] = self._inside(strategies=partition.strategies)
         return path
-
-    def _complete(self, partition: Partition, key: Hashable, now: float) -> None:
-        """Create every strategy in *partition* that the policies in force need, with their values."""
-        policies: Any = None
-        while policies is not self._state.policies:  # another thread may change these meanwhile
-            policies = self._state.policies
-            in_force = {type(policy): policy for policy in policies}
-            made = partition.strategies.by_policy()
-            for kind, factory in STRATEGY_FACTORIES.items():
-                if not factory.is_per_key or kind not in in_force or self._state.strategies.get(kind) is None:
-                    continue
-                if kind in made:
-                    factory.renew(made[kind], in_force[kind])
-                else:
-                    name = factory.name_of_key(self._state.name, key) if factory.name_of_key else self._state.name
-                    made[kind] = factory.make(name, in_force[kind], Strategies.of(made))
-            partition.strategies = Strategies.of(made)
-        breaker, shared = partition.strategies.get(CircuitBreaker), self._state.circuit_breaker
-        if breaker is not None and shared is not None:
-            breaker.copy_force(shared, now)
