@@ -313,23 +313,11 @@ class _Recorder(TargetWrapper):
     ) -> Callable[..., Any]:
         """Return *function* with a record of each attempt."""
 
-        def begin() -> RecordedAttempt:
+        def begin(*args: Any, **kwargs: Any) -> RecordedAttempt:
             call = _call_under_way(self, name)
             return call._start_attempt() if call is not None else RecordedAttempt(1)
 
-        @register(CALLER)
-        def attempt(*args: Any, **kwargs: Any) -> Any:
-            with begin() as record:
-                record.result = function(*args, **kwargs)
-            return record.result
-
-        @register(CALLER)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with begin() as record:
-                record.result = await function(*args, **kwargs)
-            return record.result
-
-        return awaited if is_awaited else attempt
+        return _recording(function, begin, is_awaited)
 
     def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
         """Return *call* with a record of each call."""
@@ -339,14 +327,22 @@ class _Recorder(TargetWrapper):
             self.calls.append(record)
             return record
 
-        def recording(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-            with begin(args, kwargs) as record:
-                record.result = call(args, kwargs)
-            return record.result
+        return _recording(call, begin, environment is not None)
 
-        async def recording_awaited(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-            with begin(args, kwargs) as record:
-                record.result = await call(args, kwargs)
-            return record.result
 
-        return recording if environment is None else recording_awaited
+def _recording(function: Callable[..., Any], begin: Callable[..., _Recorded], is_awaited: bool) -> Callable[..., Any]:
+    """Return *function* with a record of each call, which *begin* creates from its arguments."""
+
+    @register(CALLER)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with begin(*args, **kwargs) as record:
+            record.result = function(*args, **kwargs)
+        return record.result
+
+    @register(CALLER)
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        with begin(*args, **kwargs) as record:
+            record.result = await function(*args, **kwargs)
+        return record.result
+
+    return awaited if is_awaited else called
