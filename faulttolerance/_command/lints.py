@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import pairwise
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._call.order import ROWS
 from .._config import Declared, Snapshot, ignore_keys
 from .._guard.decorate.guard import decorated_functions
 from .._inspection.explanation import explanations_of
-from .._parameters import signature_of
 from .._policy import (
     ChronoUnit,
     CircuitBreaker,
@@ -43,8 +40,6 @@ Findings = Iterator[str]
 
 _SHORT = 0.01
 _MISTAKES = (NameError, AttributeError, TypeError)
-_CONTEXT = ("context", "ctx")
-"""The usual names of a handler's parameter that takes the context."""
 _REFUSALS: list[tuple[type[Policy], Any, str]] = [
     (kind, *row.refusal) for kind, row in ROWS.items() if row.refusal is not None
 ]
@@ -164,27 +159,6 @@ def _stunted(policies: Policies) -> Findings:
         )
 
 
-def _mistaken(method: object, policies: Policies) -> Findings:
-    """Report a handler that gets the context of the call but is written for the arguments of the guarded function."""
-    fallback = policies.get(Fallback)
-    if fallback is None or not isinstance(method, FunctionType):
-        return
-    for link in fallback.links or (fallback,):
-        handler = link.value
-        names = _parameters_of(handler) if isinstance(handler, FunctionType) else []
-        if len(names) == 1 and names[0] in _parameters_of(method) and names[0] not in _CONTEXT:
-            yield (
-                f"@Fallback(value) is {handler.__qualname__}: its parameter {names[0]} receives an ExecutionContext,"
-                " but the guarded function has a parameter of this name; pass the name of the handler as"
-                " fallback_method, or rename its parameter to context"
-            )
-
-
-def _parameters_of(function: FunctionType) -> list[str]:
-    signature = signature_of(function)
-    return [*signature.parameters] if signature is not None else []
-
-
 def _blaming(policies: Policies) -> Findings:
     gates = [gate for gate in policies.values() if hasattr(gate, "fail_on")]
     for gate in gates if not _is_predicate(policies.get(FailWhen)) else ():
@@ -225,17 +199,16 @@ LINTS: Mapping[str, Callable[[Policies], Findings]] = {
     "FT013": _insistent,
 }
 """The lints of one guard's policies, by the code of the doubt."""
-_NESTED, _MISTAKEN = "FT007", "FT011"
-CODES = (*sorted([*LINTS, _NESTED, _MISTAKEN]),)
+_NESTED = "FT007"
+CODES = (*sorted([*LINTS, _NESTED]),)
 
 
 def lint(guards: Iterable[GuardedMethod], snapshot: Snapshot) -> Iterator[LintFinding]:
     """Yield the findings about *guards*, except for codes that a key ``Check/ignore`` names."""
     for guard in guards:
         policies = {type(policy): policy for policy in guard.policies if _is_at_work(policy)}
-        lints: dict[str, Callable[[Policies], Findings]] = {**LINTS, _MISTAKEN: partial(_mistaken, guard.method)}
-        for code in lints.keys() - codes_of(snapshot, guard._effective.declared):
-            yield from (LintFinding(code, guard.name, text) for text in lints[code](policies))
+        for code in LINTS.keys() - codes_of(snapshot, guard._effective.declared):
+            yield from (LintFinding(code, guard.name, text) for text in LINTS[code](policies))
         yield from _nested(guard.method, guard._cls, snapshot)
     for function in decorated_functions():
         yield from _nested(function, None, snapshot)

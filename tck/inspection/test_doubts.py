@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -257,53 +256,6 @@ def test_the_effective_values_are_judged() -> None:
     guard.close()
 
 
-def sunny(city: str) -> str:
-    return f"{city}: sunny"
-
-
-def of(context: Any) -> str:
-    return f"{context}: unknown"
-
-
-@pytest.mark.parametrize(
-    ("handler", "parameter"),
-    [(sunny, "city"), (ft.last_good("1d"), None), (of, None), ((of, sunny), "city"), (lambda failed: "", None)],
-)
-def test_a_handler_with_the_parameter_of_the_function_is_doubted(handler: Any, parameter: str | None) -> None:
-    """Rule M4: FT011; it would return "<ExecutionContext ...>: sunny"."""
-
-    @ft.fallback(*(handler if isinstance(handler, tuple) else (handler,)), apply_on=TROUBLE)
-    def forecast(city: str) -> str:
-        raise ConnectionError(city)
-
-    mine = [one for one in ft.guards() if one.method is forecast]
-    told = [str(one) for one in lint(mine, settings.snapshot) if one.code == "FT011"]
-
-    assert len(mine) == 1
-    assert [parameter in line for line in told if parameter] == [True] * (parameter is not None)
-    assert len(told) == (parameter is not None)
-
-
-def test_a_handler_with_the_parameter_of_the_method_is_doubted() -> None:
-    """Rule M4: FT011; a handler whose parameter for the context has that name by chance is not doubted."""
-
-    class Client:
-        @ft.fallback(sunny, apply_on=TROUBLE)
-        def forecast(self, city: str) -> str:
-            raise ConnectionError(city)
-
-        @ft.fallback(of, apply_on=TROUBLE)
-        def look(self, context: str) -> str:
-            raise ConnectionError(context)
-
-    for call in (Client().forecast, Client().look):
-        with contextlib.suppress(ConnectionError):
-            call("Oslo")
-    told = [one for one in lint(list(ft.guards()), settings.snapshot) if one.code == "FT011"]
-
-    assert [one.where.rpartition(".")[2] for one in told if "Client" in one.where] == ["forecast"]
-
-
 def nested_in_guard() -> tuple[Any, str]:
     inner = ft.Guard(retry=careful())
 
@@ -405,7 +357,7 @@ def test_the_doubt_about_a_retry_around_a_retry_is_switched_off_by_a_key_of_eith
 
 def test_every_code_is_tried() -> None:
     """Rule M4: each is doubted once, and settled once."""
-    beside = {"FT007", "FT011"}  # of more than the policies of one guard
+    beside = {"FT007"}  # of more than the policies of one guard
 
     assert {*DOUBTFUL, *beside} == {*SETTLED, *beside} == {*CODES}
 
