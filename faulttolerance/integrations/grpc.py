@@ -297,7 +297,11 @@ class GuardedCalls(
         """Start a call that streams its responses."""
         return self._run(_let_begin, continuation, _within_deadline(client_call_details), request)
 
-    intercept_stream_stream = intercept_unary_stream
+    def intercept_stream_stream(
+        self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        """Start a call that streams both ways."""
+        return self.intercept_unary_stream(continuation, client_call_details, request_iterator)
 
     def _run(
         self, function: Callable[..., Any], continuation: _Continuation, details: Any, request: Any, again: bool = False

@@ -315,14 +315,14 @@ def test_a_command_that_is_idempotent_by_name_is_sent_again(server: RedisServer)
         starter.join()
 
 
-HEALTH: dict[str, Any] = {"health_check_interval": 0.01, "decode_responses": True}
+HEALTH: dict[str, Any] = {"health_check_interval": 0.1, "decode_responses": True}
 HALTED: dict[str, Any] = {"retry": Retry(max_retries=50, delay=20, jitter=0, retry_on=LOST), "timeout": LATE}
 
 
 def test_a_write_before_which_the_health_check_fails_was_not_sent(server: RedisServer) -> None:
     with install(server.client(**HEALTH), Guard(**HALTED)) as client:
         client.get("a")
-        time.sleep(0.02)
+        time.sleep(0.2)
         server.freeze()
         end = threading.Timer(0.5, server.thaw)
         end.start()
@@ -334,7 +334,7 @@ def test_a_write_of_a_coroutine_before_which_the_health_check_fails_was_not_sent
     async def main() -> None:
         async with install(redis.asyncio.Redis(port=server.port, **HEALTH), Guard(**HALTED)) as client:
             await client.get("a")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.2)
             server.freeze()
             asyncio.get_running_loop().call_later(0.5, server.thaw)
             assert await client.incr("visits") == 1
