@@ -45,6 +45,7 @@ class MainThread:
         """Whether the main thread notices signals only in blocking calls."""
         self.lacks_activity = False
         """Whether the system does not report the activity of the main thread."""
+        self._installed: int | None = None
         self._activity: Activity | None = None
 
     def owns_signal(self) -> bool:
@@ -56,8 +57,13 @@ class MainThread:
         deadlines.is_ready = True
         signum = None if is_subinterpreter() else self.signum
         try:
+            if (installed := self._installed) is not None and installed != signum:
+                if signal.getsignal(installed) is on_signal:
+                    signal.signal(installed, signal.SIG_DFL)
+                self._installed = None
             if signum is not None and _CAN_SIGNAL and signal.getsignal(signum) in (signal.SIG_DFL, on_signal):
                 signal.signal(signum, on_signal)
+                self._installed = signum
         except ValueError:  # the thread that has imported ``threading`` is not the one that receives signals
             self.signum = None
 
@@ -159,8 +165,13 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
 
 def can_interrupt(signum: object) -> bool:
     """Return whether a handler can be installed for *signum*."""
-    catchable = signal.valid_signals() - {getattr(signal, "SIGKILL", None), getattr(signal, "SIGSTOP", None)}
-    return isinstance(signum, int) and signum is not True and signum in catchable
+    uncatchable = (getattr(signal, name, None) for name in ("SIGKILL", "SIGSTOP"))
+    return (
+        isinstance(signum, int)
+        and signum is not True
+        and signum in signal.valid_signals()
+        and signum not in uncatchable
+    )
 
 
 def set_interrupt_signal(signum: int | None = _DEFAULT_SIGNAL) -> None:
