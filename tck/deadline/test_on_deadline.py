@@ -547,7 +547,7 @@ def test_blocks_leave_no_timers_behind() -> None:
 
     work()
 
-    assert len(watchdog.timers.alive) < 100
+    assert len(watchdog.timers.callbacks) < 100
     assert not this_thread.deadlines.callbacks
 
 
