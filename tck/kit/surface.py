@@ -16,9 +16,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from faulttolerance import Guard
-from faulttolerance._extensions.keywords import GuardPolicies
-
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "tck" / "kit" / "surface.txt"
 MODULES = ["", ".exceptions", ".instrumentation", ".patching", ".policies", ".testing", ".typing"]
@@ -89,12 +86,6 @@ def _parameters(thing: Any) -> str:
     except (TypeError, ValueError):
         return ""
     bare = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
-    if thing is Guard:  # written as ``**policies``
-        keywords = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
-            for name in GuardPolicies.__annotations__
-        ]
-        bare[1:] = [*keywords, bare[1]]
     return re.sub(r"<(?:class '(\w+)'|(\w+) object[^>]*)>", r"\1\2", str(inspect.Signature(bare)))
 
 
