@@ -104,12 +104,12 @@ class _DeadlineUntilResponse:
                 await self._refusal
 
     async def _run(self, left: float) -> None:
-        self._task = asyncio.current_task()
         block = deadline_block(left)
         with self._block:
             # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
             self._block.push(block)
             await block.__aenter__()  # a deadline of the task, which may have no frame but those of the library
+            self._task = asyncio.current_task()
             with suppress(_LateAnswer), self._cancel_scope, on_deadline(self._expire):
                 await self._app(self._scope, self._receive, self._answer)
 
