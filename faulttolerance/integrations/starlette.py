@@ -105,13 +105,12 @@ class _DeadlineUntilResponse:
 
     async def _run(self, left: float) -> None:
         block = deadline_block(left)
-        with self._block:
-            # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
-            self._block.push(block)
-            await block.__aenter__()  # a deadline of the task, which may have no frame but those of the library
-            self._task = asyncio.current_task()
-            with suppress(_LateAnswer), self._cancel_scope, on_deadline(self._expire):
-                await self._app(self._scope, self._receive, self._answer)
+        # As a ``with`` statement does, before it enters. This block may be left by another task of the request.
+        self._block.push(block)
+        await block.__aenter__()  # a deadline of the task, which may have no frame but those of the library
+        self._task = asyncio.current_task()
+        with self._block, suppress(_LateAnswer), self._cancel_scope, on_deadline(self._expire):
+            await self._app(self._scope, self._receive, self._answer)
 
     async def _answer(self, message: Message) -> None:
         if self._is_late and not self._is_answered:
