@@ -295,14 +295,14 @@ class BoundPolicies(_Defaults):
                 verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)
             if (
                 self.slow
-                and verdict is SUCCESS
+                and verdict == SUCCESS
                 and not record.refused_by
                 and (record.ended or now) >= record.requested + self.slow
             ):
                 verdict, kind = FAILURE, "slow call"
-            record.verdict = verdict._value_  # ``value`` is a Python function
-            if not (gate_state.is_clean if verdict is SUCCESS else verdict is NEUTRAL and gate_state.is_closed):
-                gate.settle(gate_state, record.permit, verdict, now, kind if verdict is FAILURE else "")
+            record.verdict = verdict
+            if not (gate_state.is_clean if verdict == SUCCESS else verdict == NEUTRAL and gate_state.is_closed):
+                gate.settle(gate_state, record.permit, verdict, now, kind if verdict == FAILURE else "")
         elif not isinstance(failure, RefusedException):
             gate.settle(gate.state, record.permit, NEUTRAL, clock.monotonic())
         if gate.transitions:

@@ -40,7 +40,7 @@ class AdaptiveTimeout:
 
     def record(self, elapsed: float, end: End) -> None:
         """Record the latency of an ended attempt; see ``Listener``."""
-        if end is OTHERWISE:
+        if end == OTHERWISE:
             return
         fresh = self._latencies.fresh
         fresh.append(elapsed)

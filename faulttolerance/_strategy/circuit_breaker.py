@@ -147,7 +147,7 @@ class CircuitBreaker:
 
         *failure* names the class of a failure, for people. A name is kept because the object would keep its traceback.
         """
-        has_failed, chance = verdict is FAILURE, 0.5
+        has_failed, chance = verdict == FAILURE, 0.5
         if has_failed and not state.is_closed and self.values.max_delay > self.values.delay:
             chance = self._chance()  # the application may have chosen the source: not under the lock
         with self.lock:
@@ -157,7 +157,7 @@ class CircuitBreaker:
                 self.last_failure = failure
             if state.is_closed:
                 closed: Closed = state  # type: ignore[assignment]  # only a Closed is closed
-                if verdict is NEUTRAL:
+                if verdict == NEUTRAL:
                     return
                 closed.is_clean = False  # first: a signal's handler may raise before it is assessed
                 closed.used = now
@@ -175,7 +175,7 @@ class CircuitBreaker:
                 state.used = now
                 if has_failed:
                     self._open_locked(now, "a probe failed", state.reopened + 1, chance)
-                elif verdict is SUCCESS:
+                elif verdict == SUCCESS:
                     state.successes += 1
                     self._close_when_proven_locked(state, now)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
 
 SIZE: Final = 512
 """The number of samples that count, the newest ones."""
@@ -18,19 +17,14 @@ EVERY: Final = 64
 """The number of samples after which the quantiles are computed anew."""
 
 
-class End(Enum):
-    """The end of an attempt, as far as its latency is concerned."""
+End: TypeAlias = Literal["succeeded", "timed out", "otherwise"]
+"""The end of an attempt, as far as its latency is concerned."""
 
-    SUCCEEDED = "succeeded"
-    TIMED_OUT = "timed out"
-    """Ended by its own time-out, or by a hedge that was faster: a sample of the time that it took until then."""
-    OTHERWISE = "otherwise"
-    """Ended by a failure, a cancellation or an outer deadline: no sample of a latency, however long it took."""
-
-
-SUCCEEDED: Final = End.SUCCEEDED
-TIMED_OUT: Final = End.TIMED_OUT
-OTHERWISE: Final = End.OTHERWISE
+SUCCEEDED: Final[End] = "succeeded"
+TIMED_OUT: Final[End] = "timed out"
+"""Ended by its own time-out, or by a hedge that was faster: a sample of the time that it took until then."""
+OTHERWISE: Final[End] = "otherwise"
+"""Ended by a failure, a cancellation or an outer deadline: no sample of a latency, however long it took."""
 
 
 class Listener(Protocol):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from enum import Enum
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from ..exceptions import TimeoutException
 
@@ -58,19 +57,13 @@ def _contains_members(classes: Classes, group: BaseExceptionGroup[BaseException]
     return True
 
 
-class Verdict(Enum):
-    """The verdict on an attempt."""
+Verdict: TypeAlias = Literal["success", "failure", "neutral"]
+"""The verdict on an attempt."""
 
-    SUCCESS = "success"
-    FAILURE = "failure"
-    NEUTRAL = "neutral"
-    """No verdict: the attempt ended by control flow, which is no evidence about the callee."""
-
-
-# Module constants: an attribute of the enumeration costs one more look-up, on a path that runs for every failure.
-SUCCESS: Final = Verdict.SUCCESS
-FAILURE: Final = Verdict.FAILURE
-NEUTRAL: Final = Verdict.NEUTRAL
+SUCCESS: Final[Verdict] = "success"
+FAILURE: Final[Verdict] = "failure"
+NEUTRAL: Final[Verdict] = "neutral"
+"""No verdict: the attempt ended by control flow, which is no evidence about the callee."""
 
 
 def verdict_on(error: BaseException, fail_on: Classes, skip_on: Classes, fails: bool | None = False) -> Verdict:

@@ -47,7 +47,7 @@ class Callee:
         self._tokens = min(most, self._tokens + (now - self._filled_at) * self.capacity)
         self._filled_at = now
         verdict = SUCCESS if self._tokens >= 1 else FAILURE
-        self._tokens -= verdict is SUCCESS
+        self._tokens -= verdict == SUCCESS
         self._count(tier, verdict.value)
         self.simulation.after(0.01, lambda: throttle.settle(era, None, verdict, self.simulation.now))
 

@@ -172,16 +172,16 @@ class NaiveCircuit:
         if era != self.era or self.state == "open":
             return
         if self.state == "closed":
-            if verdict is not NEUTRAL:
-                self.results = [*self.results, verdict is FAILURE][-self.volume :]
+            if verdict != NEUTRAL:
+                self.results = [*self.results, verdict == FAILURE][-self.volume :]
                 failures = sum(self.results)
                 if len(self.results) == self.volume and failures and failures / self.volume >= self.ratio:
                     self.move("open", now)
             return
         admitted = self.probes.pop(me, self.overdue.pop(me, None))
-        if admitted is None or verdict is NEUTRAL:
+        if admitted is None or verdict == NEUTRAL:
             return
-        if verdict is FAILURE:
+        if verdict == FAILURE:
             self.move("open", now)
         else:
             self.successes += 1

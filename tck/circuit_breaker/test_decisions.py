@@ -37,11 +37,11 @@ class Call:
         self.era = era
 
     def end(self, verdict: Verdict, now: float) -> None:
-        if verdict is SUCCESS:
+        if verdict == SUCCESS:
             if not self.era.is_clean:
                 self.circuit.settle(self.era, self, SUCCESS, now)
             return
-        if verdict is NEUTRAL and self.era.is_closed:
+        if verdict == NEUTRAL and self.era.is_closed:
             return
         self.circuit.settle(self.era, self, verdict, now)
 
@@ -930,16 +930,16 @@ class NaiveCircuit:
         if round_ != self.round:
             return
         if self.name == CLOSED:
-            if verdict is not NEUTRAL:
-                self.results.append((now, verdict is FAILURE))
+            if verdict != NEUTRAL:
+                self.results.append((now, verdict == FAILURE))
                 results, failures = len(self.held(now)), sum(self.held(now))
                 if results >= self.volume and failures and failures / results >= self.ratio and not self.forced:
                     self.move(OPEN, now)
         elif self.name == HALF_OPEN:
             self.probes.pop(number, None)  # each call ends once, and this period let it in
-            if verdict is FAILURE:
+            if verdict == FAILURE:
                 self.move(OPEN, now)
-            elif verdict is SUCCESS:
+            elif verdict == SUCCESS:
                 self.successes += 1
                 if self.successes >= self.threshold:
                     self.move(CLOSED, now)

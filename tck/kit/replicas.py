@@ -162,8 +162,8 @@ class Process:
 
     def end(self, me: object, verdict: Verdict) -> None:
         era, _, _ = self.running.pop(me)
-        if not (era.is_clean if verdict is SUCCESS else verdict is NEUTRAL and era.is_closed):
-            self.gate.settle(era, me, verdict, self.world.now, "OSError" if verdict is FAILURE else "")
+        if not (era.is_clean if verdict == SUCCESS else verdict == NEUTRAL and era.is_closed):
+            self.gate.settle(era, me, verdict, self.world.now, "OSError" if verdict == FAILURE else "")
         self.deliver(self.breaker)
 
     def call(self, verdict: Verdict = SUCCESS) -> bool:

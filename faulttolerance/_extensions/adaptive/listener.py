@@ -45,9 +45,9 @@ class Limiter(NamedTuple):
             return
         change = self.bulkhead.adapt(
             elapsed,
-            is_success=end is SUCCEEDED,
-            is_sample=end is not OTHERWISE,
-            keeps_permit=end is TIMED_OUT and self.detached,
+            is_success=end == SUCCEEDED,
+            is_sample=end != OTHERWISE,
+            keeps_permit=end == TIMED_OUT and self.detached,
         )
         if change is None:
             return

@@ -128,13 +128,13 @@ class AdaptiveThrottle:
 
     def settle(self, state: GateState, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Count an admitted attempt that has ended; a neutral attempt does not count."""
-        if verdict is SUCCESS:
+        if verdict == SUCCESS:
             successes = self._successes
             successes.append(now)
             if len(successes) >= _FOLD:
                 with self._lock:
                     self._review_locked(now)
-        elif verdict is FAILURE:
+        elif verdict == FAILURE:
             with self._lock:
                 if self.state is _CALM:
                     self._passed = max(self._passed, now)  # up to now, attempts passed without admit()

@@ -209,10 +209,10 @@ class FleetCircuit(GateWrapper):
         with breaker.lock:
             holder = self._probes.get(attempt_id)
             if holder is not None:
-                if verdict is FAILURE and breaker.state.name == OPEN:
+                if verdict == FAILURE and breaker.state.name == OPEN:
                     self._lease = _NO_LEASE
                     request = self._open_request_locked(now)
-                request = request or self._probe_request(holder, "success" if verdict is SUCCESS else "end")
+                request = request or self._probe_request(holder, "success" if verdict == SUCCESS else "end")
             elif state.is_closed and breaker.state not in (state, self._written_state) and self._record.state == CLOSED:
                 request = self._open_request_locked(now)
         if request is not None:
