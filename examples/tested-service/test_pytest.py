@@ -88,7 +88,7 @@ def test_the_shop_under_overload(ft_events: list[Event]) -> None:
     with exhaust(Shop.search), pytest.raises(RateLimitException) as refused:
         shop.search("tea")
 
-    assert refused.value.retry_after == 1.0
+    assert 0.0 <= refused.value.retry_after <= 1.0
     assert shop.search("tea") == "fine"
     assert len(ft_events) == 2
 

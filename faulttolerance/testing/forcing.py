@@ -15,8 +15,6 @@ from .._call.order import STRATEGY_FACTORIES, Strategies
 from .._call.state import State
 from .._config import Effective
 from .._deadline.clock import clock
-from .._extensions.fleet.policy import FleetWide
-from .._extensions.partition_by.policy import PartitionBy
 from .._guard.resolve.circuit_breakers import deliver_transitions
 from .._guard.resolve.transaction import overridden
 from .._policy import Bulkhead, CircuitBreaker, Policy, RateLimit, RateLimitType, RetryBudget
@@ -140,16 +138,16 @@ class _Forced(TargetWrapper):
         if not self._target.covers(subject):
             return effective
         vars(policy).update(self._values.get(kind, {}))  # unchecked: no declaration may exhaust a limit
-        return effective._replace(policy=policy, enabled=effective.enabled and kind is not FleetWide)
+        return effective._replace(policy=policy, enabled=effective.enabled and kind.annotation != "FleetWide")
 
     def around_strategies(
         self, state: State, strategies: Strategies, in_force: Mapping[type[Policy], Policy]
     ) -> Strategies:
         """Return the *strategies* of *state* with those of the block."""
         made = self._made.setdefault(state, {})
-        for kind, policy in in_force.items():
-            if kind in (*self._values, PartitionBy) and kind not in made:
-                made[kind] = STRATEGY_FACTORIES[kind].make(state.name, policy, strategies)
+        for kind, factory in STRATEGY_FACTORIES.items():
+            if kind in in_force and kind not in made and (kind in self._values or factory.nested is not None):
+                made[kind] = factory.make(state.name, in_force[kind], strategies)
                 if self._state is not None and kind is CircuitBreaker:
                     made[kind].force(clock.monotonic(), self._state)
         forced = _ForcedStrategies.of({**strategies.by_policy(), **made})
