@@ -138,6 +138,21 @@ def test_a_circuit_that_was_used_while_forced_is_as_it_was_found(found: str, sta
         assert circuit_breakers.snapshot(NAME) == before
 
 
+def test_a_circuit_is_as_it_was_found_where_another_policy_comes_into_force_meanwhile() -> None:
+    """The strategies of the target take it in; those of the block are over with it."""
+    name = "joined by a limit"
+    joined = Guard(circuit_breaker=CircuitBreaker(delay=HOUR), rate_limit=RateLimit(9), name=name)
+    configure(properties={"RateLimit/enabled": False})
+    joined.call(int)
+    before = circuit_breakers.snapshot(name)
+    with force(joined, "open"):
+        configure(properties={})
+        assert outcome(lambda: joined.call(int)) is CircuitBreakerOpenException
+
+    assert circuit_breakers.snapshot(name) == before
+    assert before.results == 1
+
+
 def test_a_half_open_circuit_goes_on_by_its_probes() -> None:
     """A test sees by it what a service does when another one comes back, or does not."""
     with force(Forced.query, "half-open"):
