@@ -5,8 +5,7 @@ Histograms cannot be observed, so the samples since the last collection are reco
 each sample as the mean of its bucket: counts, buckets and sums are exact.
 
 The API accepts samples one by one, at several microseconds each. If the SDK has the known structure, all equal samples
-after the first are added at the place of the first. If any part of it differs, as in exponential histograms, nothing
-is changed.
+after the first are added at the place of the first. If any part of it differs, nothing is changed.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from weakref import ref
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
+from .._log import WARNING, log
 from .._metrics.catalogue import BOUNDARIES, Metric, Series, every_metric, labels
 from .._metrics.counters import NO_DURATIONS, Durations, Reading, ledger
 
@@ -41,6 +41,8 @@ class Exporter:
         meter = provider.get_meter("faulttolerance")
         self._kept: list[object] = [meter]
         """The meter and its instruments: a provider that moves them to another later may know them only weakly."""
+        self._needs_view = False
+        """Whether the API accepts no advice on boundaries, and no warning was logged yet."""
         self._histograms: dict[str, Any] = {}
         for metric in every_metric():
             if metric.kind == "histogram":
@@ -70,7 +72,8 @@ class Exporter:
             return meter.create_histogram(
                 metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=BOUNDARIES
             )
-        except TypeError:  # opentelemetry-api before 1.30: a view sets the boundaries
+        except TypeError:
+            self._needs_view = True
             return meter.create_histogram(metric.name, metric.unit, metric.description)
 
     def _observe(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
@@ -94,6 +97,9 @@ class Exporter:
         return values.get(name, [])
 
     def _record(self, reading: Reading) -> None:
+        if self._needs_view and reading.durations:
+            self._needs_view = False
+            log(WARNING, "the boundaries of histograms need opentelemetry-api 1.30, or a view that sets them")
         for key in [key for key in self._recorded if key[0] not in reading.durations]:
             del self._recorded[key]  # its counts were dropped, and start at 0 if the name returns
         for method, durations in reading.durations.items():
@@ -120,15 +126,45 @@ def add_again(histogram: Any, value: float, attributes: Mapping[str, str], count
     """Add *value*, which was just recorded, *count* times more; if that is impossible, do nothing and return false."""
     try:
         aggregations = _aggregations(getattr(histogram, "_real_instrument", None) or histogram, attributes)
-        places = [(aggregation, bisect_left(aggregation._boundaries, value)) for aggregation in aggregations]
-        is_known = all(aggregation._value[bucket] and aggregation._sum is not None for aggregation, bucket in places)
     except (AttributeError, ImportError, KeyError, TypeError):
         return False
-    for aggregation, bucket in places if is_known else ():  # all of them are checked before the first is changed
+    if not all(map(_is_known, aggregations)):  # all of them are checked before the first is changed
+        return False
+    for aggregation in aggregations:
         with aggregation._lock:
-            aggregation._value[bucket] += count
-            aggregation._sum += value * count
-    return is_known
+            _KNOWN[type(aggregation).__name__][1](aggregation, value, count)
+    return True
+
+
+def _is_known(aggregation: Any) -> bool:
+    known = _KNOWN.get(type(aggregation).__name__)
+    return known is not None and all(getattr(aggregation, name, None) is not None for name in ("_lock", *known[0]))
+
+
+def _add_to_buckets(aggregation: Any, value: float, count: int) -> None:
+    aggregation._value[bisect_left(aggregation._boundaries, value)] += count
+    aggregation._sum += value * count
+
+
+def _add_to_exponential_buckets(aggregation: Any, value: float, count: int) -> None:
+    if value:
+        buckets = aggregation._value_positive
+        buckets.counts[aggregation._mapping.map_to_index(value) - buckets.index_base] += count  # a ring
+    else:
+        aggregation._zero_count += count
+    aggregation._count += count
+    aggregation._sum += value * count
+
+
+_KNOWN: dict[str, tuple[tuple[str, ...], Callable[[Any, float, int], None]]] = {
+    "_ExplicitBucketHistogramAggregation": (("_value", "_boundaries", "_sum"), _add_to_buckets),
+    "_ExponentialBucketHistogramAggregation": (
+        ("_value_positive", "_mapping", "_zero_count", "_count", "_sum"),
+        _add_to_exponential_buckets,
+    ),
+    "_DropAggregation": ((), lambda *_: None),
+}
+"""The aggregations of the SDK by name, each with the attributes that the function beside them needs."""
 
 
 def _aggregations(histogram: Any, attributes: Mapping[str, str]) -> list[Any]:
@@ -145,7 +181,5 @@ def _aggregations(histogram: Any, attributes: Mapping[str, str]) -> list[Any]:
     for match in matches:
         keys = match._view._attribute_keys
         kept = {name: value for name, value in attributes.items() if keys is None or name in keys}
-        aggregation = match._attributes_aggregation[hashed(kept) if hashed else frozenset(kept.items())]
-        if type(aggregation).__name__ != "_DropAggregation":
-            aggregations.append(aggregation)
+        aggregations.append(match._attributes_aggregation[hashed(kept) if hashed else frozenset(kept.items())])
     return aggregations

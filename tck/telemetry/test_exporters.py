@@ -721,7 +721,7 @@ def test_histograms_of_many_calls_are_exact(knows_the_sdk: bool, views: str, mon
             assert running.sum == pytest.approx(executions.sum)
 
 
-@pytest.mark.parametrize("kind", ["ExplicitBucketHistogram", "Drop"])
+@pytest.mark.parametrize("kind", ["ExplicitBucketHistogram", "ExponentialBucketHistogram", "Drop"])
 def test_equal_samples_are_recorded_at_once(kind: str) -> None:
     """A reader gives up after 10 s, and loses all metrics of the application: thousands one by one take too long."""
     from opentelemetry.sdk.metrics import Histogram, view
