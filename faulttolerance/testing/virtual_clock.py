@@ -77,7 +77,7 @@ class VirtualClock:
         self._asked = 0
         self._waiting: dict[Waiter, None] = {}
         self._timers: dict[_Timer, None] = {}
-        self.executor_calls: dict[object, Callable[[], bool]] = {}
+        self._executor_calls: dict[object, Callable[[], bool]] = {}
         """Return, by call, whether another thread is to begin it, and could."""
         self._is_calling = False
         self._observer = ThreadObserver()
@@ -282,7 +282,7 @@ class VirtualClock:
         waiting = [*self._waiting]  # at once: a signal handler may change it at any place
         states = self._observer.observe({time_thread, *(waiter.ident for waiter in waiting)}, tick)
         running = states.running
-        if any(waiter.is_awake() for waiter in waiting) or any(may() for may in [*self.executor_calls.values()]):
+        if any(waiter.is_awake() for waiter in waiting) or any(may() for may in [*self._executor_calls.values()]):
             running.add(STARTING)
         if tick:
             stall_detector.count(not running)
@@ -366,7 +366,7 @@ class VirtualClock:
         self._changed = threading.Condition()
         self._time_thread = None
         self._waiting.clear()
-        self.executor_calls.clear()
+        self._executor_calls.clear()
         self._started.clear()
         self._observer.registered &= {threading.get_ident()}
 

@@ -79,7 +79,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         clock = self.virtual_clock
         if clock is None or (executor is not None and not isinstance(executor, ThreadPoolExecutor)):
             return super().run_in_executor(executor, func, *args)
-        at_work, waiting, errand = self._at_work, clock.executor_calls, object()
+        at_work, waiting, errand = self._at_work, clock._executor_calls, object()
 
         def call(*args: Any) -> Any:
             at_work[errand] = executor
