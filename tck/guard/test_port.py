@@ -181,6 +181,7 @@ def test_patterns_find_the_methods_of_a_client_in_a_port() -> None:
     client = Client(failures=1)
     port = guard().port(Guard(retry=Retry(max_retries=0)).port(client, "pars*"), "get_*")
 
+    assert client.calls == []
     assert (port.get_item("a"), port.parse("7")) == ("a True", 7)
 
 
@@ -193,6 +194,18 @@ def test_a_name_or_pattern_without_a_match_is_refused(methods: Any) -> None:
         guard().port(Client(), methods)
     with refused("did you mean 'get_item'"):
         guard().port(Client(), "get_itm")
+
+
+@pytest.mark.parametrize("methods", ["is_*", "is_ready"])
+def test_the_check_of_names_and_patterns_runs_no_property(methods: str) -> None:
+    """A property of a client may connect, and the server may be down when the service starts."""
+    client = Client()
+
+    for each in (client, guard().port(client)):
+        with refused("which matches nothing"):
+            guard().port(each, methods)
+
+    assert client.calls == []
 
 
 def test_a_callable_client_is_guarded_as_a_callable() -> None:

@@ -104,7 +104,9 @@ def _faults(client: Any, guard: Guard, patterns: tuple[Any, ...]) -> Iterator[Fa
             continue
         names = [name for name in dir(client) if not name.startswith("_")]
         found = [name for name in (*names, pattern) if fnmatchcase(name, pattern)]  # others are created on access
-        if not any(_is_guarded(name, getattr(client, name, None)) for name in found):
+        # The class is asked first, which runs no property: that might connect.
+        values = ((name, getattr(client.__class__, name, None) or getattr(client, name, None)) for name in found)
+        if not any(_is_guarded(*each) for each in values):
             problem = f"is {shown(pattern)}, which matches nothing{did_you_mean(pattern, {*names} - {pattern})}"
             allowed = f"names or patterns of public methods of {type(client).__qualname__} that return once"
             yield Fault(where, problem, pattern, allowed)
