@@ -113,8 +113,11 @@ def _is_like_ours(source: Source, entry: Entry, variables: list[str]) -> bool:
         return True
     if "/" in entry.name:
         return bool(nearest(entry.name.split("/")[-2], CONFIGURABLE, 0.8))
-    is_similar = entry.name.startswith(PREFIX) or bool(nearest(entry.name.upper(), variables, 0.9))
-    return source.is_environment and is_similar
+    if not source.is_environment:
+        return False
+    name = entry.name.upper()
+    of_policies = {variable[: variable.rindex("_") + 1] for variable in variables}
+    return name.startswith((PREFIX, *of_policies)) or bool(nearest(name, variables, 0.9))
 
 
 def _nearest(source: Source, entry: Entry, names: list[str], variables: list[str]) -> str:

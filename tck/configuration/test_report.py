@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._config import Declared
+from faulttolerance._config import Declared, report
 from faulttolerance._config.report import changes, collisions, keys, unused
 from faulttolerance._policy import Bulkhead, Policy, Retry, Timeout
 from kit.configuration import settings_of
@@ -70,6 +70,7 @@ def test_a_key_that_nothing_uses_is_named_with_the_nearest(key: str, nearest: st
     [
         ("ACME_CLIENT_CHARGE_RETRY_MAXRETRY", "ACME_CLIENT_CHARGE_RETRY_MAXRETRIES"),
         ("ACME_CLIENT_CHARG_RETRY_MAXRETRIES", "ACME_CLIENT_CHARGE_RETRY_MAXRETRIES"),
+        ("ACME_CLIENT_CHARGE_RETRY_ATTEMPTS", "ACME_CLIENT_CHARGE_RETRY_JITTER"),
         ("FAULTTOLERANCE_RETRY_MAXRETRIS", "FAULTTOLERANCE_RETRY_MAXRETRIES"),
         ("FAULTTOLERANCE_BULKHEAD_SIZE", ""),
         ("acme.Client/charge/Retry/dely", "acme.Client/charge/Retry/delay"),
@@ -99,6 +100,18 @@ def test_keys_of_others_in_a_shared_file_are_not_reported(tmp_path: Path) -> Non
     file.write_text("db.url=x\nacme.Rest/mp-rest/url=http://x\nacme.Client/charge/Retry/dely=5\n")
 
     assert reported(files=[file]) == [("acme.Client/charge/Retry/dely", "acme.Client/charge/Retry/delay")]
+
+
+def test_keys_of_others_in_a_shared_file_are_compared_with_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With hundreds of them and of guards, that would take many seconds, at each reload on a signal."""
+    pytest.importorskip("javaproperties")
+    file = tmp_path / "microprofile-config.properties"
+    file.write_text("db.url=x")
+    monkeypatch.setattr(report, "nearest", pytest.fail)
+
+    assert reported(files=[file]) == []
 
 
 def test_the_report_reads_as_a_sentence() -> None:
