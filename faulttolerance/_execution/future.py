@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-import threading
+from _thread import allocate_lock
 from collections.abc import Callable, Generator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from contextlib import suppress
@@ -17,8 +17,7 @@ T = TypeVar("T")
 ExecutorFuture: TypeAlias = concurrent.futures.Future[T]
 """The kinds of futures that executors return, including ``Future`` of this module."""
 
-_LOOKS, _LOOK_SECONDS = 1000, 0.001
-"""How often, and how far apart, a caller looks whether a call that was cancelled has ended."""
+_PATIENCE_SECONDS = 1.0
 
 
 class Future(concurrent.futures.Future[T]):
@@ -37,8 +36,8 @@ class Future(concurrent.futures.Future[T]):
     """Stops the work on the outcome; called at most a few times, and never after there is an outcome."""
     _trace: TracebackType | None = None
     """The original traceback of the failure."""
-    _is_over: Callable[[], bool] = staticmethod(lambda: True)
-    """Returns whether a cancelled call has ended and updated its counters, which another thread may still do."""
+    _ending: Any = None
+    """A lock that is held while the thread of a cancelled call ends that call."""
 
     def cancel(self, may_interrupt: bool = True) -> bool:
         """Cancel the call: the future is cancelled and done at once, whether or not the body has started.
@@ -88,12 +87,28 @@ class Future(concurrent.futures.Future[T]):
         try:
             return super().exception(timeout)
         except concurrent.futures.CancelledError:
-            # Not for ever: this thread itself may run the call, for example in a predicate of the application.
-            for _ in range(_LOOKS):
-                if self._is_over():
-                    break
-                threading.Event().wait(_LOOK_SECONDS)
+            self._await_end()
             raise
+
+    def await_end_of(self, is_over: Callable[[], bool]) -> None:
+        """Hold back ``result`` of a cancelled call until ``ended`` is called, when all counters are updated."""
+        ending = allocate_lock()
+        ending.acquire()
+        self._ending = ending
+        if is_over():
+            self.ended()
+
+    def ended(self) -> None:
+        """Record that the call has ended and updated its counters."""
+        if self._ending is not None:
+            with suppress(RuntimeError):  # another thread has recorded it
+                self._ending.release()
+
+    def _await_end(self) -> None:
+        ending = self._ending
+        # Not for ever: this thread itself may run the call right now, for example in a predicate of the application.
+        if ending is not None and ending.acquire(timeout=_PATIENCE_SECONDS):
+            self.ended()
 
     def set_running_or_notify_cancel(self) -> bool:
         """Mark the future as running; return false if it is cancelled. For executors."""

@@ -172,9 +172,9 @@ class ThreadCall:
     def stop(self, may_interrupt: bool) -> None:
         """End the call for a caller that gave up; release unused permits and probe places before this returns."""
         if not self._abandon(may_interrupt):
-            future, known = self.future, ref(self)
+            future = self.future
             if future is not None:
-                future._is_over = lambda: getattr(known(), "future", None) is None
+                future.await_end_of(lambda: self.future is None)
 
     def _abandon(self, may_interrupt: bool) -> bool:
         """End the call and its suspension; return false if a thread steps the call, which then notices it."""
@@ -257,7 +257,9 @@ class ThreadCall:
             self._end()
 
     def _end(self) -> None:
-        self.future = None  # its failure refers to the frames that refer to this call
+        future, self.future = self.future, None  # its failure refers to the frames that refer to this call
+        if future is not None:
+            future.ended()
         for dependent in self.parent_deadlines:
             dependent.deadlines.dependents.pop(dependent, None)
         if self._watch is not None:
